@@ -14,7 +14,6 @@ use std::{
 use clap::{Parser, Subcommand};
 use http::Uri;
 use inference_gateway::{
-    models::OfferedModels,
     parts::{GatewayParts, KeyServices},
     server::RunningGateway,
     sizes::Sizes,
@@ -46,6 +45,7 @@ use shared_process::{
 };
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
+use upstreams::OfferedModels;
 
 /// Allocator of the whole program.
 #[global_allocator]

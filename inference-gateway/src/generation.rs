@@ -12,8 +12,10 @@ mod whole;
 
 use std::{sync::Arc, time::Duration};
 
+use admission::{Admission, Admitted};
 use answer::Reported;
 use bytes::Bytes;
+use holds::{HoldStatus, Holds, Keys, OpenHold};
 use metering::{UsageBounds, UsageCounter};
 use request::Forward;
 use shared::{
@@ -30,15 +32,9 @@ use shared_door::{http::ClientRequestId, serve::Detach};
 use shared_observe::traces::Span;
 use tokio::time::Instant;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use upstreams::{Models, PassedHead, Running, UpstreamClient, UpstreamFailure};
 
-use crate::{
-    admission::{Admission, Admitted},
-    client::{Client, StreamBody},
-    hold::{HoldStatus, Holds, OpenHold},
-    keys::Keys,
-    models::Models,
-    upstream::{PassedHead, Running, UpstreamClient, UpstreamFailure},
-};
+use crate::client::{Client, StreamBody};
 use authorize::Authorized;
 use dispatch::{Reached, Route};
 use log::GenerationLog;
@@ -223,7 +219,7 @@ impl Generator {
         log: &mut GenerationLog,
     ) -> Result<(OpenHold, Reached), ApiError> {
         let models = job.models.clone();
-        let pool = models.pools.get(&job.model).ok_or_else(ApiError::internal)?;
+        let pool = models.pool(&job.model).ok_or_else(ApiError::internal)?;
         let Authorized { hold, asked, counted_by } = self.authorize(job, pool).await?;
         log.begin_inference(job);
         let mut route = Route { counted_by, asked: None, asked_kind: None, inference: log.inference.clone() };

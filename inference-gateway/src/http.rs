@@ -16,13 +16,15 @@ mod routes;
 
 use std::sync::Arc;
 
+use admission::Caller;
 use axum::{extract::Request, http::HeaderName};
 use shared::{ids::RequestId, key::Prefix};
 use shared_door::serve::ConnectionTrust;
 use shared_observe::traces::Span;
 use tokio_util::sync::CancellationToken;
+use upstreams::OfferedModels;
 
-use crate::{admission::Caller, generation::Generator, models::OfferedModels};
+use crate::generation::Generator;
 pub(crate) use passthrough::Management;
 pub(crate) use router::routes;
 

@@ -12,7 +12,6 @@ use clap::{Parser, Subcommand};
 use http::Uri;
 use inference_gateway::{
     config::Options,
-    models::OfferedModels,
     parts::{GatewayParts, KeyServices},
     server::{RunningGateway, reach},
     sizes::Sizes,
@@ -33,6 +32,7 @@ use shared_process::{
     probe::READY,
 };
 use shared_rpc::spool_list::{SpoolCommand, list_spool};
+use upstreams::OfferedModels;
 
 /// Allocator of the whole program.
 #[global_allocator]

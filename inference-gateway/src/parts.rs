@@ -5,6 +5,8 @@ use std::{
     sync::Arc,
 };
 
+use admission::Admission;
+use holds::{Holds, KeyServiceHealth, Peers, Spool, connect};
 use http::Uri;
 use shared::{clock::Clock, key::Prefix};
 use shared_client::dial::Dial;
@@ -16,17 +18,13 @@ use shared_door::{
 use shared_rpc::{KeyService, PresentToken};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tonic::transport::Endpoint;
+use upstreams::{OfferedModels, UpstreamClient};
 
 use crate::{
-    admission::Admission,
     config::Options,
     generation::Generator,
-    hold::{Holds, Spool},
     http::{App, Management, routes},
-    keys::{KeyServiceHealth, Peers, connect},
-    models::OfferedModels,
     sizes::Sizes,
-    upstream::UpstreamClient,
 };
 
 pub struct GatewayParts {
@@ -104,7 +102,7 @@ impl Core {
             peers,
             health,
             management,
-            admission: Admission::new(&parts.sizes),
+            admission: Admission::new(&parts.sizes.admission),
             stopping: parts.stopping,
             dial,
             spool,

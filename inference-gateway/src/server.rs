@@ -3,6 +3,7 @@
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
+use holds::{KeyServiceHealth, Keys, connect};
 use http::Uri;
 use shared::{clock::System, key::Class};
 use shared_config::internal_token::InternalToken;
@@ -19,7 +20,6 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     config::Options,
-    keys::{KeyServiceHealth, Keys, connect},
     parts::{Core, GatewayParts, KeyServices, peers},
     workers::WorkerThread,
 };

@@ -1,7 +1,9 @@
 //! Sizes of a gateway's budgets: as configured, or derived from the limits of the process.
 
+use admission::AdmissionSizes;
 use shared_config::ConfigError;
 use shared_door::{limits::Limits, serve::Bounds};
+use shared_rpc::MAX_FRAME_CALLS;
 
 use crate::config::Options;
 
@@ -26,22 +28,7 @@ const LEFT_TO_OTHERS: usize = 4;
 pub struct Sizes {
     /// Bounds on connections of the public port.
     pub bounds: Bounds,
-    /// Chat requests in flight at once.
-    pub(crate) in_flight: usize,
-    /// Requests of a single account in flight at once.
-    pub(crate) in_flight_per_account: usize,
-    /// Bytes of prompts in memory at once.
-    pub(crate) prompts_bytes: usize,
-    /// Bytes of a single account's prompts in memory.
-    pub(crate) prompts_bytes_per_account: usize,
-    /// Bytes of answers in memory at once.
-    pub(crate) answers_bytes: usize,
-    /// Bytes of a single account's answers in memory.
-    pub(crate) answers_bytes_per_account: usize,
-    /// Bytes of bodies of callers that are not authenticated yet.
-    pub(crate) unauthenticated_bytes: usize,
-    /// Large bodies parsed at the same time. Each takes a core for up to a second, and half of the cores keep serving.
-    pub(crate) parsed_at_once: usize,
+    pub(crate) admission: AdmissionSizes,
 }
 
 impl Sizes {
@@ -62,12 +49,12 @@ impl Sizes {
         let (least, most) = UNAUTHENTICATED_BYTES;
         let prompts_bytes = prompts_bytes(options, limits.memory)?;
         let answers_bytes = answers_bytes(options, limits.memory)?;
-        let sizes = Self {
-            bounds: Bounds { requests: in_flight, ..limits.connections.bounds(connections) },
+        let admission = AdmissionSizes {
             in_flight,
             in_flight_per_account: options
                 .max_in_flight_per_account
                 .map_or_else(all_but_a_quarter, |most| most as usize),
+            checked_at_once: MAX_FRAME_CALLS,
             prompts_bytes,
             prompts_bytes_per_account: (prompts_bytes / 2).max(2 * options.max_body_bytes()),
             answers_bytes,
@@ -76,19 +63,22 @@ impl Sizes {
                 .unwrap_or(usize::MAX),
             parsed_at_once: (options.workers() / 2).max(LEAST_PARSED_AT_ONCE),
         };
+        let bounds = Bounds { requests: in_flight, ..limits.connections.bounds(connections) };
+        let sizes = Self { bounds, admission };
         sizes.log();
         Ok(sizes)
     }
 
     fn log(&self) {
+        let Self { bounds, admission } = self;
         tracing::info!(
-            connections = self.bounds.connections,
-            unauthenticated_connections = self.bounds.unauthenticated,
-            in_flight = self.in_flight,
-            in_flight_per_account = self.in_flight_per_account,
-            prompts_mib = self.prompts_bytes >> 20,
-            answers_mib = self.answers_bytes >> 20,
-            unauthenticated_kib = self.unauthenticated_bytes >> 10,
+            connections = bounds.connections,
+            unauthenticated_connections = bounds.unauthenticated,
+            in_flight = admission.in_flight,
+            in_flight_per_account = admission.in_flight_per_account,
+            prompts_mib = admission.prompts_bytes >> 20,
+            answers_mib = admission.answers_bytes >> 20,
+            unauthenticated_kib = admission.unauthenticated_bytes >> 10,
             "sizes of the gateway"
         );
     }
@@ -153,19 +143,17 @@ mod tests {
 
     #[test]
     fn budgets_follow_files_and_memory() {
-        let roomy = sizes(1 << 20, 1 << 14, &[]).unwrap();
+        let roomy = sizes(1 << 20, 1 << 14, &[]).unwrap().admission;
         assert_eq!((roomy.in_flight, roomy.in_flight_per_account), (4096, 3072));
         assert_eq!((roomy.prompts_bytes, roomy.unauthenticated_bytes), (1 << 30, 16 << 20));
         assert_eq!((roomy.answers_bytes, roomy.answers_bytes_per_account), (1 << 30, 1 << 29));
-        let narrow = sizes(1024, 512, &[]).unwrap();
+        let Sizes { bounds, admission: narrow } = sizes(1024, 512, &[]).unwrap();
         assert_eq!((narrow.in_flight, narrow.in_flight_per_account), (256, 192));
         assert_eq!((narrow.prompts_bytes, narrow.unauthenticated_bytes), (256 << 20, 8 << 20));
         assert_eq!((narrow.answers_bytes, narrow.answers_bytes_per_account), (128 << 20, 64 << 20));
-        assert!(narrow.in_flight + narrow.bounds.connections + MANAGEMENT_IN_FLIGHT < 1024);
-        assert_eq!(
-            sizes(1 << 20, 1024, &["--max-in-flight-per-account", "7"]).unwrap().in_flight_per_account,
-            7
-        );
+        assert!(narrow.in_flight + bounds.connections + MANAGEMENT_IN_FLIGHT < 1024);
+        let told = sizes(1 << 20, 1024, &["--max-in-flight-per-account", "7"]).unwrap();
+        assert_eq!(told.admission.in_flight_per_account, 7);
     }
 
     #[test]

@@ -19,8 +19,7 @@ use serde::{Deserialize, Serialize};
 use shared::{clock::Clock, table};
 use shared_process::admin_call::{ask, command_text};
 use tokio::time::Duration;
-
-use crate::{models::OfferedModels, upstream::UpstreamNow};
+use upstreams::{OfferedModels, UpstreamNow};
 
 /// Path of the list on the admin port.
 const LIST: &str = "/upstreams";

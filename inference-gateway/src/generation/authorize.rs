@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use holds::{HeldRequest, OpenHold};
 use metering::GRANT_TOKENS;
 use request::Forward;
 use shared::{
@@ -16,12 +17,9 @@ use shared::{
 use shared_door::admission::Owner;
 use shared_rpc::{Authorize, Extended, Extension, Grant};
 use tokio::time::Instant;
+use upstreams::{CountTerms, NotCounted, PassedHead, Pool, Running, UpstreamFailure};
 
 use super::{Generator, Job};
-use crate::{
-    hold::OpenHold,
-    upstream::{CountTerms, NotCounted, PassedHead, Pool, Running, UpstreamFailure},
-};
 
 /// Fewest tokens with which a stream by grants begins. If there are fewer only because others hold the rest, repeating
 /// later is better.
@@ -194,7 +192,8 @@ impl Generator {
         asked_at: Instant,
     ) -> Result<OpenHold, ApiError> {
         let charged = job.admitted.charge_to(grant.hold.account);
-        let hold = self.holds.open(grant, prompt_tokens, (job.accepted, asked_at), job.admitted.slot());
+        let (accepted, slot) = (job.accepted, job.admitted.slot());
+        let hold = self.holds.open(grant, HeldRequest { accepted, asked_at, prompt_tokens, slot });
         if let Err(overloaded) = charged {
             tracing::info!(generation = %job.id, key = %hold.key(), "an account has no room for another request");
             hold.release().await;
@@ -254,8 +253,9 @@ impl Generator {
         };
         let asked_at = Instant::now();
         let grant = self.keys.authorize(request).await??;
-        let no_slot = Arc::new(self.admission.prompt(account));
-        self.holds.open(grant, 0, (asked_at, asked_at), no_slot).release().await;
+        let slot = Arc::new(self.admission.prompt(account)); // which takes none
+        let request = HeldRequest { accepted: asked_at, asked_at, prompt_tokens: 0, slot };
+        self.holds.open(grant, request).release().await;
         Ok(())
     }
 

@@ -1,5 +1,6 @@
 //! Sends a generation to an upstream, and to another one if the first could not take the request.
 
+use holds::OpenHold;
 use http::HeaderValue;
 use hyper::body::Incoming;
 use routing::{AttemptOutcome, affinity};
@@ -7,12 +8,9 @@ use shared_catalog::{UpstreamApi, UpstreamKind};
 use shared_observe::traces::Span;
 use shared_rpc::{Extended, Extension};
 use upstream_error::RefusedLimit;
+use upstreams::{NotAnswered, Pool, Running, Terms, UpstreamFailure};
 
 use super::{Generator, Job};
-use crate::{
-    hold::OpenHold,
-    upstream::{NotAnswered, Pool, Running, Terms, UpstreamFailure},
-};
 
 /// Longest time of a whole answer, as a multiple of the answer deadline. After the first multiple, the client was
 /// answered 504, and still pays.

@@ -19,9 +19,9 @@ use shared_observe::{
 };
 use shared_rpc::Charge;
 use tokio::time::Instant;
+use upstreams::{Operation, Upstream};
 
 use super::Job;
-use crate::{model_metrics::Operation, upstream::Upstream};
 
 /// Attributes of the usage, in the order of [`Usage::by_kind`].
 const USAGE: [&str; TOKEN_KINDS] = [
@@ -40,7 +40,7 @@ pub(super) struct GenerationLog {
     pub(super) usage: Usage,
     pub(super) charge: Option<Charge>,
     first_token: Option<Duration>,
-    /// [`OK`](crate::model_metrics::OK), or how the generation ended otherwise.
+    /// [`OK`](upstreams::OK), or how the generation ended otherwise.
     pub(super) outcome: &'static str,
     /// The span of the upstream's part, retries included.
     pub(super) inference: Span,
@@ -182,7 +182,7 @@ impl GenerationLog {
     /// Writes the log line and counts the metrics.
     pub(super) fn write(&self, job: &Job) {
         let took = self.began.elapsed();
-        if let Some(metrics) = job.models.metrics.model(&job.model) {
+        if let Some(metrics) = job.models.metrics(&job.model) {
             metrics.record(self.outcome, took, self.first_token, self.usage);
             if let Some(kind) = self.answered_by {
                 metrics.count(Operation::of(&job.forward), kind, self.usage);

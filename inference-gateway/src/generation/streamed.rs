@@ -13,20 +13,18 @@ use std::{
 
 use answer::{AnswerReader, StreamWriter};
 use bytes::Bytes;
+use holds::{HoldStatus, OpenHold};
 use hyper::body::Incoming;
 use metering::{GrantedTokens, PaceMeter, StreamEnd, StreamMeter};
 use shared::error::{ApiError, Code};
 use shared_catalog::LeftMidStream;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
+use upstreams::{Running, next_bytes};
 
 use super::{
     AnswerBody, Generator, Job, Started, answer_permit::AnswerPermit, dispatch::Reached, log::GenerationLog,
 };
-use crate::{
-    client::{Client, Pipe, StreamBody},
-    hold::{HoldStatus, OpenHold},
-    upstream::{Running, next_bytes},
-};
+use crate::client::{Client, Pipe, StreamBody};
 use deadlines::{CATCH_UP_BOUND, CATCH_UP_BOUND_OF_LOST, CAUGHT_UP_AFTER, Deadlines, ReadingOn, StreamState};
 use end::End;
 use extension::{Extending, in_flight};

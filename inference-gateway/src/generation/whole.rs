@@ -4,12 +4,14 @@ use std::time::Duration;
 
 use answer::{AnswerReader, Completion, Nonsense, Reported, Settled, whole_as_chat};
 use bytes::{Bytes, BytesMut};
+use holds::OpenHold;
 use hyper::body::{Body, Incoming};
 use metering::{FoldEnd, FoldMeter, UsageCounter};
 use routing::AttemptOutcome;
 use shared::error::{ApiError, Code};
 use tokio::time::{Instant, sleep_until, timeout};
 use upstream_error::UpstreamError;
+use upstreams::{OK, Running, UpstreamFailure, next_bytes, of_event};
 
 use super::{
     AnswerBody, Generator, Job, Started,
@@ -17,12 +19,7 @@ use super::{
     dispatch::{Reached, WHOLE_ANSWER},
     log::GenerationLog,
 };
-use crate::{
-    client::Client,
-    hold::OpenHold,
-    model_metrics::OK,
-    upstream::{Running, UpstreamFailure, next_bytes, of_event},
-};
+use crate::client::Client;
 
 /// Largest answer that is given out, however large the budget is. Of a larger one, only the usage at its end is read.
 const MAX_ANSWER_BYTES: u64 = 256 << 20;

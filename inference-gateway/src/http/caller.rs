@@ -1,5 +1,6 @@
 //! Finds the owner of the credential in a request.
 
+use admission::Caller;
 use http::HeaderMap;
 use shared::{
     error::ApiError,
@@ -10,7 +11,6 @@ use shared_door::http::model_credential;
 use shared_rpc::Identity;
 
 use super::App;
-use crate::admission::Caller;
 
 /// Returns the presented credential if it has the form of an API key. The key-service first checks a management key, so
 /// that the error names the right reason.

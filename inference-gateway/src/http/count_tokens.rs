@@ -10,13 +10,13 @@ use serde::Serialize;
 use shared::error::ApiError;
 use shared_catalog::Catalog;
 use shared_door::http::ok;
+use upstreams::PassedHead;
 
 use super::{
     App, Call,
     caller::{authenticate, credential},
     model_call::check,
 };
-use crate::upstream::PassedHead;
 
 /// Tokens of a prompt.
 #[derive(JsonSchema, Serialize)]
@@ -38,7 +38,7 @@ pub(super) async fn count(app: Arc<App>, call: Call) -> Result<Response, ApiErro
     // A model that the key may not use, or a used-up rate, is refused before an upstream counts.
     let origin = Arc::clone(&checked.forward.origin);
     app.generator.admit_free(credential, &checked.model, origin, account).await?;
-    let pool = checked.models.pools.get(&checked.model).ok_or_else(ApiError::internal)?;
+    let pool = checked.models.pool(&checked.model).ok_or_else(ApiError::internal)?;
     let input_tokens = app.generator.count_prompt(pool, &checked.forward, &passed, account).await?;
     Ok(ok(&TokenCount { input_tokens }))
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use admission::Caller;
 use axum::{
     Json,
     http::{HeaderMap, StatusCode},
@@ -21,7 +22,6 @@ use super::{
     dialect::speaks_messages,
     model_pages::{CodexModels, ModelObject, PagedModel, asks_for_codex, page},
 };
-use crate::admission::Caller;
 
 #[derive(JsonSchema, Serialize)]
 pub(super) struct Models<'a> {

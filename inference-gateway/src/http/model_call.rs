@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use admission::{LARGE_BODY, grow_to, take_bytes};
 use axum::{
     body::Body,
     http::{HeaderMap, HeaderName, HeaderValue, header},
@@ -21,6 +22,7 @@ use shared_door::{
     serve::Unread,
 };
 use tokio::time::{Instant, timeout};
+use upstreams::{Models, PassedHead};
 
 use super::{
     App, Call, X_GENERATION_ID, X_MAX_TOKENS,
@@ -30,11 +32,8 @@ use super::{
     rate_headers,
 };
 use crate::{
-    admission::{LARGE_BODY, grow_to, take_bytes},
     client::{Client, RunToEnd},
     generation::{AnswerBody, Job, Started},
-    models::Models,
-    upstream::PassedHead,
 };
 
 /// Largest body that is read before its sender is authenticated, since it is no more work than authenticating. Larger

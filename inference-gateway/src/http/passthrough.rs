@@ -7,7 +7,9 @@ mod replayable;
 
 use std::{error::Error, sync::Arc, time::Duration};
 
+use admission::{Caller, take_bytes};
 use axum::body::Body;
+use holds::{KeyServiceHealth, KeyServicePort};
 use http::{
     HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri, header, uri::PathAndQuery,
 };
@@ -31,10 +33,6 @@ use tokio::time::{Instant, timeout};
 use tracing::{Instrument, Span};
 
 use super::{App, Call, caller};
-use crate::{
-    admission::{Caller, take_bytes},
-    keys::{KeyServiceHealth, KeyServicePort},
-};
 use client::KeyServiceClient;
 use forwarded::Forwarded;
 use permits::ManagementPermits;

@@ -210,7 +210,7 @@ mod tests {
     #[test]
     fn a_filter_with_a_word_that_is_no_level_is_refused_by_name() {
         for filter in
-            ["info", "DEBUG", "warn,inference_gateway=debug", "inference_gateway::keys=trace", "off"]
+            ["info", "DEBUG", "warn,inference_gateway=debug", "inference_gateway_holds::keys=trace", "off"]
         {
             read_filter(filter).unwrap_or_else(|e| panic!("{filter}: {e}"));
         }

@@ -9,7 +9,6 @@ use std::{
 use clap::Parser;
 use inference_gateway::{
     config::Options,
-    models::OfferedModels,
     parts::{GatewayParts, KeyServices},
     simulated::SimulatedGateway,
     sizes::Sizes,
@@ -19,6 +18,7 @@ use shared_catalog::Catalog;
 use shared_config::internal_token::{InternalToken, InternalTokens};
 use shared_door::limits::LimitOptions;
 use tokio_util::sync::CancellationToken;
+use upstreams::OfferedModels;
 
 use crate::{
     clock::ProcessClock,

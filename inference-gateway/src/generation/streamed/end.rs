@@ -8,10 +8,9 @@ use shared::{
     generation::FinishReason,
 };
 use upstream_error::UpstreamError;
+use upstreams::{OK, UpstreamFailure, of_event};
 
 use super::Stream;
-use crate::model_metrics::OK;
-use crate::upstream::{UpstreamFailure, of_event};
 
 /// Outcome in the log of a stream whose client left.
 const CLIENT_GONE: &str = "client_gone";

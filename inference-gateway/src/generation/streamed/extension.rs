@@ -5,13 +5,13 @@ use std::{
     pin::Pin,
 };
 
+use holds::{HoldStatus, Unavailable};
 use shared_rpc::{Extended, Extension};
 
 use super::{
     Stream,
     end::{End, gone},
 };
-use crate::{hold::HoldStatus, keys::Unavailable};
 
 /// Extension in flight: the requested tokens, and the answer.
 pub(super) type Extending = Pin<Box<dyn Future<Output = (u64, Result<Extended, Unavailable>)> + Send>>;

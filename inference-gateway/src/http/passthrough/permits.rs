@@ -1,12 +1,13 @@
 //! Permits for management requests in flight. Each request has a connection to a key-service, and an answer on its way.
 
+use admission::wait_for_permit;
 use shared::{
     error::{ApiError, Code},
     ids::AccountId,
 };
 use shared_door::admission::{Network, Owner, Permit, Quota};
 
-use crate::{admission::wait_for_permit, sizes::MANAGEMENT_IN_FLIGHT};
+use crate::sizes::MANAGEMENT_IN_FLIGHT;
 
 /// Limit of requests in flight of an account.
 const IN_FLIGHT_PER_ACCOUNT: usize = MANAGEMENT_IN_FLIGHT / 4;

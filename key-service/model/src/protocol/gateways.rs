@@ -1,6 +1,7 @@
 //! Gateways: what they know of their requests, and what they do.
 //!
-//! This is a stand-in for the gateway's `hold.rs`, `hold/settlement.rs` and `keys/orphans.rs`, a phase for each of their states.
+//! This is a stand-in for `open_hold.rs`, `settlement.rs` and `keys/orphans.rs` of `inference-gateway/holds`, a phase for each of
+//! their states.
 
 use domain::ledger::{Ending, Outcome, Refused};
 

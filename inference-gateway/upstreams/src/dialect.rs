@@ -1,27 +1,26 @@
-//! Features of each kind of server, and the routes to these features. Answers are read alike for all kinds: see
-//! `domain/answer` for usage, thoughts and calls, and `domain/upstream_error` for errors.
+//! Features of each kind of server, and the routes to these features. Answers are read alike for all kinds: see the crate
+//! `answer` for usage, thoughts and calls, and `upstream-error` for errors.
 
 use metering::UsageScope;
 use request::ProgressReports;
-
 use shared_catalog::UpstreamKind;
 
 /// Features of a kind of server beyond the OpenAI chat API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Dialect {
+pub(crate) struct Dialect {
     /// Form in which a stream reports usage in progress, for exact bills of streams that clients leave.
-    pub(super) progress: ProgressReports,
+    pub(crate) progress: ProgressReports,
     /// Route that counts a prompt's tokens.
-    pub(super) counter: TokenCounter,
+    pub(crate) counter: TokenCounter,
     /// A `cache_salt` separates caches of prompts.
-    pub(super) salted: bool,
+    pub(crate) salted: bool,
     /// Output that reports cover in an answer with several choices.
-    pub(super) usage: UsageScope,
+    pub(crate) usage: UsageScope,
 }
 
 /// How the server counts the tokens of a chat request, template included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum TokenCounter {
+pub(crate) enum TokenCounter {
     None,
     /// `/tokenize` beside `/v1`, which answers `{"count"}`; an image of any size counts as a placeholder.
     BesideV1,
@@ -34,7 +33,7 @@ pub(super) enum TokenCounter {
 
 impl TokenCounter {
     /// Returns whether the count includes the tokens of images.
-    pub(super) const fn counts_images(self) -> bool {
+    pub(crate) const fn counts_images(self) -> bool {
         match self {
             Self::InputTokens => true,
             Self::None | Self::BesideV1 | Self::UnderV1 => false,
@@ -42,7 +41,7 @@ impl TokenCounter {
     }
 
     /// Returns whether the count includes the description of tools.
-    pub(super) const fn counts_tools(self) -> bool {
+    pub(crate) const fn counts_tools(self) -> bool {
         match self {
             Self::InputTokens | Self::BesideV1 => true,
             Self::None | Self::UnderV1 => false,
@@ -93,10 +92,10 @@ impl Dialect {
         Self { progress: ProgressReports::Usage, counter: TokenCounter::BesideV1, ..Self::OPENAI };
 
     /// Any server of the Responses or the Messages API.
-    pub(super) const HOSTED: Self = Self { counter: TokenCounter::InputTokens, ..Self::OPENAI };
+    pub(crate) const HOSTED: Self = Self { counter: TokenCounter::InputTokens, ..Self::OPENAI };
 
     /// Returns the dialect of this kind of server.
-    pub(super) const fn of(kind: UpstreamKind) -> Self {
+    pub(crate) const fn of(kind: UpstreamKind) -> Self {
         match kind {
             UpstreamKind::Openai | UpstreamKind::Anthropic => Self::OPENAI,
             UpstreamKind::Vllm => Self::VLLM,

@@ -13,13 +13,10 @@ use shared_door::{
     admission::{Owner, Permit, Quota},
     serve::ConnectionTrust,
 };
-use shared_rpc::MAX_FRAME_CALLS;
 use tokio::{
     task::spawn_blocking,
     time::{Instant, timeout},
 };
-
-use crate::sizes::Sizes;
 
 /// Timeout of an unauthenticated caller for a permit. The work takes milliseconds.
 const PERMIT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -28,13 +25,13 @@ const PERMIT_TIMEOUT: Duration = Duration::from_secs(2);
 const PARSING_TIMEOUT: Duration = Duration::from_secs(30);
 /// Smallest body that is parsed on a thread of its own. A mebibyte takes 1 to 11 ms, depending on its form, so a
 /// smaller body delays other requests of its worker by at most 3 ms.
-pub(crate) const LARGE_BODY: usize = 256 << 10;
+pub const LARGE_BODY: usize = 256 << 10;
 /// Divisor for the part of all slots that requests on unauthenticated connections may have until they are authorized.
 const UNAUTHENTICATED_PART: usize = 4;
 
 /// The gateway's quotas, shared by all workers. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Admission(Arc<Quotas>);
+pub struct Admission(Arc<Quotas>);
 
 struct Quotas {
     slots: Quota,
@@ -51,12 +48,32 @@ struct Quotas {
     answers_of_account: usize,
 }
 
-/// A permit of a chat request in flight, shared with the settlement of its hold, which may outlive the request.
-pub(crate) type Slot = Arc<Permit>;
+/// Sizes of the quotas.
+#[derive(Clone, Copy, Debug)]
+pub struct AdmissionSizes {
+    /// Chat requests in flight at once.
+    pub in_flight: usize,
+    /// Requests of a single account in flight at once.
+    pub in_flight_per_account: usize,
+    /// Credentials of unauthenticated callers that are checked at once.
+    pub checked_at_once: usize,
+    /// Bytes of prompts in memory at once.
+    pub prompts_bytes: usize,
+    /// Bytes of a single account's prompts in memory.
+    pub prompts_bytes_per_account: usize,
+    /// Bytes of answers in memory at once.
+    pub answers_bytes: usize,
+    /// Bytes of a single account's answers in memory.
+    pub answers_bytes_per_account: usize,
+    /// Bytes of bodies of callers that are not authenticated yet.
+    pub unauthenticated_bytes: usize,
+    /// Large bodies parsed at the same time. Each takes a core for up to a second, and half of the cores keep serving.
+    pub parsed_at_once: usize,
+}
 
 /// The connection that a request came over.
 #[derive(Clone)]
-pub(crate) struct Caller(pub(crate) ConnectionTrust);
+pub struct Caller(pub ConnectionTrust);
 
 impl Caller {
     /// Owner of the caller's permits until its credential is accepted; `None` on a connection with an accepted one.
@@ -68,16 +85,17 @@ impl Caller {
     }
 
     /// Trusts the connection, since a credential of this account was accepted on it. Nothing else grants trust.
-    pub(crate) fn accepted(&self, account: AccountId) {
+    pub fn accepted(&self, account: AccountId) {
         self.0.grant(Owner::Account(account));
     }
 }
 
 /// Permits of a chat request: a slot, the bytes of its prompt, and the connection that it trusts once its account is
 /// known.
-pub(crate) struct Admitted {
+pub struct Admitted {
     quotas: Arc<Quotas>,
-    slot: Slot,
+    /// Shared with the settlement of the hold, which may outlive the request.
+    slot: Arc<Permit>,
     /// Permit that counts until the account is known.
     unauthorized: Option<Permit>,
     prompt: Permit,
@@ -85,12 +103,12 @@ pub(crate) struct Admitted {
 }
 
 impl Admission {
-    pub(crate) fn new(sizes: &Sizes) -> Self {
+    pub fn new(sizes: &AdmissionSizes) -> Self {
         let unauthorized = (sizes.in_flight / UNAUTHENTICATED_PART).max(1);
         Self(Arc::new(Quotas {
             slots: Quota::new(sizes.in_flight, sizes.in_flight_per_account),
             unauthorized: Quota::new(unauthorized, unauthorized),
-            checks: Quota::new(MAX_FRAME_CALLS, MAX_FRAME_CALLS),
+            checks: Quota::new(sizes.checked_at_once, sizes.checked_at_once),
             prompts: Quota::new(sizes.prompts_bytes, sizes.prompts_bytes_per_account),
             small_bodies: Quota::new(sizes.unauthenticated_bytes, sizes.unauthenticated_bytes),
             parsing: Quota::new(sizes.parsed_at_once, sizes.parsed_at_once / 2),
@@ -101,7 +119,7 @@ impl Admission {
 
     /// Takes a permit to have a credential checked. Only unauthenticated callers need one, so that others do not wait
     /// behind them.
-    pub(crate) async fn check(&self, caller: &Caller) -> Result<Option<Permit>, ApiError> {
+    pub async fn check(&self, caller: &Caller) -> Result<Option<Permit>, ApiError> {
         let late = || overloaded("Too many requests wait for authentication; try again shortly.");
         match caller.unauthenticated() {
             Some(owner) => wait_for_permit(&self.0.checks, owner).await.ok_or_else(late).map(Some),
@@ -110,29 +128,29 @@ impl Admission {
     }
 
     /// Makes a permit for the bytes of a body whose sender is not authenticated yet, of which none are taken.
-    pub(crate) fn small_body(&self) -> Permit {
+    pub fn small_body(&self) -> Permit {
         self.0.small_bodies.empty_permit(Owner::Service)
     }
 
     /// Makes a permit for the bytes of an account's prompt, of which none are taken.
-    pub(crate) fn prompt(&self, account: AccountId) -> Permit {
+    pub fn prompt(&self, account: AccountId) -> Permit {
         self.prompt_of(Owner::Account(account))
     }
 
     /// Makes a permit for the bytes of this owner's prompt, of which none are taken.
-    pub(crate) fn prompt_of(&self, owner: Owner) -> Permit {
+    fn prompt_of(&self, owner: Owner) -> Permit {
         self.0.prompts.empty_permit(owner)
     }
 
     /// Takes a turn to parse a large body. An account may have half of the turns, and alternates with the others.
-    pub(crate) async fn turn_to_parse(&self, owner: Owner) -> Result<Permit, ApiError> {
+    async fn turn_to_parse(&self, owner: Owner) -> Result<Permit, ApiError> {
         let deadline = Instant::now() + PARSING_TIMEOUT;
         self.0.parsing.wait(owner, 1, deadline).await.ok_or_else(parsed_too_late)
     }
 
     /// Works on a large body on its own thread, in the turn of the account that sends it. The work has the permit of
     /// the body's bytes, and may take more.
-    pub(crate) async fn apart<T: Send + 'static>(
+    pub async fn apart<T: Send + 'static>(
         &self,
         permit: &mut Permit,
         work: impl FnOnce(&mut Permit) -> T + Send + 'static,
@@ -160,7 +178,7 @@ impl Admission {
 
     /// Writes the body that asks for a prompt's tokens, within the owner's bytes of prompts; a large one on its own
     /// thread.
-    pub(crate) async fn count_body(&self, owner: Owner, body: CountBody) -> Result<(Bytes, Bytes), ApiError> {
+    pub async fn count_body(&self, owner: Owner, body: CountBody) -> Result<(Bytes, Bytes), ApiError> {
         let unwritten = match body {
             CountBody::Written(head, rest) => return Ok((head, rest)),
             CountBody::Unwritten(body) if body.bytes() < LARGE_BODY => return Ok(body.write()),
@@ -173,17 +191,17 @@ impl Admission {
     }
 
     /// Most bytes that answers of an account may have in memory.
-    pub(crate) fn largest_answer(&self) -> usize {
+    pub fn largest_answer(&self) -> usize {
         self.0.answers_of_account
     }
 
     /// Bytes of answers, of all accounts.
-    pub(crate) fn answers(&self) -> &Quota {
+    pub fn answers(&self) -> &Quota {
         &self.0.answers
     }
 
     /// Admits a chat request, if a slot is free; an unauthenticated caller waits for a permit.
-    pub(crate) async fn admit(&self, caller: Caller, prompt: Permit) -> Result<Admitted, ApiError> {
+    pub async fn admit(&self, caller: Caller, prompt: Permit) -> Result<Admitted, ApiError> {
         let full = || overloaded("Too many requests are in flight; try again shortly.");
         let unauthorized = match caller.unauthenticated() {
             Some(owner) => Some(wait_for_permit(&self.0.unauthorized, owner).await.ok_or_else(full)?),
@@ -197,7 +215,7 @@ impl Admission {
 impl Admitted {
     /// Counts the request against the account that pays, and trusts its connection. Only the first call counts, before
     /// a hold has the slot.
-    pub(crate) fn charge_to(&mut self, account: AccountId) -> Result<(), ApiError> {
+    pub fn charge_to(&mut self, account: AccountId) -> Result<(), ApiError> {
         let owner = Owner::Account(account);
         if self.slot.owner() == owner {
             return Ok(());
@@ -216,22 +234,22 @@ impl Admitted {
     }
 
     /// Owner of the request, which is the account that pays once it is known.
-    pub(crate) fn owner(&self) -> Owner {
+    pub fn owner(&self) -> Owner {
         self.slot.owner()
     }
 
     /// The slot, for a hold.
-    pub(crate) fn slot(&self) -> Slot {
+    pub fn slot(&self) -> Arc<Permit> {
         self.slot.clone()
     }
 
     /// Gives back the bytes of a prompt that was freed. `kept` are those that the request still has.
-    pub(crate) fn forget_prompt(&mut self, kept: usize) {
+    pub fn forget_prompt(&mut self, kept: usize) {
         self.prompt.shrink_to(kept);
     }
 
     /// Lets an answer keep the bytes of the request that it repeats, if they are many.
-    pub(crate) fn leave_with(&mut self, answer: Bytes) -> Bytes {
+    pub fn leave_with(&mut self, answer: Bytes) -> Bytes {
         let repeated = self.prompt.amount();
         if repeated < LARGE_BODY { answer } else { self.prompt.split(repeated).kept_by(answer) }
     }
@@ -239,7 +257,7 @@ impl Admitted {
 
 /// Takes bytes of a body or a prompt. If too few are left, the client may try again later, unless there are never
 /// enough.
-pub(crate) fn take_bytes(permit: &mut Permit, bytes: usize) -> Result<(), ApiError> {
+pub fn take_bytes(permit: &mut Permit, bytes: usize) -> Result<(), ApiError> {
     if permit.try_grow(bytes) {
         return Ok(());
     }
@@ -255,12 +273,12 @@ pub(crate) fn take_bytes(permit: &mut Permit, bytes: usize) -> Result<(), ApiErr
 }
 
 /// Takes bytes until the permit has `bytes` of them.
-pub(crate) fn grow_to(permit: &mut Permit, bytes: usize) -> Result<(), ApiError> {
+pub fn grow_to(permit: &mut Permit, bytes: usize) -> Result<(), ApiError> {
     take_bytes(permit, bytes.saturating_sub(permit.amount()))
 }
 
 /// Waits for a permit of an owner. Owners take turns.
-pub(crate) async fn wait_for_permit(quota: &Quota, owner: Owner) -> Option<Permit> {
+pub async fn wait_for_permit(quota: &Quota, owner: Owner) -> Option<Permit> {
     quota.wait(owner, 1, Instant::now() + PERMIT_TIMEOUT).await
 }
 

@@ -29,7 +29,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tonic::{Code, transport::Endpoint};
 
 use accounts::KnownAccounts;
-pub(crate) use health::{KeyServiceHealth, KeyServicePort};
+pub use health::{KeyServiceHealth, KeyServicePort};
 pub(crate) use orphans::Orphan;
 use orphans::{OrphanGuard, Orphans};
 use queue::{Pending, Queue};
@@ -44,7 +44,7 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_
 
 /// A handle on the sessions with the key-services. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Keys(Arc<Handle>);
+pub struct Keys(Arc<Handle>);
 
 struct Handle {
     queue: Arc<Queue>,
@@ -60,7 +60,7 @@ impl Drop for Handle {
 }
 
 #[derive(Clone)]
-pub(crate) enum Peers {
+pub enum Peers {
     /// Key-services in other processes. The first addresses are preferred at low load.
     Remote {
         addresses: Vec<Endpoint>,
@@ -73,7 +73,7 @@ pub(crate) enum Peers {
 }
 
 impl Peers {
-    pub(crate) fn count(&self) -> usize {
+    pub fn count(&self) -> usize {
         match self {
             Self::Remote { addresses, .. } => addresses.len(),
             Self::Local(_) => 1,
@@ -83,7 +83,7 @@ impl Peers {
 
 /// Opens a session with every key-service, and keeps the sessions open while there are handles. They run on the
 /// caller's runtime.
-pub(crate) fn connect(peers: Peers, health: &Arc<KeyServiceHealth>, clock: Arc<dyn Clock>) -> Keys {
+pub fn connect(peers: Peers, health: &Arc<KeyServiceHealth>, clock: Arc<dyn Clock>) -> Keys {
     let peers: Vec<Peer> = match peers {
         Peers::Remote { addresses, tls, token, dial } => {
             let remote = |endpoint| Peer::remote(endpoint, tls.clone(), token.clone(), dial.clone());
@@ -102,7 +102,7 @@ pub(crate) fn connect(peers: Peers, health: &Arc<KeyServiceHealth>, clock: Arc<d
 
 /// The key-service did not answer, or failed. The outcome is unknown, and the same call may be repeated.
 #[derive(Clone, Debug, thiserror::Error)]
-pub(crate) enum Unavailable {
+pub enum Unavailable {
     /// No answer within the deadline.
     #[error("the key-service did not answer in time")]
     Deadline,
@@ -145,17 +145,17 @@ impl From<Unavailable> for ApiError {
 
 impl Keys {
     /// Ends the sessions, although there are handles.
-    pub(crate) fn close(&self) {
+    pub fn close(&self) {
         self.0.queue.close();
     }
 
     /// Returns a generation id that no hold had before.
-    pub(crate) fn new_generation(&self) -> GenerationId {
+    pub fn new_generation(&self) -> GenerationId {
         GenerationId::generate(&*self.0.clock)
     }
 
     /// Finds the owner of this credential, if it may be used right now.
-    pub(crate) async fn authenticate(
+    pub async fn authenticate(
         &self,
         credential: &str,
         required: Class,
@@ -170,7 +170,7 @@ impl Keys {
 
     /// Opens a hold. If the outcome stays unknown, or the caller is dropped, a hold that may be open is released once
     /// the call can no longer take effect.
-    pub(crate) async fn authorize(&self, request: Authorize) -> Result<Result<Grant, Denial>, Unavailable> {
+    pub async fn authorize(&self, request: Authorize) -> Result<Result<Grant, Denial>, Unavailable> {
         let deadline = Instant::now() + AUTHORIZE_DEADLINE;
         let authorize = Authorize { valid_until: Some(deadline), ..request };
         let mut orphan = OrphanGuard::new(&self.0.orphans, &authorize);

@@ -1,5 +1,7 @@
 //! The models on offer: the catalogue, and what serves and measures it.
 
+use std::sync::Arc;
+
 use http::Uri;
 use parking_lot::Mutex;
 use shared_catalog::Catalog;
@@ -9,28 +11,34 @@ use shared_observe::metrics::show_catalogue;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
-    model_metrics::Metrics,
-    upstream::{DrainedAddresses, Pool, Pools, UpstreamNow},
+    drained::DrainedAddresses,
+    model_metrics::{Metrics, ModelMetrics},
+    pool::{Pool, Pools},
+    state::UpstreamNow,
 };
 
 /// Models of a catalogue. A request keeps those with which it began.
-pub(crate) struct Models {
-    pub(crate) catalog: Catalog,
-    /// The upstreams of every model.
-    pub(crate) pools: Pools,
-    /// The metrics of every model.
-    pub(crate) metrics: Metrics,
+pub struct Models {
+    pub catalog: Catalog,
+    pools: Pools,
+    metrics: Metrics,
 }
 
 impl Models {
     /// Makes the models of a catalogue. `builtin` is the address of a running built-in model.
-    pub(crate) fn of(
-        catalog: Catalog,
-        builtin: Option<&Uri>,
-        drained: &DrainedAddresses,
-    ) -> Result<Self, ConfigError> {
+    fn of(catalog: Catalog, builtin: Option<&Uri>, drained: &DrainedAddresses) -> Result<Self, ConfigError> {
         let (pools, metrics) = (Pool::all(&catalog, builtin, drained)?, Metrics::of(&catalog));
         Ok(Self { catalog, pools, metrics })
+    }
+
+    /// Returns the upstreams of a model.
+    pub fn pool(&self, model: &str) -> Option<&Pool> {
+        self.pools.get(model)
+    }
+
+    /// Returns the metrics of a model.
+    pub fn metrics(&self, model: &str) -> Option<&ModelMetrics> {
+        self.metrics.model(model)
     }
 }
 
@@ -73,7 +81,7 @@ impl OfferedModels {
     }
 
     /// Lists the upstreams of all models, each with the id of its model, in the order of the catalogue.
-    pub(crate) fn upstreams(&self) -> Vec<(String, UpstreamNow)> {
+    pub fn upstreams(&self) -> Vec<(String, UpstreamNow)> {
         let models = self.get();
         let of_model = |id: &String| models.pools.get(id).map(|pool| (id.clone(), pool.list()));
         let ids: Vec<String> = models.catalog.models.iter().map(|model| model.id.clone()).collect();
@@ -82,7 +90,7 @@ impl OfferedModels {
     }
 
     /// Drains or restores the upstreams at an address. Returns whether there are any.
-    pub(crate) fn drain(&self, address: &str, drained: bool) -> bool {
+    pub fn drain(&self, address: &str, drained: bool) -> bool {
         let _unchanged = self.checking.lock();
         if !self.upstreams().iter().any(|(_, upstream)| upstream.address == address) {
             return false;
@@ -92,7 +100,8 @@ impl OfferedModels {
         true
     }
 
-    pub(crate) fn get(&self) -> std::sync::Arc<Models> {
+    /// Returns the models on offer right now.
+    pub fn get(&self) -> Arc<Models> {
         self.current.get()
     }
 }

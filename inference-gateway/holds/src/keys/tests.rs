@@ -27,7 +27,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tonic::{Request, Response, Status, Streaming, transport::Server};
 
 use super::*;
-use crate::hold::Holds;
+use crate::{HeldRequest, Holds};
 
 /// The open holds, which all key-services of a test share.
 #[derive(Clone, Default)]
@@ -304,7 +304,8 @@ async fn a_running_hold_whose_late_copy_was_granted_goes_on() {
     silent.hangs.send_replace(true);
     let slot = Arc::new(Quota::new(1, 1).empty_permit(Owner::Service));
     let grant = keys.authorize(ask()).await.unwrap().unwrap();
-    let _running = holds.open(grant, 10, (Instant::now(), Instant::now()), slot);
+    let now = Instant::now();
+    let _running = holds.open(grant, HeldRequest { accepted: now, asked_at: now, prompt_tokens: 10, slot });
     silent.hangs.send_replace(false);
     // A heartbeat has looked at the doubtful copy by then.
     sleep(AUTHORIZE_DEADLINE + Duration::from_secs(6)).await;

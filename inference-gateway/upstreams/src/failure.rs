@@ -15,7 +15,7 @@ use shared::{
 use tokio::time::timeout;
 use upstream_error::{MAX_ERROR_BYTES, RefusedLimit, UpstreamError, Verdict};
 
-use super::client::SendError;
+use crate::client::SendError;
 
 /// Most characters of an upstream's message that a client is shown.
 const MAX_MESSAGE_CHARS: usize = 1000;
@@ -27,10 +27,10 @@ const MAX_LOGGED_CHARS: usize = 200;
 const BODY_DEADLINE: Duration = Duration::from_secs(5);
 
 /// A request was not answered with a 200.
-pub(crate) struct NotAnswered {
-    pub(crate) failure: UpstreamFailure,
+pub struct NotAnswered {
+    pub failure: UpstreamFailure,
     /// Limit of output, if the upstream refused that.
-    pub(crate) limit: Option<RefusedLimit>,
+    pub limit: Option<RefusedLimit>,
 }
 
 impl From<UpstreamFailure> for NotAnswered {
@@ -41,7 +41,7 @@ impl From<UpstreamFailure> for NotAnswered {
 
 /// An upstream did not answer with a 200.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum UpstreamFailure {
+pub enum UpstreamFailure {
     /// No server listens at the address. Another upstream may be tried.
     Unreachable(String),
     /// The upstream hung up before an answer. Another upstream may be tried.
@@ -70,7 +70,7 @@ const NOT_TAKEN: [StatusCode; 3] =
 impl UpstreamFailure {
     /// Returns whether the same request may succeed at another upstream. After a timeout, the client has waited long
     /// enough.
-    pub(crate) const fn elsewhere(&self) -> bool {
+    pub const fn elsewhere(&self) -> bool {
         match self {
             Self::Unreachable(_)
             | Self::HungUp(_)
@@ -84,7 +84,7 @@ impl UpstreamFailure {
     }
 
     /// Returns whether another upstream failed in the same way, so that the request may have caused both.
-    pub(crate) fn is_alike(&self, other: &Self) -> bool {
+    pub fn is_alike(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Broken(reason), Self::Broken(other)) => reason == other,
             (Self::HungUp(_), Self::HungUp(_)) => true,
@@ -104,7 +104,7 @@ impl UpstreamFailure {
     }
 
     /// Effect on the upstream's health.
-    pub(crate) const fn outcome(&self) -> AttemptOutcome {
+    pub const fn outcome(&self) -> AttemptOutcome {
         match self {
             Self::Unreachable(_) => AttemptOutcome::Unreachable,
             Self::HungUp(_) | Self::Timeout | Self::CredentialRefused(_) | Self::Broken(_) => {
@@ -119,7 +119,7 @@ impl UpstreamFailure {
 
     /// Effect on the upstream's health if the client's own body was passed on with a query and headers. Whatever these
     /// cause is not the upstream's fault.
-    pub(crate) const fn outcome_of_passed(&self, account: AccountId) -> AttemptOutcome {
+    pub const fn outcome_of_passed(&self, account: AccountId) -> AttemptOutcome {
         match self {
             Self::CredentialRefused(403) => AttemptOutcome::Forbidden(account),
             Self::RateLimited(_) => AttemptOutcome::Limited(account),
@@ -135,12 +135,12 @@ impl UpstreamFailure {
     }
 
     /// Failure of a request for which no upstream is left.
-    pub(crate) fn no_upstream() -> Self {
+    pub fn no_upstream() -> Self {
         Self::Unreachable("every upstream of the model is drained".into())
     }
 
     /// Returns a name for metrics, unless the request may be at fault.
-    pub(crate) const fn upstreams_own(&self) -> Option<&'static str> {
+    pub const fn upstreams_own(&self) -> Option<&'static str> {
         match self {
             Self::Unreachable(_)
             | Self::HungUp(_)
@@ -153,7 +153,7 @@ impl UpstreamFailure {
         }
     }
 
-    pub(crate) const fn kind(&self) -> &'static str {
+    pub const fn kind(&self) -> &'static str {
         match self {
             Self::Unreachable(_) => "unreachable",
             Self::HungUp(_) => "hung_up",
@@ -207,7 +207,7 @@ impl From<UpstreamFailure> for ApiError {
 }
 
 /// Interprets an error before any answer began.
-pub(super) fn of_connection(error: &SendError) -> UpstreamFailure {
+pub(crate) fn of_connection(error: &SendError) -> UpstreamFailure {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(e) = cause {
@@ -224,7 +224,7 @@ pub(super) fn of_connection(error: &SendError) -> UpstreamFailure {
 const MAX_RETRY_AFTER: u32 = 30;
 
 /// Returns after how many seconds an upstream wants to be asked again.
-pub(super) fn retry_after(headers: &HeaderMap) -> Option<u32> {
+pub(crate) fn retry_after(headers: &HeaderMap) -> Option<u32> {
     let seconds = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim().parse::<u32>().ok()?;
     Some(seconds.clamp(1, MAX_RETRY_AFTER))
 }
@@ -249,7 +249,7 @@ fn rate_limited(error: &UpstreamError, upstream_model: &str, retry_after: Option
 }
 
 /// Returns the failure of a request whose body was passed on. `failure` is that of any other request.
-pub(super) fn of_passed(
+pub(crate) fn of_passed(
     failure: UpstreamFailure,
     error: &UpstreamError,
     status: StatusCode,
@@ -266,7 +266,7 @@ pub(super) fn of_passed(
 }
 
 /// Reads the error of a response.
-pub(super) async fn read_error(response: Response<Incoming>) -> (UpstreamError, u16) {
+pub(crate) async fn read_error(response: Response<Incoming>) -> (UpstreamError, u16) {
     let status = response.status().as_u16();
     let body = timeout(BODY_DEADLINE, Limited::new(response.into_body(), MAX_ERROR_BYTES).collect()).await;
     let body = body.ok().and_then(Result::ok).map(http_body_util::Collected::to_bytes).unwrap_or_default();
@@ -274,12 +274,12 @@ pub(super) async fn read_error(response: Response<Incoming>) -> (UpstreamError, 
 }
 
 /// Interprets an error event of a stream.
-pub(crate) fn of_event(error: &UpstreamError, upstream_model: &str, forward: &Forward) -> UpstreamFailure {
+pub fn of_event(error: &UpstreamError, upstream_model: &str, forward: &Forward) -> UpstreamFailure {
     of_error(error, error.status_in_stream(), upstream_model, forward)
 }
 
 /// Interprets an error with this status. The client is told what the request caused.
-pub(super) fn of_error(
+pub(crate) fn of_error(
     error: &UpstreamError,
     status: u16,
     upstream_model: &str,

@@ -15,7 +15,7 @@ const MAX_HEADERS: usize = 2 << 10;
 
 /// Query and headers that are passed on unchanged.
 #[derive(Clone, Default)]
-pub(crate) struct PassedHead {
+pub struct PassedHead {
     query: Option<String>,
     headers: Vec<(HeaderName, HeaderValue)>,
 }
@@ -23,7 +23,7 @@ pub(crate) struct PassedHead {
 impl PassedHead {
     /// Takes those of a client's request. Headers that are too long to pass on are refused, since the answer would be
     /// different without them.
-    pub(crate) fn of(parts: &Parts) -> Result<Self, ApiError> {
+    pub fn of(parts: &Parts) -> Result<Self, ApiError> {
         let query = parts.uri.query().filter(|query| (1..=MAX_QUERY).contains(&query.len()));
         let of_name = |name: HeaderName| {
             parts

@@ -15,16 +15,17 @@ use shared_catalog::{Catalog, ImageUrls, Model};
 use shared_config::ConfigError;
 use tokio::time::{Duration, Instant};
 
-use super::{
-    DrainedAddresses, Upstream,
+use crate::{
+    drained::DrainedAddresses,
     state::{UpstreamNow, UpstreamState},
+    upstream::Upstream,
 };
 
 /// The upstreams of every model, by id. All workers share them, so that all see the same state of an upstream.
 pub(crate) type Pools = HashMap<String, Pool>;
 
 /// The upstreams of a model.
-pub(crate) struct Pool {
+pub struct Pool {
     members: Vec<Arc<PoolMember>>,
     /// Number of requests placed so far, which decides between equal upstreams.
     turns: AtomicU64,
@@ -45,7 +46,7 @@ struct PoolMember {
 }
 
 /// A request in flight at an upstream, which counts there until it is dropped.
-pub(crate) struct Running {
+pub struct Running {
     member: Arc<PoolMember>,
     /// The upstream was not set aside when it was chosen.
     was_well: bool,
@@ -54,7 +55,7 @@ pub(crate) struct Running {
 }
 
 /// A request that an upstream failed to answer.
-pub(crate) struct FailedAttempt {
+pub struct FailedAttempt {
     member: Arc<PoolMember>,
     was_well: bool,
 }
@@ -89,12 +90,12 @@ impl Pool {
     }
 
     /// Returns whether the streams of every upstream show the tokens generated so far, so that a stream may hold by grants.
-    pub(crate) fn shows_progress(&self, forward: &Forward) -> bool {
+    pub fn shows_progress(&self, forward: &Forward) -> bool {
         self.members.iter().all(|member| member.upstream.shows_progress(forward))
     }
 
     /// Most tokens that a template of these upstreams adds to a prompt beyond the usual.
-    pub(crate) fn prompt_overhead(&self) -> u64 {
+    pub fn prompt_overhead(&self) -> u64 {
         let now = self.began.elapsed();
         self.members.iter().map(|member| member.prompt_overhead(now)).max().unwrap_or(0)
     }
@@ -115,7 +116,7 @@ impl Pool {
     /// Chooses the upstream for a request with these image URLs, other than `tried`; `None` if there is no other.
     /// Drained upstreams are not chosen. `affinity` is what the request has in common with requests that the upstream
     /// may have read before.
-    pub(crate) fn choose(
+    pub fn choose(
         &self,
         images: ImageUrls,
         affinity: Option<u64>,
@@ -135,23 +136,23 @@ impl Pool {
 }
 
 impl Running {
-    pub(crate) fn upstream(&self) -> &Upstream {
+    pub fn upstream(&self) -> &Upstream {
         &self.member.upstream
     }
 
     /// Place of the upstream among the model's upstreams in the catalogue, from 1.
-    pub(crate) fn place(&self) -> u32 {
+    pub fn place(&self) -> u32 {
         self.member.place
     }
 
     /// Most tokens that the upstream's template adds to a prompt beyond the usual.
-    pub(crate) fn prompt_overhead(&self) -> u64 {
+    pub fn prompt_overhead(&self) -> u64 {
         self.member.prompt_overhead(self.began.elapsed())
     }
 
     /// Learns from the tokens that the upstream reports for a plain prompt, without images and tools, of which a bound
     /// was assumed.
-    pub(crate) fn observe_prompt(&self, reported: u64, bound: u64) {
+    pub fn observe_prompt(&self, reported: u64, bound: u64) {
         let now = self.began.elapsed();
         let before = self.member.prompt_overhead(now);
         let mut template = self.member.template.lock();
@@ -164,7 +165,7 @@ impl Running {
     }
 
     /// Learns from the pace of a stream.
-    pub(crate) fn observe_pace(&self, pace: Pace) {
+    pub fn observe_pace(&self, pace: Pace) {
         // Nearly every pace was exceeded before, and reading is cheaper than writing.
         if pace.per_second > self.member.fastest.load(Ordering::Relaxed) {
             self.member.fastest.fetch_max(pace.per_second, Ordering::Relaxed);
@@ -172,7 +173,7 @@ impl Running {
     }
 
     /// Returns the fastest pace seen of a stream of this upstream, or an assumed one.
-    pub(crate) fn fastest_pace(&self) -> Pace {
+    pub fn fastest_pace(&self) -> Pace {
         match self.member.fastest.load(Ordering::Relaxed) {
             0 => Pace::UNSEEN,
             per_second => Pace { per_second },
@@ -180,7 +181,7 @@ impl Running {
     }
 
     /// Notes the outcome, on which the upstream's health depends.
-    pub(crate) fn note(&self, outcome: AttemptOutcome) {
+    pub fn note(&self, outcome: AttemptOutcome) {
         let now = self.began.elapsed();
         if self.member.change_told(now, |health| health.after(outcome, now)) {
             metrics::counter!("gateway_upstreams_set_aside_total").increment(1);
@@ -189,18 +190,18 @@ impl Running {
     }
 
     /// Notes the kind of a failure, for lists of upstreams.
-    pub(crate) fn note_failure(&self, kind: &'static str) {
+    pub fn note_failure(&self, kind: &'static str) {
         self.member.state.lock().failed(kind, self.began.elapsed());
     }
 
     /// Ends the attempt, after its failure was noted.
-    pub(crate) fn failed(self) -> FailedAttempt {
+    pub fn failed(self) -> FailedAttempt {
         FailedAttempt { member: self.member.clone(), was_well: self.was_well }
     }
 
     /// Counts the noted failure against neither upstream, since an `earlier` attempt at the same request failed alike.
     /// The request may be the cause, unless one of the two was not well.
-    pub(crate) fn excuse_with(&self, earlier: &FailedAttempt) {
+    pub fn excuse_with(&self, earlier: &FailedAttempt) {
         if self.was_well && earlier.was_well {
             let now = self.began.elapsed();
             for member in [&self.member, &earlier.member] {

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 const AVOIDED: Duration = Duration::from_secs(5);
 
 /// Health of every key-service, by the place in the settings. Shared by all workers.
-pub(crate) struct KeyServiceHealth {
+pub struct KeyServiceHealth {
     began: Instant,
     services: Vec<ServiceHealth>,
     /// Number of requests so far, so that each key-service is asked first in turn.
@@ -27,7 +27,7 @@ pub(crate) struct KeyServiceHealth {
 
 /// Port of a key-service. Each may fail alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum KeyServicePort {
+pub enum KeyServicePort {
     Sessions,
     /// HTTP, which carries management requests and pages.
     Http,
@@ -69,17 +69,17 @@ impl ServiceHealth {
 
 impl KeyServiceHealth {
     /// Health of `services` key-services, all healthy.
-    pub(crate) fn new(services: usize) -> Self {
+    pub fn new(services: usize) -> Self {
         let services = (0..services).map(|_| ServiceHealth::default()).collect();
         Self { began: Instant::now(), services, turns: AtomicUsize::new(0) }
     }
 
-    pub(crate) fn count(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.services.len()
     }
 
     /// Notes that a key-service answered. `name` is its name in the log.
-    pub(crate) fn answered(&self, service: usize, port: KeyServicePort, name: impl Display) {
+    pub fn answered(&self, service: usize, port: KeyServicePort, name: impl Display) {
         let Some(health) = self.services.get(service).map(|health| health.port(port)) else { return };
         // Read first, since nearly every answer comes from a healthy key-service.
         if health.avoided_until.load(Ordering::Relaxed) != 0 {
@@ -93,7 +93,7 @@ impl KeyServiceHealth {
     }
 
     /// Notes that a key-service did not answer, or cannot reach the store, and logs it if that is due.
-    pub(crate) fn failed(&self, service: usize, port: KeyServicePort, name: impl Display, error: &str) {
+    pub fn failed(&self, service: usize, port: KeyServicePort, name: impl Display, error: &str) {
         let Some(health) = self.services.get(service).map(|health| health.port(port)) else { return };
         health.avoided_until.store(self.now() + millis(AVOIDED), Ordering::Relaxed);
         let Some(Failures { count, seconds, .. }) = health.failures.failed() else { return };
@@ -129,7 +129,7 @@ impl KeyServiceHealth {
     }
 
     /// Lists the key-services, beginning with the next in turn; those that failed lately come last.
-    pub(crate) fn in_turn(&self) -> Vec<usize> {
+    pub fn in_turn(&self) -> Vec<usize> {
         let count = self.services.len();
         let first = self.turns.fetch_add(1, Ordering::Relaxed) % count.max(1);
         let now = self.now();

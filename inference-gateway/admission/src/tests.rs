@@ -2,7 +2,6 @@
 
 use request::{BodyForm, ProgressReports, UpstreamParams};
 use shared::clock::System;
-use shared_door::serve::Bounds;
 
 use super::*;
 
@@ -11,11 +10,11 @@ fn admission() -> Admission {
     Admission::new(&sizes())
 }
 
-fn sizes() -> Sizes {
-    Sizes {
-        bounds: Bounds::default(),
+fn sizes() -> AdmissionSizes {
+    AdmissionSizes {
         in_flight: 8,
         in_flight_per_account: 3,
+        checked_at_once: 2,
         prompts_bytes: 10,
         prompts_bytes_per_account: 6,
         answers_bytes: 0,

@@ -18,10 +18,10 @@ const REREAD_DEADLINE: Duration = Duration::from_secs(2);
 const TELL_EVERY: Duration = Duration::from_mins(1);
 
 /// Names and values of headers, in the order of the catalogue.
-pub(super) type HeaderValues = Box<[(HeaderName, HeaderValue)]>;
+pub(crate) type HeaderValues = Box<[(HeaderName, HeaderValue)]>;
 
 /// The headers of an upstream's requests.
-pub(super) struct UpstreamHeaders {
+pub(crate) struct UpstreamHeaders {
     access: Access,
     current: Arc<Current<HeaderValues>>,
     /// Held while a thread reads the files again. A file that hangs, as on a dead mount, takes only one thread, however
@@ -32,19 +32,19 @@ pub(super) struct UpstreamHeaders {
 }
 
 impl UpstreamHeaders {
-    pub(super) fn read(access: &Access) -> Result<Self, ConfigError> {
+    pub(crate) fn read(access: &Access) -> Result<Self, ConfigError> {
         let current = Arc::new(Current::new(header_values(access)?));
         let (rereading, told) = (Arc::default(), Mutex::default());
         Ok(Self { access: access.clone(), current, rereading, told })
     }
 
-    pub(super) fn get(&self) -> Arc<HeaderValues> {
+    pub(crate) fn get(&self) -> Arc<HeaderValues> {
         self.current.get()
     }
 
     /// Returns values other than those that the upstream refused, if there are any by now. A credential that lives for
     /// an hour is replaced in its file, and needs no reload.
-    pub(super) async fn replacing(&self, refused: &HeaderValues) -> Option<Arc<HeaderValues>> {
+    pub(crate) async fn replacing(&self, refused: &HeaderValues) -> Option<Arc<HeaderValues>> {
         timeout(REREAD_DEADLINE, self.reread(refused)).await.ok().flatten()
     }
 
@@ -73,7 +73,7 @@ impl UpstreamHeaders {
     }
 
     /// Names the sources of the values, if a log line about a refusal is due.
-    pub(super) fn sources_to_tell(&self) -> Option<String> {
+    pub(crate) fn sources_to_tell(&self) -> Option<String> {
         let now = Instant::now();
         let mut told = self.told.lock();
         if told.is_some_and(|told| now.duration_since(told) < TELL_EVERY) {

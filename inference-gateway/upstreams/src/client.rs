@@ -38,7 +38,7 @@ const PRUNE_EVERY: Duration = Duration::from_secs(45);
 type Body = Full<Chain<Bytes, Bytes>>;
 
 /// A server, as addressed by the client.
-pub(super) struct Server {
+pub(crate) struct Server {
     origin: Uri,
     /// Key of the server's connections: scheme, authority, and how it is reached if not directly.
     name: Arc<str>,
@@ -50,7 +50,7 @@ pub(super) struct Server {
 
 /// A client of upstreams. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct UpstreamClient(Arc<OpenConnections>);
+pub struct UpstreamClient(Arc<OpenConnections>);
 
 struct OpenConnections {
     idle: Mutex<IdleConnections>,
@@ -81,7 +81,7 @@ struct Idle {
 
 /// Failure of a request before the head of an answer.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum SendError {
+pub(crate) enum SendError {
     #[error("no connection")]
     Connect(#[source] Box<dyn Error + Send + Sync>),
     #[error("the connection broke")]
@@ -90,7 +90,7 @@ pub(super) enum SendError {
 
 impl Server {
     /// Makes the server of this URL.
-    pub(super) fn of(url: &Uri, access: &Access) -> Result<Self, ConfigError> {
+    pub(crate) fn of(url: &Uri, access: &Access) -> Result<Self, ConfigError> {
         let invalid = |e: &dyn Error| ConfigError::new("FAREGATE_MODELS", format!("{url}: {e}"));
         let is_https = url.scheme() == Some(&Scheme::HTTPS);
         let authority = url.authority().map_or("", |authority| authority.as_str());
@@ -115,12 +115,12 @@ impl Server {
         })
     }
 
-    pub(super) fn address(&self) -> (&str, u16) {
+    pub(crate) fn address(&self) -> (&str, u16) {
         (self.origin.host().unwrap_or_default(), self.origin.port_u16().unwrap_or(own_port(&self.origin)))
     }
 
     /// Returns the host, and the port if the URL has one.
-    pub(super) fn authority(&self) -> &str {
+    pub(crate) fn authority(&self) -> &str {
         self.origin.authority().map_or("", |authority| authority.as_str())
     }
 }
@@ -132,12 +132,12 @@ fn own_port(url: &Uri) -> u16 {
 
 impl UpstreamClient {
     /// Makes a client without connections. It makes them by TCP, or by `dial`.
-    pub(crate) fn new(dial: Option<Arc<dyn Dial>>) -> Self {
+    pub fn new(dial: Option<Arc<dyn Dial>>) -> Self {
         Self(Arc::new(OpenConnections { idle: Mutex::default(), dial }))
     }
 
     /// Sends a request, whose URI is a path, and returns the head of the answer.
-    pub(super) async fn request(
+    pub(crate) async fn request(
         &self,
         server: &Server,
         mut request: Request<Body>,

@@ -1,59 +1,40 @@
-//! Model servers: choosing a server, sending a request, and classifying failures.
-
-mod client;
-mod dialect;
-mod drained;
-mod failure;
-mod headers;
-mod passed_head;
-mod pool;
-mod state;
+//! A server of a model: how it is asked, and what it answers.
 
 use std::{fmt, time::Duration};
 
 use bytes::{Buf, Bytes};
 use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, header, uri::PathAndQuery};
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use metering::UsageScope;
 use request::{BodyForm, Forward, ProgressReports, UpstreamParams};
 use routing::cache_salt;
-use serde::Deserialize;
 use shared::ids::AccountId;
 use shared_catalog::UpstreamApi;
 use shared_config::ConfigError;
-use shared_door::admission::{Owner, Quota};
+use shared_door::admission::Quota;
 use shared_observe::traces::{Span, TRACEPARENT};
-use tokio::time::{Instant, timeout, timeout_at};
-use upstream_error::{UpstreamError, Verdict};
+use tokio::time::{Instant, timeout_at};
 
-use crate::admission::Admission;
-use client::Server;
-pub(crate) use client::UpstreamClient;
-use dialect::{Dialect, TokenCounter};
-pub(crate) use drained::DrainedAddresses;
-pub(crate) use failure::{NotAnswered, UpstreamFailure, of_event};
-use headers::{HeaderValues, UpstreamHeaders};
-pub(crate) use passed_head::PassedHead;
-pub(crate) use pool::{Pool, Pools, Running};
-pub(crate) use state::UpstreamNow;
+use crate::{
+    client::{Server, UpstreamClient},
+    dialect::{Dialect, TokenCounter},
+    failure::{self, NotAnswered, UpstreamFailure},
+    headers::{HeaderValues, UpstreamHeaders},
+    passed_head::PassedHead,
+};
 
-/// Longest time for an exact count, including the wait for a permit. It delays a request that would otherwise be
-/// refused.
-const COUNT_DEADLINE: Duration = Duration::from_secs(10);
 /// Prompts that an upstream counts at the same time. Counting is unpaid work, and a prompt may have 64 MiB.
 const MAX_COUNTS_AT_ONCE: usize = 4;
 /// Prompts of one account counted at the same time: half, so that slow counts of an account leave permits to others.
 const MAX_COUNTS_OF_AN_ACCOUNT: usize = MAX_COUNTS_AT_ONCE / 2;
-/// Largest answer to a count that is read, in bytes.
-const MAX_COUNT_BYTES: usize = 1 << 20;
 
 /// A server of a model.
-pub(crate) struct Upstream {
+pub struct Upstream {
     /// The server's entry in the catalogue.
-    pub(crate) entry: shared_catalog::Upstream,
+    pub entry: shared_catalog::Upstream,
     /// Identity for routing, the same in every gateway.
-    identity: u64,
+    pub(crate) identity: u64,
     dialect: Dialect,
     server: Server,
     /// Paths of the server's API.
@@ -69,67 +50,31 @@ pub(crate) struct Upstream {
     /// Headers of every request, the credential among them.
     headers: UpstreamHeaders,
     /// Permits of accounts to have prompts counted.
-    counting: Quota,
+    pub(crate) counting: Quota,
 }
 
 /// Terms of a request to an upstream.
-pub(crate) struct Terms<'t> {
-    pub(crate) account: AccountId,
+pub struct Terms<'t> {
+    pub account: AccountId,
     /// Query and headers for a body that is passed on.
-    pub(crate) passed: &'t PassedHead,
+    pub passed: &'t PassedHead,
     /// Longest time until the answer begins.
-    pub(crate) deadline: Duration,
+    pub deadline: Duration,
     /// Header with the span of the request, if spans are exported.
-    pub(crate) traceparent: Option<HeaderValue>,
-}
-
-/// Terms of a question for a prompt's tokens.
-pub(crate) struct CountTerms<'t> {
-    pub(crate) owner: Owner,
-    /// Query and headers for a body that is passed on.
-    pub(crate) passed: &'t PassedHead,
-    /// The gateway's quotas, of which the body of the question takes a part.
-    pub(crate) admission: &'t Admission,
+    pub traceparent: Option<HeaderValue>,
 }
 
 /// A request to an upstream, except its body.
-struct UpstreamRequest<'q> {
-    path: &'q PathAndQuery,
+pub(crate) struct UpstreamRequest<'q> {
+    pub(crate) path: &'q PathAndQuery,
     /// Query and headers of the client, if its own body is passed on.
-    passed: Option<&'q PassedHead>,
-    deadline: Duration,
-    traceparent: Option<HeaderValue>,
-}
-
-/// Exact number of a prompt's tokens, or the reason for its absence.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PromptCount {
-    pub(crate) tokens: u64,
-    /// The count includes the tokens of images.
-    pub(crate) with_images: bool,
-}
-
-impl PromptCount {
-    /// Returns the tokens of the request. They are exact, except that images that were not counted are taken at their
-    /// bound.
-    pub(crate) fn bound(self, forward: &Forward) -> u64 {
-        if self.with_images { self.tokens } else { self.tokens.saturating_add(forward.image_tokens) }
-    }
-}
-
-/// A prompt was not counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NotCounted {
-    /// The upstream cannot count the prompt, now or later.
-    Unsupported,
-    /// The upstream could not be reached, failed, or did not answer in time. It may be away for long.
-    Away,
-    /// The upstream has too much to do at the moment.
-    Busy,
+    pub(crate) passed: Option<&'q PassedHead>,
+    pub(crate) deadline: Duration,
+    pub(crate) traceparent: Option<HeaderValue>,
 }
 
 impl Upstream {
-    fn new(entry: &shared_catalog::Upstream, builtin: Option<&Uri>) -> Result<Self, ConfigError> {
+    pub(crate) fn new(entry: &shared_catalog::Upstream, builtin: Option<&Uri>) -> Result<Self, ConfigError> {
         let Some(base) = entry.url.as_ref().or(builtin) else {
             let reason = "kind \"builtin\" needs FAREGATE_BUILTIN_URL outside `faregate`; or give the model an upstream with a url";
             return Err(ConfigError::new("FAREGATE_MODELS", reason));
@@ -168,18 +113,18 @@ impl Upstream {
     }
 
     /// Host and port, without a credential that the URL may have.
-    pub(crate) fn address(&self) -> String {
+    pub fn address(&self) -> String {
         let (host, port) = self.server.address();
         format!("{host}:{port}")
     }
 
     /// The form in which this server is asked.
-    pub(crate) fn form(&self, forward: &Forward) -> BodyForm {
+    pub fn form(&self, forward: &Forward) -> BodyForm {
         BodyForm::of(&self.entry, &forward.reply)
     }
 
     /// Returns how the server behaves in the API by which it is asked.
-    fn dialect(&self, forward: &Forward) -> Dialect {
+    pub(crate) fn dialect(&self, forward: &Forward) -> Dialect {
         match self.form(forward).api() {
             UpstreamApi::Chat => self.dialect,
             UpstreamApi::Responses | UpstreamApi::Messages => Dialect::HOSTED,
@@ -187,7 +132,7 @@ impl Upstream {
     }
 
     /// The path for counting the tokens of this request.
-    fn counter(&self, forward: &Forward) -> Option<&PathAndQuery> {
+    pub(crate) fn counter(&self, forward: &Forward) -> Option<&PathAndQuery> {
         match self.form(forward).api() {
             UpstreamApi::Chat => {
                 let is_counted = self.dialect.counter.counts_tools() || !forward.has_tools;
@@ -199,37 +144,37 @@ impl Upstream {
     }
 
     /// Returns whether the server can count the exact tokens of this prompt.
-    pub(crate) fn counts(&self, forward: &Forward) -> bool {
+    pub fn counts(&self, forward: &Forward) -> bool {
         self.counter(forward).is_some()
     }
 
     /// Returns whether a stream of this server may end without a report of the prompt's tokens, which are then counted.
     /// The other APIs report them with the first event, or are read to the last one if the client leaves.
-    pub(crate) fn counts_late(&self, forward: &Forward) -> bool {
+    pub fn counts_late(&self, forward: &Forward) -> bool {
         self.form(forward).api() == UpstreamApi::Chat && self.counts(forward)
     }
 
     /// Returns whether streams of this server show the tokens generated so far, in reports or token by token, so that a
     /// stream may hold one grant at a time.
-    pub(crate) fn shows_progress(&self, forward: &Forward) -> bool {
+    pub fn shows_progress(&self, forward: &Forward) -> bool {
         let is_of_chat = self.form(forward).api() == UpstreamApi::Chat;
         is_of_chat && (self.dialect.progress != ProgressReports::None || self.entry.streams_every_token)
     }
 
     /// Returns whether this whole answer is requested as a stream and folded. Otherwise, the server would count only
     /// its first choice.
-    pub(crate) fn folds(&self, forward: &Forward) -> bool {
+    pub fn folds(&self, forward: &Forward) -> bool {
         let of_one = self.usage_scope(forward) == UsageScope::Choice;
         of_one && forward.n > 1 && !forward.stream && forward.reply.is_of_chat()
     }
 
     /// Returns the output that this server's reports of usage cover in an answer with several choices.
-    pub(crate) fn usage_scope(&self, forward: &Forward) -> UsageScope {
+    pub fn usage_scope(&self, forward: &Forward) -> UsageScope {
         self.dialect(forward).usage
     }
 
     /// Names the upstream in the span of a request.
-    pub(crate) fn name_in(&self, span: &Span) {
+    pub fn name_in(&self, span: &Span) {
         if !span.is_sampled() {
             return;
         }
@@ -240,7 +185,7 @@ impl Upstream {
     }
 
     /// Sends a request for at most `max_tokens` per choice, and returns once the upstream has answered 200 within the deadline.
-    pub(crate) async fn send(
+    pub async fn send(
         &self,
         client: &UpstreamClient,
         forward: &Forward,
@@ -285,65 +230,8 @@ impl Upstream {
         Err(NotAnswered { failure, limit: error.refused_limit(status) })
     }
 
-    /// Counts the exact tokens of the request's prompt, if this upstream can. Few prompts are counted at the same time;
-    /// the accounts of further ones take turns.
-    pub(crate) async fn count(
-        &self,
-        client: &UpstreamClient,
-        forward: &Forward,
-        terms: CountTerms<'_>,
-    ) -> Result<PromptCount, NotCounted> {
-        let counter = self.counter(forward).ok_or(NotCounted::Unsupported)?;
-        let deadline = Instant::now() + COUNT_DEADLINE;
-        let _permit = self.counting.wait(terms.owner, 1, deadline).await.ok_or(NotCounted::Busy)?;
-        let answer = timeout(COUNT_DEADLINE, self.ask_count(client, counter, forward, terms)).await;
-        let tokens = answer.map_err(|_| NotCounted::Away)??;
-        Ok(PromptCount { tokens, with_images: self.dialect(forward).counter.counts_images() })
-    }
-
-    async fn ask_count(
-        &self,
-        client: &UpstreamClient,
-        counter: &PathAndQuery,
-        forward: &Forward,
-        terms: CountTerms<'_>,
-    ) -> Result<u64, NotCounted> {
-        #[derive(Deserialize)]
-        struct Answer {
-            #[serde(alias = "input_tokens")]
-            count: u64,
-        }
-        let form = self.form(forward);
-        let params = UpstreamParams {
-            form,
-            account: None,
-            model: &self.entry.model,
-            limit_param: self.entry.limit_param,
-            max_tokens: None,
-            progress: ProgressReports::None,
-            cache_salt: None,
-            folded: false,
-        };
-        let traceparent = Span::current().traceparent();
-        let body = terms.admission.count_body(terms.owner, forward.count_body(params));
-        let body = body.await.map_err(|_| NotCounted::Busy)?;
-        let passed = form.is_passed().then_some(terms.passed);
-        let question = UpstreamRequest { path: counter, passed, deadline: COUNT_DEADLINE, traceparent };
-        let response = self.ask(client, question, || body.clone()).await;
-        let response = response.map_err(|_| NotCounted::Away)?;
-        if response.status() != StatusCode::OK {
-            let (error, status) = failure::read_error(response).await;
-            return Err(not_counted(&error, status));
-        }
-        let body = Limited::new(response.into_body(), MAX_COUNT_BYTES).collect().await;
-        let body = body.map_err(|_| NotCounted::Away)?.to_bytes();
-        serde_json::from_slice::<Answer>(&body)
-            .map(|answer| answer.count)
-            .map_err(|_| NotCounted::Unsupported)
-    }
-
     /// Sends a request; once more if the upstream refuses a credential that was replaced in its file meanwhile.
-    async fn ask(
+    pub(crate) async fn ask(
         &self,
         client: &UpstreamClient,
         question: UpstreamRequest<'_>,
@@ -405,27 +293,13 @@ impl fmt::Display for Upstream {
     }
 }
 
-/// Returns why an upstream answered a count with an error.
-fn not_counted(error: &UpstreamError, status: u16) -> NotCounted {
-    match error.verdict(status) {
-        Verdict::Overloaded => NotCounted::Busy,
-        Verdict::Timeout => NotCounted::Away,
-        Verdict::Broken if status >= 500 && status != StatusCode::NOT_IMPLEMENTED.as_u16() => {
-            NotCounted::Away
-        }
-        Verdict::Broken | Verdict::TooLong | Verdict::Invalid(_) | Verdict::TooLarge => {
-            NotCounted::Unsupported
-        }
-    }
-}
-
 /// Returns whether the upstream refuses the gateway itself, rather than the request.
 fn refuses_credential(status: StatusCode) -> bool {
     status == StatusCode::UNAUTHORIZED || status == StatusCode::FORBIDDEN
 }
 
 /// Reads the next bytes of a streamed answer; `None` at the end.
-pub(crate) async fn next_bytes(body: &mut Incoming) -> Option<Result<Bytes, hyper::Error>> {
+pub async fn next_bytes(body: &mut Incoming) -> Option<Result<Bytes, hyper::Error>> {
     loop {
         match body.frame().await? {
             Ok(frame) => {

@@ -7,8 +7,11 @@ use shared_observe::failure_log::{FailureLog, Failures};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
-use super::{HoldState, Holds, HoldsInner};
-use crate::keys::{Keys, Orphan};
+use crate::{
+    hold_state::HoldState,
+    holds::Holds,
+    keys::{Keys, Orphan},
+};
 
 /// Interval at which holds are checked. Renewals that are due are sent together.
 const HEARTBEAT: Duration = Duration::from_millis(500);
@@ -22,7 +25,8 @@ const LONGEST_PERIOD: Duration = Duration::from_secs(4);
 static UNRENEWED: FailureLog = FailureLog::new();
 
 impl Holds {
-    pub(crate) async fn heartbeat(self, stop: CancellationToken) {
+    /// Renews leases and releases orphans until `stop`.
+    pub async fn heartbeat(self, stop: CancellationToken) {
         let mut ticks = interval(HEARTBEAT);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -48,9 +52,9 @@ impl Holds {
         // The map's own order differs from process to process.
         due.sort_unstable_by_key(|hold: &Arc<HoldState>| hold.hold.generation);
         if !due.is_empty() {
-            tokio::spawn(renew(self.0.clone(), due));
+            tokio::spawn(renew(self.keys().clone(), due));
         }
-        let orphans = self.0.keys.due_orphans(now);
+        let orphans = self.keys().due_orphans(now);
         if !orphans.is_empty() {
             tokio::spawn(release(self.clone(), orphans));
         }
@@ -66,8 +70,8 @@ fn period(lease: Duration) -> Duration {
 }
 
 /// Renews these leases together. A failed renewal is repeated with the next heartbeat.
-async fn renew(holds: Arc<HoldsInner>, due: Vec<Arc<HoldState>>) {
-    let renewals: FuturesUnordered<_> = due.iter().map(|hold| renew_one(&holds.keys, hold)).collect();
+async fn renew(keys: Keys, due: Vec<Arc<HoldState>>) {
+    let renewals: FuturesUnordered<_> = due.iter().map(|hold| renew_one(&keys, hold)).collect();
     let failed = renewals.filter(|renewed| std::future::ready(!renewed)).count().await;
     if failed > 0 {
         metrics::counter!("gateway_renewals_failed_total").increment(failed as u64);
@@ -80,7 +84,7 @@ async fn renew(holds: Arc<HoldsInner>, due: Vec<Arc<HoldState>>) {
 
 async fn renew_one(keys: &Keys, hold: &HoldState) -> bool {
     // The call requests no tokens; granted ones stay.
-    let renewed = hold.extend(keys, (0, 0), 0).await;
+    let renewed = hold.extend(keys, 0, 0, 0).await;
     hold.lease().renewing = false;
     renewed.is_ok()
 }
@@ -91,9 +95,9 @@ async fn release(holds: Holds, orphans: Vec<Orphan>) {
         if holds.is_live(&orphan) {
             continue;
         }
-        match holds.0.keys.release(orphan.release()).await {
+        match holds.keys().release(orphan.release()).await {
             Ok(()) => {}
-            Err(e) if e.may_pass() && !orphan.is_over(Instant::now()) => holds.0.keys.keep_orphan(orphan),
+            Err(e) if e.may_pass() && !orphan.is_over(Instant::now()) => holds.keys().keep_orphan(orphan),
             Err(e) => {
                 tracing::warn!(generation = %orphan.generation, error = %e, "a hold of unknown outcome was not released; its lease ends it");
             }

@@ -29,7 +29,7 @@ const QUEUE: usize = 8192;
 
 /// A handle on the spool. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Spool {
+pub struct Spool {
     lines: SpoolLines,
     found: Arc<Mutex<Vec<SpooledCapture>>>,
     clock: Arc<dyn Clock>,
@@ -52,7 +52,7 @@ type Written = oneshot::Sender<Result<(), SpoolError>>;
 
 /// The spool cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum SpoolError {
+pub enum SpoolError {
     /// The file cannot be written.
     #[error("cannot write {file}: {error}")]
     Io { file: PathBuf, error: io::Error },
@@ -66,7 +66,7 @@ pub(crate) enum SpoolError {
 
 impl Spool {
     /// Opens the spool below a data directory, for this process alone.
-    pub(crate) fn open(data_dir: &Path, clock: Arc<dyn Clock>) -> Result<Self, SpoolError> {
+    pub fn open(data_dir: &Path, clock: Arc<dyn Clock>) -> Result<Self, SpoolError> {
         let path = spool::file(data_dir);
         let failed = |error| SpoolError::Io { file: path.clone(), error };
         metrics::counter!("gateway_spool_write_failures_total").increment(0);
@@ -78,7 +78,7 @@ impl Spool {
     }
 
     /// Opens the spool as [`Spool::open`] does. Callers write it themselves, without a thread.
-    pub(crate) fn open_without_thread(data_dir: &Path, clock: Arc<dyn Clock>) -> Result<Self, SpoolError> {
+    pub fn open_without_thread(data_dir: &Path, clock: Arc<dyn Clock>) -> Result<Self, SpoolError> {
         let path = spool::file(data_dir);
         let (writer, found) = SpoolWriter::open(path.clone())?;
         let lines = SpoolLines::AtOnce(Arc::new(Mutex::new(Some(writer))));
@@ -87,7 +87,7 @@ impl Spool {
     }
 
     /// Closes a file that callers write themselves, as the end of the process would: nothing more is written.
-    pub(crate) fn let_go(&self) {
+    pub fn let_go(&self) {
         match &self.lines {
             SpoolLines::Queued(_) => {}
             SpoolLines::AtOnce(writer) => drop(writer.lock().take()),

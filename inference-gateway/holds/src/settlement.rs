@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use shared::{generation::Course, ids::GenerationId, tokens::Usage};
+use shared_door::admission::Permit;
 use shared_observe::{
     failure_log::{FailureLog, Failures},
     metrics::Counted,
@@ -10,10 +11,10 @@ use shared_observe::{
 use shared_rpc::{Capture, Captured, Charge, HoldRef, Release};
 use tokio::time::{Instant, timeout};
 
-use super::Holds;
 use crate::{
-    admission::Slot,
+    holds::Holds,
     keys::{Keys, Unavailable},
+    spool::Spool,
 };
 
 /// Time that a response waits for the charge. It then completes without one, and the capture is delivered later.
@@ -37,44 +38,54 @@ pub(crate) enum Ending {
     Release,
 }
 
-pub(super) struct Settlement {
+pub(crate) struct Settlement {
     hold: HoldRef,
     ending: Ending,
     /// How the generation of a capture went.
     course: Option<Arc<Course>>,
     /// Kept until delivery, so that pending settlements are bounded as requests are.
-    slot: Option<Slot>,
+    slot: Option<Arc<Permit>>,
     spooled: bool,
     /// Counts a capture that neither a key-service nor the spool has.
     in_memory_alone: Option<Counted>,
 }
 
 /// Outcome of the first attempts to deliver a settlement.
-pub(super) enum FirstAttempts {
+pub(crate) enum FirstAttempts {
     /// Delivered; with the charge, if the generation was billed.
     Settled(Option<Charge>),
     /// The delivery is not confirmed yet.
     Unsettled,
 }
 
+impl Holds {
+    /// Settles all captures that an earlier process left in the spool.
+    pub fn settle_spooled(&self) {
+        for capture in self.spool().into_iter().flat_map(Spool::pending) {
+            Settlement::spooled(capture).deliver_in_background(self);
+        }
+    }
+}
+
 impl Settlement {
-    pub(super) fn new(
-        (hold, course): (HoldRef, Option<Arc<Course>>),
+    pub(crate) fn new(
+        hold: HoldRef,
+        course: Option<Arc<Course>>,
         ending: Ending,
-        slot: Option<Slot>,
+        slot: Option<Arc<Permit>>,
     ) -> Self {
         Self { hold, ending, course, slot, spooled: false, in_memory_alone: None }
     }
 
     /// A capture that an earlier process left in the spool.
-    pub(super) fn spooled(capture: Capture) -> Self {
+    fn spooled(capture: Capture) -> Self {
         let Capture { hold, usage, charged, estimated, course } = capture;
         let ending = Ending::Capture { usage, charged, estimated };
         Self { hold, ending, course, slot: None, spooled: true, in_memory_alone: None }
     }
 
     /// Tries to deliver the settlement in the time that a response may wait. Returns the charge of a capture.
-    pub(super) async fn attempt(&self, holds: &Holds) -> FirstAttempts {
+    pub(crate) async fn attempt(&self, holds: &Holds) -> FirstAttempts {
         let attempts = async {
             let mut backoff = Keys::backoff();
             loop {
@@ -85,21 +96,27 @@ impl Settlement {
                     }
                     Err(_) => return FirstAttempts::Unsettled,
                 }
-                holds.0.keys.pause(&mut backoff).await;
+                holds.keys().pause(&mut backoff).await;
             }
         };
         timeout(CAPTURE_BOUND, attempts).await.unwrap_or(FirstAttempts::Unsettled)
     }
 
     /// Writes the settlement to the spool, and delivers the settlement in a separate task.
-    pub(super) async fn hand_over(mut self, holds: &Holds) {
+    pub(crate) async fn hand_over(mut self, holds: &Holds) {
         tracing::warn!(generation = %self.hold.generation, ending = ?self.ending, "not settled in time; the settlement follows");
         self.spool(holds).await;
-        holds.settle_in_background(self);
+        self.deliver_in_background(holds);
+    }
+
+    /// Delivers the settlement in a separate task.
+    pub(crate) fn deliver_in_background(self, holds: &Holds) {
+        let (holds, tracker) = (holds.clone(), holds.settling().clone());
+        tracker.spawn(async move { self.deliver(&holds).await });
     }
 
     /// Sends the settlement until an answer comes. Captures and releases are idempotent by generation id.
-    pub(super) async fn deliver(mut self, holds: &Holds) {
+    async fn deliver(mut self, holds: &Holds) {
         let (began, mut backoff) = (Instant::now(), Keys::backoff());
         let generation = self.hold.generation;
         loop {
@@ -125,13 +142,13 @@ impl Settlement {
             if began.elapsed() > CAPTURE_BOUND {
                 self.spool(holds).await;
             }
-            holds.0.keys.pause(&mut backoff).await;
+            holds.keys().pause(&mut backoff).await;
         }
         self.resolved(holds, generation);
     }
 
     async fn send(&self, holds: &Holds) -> Result<Option<Charge>, Unavailable> {
-        let (keys, hold, course) = (&holds.0.keys, self.hold.clone(), self.course.clone());
+        let (keys, hold, course) = (holds.keys(), self.hold.clone(), self.course.clone());
         match self.ending {
             Ending::Capture { usage, charged, estimated } => {
                 match keys.capture(Capture { hold, usage, charged, estimated, course }).await? {
@@ -151,7 +168,7 @@ impl Settlement {
         let (Ending::Capture { usage, charged, estimated }, false) = (self.ending, self.spooled) else {
             return;
         };
-        if let Some(spool) = &holds.0.spool {
+        if let Some(spool) = holds.spool() {
             let (hold, course) = (self.hold.clone(), self.course.clone());
             let capture = Capture { hold, usage, charged, estimated, course };
             self.spooled = spool.append(capture).await.is_ok();
@@ -166,7 +183,7 @@ impl Settlement {
 
     fn resolved(self, holds: &Holds, generation: GenerationId) {
         holds.unresolved().remove(&generation);
-        if let (Some(spool), true) = (&holds.0.spool, self.spooled) {
+        if let (Some(spool), true) = (holds.spool(), self.spooled) {
             spool.remove(generation);
         }
         drop(self.slot);

@@ -6,20 +6,20 @@ use shared_observe::metrics::Counted;
 use tokio::time::Duration;
 
 /// State of an upstream right now, with durations that count from now.
-pub(crate) struct UpstreamNow {
-    pub(crate) address: String,
-    pub(crate) upstream_model: String,
-    pub(crate) kind: &'static str,
-    pub(crate) state: &'static str,
-    pub(crate) since: Duration,
-    pub(crate) until: Option<Duration>,
-    pub(crate) in_flight: u64,
-    pub(crate) last_failure: Option<(&'static str, Duration)>,
+pub struct UpstreamNow {
+    pub address: String,
+    pub upstream_model: String,
+    pub kind: &'static str,
+    pub state: &'static str,
+    pub since: Duration,
+    pub until: Option<Duration>,
+    pub in_flight: u64,
+    pub last_failure: Option<(&'static str, Duration)>,
 }
 
 /// State of an upstream. While the catalogue is in use, metrics count it among the model's upstreams of this state.
 /// Times are those of the pool.
-pub(super) struct UpstreamState {
+pub(crate) struct UpstreamState {
     model: String,
     health: Health,
     /// Gets no new requests, because of an operator's command.
@@ -31,7 +31,7 @@ pub(super) struct UpstreamState {
 }
 
 impl UpstreamState {
-    pub(super) fn new(model: &Model, drained: bool) -> Self {
+    pub(crate) fn new(model: &Model, drained: bool) -> Self {
         let (model, since) = (model.id.clone(), Duration::ZERO);
         let mut new =
             Self { model, health: Health::default(), drained, since, last_failure: None, counted: None };
@@ -39,25 +39,25 @@ impl UpstreamState {
         new
     }
 
-    pub(super) const fn health(&self) -> Health {
+    pub(crate) const fn health(&self) -> Health {
         self.health
     }
 
-    pub(super) const fn is_drained(&self) -> bool {
+    pub(crate) const fn is_drained(&self) -> bool {
         self.drained
     }
 
-    pub(super) const fn since(&self) -> Duration {
+    pub(crate) const fn since(&self) -> Duration {
         self.since
     }
 
     /// Kind and time of the last failure.
-    pub(super) const fn last_failure(&self) -> Option<(&'static str, Duration)> {
+    pub(crate) const fn last_failure(&self) -> Option<(&'static str, Duration)> {
         self.last_failure
     }
 
     /// Returns the word for the state in metrics and lists.
-    pub(super) const fn name(&self) -> &'static str {
+    pub(crate) const fn name(&self) -> &'static str {
         if self.drained {
             "drained"
         } else if self.health.is_set_aside() {
@@ -67,24 +67,24 @@ impl UpstreamState {
         }
     }
 
-    pub(super) fn set_health(&mut self, health: Health, now: Duration) {
+    pub(crate) fn set_health(&mut self, health: Health, now: Duration) {
         let before = self.name();
         self.health = health;
         self.moved_from(before, now);
     }
 
     /// Drains or restores the upstream.
-    pub(super) fn drain(&mut self, drained: bool, now: Duration) {
+    pub(crate) fn drain(&mut self, drained: bool, now: Duration) {
         let before = self.name();
         self.drained = drained;
         self.moved_from(before, now);
     }
 
-    pub(super) const fn failed(&mut self, kind: &'static str, now: Duration) {
+    pub(crate) const fn failed(&mut self, kind: &'static str, now: Duration) {
         self.last_failure = Some((kind, now));
     }
 
-    pub(super) fn retire(&mut self) {
+    pub(crate) fn retire(&mut self) {
         self.counted = None;
     }
 

@@ -10,7 +10,7 @@ use shared::tokens::{TOKEN_KINDS, Usage};
 use shared_catalog::{Catalog, UpstreamKind};
 
 /// Outcome of a generation that nothing disturbed.
-pub(crate) const OK: &str = "ok";
+pub const OK: &str = "ok";
 
 /// Counters of tokens, in the order of [`Usage::by_kind`].
 const USAGE: [&str; TOKEN_KINDS] = [
@@ -24,7 +24,7 @@ const USAGE: [&str; TOKEN_KINDS] = [
 /// Metrics of each model, looked up once, since a lookup by name and labels costs more than the measurement.
 pub(crate) struct Metrics(HashMap<String, ModelMetrics>);
 
-pub(crate) struct ModelMetrics {
+pub struct ModelMetrics {
     model: String,
     ok: Histogram,
     first_token: Histogram,
@@ -37,7 +37,7 @@ pub(crate) struct ModelMetrics {
 
 /// Operation of the GenAI semantic conventions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Operation {
+pub enum Operation {
     Chat,
     Embeddings,
 }
@@ -46,12 +46,12 @@ pub(crate) enum Operation {
 struct TokenCounters([Counter; TOKEN_KINDS]);
 
 impl Operation {
-    pub(crate) fn of(forward: &Forward) -> Self {
+    pub fn of(forward: &Forward) -> Self {
         if forward.reply.is_of_chat() { Self::Chat } else { Self::Embeddings }
     }
 
     /// Value of `gen_ai.operation.name`.
-    pub(crate) const fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Chat => "chat",
             Self::Embeddings => "embeddings",
@@ -108,7 +108,7 @@ impl ModelMetrics {
     }
 
     /// Counts the tokens of an operation that an upstream of this kind has served.
-    pub(crate) fn count(&self, operation: Operation, kind: UpstreamKind, usage: Usage) {
+    pub fn count(&self, operation: Operation, kind: UpstreamKind, usage: Usage) {
         let counters = self.used.iter().find(|(of, by, _)| (*of, *by) == (operation, kind));
         if let Some((_, _, counters)) = counters {
             counters.count(usage);
@@ -116,13 +116,7 @@ impl ModelMetrics {
     }
 
     /// Counts a generation that has ended.
-    pub(crate) fn record(
-        &self,
-        outcome: &'static str,
-        took: Duration,
-        first_token: Option<Duration>,
-        usage: Usage,
-    ) {
+    pub fn record(&self, outcome: &'static str, took: Duration, first_token: Option<Duration>, usage: Usage) {
         match outcome {
             OK => self.ok.record(took),
             other => duration(&self.model, other).record(took),

@@ -1,0 +1,199 @@
+//! An open hold in the hands of its request. It is captured or released exactly once, however the request ends.
+
+use std::sync::Arc;
+
+use shared::{
+    generation::{Course, FinishReason},
+    ids::{AccountId, GenerationId, KeyId},
+    rates::RateStatus,
+    time::millis,
+    tokens::Usage,
+};
+use shared_door::admission::Permit;
+use shared_rpc::{Charge, Extended, Grant};
+use tokio::time::Instant;
+
+use crate::{
+    hold_state::{HoldState, HoldStatus, Lease},
+    holds::Holds,
+    keys::Unavailable,
+    settlement::{Ending, FirstAttempts, Settlement},
+};
+
+/// The request that a hold is opened for.
+pub struct HeldRequest {
+    /// Time at which the request was accepted.
+    pub accepted: Instant,
+    /// Time at which the call was sent that opened the hold.
+    pub asked_at: Instant,
+    /// Prompt tokens that the call asked for.
+    pub prompt_tokens: u64,
+    /// The request's share of the gateway, kept until the hold is settled: pending settlements are bounded as requests are.
+    pub slot: Arc<Permit>,
+}
+
+/// An open hold. Dropping it captures the usage recorded so far, or releases a hold without usage.
+pub struct OpenHold {
+    holds: Holds,
+    state: Arc<HoldState>,
+    /// Taken once the hold is resolved, here or elsewhere.
+    slot: Option<Arc<Permit>>,
+    ending: Ending,
+    rates: Option<Box<RateStatus>>,
+}
+
+impl Holds {
+    /// Adds a hold that was granted for this request.
+    pub fn open(&self, grant: Grant, request: HeldRequest) -> OpenHold {
+        let Grant { hold, output_tokens, lease, rates, upstream_costs } = grant;
+        let HeldRequest { accepted, asked_at, prompt_tokens, slot } = request;
+        let lease = Lease {
+            length: lease,
+            renewed: asked_at,
+            renewing: false,
+            status: HoldStatus::Open,
+            usage: Usage::default(),
+            prompt_tokens,
+            output_tokens,
+            course: Course { authorized_ms: Some(millis(accepted.elapsed())), ..Course::default() },
+        };
+        let generation = hold.generation;
+        let state = Arc::new(HoldState::new(hold, upstream_costs, lease, accepted));
+        self.unresolved().insert(generation, state.clone());
+        OpenHold { holds: self.clone(), state, slot: Some(slot), ending: Ending::Release, rates }
+    }
+}
+
+impl OpenHold {
+    pub fn generation(&self) -> GenerationId {
+        self.state.hold.generation
+    }
+
+    pub fn account(&self) -> AccountId {
+        self.state.hold.account
+    }
+
+    pub fn key(&self) -> KeyId {
+        self.state.hold.key
+    }
+
+    /// Takes the state of the rates of the key and its groups at the time of the grant.
+    pub fn take_rates(&mut self) -> Option<Box<RateStatus>> {
+        self.rates.take()
+    }
+
+    /// Prompt tokens that the hold covers.
+    pub fn prompt_tokens(&self) -> u64 {
+        self.state.lease().prompt_tokens
+    }
+
+    /// Output tokens that the hold covers, over all choices.
+    pub fn output_tokens(&self) -> u64 {
+        self.state.lease().output_tokens
+    }
+
+    /// Records the upstream that is sent the request: its place among the model's upstreams, from 1, and its address.
+    pub fn sent_to(&self, place: u32, address: String) {
+        self.state.sent_to(place, address);
+    }
+
+    /// Records the usage of a stream to bill from now on, also if the hold is dropped or expires.
+    pub fn record(&mut self, usage: Usage, estimated: bool) {
+        self.ending = Ending::Capture { usage, charged: None, estimated };
+        let mut lease = self.state.lease();
+        lease.usage = usage;
+        lease.course.first_token_ms.get_or_insert_with(|| millis(self.state.accepted.elapsed()));
+    }
+
+    /// Records why the choices of the answer ended.
+    pub fn finished(&self, reasons: &[FinishReason]) {
+        self.state.lease().course.finish_reason = reasons.first().copied();
+    }
+
+    /// Returns the status at the key-service, by its last answer.
+    pub fn status(&self) -> HoldStatus {
+        self.state.lease().status
+    }
+
+    /// Returns whether the lease may have run out, so that no output may be delivered before a renewal.
+    pub fn is_lapsed(&self, now: Instant) -> bool {
+        let lease = self.state.lease();
+        lease.status == HoldStatus::Gone || now.saturating_duration_since(lease.renewed) >= lease.length
+    }
+
+    /// Returns when the status may have changed, or a lapsed lease was renewed.
+    pub fn changed(&self) -> impl Future<Output = ()> + Send + use<> {
+        let state = self.state.clone();
+        async move { state.changed().await }
+    }
+
+    /// Renews the lease and requests more output tokens, beside a prompt of `prompt_tokens` and `images`.
+    pub fn extend(
+        &self,
+        prompt_tokens: u64,
+        images: u64,
+        output_tokens: u64,
+    ) -> impl Future<Output = Result<Extended, Unavailable>> + Send + use<> {
+        let (keys, state) = (self.holds.keys().clone(), self.state.clone());
+        async move { state.extend(&keys, prompt_tokens, images, output_tokens).await }
+    }
+
+    /// Bills this usage and waits a bounded time for the charge. `None` means that the charge is not confirmed and is
+    /// delivered in the background; with a spool, it survives this process.
+    pub async fn capture(self, usage: Usage, estimated: bool) -> Option<Charge> {
+        self.capture_part(usage, None, estimated).await
+    }
+
+    /// Bills this usage as [`Self::capture`] does, but charges at most a part of it.
+    pub async fn capture_part(
+        mut self,
+        usage: Usage,
+        charged: Option<Usage>,
+        estimated: bool,
+    ) -> Option<Charge> {
+        self.state.lease().usage = usage;
+        self.ending = Ending::Capture { usage, charged, estimated };
+        self.settle().await
+    }
+
+    /// Releases the hold of a request that cost nothing. Waits a bounded time, so that the money is free again when the
+    /// client repeats the request.
+    pub async fn release(mut self) {
+        self.ending = Ending::Release;
+        self.settle().await;
+    }
+
+    async fn settle(&mut self) -> Option<Charge> {
+        let settlement = self.settlement(None);
+        match settlement.attempt(&self.holds).await {
+            FirstAttempts::Settled(charge) => {
+                self.slot = None;
+                self.holds.unresolved().remove(&self.generation());
+                charge
+            }
+            FirstAttempts::Unsettled => {
+                // The slot goes along, so that pending settlements are bounded as requests are.
+                let slot = self.slot.take();
+                let settlement = self.settlement(slot);
+                settlement.hand_over(&self.holds).await;
+                None
+            }
+        }
+    }
+
+    fn settlement(&self, slot: Option<Arc<Permit>>) -> Settlement {
+        let course = match self.ending {
+            Ending::Capture { .. } => Some(self.state.ended()),
+            Ending::Release => None,
+        };
+        Settlement::new(self.state.named(), course, self.ending, slot)
+    }
+}
+
+impl Drop for OpenHold {
+    fn drop(&mut self) {
+        if let Some(slot) = self.slot.take() {
+            self.settlement(Some(slot)).deliver_in_background(&self.holds);
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! Exact numbers of a prompt's tokens, of servers that count them.
+
+use std::time::Duration;
+
+use admission::Admission;
+use http::{StatusCode, uri::PathAndQuery};
+use http_body_util::{BodyExt, Limited};
+use request::{Forward, ProgressReports, UpstreamParams};
+use serde::Deserialize;
+use shared_door::admission::Owner;
+use shared_observe::traces::Span;
+use tokio::time::{Instant, timeout};
+use upstream_error::{UpstreamError, Verdict};
+
+use crate::{
+    client::UpstreamClient,
+    failure,
+    passed_head::PassedHead,
+    upstream::{Upstream, UpstreamRequest},
+};
+
+/// Longest time for an exact count, including the wait for a permit. It delays a request that would otherwise be
+/// refused.
+const COUNT_DEADLINE: Duration = Duration::from_secs(10);
+/// Largest answer to a count that is read, in bytes.
+const MAX_COUNT_BYTES: usize = 1 << 20;
+
+/// Terms of a question for a prompt's tokens.
+pub struct CountTerms<'t> {
+    pub owner: Owner,
+    /// Query and headers for a body that is passed on.
+    pub passed: &'t PassedHead,
+    /// The gateway's quotas, of which the body of the question takes a part.
+    pub admission: &'t Admission,
+}
+
+/// Exact number of a prompt's tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PromptCount {
+    pub tokens: u64,
+    /// The count includes the tokens of images.
+    pub with_images: bool,
+}
+
+impl PromptCount {
+    /// Returns the tokens of the request. They are exact, except that images that were not counted are taken at their
+    /// bound.
+    pub fn bound(self, forward: &Forward) -> u64 {
+        if self.with_images { self.tokens } else { self.tokens.saturating_add(forward.image_tokens) }
+    }
+}
+
+/// A prompt was not counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotCounted {
+    /// The upstream cannot count the prompt, now or later.
+    Unsupported,
+    /// The upstream could not be reached, failed, or did not answer in time. It may be away for long.
+    Away,
+    /// The upstream has too much to do at the moment.
+    Busy,
+}
+
+impl Upstream {
+    /// Counts the exact tokens of the request's prompt, if this upstream can. Few prompts are counted at the same time;
+    /// the accounts of further ones take turns.
+    pub async fn count(
+        &self,
+        client: &UpstreamClient,
+        forward: &Forward,
+        terms: CountTerms<'_>,
+    ) -> Result<PromptCount, NotCounted> {
+        let counter = self.counter(forward).ok_or(NotCounted::Unsupported)?;
+        let deadline = Instant::now() + COUNT_DEADLINE;
+        let _permit = self.counting.wait(terms.owner, 1, deadline).await.ok_or(NotCounted::Busy)?;
+        let answer = timeout(COUNT_DEADLINE, self.ask_count(client, counter, forward, terms)).await;
+        let tokens = answer.map_err(|_| NotCounted::Away)??;
+        Ok(PromptCount { tokens, with_images: self.dialect(forward).counter.counts_images() })
+    }
+
+    async fn ask_count(
+        &self,
+        client: &UpstreamClient,
+        counter: &PathAndQuery,
+        forward: &Forward,
+        terms: CountTerms<'_>,
+    ) -> Result<u64, NotCounted> {
+        #[derive(Deserialize)]
+        struct Answer {
+            #[serde(alias = "input_tokens")]
+            count: u64,
+        }
+        let form = self.form(forward);
+        let params = UpstreamParams {
+            form,
+            account: None,
+            model: &self.entry.model,
+            limit_param: self.entry.limit_param,
+            max_tokens: None,
+            progress: ProgressReports::None,
+            cache_salt: None,
+            folded: false,
+        };
+        let traceparent = Span::current().traceparent();
+        let body = terms.admission.count_body(terms.owner, forward.count_body(params));
+        let body = body.await.map_err(|_| NotCounted::Busy)?;
+        let passed = form.is_passed().then_some(terms.passed);
+        let question = UpstreamRequest { path: counter, passed, deadline: COUNT_DEADLINE, traceparent };
+        let response = self.ask(client, question, || body.clone()).await;
+        let response = response.map_err(|_| NotCounted::Away)?;
+        if response.status() != StatusCode::OK {
+            let (error, status) = failure::read_error(response).await;
+            return Err(not_counted(&error, status));
+        }
+        let body = Limited::new(response.into_body(), MAX_COUNT_BYTES).collect().await;
+        let body = body.map_err(|_| NotCounted::Away)?.to_bytes();
+        serde_json::from_slice::<Answer>(&body)
+            .map(|answer| answer.count)
+            .map_err(|_| NotCounted::Unsupported)
+    }
+}
+
+/// Returns why an upstream answered a count with an error.
+fn not_counted(error: &UpstreamError, status: u16) -> NotCounted {
+    match error.verdict(status) {
+        Verdict::Overloaded => NotCounted::Busy,
+        Verdict::Timeout => NotCounted::Away,
+        Verdict::Broken if status >= 500 && status != StatusCode::NOT_IMPLEMENTED.as_u16() => {
+            NotCounted::Away
+        }
+        Verdict::Broken | Verdict::TooLong | Verdict::Invalid(_) | Verdict::TooLarge => {
+            NotCounted::Unsupported
+        }
+    }
+}
