@@ -1,0 +1,48 @@
+"""Faults for the models that visit every state of a small installation."""
+
+LEDGER = "key-service/domain/src/ledger.rs"
+FUNDS = "key-service/domain/src/ledger/funds.rs"
+BATCH = "key-service/ledger/src/batch.rs"
+COPIES = "key-service/ledger/src/copies.rs"
+EXPLORED = "key-service/model"
+SERVICES = f"{EXPLORED}/src/protocol/services.rs"
+GATEWAYS = f"{EXPLORED}/src/protocol/gateways.rs"
+LEASE_CLOCK = "key-service/domain/src/lease_clock.rs"
+TWICE = "protocol::facts::no_order_of_messages_bills_twice_however_often_they_arrive"
+CRASHES = "protocol::facts::no_order_of_messages_and_crashes_bills_twice"
+ACTS = "protocol::facts::acts_of_the_owner_take_effect_at_once_among_messages_in_any_order"
+REVOKED = "protocol::facts::nothing_is_admitted_or_said_to_be_after_a_revocation"
+LEASES = "leases::an_unrenewed_hold_lives_for_a_lease_of_time_in_which_the_ledger_answered"
+
+# By the package whose tests catch them: name, file, correct text, replacement, and the test that fails.
+FAULTS = {
+    "key-service-model": [
+        ("a question after a revocation is answered by a copy", COPIES,
+         "guards.push(copy.guard());",
+         "guards.extend(Some(copy.guard()).filter(|_| copy.write(revision).is_some()));", REVOKED),
+        ("a capture that arrives twice is billed twice", FUNDS,
+         "Ending::Captured => settled,",
+         "Ending::Captured => {\n                self.bill(claim.chargeable.min(self.available()));\n                settled\n            }", TWICE),
+        ("a late capture is billed beside the expiry", FUNDS,
+         "self.bill(charged.left_after(settled.charged));", "self.bill(charged);", TWICE),
+        ("a hold that expired is opened again", BATCH,
+         "if record == Record::None && is_remembered {", "if false {", TWICE),
+        ("a release gives nothing back", LEDGER,
+         "funds.give_back(&hold, 0);\n            Ok((Record::None", "let _ = &hold;\n            Ok((Record::None", TWICE),
+        ("a key-service never learns what a conflict brought", COPIES,
+         "copy.replace(record.as_ref());", "let _ = (&copy, record);", TWICE),
+        ("a key that moves takes its holds along, among messages", LEDGER,
+         "let groups = match (record.payer(), &key) {", "let groups = match (None::<&Payer>, &key) {", ACTS),
+        ("lease time runs while the ledger does not answer", LEASE_CLOCK,
+         ".filter(|seen| seen.tick == tick && at.saturating_sub(seen.last) <= LONGEST_GAP)",
+         ".filter(|seen| seen.tick == tick)", LEASES),
+        ("two key-services advance the tick at once", LEDGER,
+         "if *seen == Some(account.tick) {", "if seen.is_some() {", LEASES),
+        ("a hold expires before its lease is over", LEDGER,
+         "if hold.lease_until <= funds.account.tick =>", "if hold.lease_until <= funds.account.tick + 2 =>", LEASES),
+        ("a late copy of an authorization is carried out", SERVICES,
+         "        calls.retain(|(request, kind)| *kind != Kind::Hold || !self.requests[*request].is_over);\n", "", TWICE),
+        ("a hold is released while its authorization may still take effect", GATEWAYS,
+         "Phase::Doubtful if !state.is_authorizing(request) =>", "Phase::Doubtful =>", CRASHES),
+    ],
+}
