@@ -52,6 +52,8 @@ pub enum UpstreamsCommand {
 /// An upstream of a model in the list. It has no word of an answer, and no credential.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct ListedUpstream {
+    /// The name in the catalogue, which accounts see.
+    pub(crate) name: String,
     pub(crate) address: String,
     /// The model's id in the catalogue.
     pub(crate) model: String,
@@ -112,6 +114,7 @@ impl UpstreamRoutes {
         let now = self.clock.now();
         let ago = |ago: Duration| now.minus(ago).to_string();
         let listed = |(model, of): (String, UpstreamNow)| ListedUpstream {
+            name: of.name,
             address: of.address,
             model,
             upstream_model: of.upstream_model,
@@ -163,6 +166,7 @@ impl UpstreamsCommand {
             [
                 of.address,
                 of.model,
+                of.name,
                 of.kind,
                 of.state + &until,
                 of.since,
@@ -170,7 +174,7 @@ impl UpstreamsCommand {
                 failure.unwrap_or_default(),
             ]
         };
-        let head = ["ADDRESS", "MODEL", "KIND", "STATE", "SINCE", "UNDER WAY", "LAST FAILURE"];
+        let head = ["ADDRESS", "MODEL", "NAME", "KIND", "STATE", "SINCE", "UNDER WAY", "LAST FAILURE"];
         table::write(out, &head, listed.into_iter().map(row))
     }
 }

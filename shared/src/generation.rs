@@ -92,7 +92,7 @@ pub struct Origin {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Course {
-    /// Address of the upstream that was asked last.
+    /// Name of the upstream that was asked last, by the catalogue.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub upstream: Option<String>,
     /// Time at which money was held for the request.

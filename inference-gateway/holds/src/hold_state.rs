@@ -69,10 +69,10 @@ impl HoldState {
         Self { hold, accepted, upstream, upstream_costs, lease, changed: Notify::new() }
     }
 
-    /// Records the upstream that is sent the request: its place among the model's upstreams, from 1, and its address.
-    pub(crate) fn sent_to(&self, place: u32, address: String) {
+    /// Records the upstream that is sent the request: its place among the model's upstreams, from 1, and its name.
+    pub(crate) fn sent_to(&self, place: u32, name: String) {
         self.upstream.store(place, Ordering::Relaxed);
-        self.lease().course.upstream = Some(address);
+        self.lease().course.upstream = Some(name);
     }
 
     /// Returns when the status may have changed, or a lapsed lease was renewed.

@@ -92,9 +92,9 @@ impl OpenHold {
         self.state.lease().output_tokens
     }
 
-    /// Records the upstream that is sent the request: its place among the model's upstreams, from 1, and its address.
-    pub fn sent_to(&self, place: u32, address: String) {
-        self.state.sent_to(place, address);
+    /// Records the upstream that is sent the request: its place among the model's upstreams, from 1, and its name.
+    pub fn sent_to(&self, place: u32, name: String) {
+        self.state.sent_to(place, name);
     }
 
     /// Records the usage of a stream to bill from now on, also if the hold is dropped or expires.

@@ -160,7 +160,7 @@ impl Generator {
         (max_tokens, traceparent): (u64, Option<&HeaderValue>),
     ) -> Result<Answered, UpstreamFailure> {
         let (upstream, account) = (running.upstream(), hold.account());
-        hold.sent_to(running.place(), upstream.address());
+        hold.sent_to(running.place(), upstream.entry.name.clone());
         let deadline =
             if job.forward.stream { self.answer_deadline } else { WHOLE_ANSWER * self.answer_deadline };
         let passed = &job.passed;

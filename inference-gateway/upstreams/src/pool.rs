@@ -234,6 +234,7 @@ impl PoolMember {
         let state = self.state.lock();
         let is_draining = state.is_drained() && in_flight > 0;
         UpstreamNow {
+            name: self.upstream.entry.name.clone(),
             address: self.upstream.address(),
             upstream_model: self.upstream.entry.model.clone(),
             kind: self.upstream.entry.kind.name(),

@@ -7,6 +7,7 @@ use tokio::time::Duration;
 
 /// State of an upstream right now, with durations that count from now.
 pub struct UpstreamNow {
+    pub name: String,
     pub address: String,
     pub upstream_model: String,
     pub kind: &'static str,

@@ -178,7 +178,7 @@ async fn measure(name: &'static str, store: Arc<Store>) {
         "/dashboard/activity?outcome=shortfall".into(),
         "/dashboard/activity?outcome=refused".into(),
         "/dashboard/activity?user=user-7".into(),
-        "/dashboard/activity?upstream=10.0.0.3:8000".into(),
+        "/dashboard/activity?upstream=upstream-1".into(),
         "/dashboard/keys?status=trouble".into(),
         "/dashboard/margin".into(),
         "/dashboard/margin?by=key".into(),

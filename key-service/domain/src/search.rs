@@ -24,7 +24,7 @@ pub struct EntrySearch {
     pub ending: Option<Ending>,
     /// The caller's own name of its user; `None` matches any.
     pub user: Option<String>,
-    /// Address of the upstream; `None` matches any.
+    /// Name of the upstream; `None` matches any.
     pub upstream: Option<String>,
 }
 

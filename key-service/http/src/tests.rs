@@ -107,7 +107,7 @@ impl Desk {
             })),
         });
         let course = Some(Arc::new(Course {
-            upstream: Some("10.0.0.5:8000".into()),
+            upstream: Some("eu-2".into()),
             authorized_ms: Some(3),
             first_token_ms: Some(41),
             latency_ms: Some(950),

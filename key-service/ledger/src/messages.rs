@@ -270,7 +270,7 @@ pub struct Origin {
 #[serde(rename_all = "snake_case")]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Course {
-    /// Address of the upstream that was asked last; empty if none was.
+    /// Name of the upstream that was asked last, by the catalogue; empty if none was.
     #[prost(string, tag = "1")]
     pub upstream: ::prost::alloc::string::String,
     #[prost(uint64, optional, tag = "2")]

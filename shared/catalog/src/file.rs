@@ -95,8 +95,14 @@ impl RawModel {
         if self.upstream.is_empty() {
             return Err(at_id("has no [[model.upstream]]"));
         }
-        let upstreams =
-            self.upstream.into_iter().map(|upstream| upstream.check(&id)).collect::<Result<Vec<_>, _>>()?;
+        let upstreams = (1..)
+            .zip(self.upstream)
+            .map(|(place, upstream)| upstream.check(&id, place))
+            .collect::<Result<Vec<_>, _>>()?;
+        let mut names = HashSet::new();
+        if let Some(twice) = upstreams.iter().find(|upstream| !names.insert(&upstream.name)) {
+            return Err(at_id(&format!("has two upstreams with the name \"{}\"", twice.name)));
+        }
         let sale = Sale { price: self.price, markup: self.markup, below_cost: self.sell_below_cost };
         let price = sale.price(&upstreams).map_err(|(at, reason)| (at, at_id(&reason).1))?;
         Ok(Model {
@@ -206,6 +212,7 @@ pub(super) fn check_names(models: &[RawModel]) -> Result<(), Fault> {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RawUpstream {
+    name: Option<Spanned<String>>,
     kind: Spanned<UpstreamKind>,
     url: Option<Spanned<String>>,
     model: Option<String>,
@@ -244,7 +251,9 @@ const fn default_cache_breakpoints() -> bool {
 }
 
 impl RawUpstream {
-    fn check(self, id: &str) -> Result<Upstream, Fault> {
+    /// Checks the upstream at this place of the model's, from 1.
+    fn check(self, id: &str, place: usize) -> Result<Upstream, Fault> {
+        let name = self.name.map_or_else(|| Ok(format!("upstream-{place}")), name)?;
         let (at, kind) = (self.kind.span(), self.kind.into_inner());
         let fault = |reason: &str| (Some(at.clone()), reason.to_owned());
         let url = match (kind, self.url) {
@@ -280,6 +289,7 @@ impl RawUpstream {
         let Self { left_before_head, cache_breakpoints, streams_every_token, .. } = self;
         let left_mid_stream = self.left_mid_stream.unwrap_or_else(|| LeftMidStream::of(&speaks));
         Ok(Upstream {
+            name,
             kind,
             url,
             model,
@@ -296,6 +306,20 @@ impl RawUpstream {
             cost,
         })
     }
+}
+
+/// Most characters of an upstream's name.
+const LONGEST_NAME: usize = 64;
+
+fn name(name: Spanned<String>) -> Result<String, Fault> {
+    let (at, name) = (name.span(), name.into_inner());
+    if name.is_empty() || name.chars().count() > LONGEST_NAME || name.chars().any(is_control) {
+        return Err((
+            Some(at),
+            format!("an upstream's name has 1 to {LONGEST_NAME} characters, none of control"),
+        ));
+    }
+    Ok(name)
 }
 
 fn speaks(kind: UpstreamKind, listed: Spanned<Vec<UpstreamApi>>) -> Result<Vec<UpstreamApi>, Fault> {

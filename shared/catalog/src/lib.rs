@@ -82,6 +82,8 @@ impl Serves {
 /// A server of a model.
 #[derive(Clone, Debug)]
 pub struct Upstream {
+    /// Name by which accounts know it, in place of its address; unique among the model's upstreams.
+    pub name: String,
     /// Software of the server, which decides how it is asked.
     pub kind: UpstreamKind,
     /// Base address with `/v1`; its query goes with every request. `None` only for the built-in model.

@@ -105,6 +105,23 @@ fn a_fault_is_reported_with_file_line_and_reason() {
     assert!(Catalog::parse(head, "m").unwrap_err().to_string().contains("no [[model]]"));
 }
 
+#[test]
+fn an_upstream_has_a_name_of_its_own_in_its_model() {
+    let names = |named: &str, second: &str| {
+        let head = GOOD.replacen("model = \"Qwen/Qwen3\"", &format!("model = \"q\"\n{named}"), 1);
+        let upstream =
+            "[[model.upstream]]\nkind = \"vllm\"\nurl = \"http://10.0.0.6:8000/v1\"\nmodel = \"q\"\n";
+        let catalog =
+            Catalog::parse(&format!("{head}\n{upstream}{second}"), "m").map_err(|e| e.to_string())?;
+        Ok::<_, String>(catalog.models[0].upstreams.iter().map(|of| of.name.clone()).collect::<Vec<_>>())
+    };
+    assert_eq!(names("", "").unwrap(), ["upstream-1", "upstream-2"]);
+    assert_eq!(names("", "name = \"eu-2\"").unwrap(), ["upstream-1", "eu-2"]);
+    let twice = names("name = \"eu-2\"", "name = \"eu-2\"").unwrap_err();
+    assert!(twice.contains("two upstreams with the name \"eu-2\""), "{twice}");
+    assert!(names("name = \"\"", "").unwrap_err().contains("1 to 64 characters"));
+}
+
 /// The access of the upstream with these lines.
 fn access(lines: &str) -> Result<Access, String> {
     let text = GOOD.replacen("model = \"Qwen/Qwen3\"", &format!("model = \"q\"\n{lines}"), 1);

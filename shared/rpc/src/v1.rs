@@ -128,7 +128,7 @@ pub struct Origin {
 /// How a generation went, as far as it has come. Times are milliseconds since the gateway accepted the request.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Course {
-    /// Address of the upstream that was asked last; empty if none was.
+    /// Name of the upstream that was asked last, by the catalogue; empty if none was.
     #[prost(string, tag = "1")]
     pub upstream: ::prost::alloc::string::String,
     /// Time of the Grant.

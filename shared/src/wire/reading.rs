@@ -105,7 +105,7 @@ pub struct BillObject<'a> {
     pub stream: Option<bool>,
     /// The caller's own name of its user, cut to 64 characters: `user`, `safety_identifier` or `metadata.user_id`.
     pub user: Option<&'a str>,
-    /// Address of the upstream that was asked last.
+    /// Name of the upstream that was asked last, by the catalogue.
     pub upstream: Option<&'a str>,
     /// Why the first choice ended.
     pub finish_reason: Option<FinishReason>,

@@ -120,7 +120,7 @@ pub(super) fn form(app: &App, query: &Fields, group: Option<&Group>, is_default:
                 div.filters {
                     (chosen("reason", "Reason of a refusal", refused::REASONS.to_vec()))
                     (text("user", "User", "As the caller names it"))
-                    (text("upstream", "Upstream", "host:port"))
+                    (text("upstream", "Upstream", "name"))
                     (text("generation", "Generation", "gen_…"))
                 }
             }
@@ -205,7 +205,7 @@ mod tests {
             (billed.is_some(), refused.is_some())
         };
         assert_eq!((kinds(""), kinds("user=u-1&model=m")), ((true, true), (true, true)));
-        for only_billed in ["outcome=captured", "outcome=shortfall", "upstream=10.0.0.5:8000"] {
+        for only_billed in ["outcome=captured", "outcome=shortfall", "upstream=eu-2"] {
             assert_eq!(kinds(only_billed), (true, false), "{only_billed}");
         }
         for only_refused in ["outcome=refused", "reason=key_expired"] {

@@ -172,7 +172,7 @@ async fn bill(store: &Store, account: AccountId, end: Timestamp) {
             // The cost of one model to the operator is known.
             let upstream_cost = (n % 3 > 0).then(|| NanoUsd::from_nanos(cost.nanos() / 2));
             let course = Some(Arc::new(Course {
-                upstream: Some(format!("10.0.0.{}:8000", n % 4)),
+                upstream: Some(format!("upstream-{}", 1 + n % 4)),
                 authorized_ms: Some(n % 7),
                 first_token_ms: Some(100 + n % 900),
                 latency_ms: Some(1_000 + n % 9_000),

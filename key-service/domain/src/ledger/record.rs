@@ -92,7 +92,7 @@ impl Settlement {
         self.origin.as_ref()?.user.as_deref()
     }
 
-    /// Address of the upstream, where it is known.
+    /// Name of the upstream, where it is known.
     pub fn upstream(&self) -> Option<&str> {
         self.course.as_ref()?.upstream.as_deref()
     }

@@ -105,7 +105,7 @@ async fn a_bill_is_found_by_its_generation_and_listed_by_filters() {
     }
     let one = desk.get(&format!("{GENERATIONS}/{}", made[2])).await;
     let expected = format!(
-        r#"{{"id":"{}","object":"generation","key_id":"{inside}","group_id":"{group_id}","model":"Model Flash","prompt_tokens":12,"cached_tokens":0,"completion_tokens":5,"cost":0.000001002,"charged":0.000001002,"shortfall":0,"ending":"captured","estimated":false,"dialect":"responses","stream":true,"user":"u-1","upstream":"10.0.0.5:8000","finish_reason":"length","authorized_ms":3,"first_token_ms":41,"latency_ms":950,"created_at":"2026-11-22T04:05:06Z"}}"#,
+        r#"{{"id":"{}","object":"generation","key_id":"{inside}","group_id":"{group_id}","model":"Model Flash","prompt_tokens":12,"cached_tokens":0,"completion_tokens":5,"cost":0.000001002,"charged":0.000001002,"shortfall":0,"ending":"captured","estimated":false,"dialect":"responses","stream":true,"user":"u-1","upstream":"eu-2","finish_reason":"length","authorized_ms":3,"first_token_ms":41,"latency_ms":950,"created_at":"2026-11-22T04:05:06Z"}}"#,
         made[2]
     );
     assert_eq!((one.status.as_u16(), one.text), (200, expected));
@@ -121,9 +121,9 @@ async fn a_bill_is_found_by_its_generation_and_listed_by_filters() {
     assert_eq!(desk.bills(&format!("group_id={group_id}")).await, (of_group.clone(), false));
     assert_eq!(desk.bills(&format!("key_id={inside}&model=Model%20Flash")).await, (of_group, false));
     assert_eq!(desk.bills("model=Model%20Max").await, (Vec::new(), false));
-    let told = "user=u-1&upstream=10.0.0.5:8000&ending=captured";
+    let told = "user=u-1&upstream=eu-2&ending=captured";
     assert_eq!(desk.bills(told).await, (newest_first.clone(), false));
-    for none in ["user=u-2", "upstream=10.0.0.6:8000", "ending=expired"] {
+    for none in ["user=u-2", "upstream=eu-3", "ending=expired"] {
         assert_eq!(desk.bills(none).await, (Vec::new(), false), "{none}");
     }
     desk.get(&format!("{GENERATIONS}?ending=lost")).await.is_error(400, "invalid_value", Some("ending"));
