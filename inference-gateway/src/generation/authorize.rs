@@ -19,7 +19,7 @@ use shared_rpc::{Authorize, Extended, Extension, Grant};
 use tokio::time::Instant;
 use upstreams::{CountTerms, NotCounted, PassedHead, Pool, Running, UpstreamFailure};
 
-use super::{Generator, Job};
+use super::{generator::Generator, job::Job};
 
 /// Fewest tokens with which a stream by grants begins. If there are fewer only because others hold the rest, repeating
 /// later is better.

@@ -10,7 +10,7 @@ use shared_rpc::{Extended, Extension};
 use upstream_error::RefusedLimit;
 use upstreams::{NotAnswered, Pool, Running, Terms, UpstreamFailure};
 
-use super::{Generator, Job};
+use super::{generator::Generator, job::Job};
 
 /// Longest time of a whole answer, as a multiple of the answer deadline. After the first multiple, the client was
 /// answered 504, and still pays.
@@ -19,6 +19,12 @@ pub(super) const WHOLE_ANSWER: u32 = 3;
 /// Fewest tokens that a limit is lowered to. If there is room for fewer, a client that set a limit should rather learn
 /// that its prompt is too long: agents then shorten it, while they would take so short an answer for a whole one.
 const LEAST_ROOM: u64 = 256;
+
+/// A generation whose answer begins, and the hold that pays for it.
+pub(super) struct Begun {
+    pub(super) hold: OpenHold,
+    pub(super) reached: Reached,
+}
 
 /// A generation whose upstream has answered 200.
 pub(super) struct Reached {

@@ -21,7 +21,7 @@ use shared_rpc::Charge;
 use tokio::time::Instant;
 use upstreams::{Operation, Upstream};
 
-use super::Job;
+use super::job::Job;
 
 /// Attributes of the usage, in the order of [`Usage::by_kind`].
 const USAGE: [&str; TOKEN_KINDS] = [

@@ -5,6 +5,7 @@ mod deadlines;
 mod end;
 mod extension;
 mod silence;
+mod stream;
 
 use std::{
     pin::{Pin, pin},
@@ -13,21 +14,26 @@ use std::{
 
 use answer::{AnswerReader, StreamWriter};
 use bytes::Bytes;
-use holds::{HoldStatus, OpenHold};
+use holds::HoldStatus;
 use hyper::body::Incoming;
-use metering::{GrantedTokens, PaceMeter, StreamEnd, StreamMeter};
+use metering::{GrantedTokens, PaceMeter, StreamMeter};
 use shared::error::{ApiError, Code};
 use shared_catalog::LeftMidStream;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
-use upstreams::{Running, next_bytes};
+use upstreams::next_bytes;
 
 use super::{
-    AnswerBody, Generator, Job, Started, answer_permit::AnswerPermit, dispatch::Reached, log::GenerationLog,
+    answer_permit::AnswerPermit,
+    dispatch::{Begun, Reached},
+    generator::Generator,
+    job::{AnswerBody, Job, Started},
+    log::GenerationLog,
 };
-use crate::client::{Client, Pipe, StreamBody};
+use crate::client::{Client, StreamBody};
 use deadlines::{CATCH_UP_BOUND, CATCH_UP_BOUND_OF_LOST, CAUGHT_UP_AFTER, Deadlines, ReadingOn, StreamState};
 use end::End;
-use extension::{Extending, in_flight};
+use extension::in_flight;
+use stream::Stream;
 
 /// Most bytes read to count an upstream's output before the stream's end: an event for each token of the longest
 /// answer.
@@ -37,35 +43,15 @@ const MOST_UNREAD_BYTES: usize = 1 << 20;
 /// Room that must be free before more is read for a client that reads nothing: a large piece of an upstream.
 const PIECE_BYTES: usize = 64 << 10;
 
-struct Stream {
-    generator: Arc<Generator>,
-    job: Job,
-    hold: OpenHold,
-    meter: StreamMeter,
-    running: Running,
-    log: GenerationLog,
-    pipe: Pipe,
-    /// Memory for an event that is large, or does not end.
-    memory: AnswerPermit,
-    extending: Option<Extending>,
-    deadlines: Deadlines,
-    /// Begin of the stream, from which its pace is measured.
-    began: Instant,
-    pace: PaceMeter,
-    /// Signs of output that were heard.
-    signs: u64,
-}
-
 /// Begins the answer with the stream.
 pub(super) fn start(
     generator: &Arc<Generator>,
     mut job: Job,
-    mut hold: OpenHold,
-    reached: Reached,
+    begun: Begun,
     client: Client,
     log: GenerationLog,
 ) -> Started {
-    let Reached { max_tokens, running, body } = reached;
+    let Begun { mut hold, reached: Reached { max_tokens, running, body } } = begun;
     if !running.upstream().counts_late(&job.forward) {
         job.forget_prompt();
     }
@@ -254,29 +240,6 @@ impl Stream {
         metrics::counter!("gateway_answers_not_given_out_total", "reason" => "event").increment(1);
         let message = "This gateway has no room for an event of this size at the moment.";
         Some(End::Failed(ApiError::new(Code::Overloaded, message)))
-    }
-
-    /// Records the progress of the meter, asks for more tokens when due, and translates the end.
-    fn metered(&mut self, end: Option<StreamEnd>) -> Option<End> {
-        self.record();
-        if self.meter.reported_prompt().is_some() {
-            self.job.forget_prompt();
-        }
-        if let Some(end) = end {
-            return Some(self.understand(end));
-        }
-        self.deadlines.set_finished(self.meter.is_finished() || self.meter.has_last_chunk());
-        self.ask();
-        None
-    }
-
-    /// Records the usage so far, once there is some.
-    fn record(&mut self) {
-        if self.meter.has_begun() {
-            self.log.first_token();
-            let (usage, estimated) = self.meter.usage();
-            self.hold.record(usage, estimated);
-        }
     }
 
     /// Checks the time. Deadlines move with every event, so the alarm may come early, and is then set anew.

@@ -14,9 +14,10 @@ use upstream_error::UpstreamError;
 use upstreams::{OK, Running, UpstreamFailure, next_bytes, of_event};
 
 use super::{
-    AnswerBody, Generator, Job, Started,
     answer_permit::AnswerPermit,
-    dispatch::{Reached, WHOLE_ANSWER},
+    dispatch::{Begun, Reached, WHOLE_ANSWER},
+    generator::Generator,
+    job::{AnswerBody, Job, Started},
     log::GenerationLog,
 };
 use crate::client::Client;
@@ -61,6 +62,22 @@ impl Deadline {
             () = sleep_until(self.at) => {}
             () = left => {}
         }
+    }
+}
+
+/// Bounds on the reading of an answer.
+#[derive(Clone, Copy)]
+struct ReadBounds {
+    /// Bytes of the largest answer that is kept.
+    largest: u64,
+    /// Time for which the upstream may be silent after the first byte, which may take all of the generation's time.
+    silence: Duration,
+}
+
+impl ReadBounds {
+    fn of(generator: &Generator) -> Self {
+        let largest = MAX_ANSWER_BYTES.min(generator.admission.largest_answer() as u64 / COPIES);
+        Self { largest, silence: generator.upstream_silence }
     }
 }
 
@@ -118,23 +135,21 @@ impl Reason {
 pub(super) async fn run(
     generator: &Generator,
     job: &Job,
-    (mut hold, reached): (OpenHold, Reached),
+    begun: Begun,
     deadline: &Deadline,
     log: &mut GenerationLog,
 ) -> Result<Started, ApiError> {
-    let Reached { max_tokens, running, body } = reached;
+    let Begun { mut hold, reached: Reached { max_tokens, running, body } } = begun;
     let mut memory = AnswerPermit::new(generator.admission.answers(), hold.account());
-    let largest = MAX_ANSWER_BYTES.min(generator.admission.largest_answer() as u64 / COPIES);
     let reading = async {
-        let silence = generator.upstream_silence;
+        let bounds = ReadBounds::of(generator);
         if running.upstream().folds(&job.forward) {
-            let reader = AnswerReader::new(running.upstream().form(&job.forward).api());
-            let meter = FoldMeter::new(reader, job.usage_counter(max_tokens, &running), job.forward.n);
-            let read = read_folded(body, Box::new(meter), largest, &mut memory, silence).await;
+            let meter = fold_meter(job, max_tokens, &running);
+            let read = read_folded(body, meter, bounds, &mut memory).await;
             let model = &running.upstream().entry.model;
             return read.unwrap_or_else(|error| Read::Failed(of_event(&error, model, &job.forward)));
         }
-        read(body, largest, &mut memory, silence).await
+        read(body, bounds, &mut memory).await
     };
     let read = tokio::select! {
         biased;
@@ -181,11 +196,16 @@ pub(super) async fn run(
     let cost = log.charge.map(|charge| charge.charged);
     log.outcome = OK;
     let settled = Settled { usage: log.usage, cost, completed: generator.clock.now().seconds() };
-    let (generation, reply) = (job.generation(), &job.forward.reply);
-    let written = completion.write(generation, reply, settled);
+    let written = completion.write(job.generation(), &job.forward.reply, settled);
     drop((answer, body));
     let body = AnswerBody::Whole(memory.leave_with(written));
     Ok(Started { max_tokens: job.lowered(max_tokens), rates, body })
+}
+
+/// Makes the meter of a stream that is folded.
+fn fold_meter(job: &Job, max_tokens: u64, running: &Running) -> Box<FoldMeter> {
+    let reader = AnswerReader::new(running.upstream().form(&job.forward).api());
+    Box::new(FoldMeter::new(reader, job.usage_counter(max_tokens, running), job.forward.n))
 }
 
 /// Bills an answer that an upstream has served.
@@ -200,9 +220,9 @@ async fn bill(job: &Job, hold: OpenHold, running: Running, counter: &UsageCounte
     log.charge = hold.capture(log.usage, counter.is_estimate()).await;
 }
 
-/// Reads the body. The first byte may take all of the generation's time; after it, the upstream may be silent for
-/// `silence`.
-async fn read(mut body: Incoming, largest: u64, memory: &mut AnswerPermit, silence: Duration) -> Read {
+/// Reads the body.
+async fn read(mut body: Incoming, bounds: ReadBounds, memory: &mut AnswerPermit) -> Read {
+    let ReadBounds { largest, silence } = bounds;
     let mut first: Option<Bytes> = None;
     let (mut kept, mut length) = (BytesMut::new(), 0_u64);
     // An announced length is taken at once, since answers that each hold a part would wait for each other.
@@ -247,10 +267,10 @@ async fn read(mut body: Incoming, largest: u64, memory: &mut AnswerPermit, silen
 async fn read_folded(
     mut body: Incoming,
     mut meter: Box<FoldMeter>,
-    largest: u64,
+    bounds: ReadBounds,
     memory: &mut AnswerPermit,
-    silence: Duration,
 ) -> Result<Read, UpstreamError> {
+    let ReadBounds { largest, silence } = bounds;
     let (mut not_kept, mut length) = (None, 0_u64);
     let mut next = next_bytes(&mut body).await;
     loop {

@@ -10,7 +10,7 @@ use shared::{
 use upstream_error::UpstreamError;
 use upstreams::{OK, UpstreamFailure, of_event};
 
-use super::Stream;
+use super::stream::Stream;
 
 /// Outcome in the log of a stream whose client left.
 const CLIENT_GONE: &str = "client_gone";

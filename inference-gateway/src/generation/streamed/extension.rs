@@ -1,20 +1,15 @@
-//! Extends a stream's hold before it is needed, and again while the stream may wait.
+//! Reports a stream's progress to its hold, which is extended before it is needed, and again while the stream may wait.
 
-use std::{
-    future::{Future, pending},
-    pin::Pin,
-};
+use std::future::pending;
 
 use holds::{HoldStatus, Unavailable};
+use metering::StreamEnd;
 use shared_rpc::{Extended, Extension};
 
 use super::{
-    Stream,
     end::{End, gone},
+    stream::{Extending, Stream},
 };
-
-/// Extension in flight: the requested tokens, and the answer.
-pub(super) type Extending = Pin<Box<dyn Future<Output = (u64, Result<Extended, Unavailable>)> + Send>>;
 
 /// Returns the answer to the extension in flight; waits forever if there is none.
 pub(super) async fn in_flight(extending: &mut Option<Extending>) -> (u64, Result<Extended, Unavailable>) {
@@ -25,6 +20,29 @@ pub(super) async fn in_flight(extending: &mut Option<Extending>) -> (u64, Result
 }
 
 impl Stream {
+    /// Records the progress of the meter, asks for more tokens when due, and translates the end.
+    pub(super) fn metered(&mut self, end: Option<StreamEnd>) -> Option<End> {
+        self.record();
+        if self.meter.reported_prompt().is_some() {
+            self.job.forget_prompt();
+        }
+        if let Some(end) = end {
+            return Some(self.understand(end));
+        }
+        self.deadlines.set_finished(self.meter.is_finished() || self.meter.has_last_chunk());
+        self.ask();
+        None
+    }
+
+    /// Records the usage so far, once there is some.
+    pub(super) fn record(&mut self) {
+        if self.meter.has_begun() {
+            self.log.first_token();
+            let (usage, estimated) = self.meter.usage();
+            self.hold.record(usage, estimated);
+        }
+    }
+
     /// Asks for more tokens if that is due, unless an extension is in flight.
     pub(super) fn ask(&mut self) {
         let Some(total) = self.meter.ask().filter(|_| self.extending.is_none()) else { return };

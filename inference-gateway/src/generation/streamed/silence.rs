@@ -5,7 +5,7 @@ use std::time::Duration;
 use metering::Pace;
 use tokio::time::Instant;
 
-use super::Stream;
+use super::stream::Stream;
 
 /// Time between two checks of a silent upstream, in which it generates some tens of tokens.
 const LOOK_EVERY: Duration = Duration::from_millis(250);

@@ -1,0 +1,38 @@
+//! State of a stream.
+
+use std::{pin::Pin, sync::Arc};
+
+use holds::{OpenHold, Unavailable};
+use metering::{PaceMeter, StreamMeter};
+use shared_rpc::Extended;
+use tokio::time::Instant;
+use upstreams::Running;
+
+use super::deadlines::Deadlines;
+use crate::{
+    client::Pipe,
+    generation::{answer_permit::AnswerPermit, generator::Generator, job::Job, log::GenerationLog},
+};
+
+/// Extension in flight: the requested tokens, and the answer.
+pub(super) type Extending = Pin<Box<dyn Future<Output = (u64, Result<Extended, Unavailable>)> + Send>>;
+
+/// A stream under way, with all that its end needs.
+pub(super) struct Stream {
+    pub(super) generator: Arc<Generator>,
+    pub(super) job: Job,
+    pub(super) hold: OpenHold,
+    pub(super) meter: StreamMeter,
+    pub(super) running: Running,
+    pub(super) log: GenerationLog,
+    pub(super) pipe: Pipe,
+    /// Memory for an event that is large, or does not end.
+    pub(super) memory: AnswerPermit,
+    pub(super) extending: Option<Extending>,
+    pub(super) deadlines: Deadlines,
+    /// Begin of the stream, from which its pace is measured.
+    pub(super) began: Instant,
+    pub(super) pace: PaceMeter,
+    /// Signs of output that were heard.
+    pub(super) signs: u64,
+}
