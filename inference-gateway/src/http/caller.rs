@@ -10,7 +10,7 @@ use shared::{
 use shared_door::http::model_credential;
 use shared_rpc::Identity;
 
-use super::App;
+use super::app::App;
 
 /// Returns the presented credential if it has the form of an API key. The key-service first checks a management key, so
 /// that the error names the right reason.

@@ -44,8 +44,7 @@ mod tests {
 
     use super::{
         super::{
-            X_GENERATION_ID, X_MAX_TOKENS,
-            model_call::{X_DROPPED_MEMBERS, X_DROPPED_TOOLS},
+            model_call::{X_DROPPED_MEMBERS, X_DROPPED_TOOLS, X_GENERATION_ID, X_MAX_TOKENS},
             rate_headers,
         },
         *,

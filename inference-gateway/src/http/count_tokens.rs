@@ -13,7 +13,7 @@ use shared_door::http::ok;
 use upstreams::PassedHead;
 
 use super::{
-    App, Call,
+    app::{App, Call},
     caller::{authenticate, credential},
     model_call::check,
 };

@@ -17,7 +17,7 @@ use shared_door::http::ok;
 use shared_rpc::Identity;
 
 use super::{
-    App, Call,
+    app::{App, Call},
     caller::{authenticate, credential},
     dialect::speaks_messages,
     model_pages::{CodexModels, ModelObject, PagedModel, asks_for_codex, page},

@@ -25,7 +25,7 @@ use tokio::time::{Instant, timeout};
 use upstreams::{Models, PassedHead};
 
 use super::{
-    App, Call, X_GENERATION_ID, X_MAX_TOKENS,
+    app::{App, Call},
     caller::{authenticate, credential},
     dialect::Dialect,
     observe::AlreadyLogged,
@@ -40,6 +40,11 @@ use crate::{
 /// bodies, bodies of unknown size, and bodies beyond the budget of unauthenticated callers are read only from
 /// authenticated ones.
 const SMALL_BODY: u64 = 64 << 10;
+
+/// Response header with the generation's id, which is also the billing id.
+pub(super) const X_GENERATION_ID: HeaderName = HeaderName::from_static("x-generation-id");
+/// Response header with the value that `max_tokens` was lowered to, since more could not be paid.
+pub(super) const X_MAX_TOKENS: HeaderName = HeaderName::from_static("x-max-tokens");
 
 const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 

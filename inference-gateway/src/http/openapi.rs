@@ -13,6 +13,7 @@ use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
 use shared::error::{Code, ErrorBody};
 
+mod codes;
 mod management;
 mod operation;
 
@@ -22,10 +23,10 @@ use super::{
     model_pages::{CodexModels, ModelObject, ModelPage, PagedModel},
     rate_headers,
 };
+use codes::{BODY, NO_CREDENTIAL, OURS};
+pub(super) use operation::JSON;
 use operation::Operation;
 
-/// Errors of callers without a usable credential, on every route that needs one.
-const NO_CREDENTIAL: [Code; 2] = [Code::MissingApiKey, Code::InvalidAuthorizationHeader];
 /// Errors of an API key that may not call now.
 const KEY: [Code; 8] = [
     Code::InvalidApiKey,
@@ -37,10 +38,6 @@ const KEY: [Code; 8] = [
     Code::GroupLimitReached,
     Code::InsufficientCredits,
 ];
-/// Errors of the service itself.
-const OURS: [Code; 3] = [Code::InternalError, Code::Overloaded, Code::ServiceUnavailable];
-/// Errors of a body that cannot be read.
-const BODY: [Code; 3] = [Code::InvalidJson, Code::UnsupportedMediaType, Code::RequestTooLarge];
 /// Errors of a chat request's content.
 const CHAT: [Code; 21] = [
     Code::MissingRequiredParameter,
@@ -67,7 +64,6 @@ const CHAT: [Code; 21] = [
 ];
 /// Errors of a model call.
 const MODEL_CALL: [&[Code]; 5] = [&NO_CREDENTIAL, &KEY, &BODY, &CHAT, &OURS];
-pub(super) const JSON: &str = "application/json";
 
 /// Describes an operation.
 pub(super) type Describe = fn(&mut SchemaGenerator) -> Value;

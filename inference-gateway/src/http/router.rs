@@ -21,7 +21,8 @@ use shared_door::{
 use shared_observe::{standard_metrics::HttpRequestTimer, traces::Span};
 
 use super::{
-    App, Call, cors, describe,
+    app::{App, Call},
+    cors, describe,
     dialect::{Dialect, ErrorForm},
     observe::{HEALTH, Head, Observed, answers},
     routes::{PublicRoute, find},

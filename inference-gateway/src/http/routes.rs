@@ -19,7 +19,8 @@ use shared::{
 };
 
 use super::{
-    App, Call, count_tokens, describe,
+    app::{App, Call},
+    count_tokens, describe,
     dialect::Dialect,
     model_call,
     observe::HEALTH,

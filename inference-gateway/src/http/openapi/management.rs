@@ -8,7 +8,10 @@ use shared::{
     wire::{Endpoint, MAX_IDEMPOTENCY_KEY_CHARS, MAX_PAGE, ORDERS, ROUTES, Reach, Route},
 };
 
-use super::{BODY, JSON, NO_CREDENTIAL, OURS, Operation};
+use super::{
+    codes::{BODY, NO_CREDENTIAL, OURS},
+    operation::{JSON, Operation},
+};
 
 /// Errors of a management key that may not call.
 const MANAGEMENT_KEY: [Code; 3] = [Code::InvalidManagementKey, Code::KeyExpired, Code::ManagementKeyRequired];

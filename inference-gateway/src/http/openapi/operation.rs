@@ -2,8 +2,10 @@
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
-
 use shared::error::Code;
+
+/// Media type of most bodies.
+pub(in super::super) const JSON: &str = "application/json";
 
 /// Description of a route and method.
 pub(super) struct Operation(Map<String, Value>);

@@ -26,7 +26,7 @@ const SMALL_PAGE: usize = 16 << 10;
 /// KiB of larger pages in memory until they are sent: hundreds of the largest. A network may have a quarter.
 const PAGES_KIB: usize = 32 << 10;
 
-pub(super) struct ManagementPermits {
+pub(in super::super) struct ManagementPermits {
     requests: Quota,
     unauthenticated: Quota,
     pages: Quota,
@@ -51,17 +51,17 @@ impl ManagementPermits {
     }
 
     /// A permit for a request of an account.
-    pub(super) fn of_account(&self, account: AccountId) -> Result<Permit, ApiError> {
+    pub(in super::super) fn of_account(&self, account: AccountId) -> Result<Permit, ApiError> {
         self.requests.try_take(Owner::Account(account), 1).ok_or_else(overloaded)
     }
 
     /// A permit for a request that will be refused.
-    pub(super) async fn unauthenticated(&self, network: Network) -> Result<Permit, ApiError> {
+    pub(in super::super) async fn unauthenticated(&self, network: Network) -> Result<Permit, ApiError> {
         wait_for_permit(&self.unauthenticated, Owner::Network(network)).await.ok_or_else(overloaded)
     }
 
     /// A permit for a page of the dashboard.
-    pub(super) async fn page(&self, network: Network) -> Result<Permit, ApiError> {
+    pub(in super::super) async fn page(&self, network: Network) -> Result<Permit, ApiError> {
         wait_for_permit(&self.pages, Owner::Network(network)).await.ok_or_else(overloaded)
     }
 

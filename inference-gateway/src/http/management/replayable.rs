@@ -10,7 +10,7 @@ use shared_door::http::read_body;
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// A request to be sent to a key-service, perhaps to several.
-pub(super) struct ReplayableRequest {
+pub(in super::super) struct ReplayableRequest {
     head: Parts,
     body: Bytes,
     /// Condition for sending the request again.
@@ -31,7 +31,7 @@ pub(super) enum RetrySafety {
 
 impl ReplayableRequest {
     /// Reads the body first, so that a stalling client does not look like a stalling key-service.
-    pub(super) async fn read(request: Request<Body>) -> Result<Self, ApiError> {
+    pub(in super::super) async fn read(request: Request<Body>) -> Result<Self, ApiError> {
         let (head, body) = request.into_parts();
         let body = read_body(&head.headers, body, MAX_BODY_BYTES).await?;
         Ok(Self { repeat: repeat(&head), head, body })

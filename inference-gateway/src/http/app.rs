@@ -1,0 +1,45 @@
+//! What every route needs, and a request to one.
+
+use std::sync::Arc;
+
+use admission::Caller;
+use axum::extract::Request;
+use shared::{ids::RequestId, key::Prefix};
+use shared_door::serve::ConnectionTrust;
+use shared_observe::traces::Span;
+use tokio_util::sync::CancellationToken;
+use upstreams::OfferedModels;
+
+use super::management::Management;
+use crate::generation::Generator;
+
+/// Dependencies of the routes, an instance per worker.
+pub(crate) struct App {
+    pub(crate) generator: Arc<Generator>,
+    pub(crate) models: Arc<OfferedModels>,
+    pub(crate) prefix: Prefix,
+    /// The largest body of a chat request, in bytes.
+    pub(crate) max_body: usize,
+    /// The management API and the dashboard of the key-services.
+    pub(crate) management: Arc<Management>,
+    /// The proxy in front of the gateway is trusted to name the client.
+    pub(crate) proxy_trusted: bool,
+    /// Cancelled when `/health` should say that the gateway stops.
+    pub(crate) stopping: CancellationToken,
+    /// Cancelled when the gateway begins to drain and accepts no new requests.
+    pub(crate) draining: CancellationToken,
+}
+
+/// A request, under an id of ours.
+pub(super) struct Call {
+    pub(super) id: RequestId,
+    pub(super) span: Span,
+    pub(super) request: Request,
+}
+
+impl Call {
+    /// The caller, by the connection of the request.
+    pub(super) fn caller(&self) -> Caller {
+        Caller(ConnectionTrust::of(self.request.extensions()))
+    }
+}

@@ -1,0 +1,224 @@
+//! The key-services' HTTP, which carries the management API and the dashboard.
+
+mod client;
+mod permits;
+mod replayable;
+
+use std::{error::Error, sync::Arc, time::Duration};
+
+use axum::body::Body;
+use holds::{KeyServiceHealth, KeyServicePort};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, Uri, header, uri::PathAndQuery};
+use http_body_util::BodyExt;
+use hyper::body::{Body as _, Incoming};
+use hyper_util::client::legacy;
+use shared::{error::ApiError, ids::RequestId};
+use shared_config::internal_token::InternalToken;
+use shared_door::{
+    admission::Permit,
+    http::{X_ACCOUNT, X_GATEWAY_REQUEST_ID, X_INTERNAL_TOKEN},
+    tls::Tls,
+};
+use shared_observe::traces::{self, TRACEPARENT};
+use tokio::time::{Instant, timeout};
+use tracing::Span;
+
+use client::KeyServiceClient;
+use permits::ManagementPermits;
+pub(super) use replayable::ReplayableRequest;
+use replayable::RetrySafety;
+
+/// Time for the answer to a request to begin, all attempts together.
+const DEADLINE: Duration = Duration::from_secs(10);
+/// Timeout for a key-service to begin its answer if another can be asked. A list or a write takes milliseconds.
+const REPEATABLE_TIMEOUT: Duration = Duration::from_secs(2);
+/// Timeout for a key-service to show that it is awake.
+const PROBE: Duration = Duration::from_millis(500);
+
+/// Largest page taken into memory. A longer answer, or one of unknown length, is an export.
+const MAX_PAGE: u64 = 1 << 20;
+
+/// Headers that concern one connection rather than the message (RFC 9110, section 7.6.1), and `Host`, which the gateway
+/// sets.
+const CONNECTION_HEADERS: [HeaderName; 8] = [
+    header::CONNECTION,
+    header::PROXY_AUTHENTICATE,
+    header::PROXY_AUTHORIZATION,
+    header::TE,
+    header::TRAILER,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+    header::HOST,
+];
+
+/// Path that is requested without a credential, to see whether a key-service answers at all.
+const PROBED: PathAndQuery = PathAndQuery::from_static("/v1/management/keys");
+
+/// The management API and the dashboard of the key-services, over HTTP.
+pub(crate) struct Management {
+    client: KeyServiceClient,
+    /// Key-services, in the order in which `health` numbers them.
+    addresses: Vec<Uri>,
+    health: Arc<KeyServiceHealth>,
+    pub(super) permits: ManagementPermits,
+    /// Internal token, which makes a key-service trust what the gateway states about a client.
+    token: InternalToken,
+}
+
+/// Reason why a key-service did not answer.
+enum SendFailure {
+    /// No connection could be made: nothing was sent.
+    Unsent,
+    /// The connection broke. The request may have been carried out, and no answer follows.
+    Broken,
+    /// The key-service is silent. The request may still be carried out.
+    Silent,
+}
+
+impl Management {
+    /// The key-services at these addresses, which `health` numbers in the same order.
+    pub(crate) fn new(
+        addresses: Vec<Uri>,
+        health: Arc<KeyServiceHealth>,
+        tls: Option<&Tls>,
+        token: InternalToken,
+    ) -> Self {
+        let client = KeyServiceClient::new(tls);
+        Self { client, addresses, health, permits: ManagementPermits::new(), token }
+    }
+
+    /// Removes the headers of the connection, and any internal token that a client made up. Passes the request's id and
+    /// span to the key-service, and the id to the log.
+    pub(super) fn identified(
+        &self,
+        request: &mut Request<Body>,
+        id: RequestId,
+        trace: &traces::Span,
+    ) -> Span {
+        strip(request.headers_mut());
+        if let Some(traceparent) = trace.traceparent() {
+            request.headers_mut().insert(TRACEPARENT, traceparent);
+        }
+        request.headers_mut().insert(X_INTERNAL_TOKEN, self.token.header());
+        if let Ok(id) = HeaderValue::try_from(id.to_string()) {
+            request.headers_mut().insert(X_GATEWAY_REQUEST_ID, id);
+        }
+        tracing::info_span!("management", request = %id)
+    }
+
+    /// Takes a page into memory and gives its permit back, so that a slow client costs only its own connection. An
+    /// export continues at the client's pace, with its own permits.
+    pub(super) async fn taken(
+        &self,
+        mut response: Response<Incoming>,
+        permit: Permit,
+    ) -> Result<Response<Body>, ApiError> {
+        strip(response.headers_mut());
+        let member = response.headers_mut().remove(X_ACCOUNT);
+        let Some(bytes) = response.body().size_hint().exact().filter(|bytes| *bytes <= MAX_PAGE) else {
+            let account = member.and_then(|account| account.to_str().ok()?.parse().ok());
+            return Ok(kept_until_taken(response, self.permits.export(&permit, account)?));
+        };
+        let memory = self.permits.memory(&permit, usize::try_from(bytes).unwrap_or(usize::MAX))?;
+        let (head, body) = response.into_parts();
+        let page = timeout(DEADLINE, body.collect()).await.map_err(|_| ApiError::service_unavailable())?;
+        let page = page.map_err(|_| ApiError::service_unavailable())?.to_bytes();
+        let page = match memory {
+            Some(memory) => memory.kept_by(page),
+            None => page,
+        };
+        Ok(Response::from_parts(head, Body::from(page)))
+    }
+
+    /// Carries the request to a key-service, and to another one if that is safe. `trace` is the span of all attempts.
+    pub(super) async fn carry(
+        &self,
+        request: ReplayableRequest,
+        trace: &traces::Span,
+    ) -> Result<Response<Incoming>, ApiError> {
+        let deadline = Instant::now() + DEADLINE;
+        let in_turn = self.health.in_turn();
+        for (attempt, service) in in_turn.iter().copied().enumerate() {
+            let others = attempt + 1 < in_turn.len();
+            // A request that cannot be sent again is not risked on a key-service that hangs.
+            if others && request.repeat != RetrySafety::Always && !self.is_awake(service).await {
+                continue;
+            }
+            let rest = deadline.saturating_duration_since(Instant::now());
+            let limit = if others && request.repeat == RetrySafety::Always {
+                REPEATABLE_TIMEOUT.min(rest)
+            } else {
+                rest
+            };
+            let Some(copy) = request.copy(&self.addresses[service]) else { break };
+            let again = match self.send(service, copy, limit).await {
+                Ok(response) => {
+                    trace.received(response.status());
+                    return Ok(response);
+                }
+                Err(SendFailure::Unsent) => true,
+                Err(SendFailure::Broken) => request.repeat >= RetrySafety::OnceEnded,
+                Err(SendFailure::Silent) => request.repeat == RetrySafety::Always,
+            };
+            if !again {
+                break;
+            }
+        }
+        trace.fail("unavailable");
+        Err(ApiError::service_unavailable())
+    }
+
+    /// Sends a request to a key-service, and notes the success or failure of the key-service.
+    async fn send(
+        &self,
+        service: usize,
+        request: Request<Body>,
+        limit: Duration,
+    ) -> Result<Response<Incoming>, SendFailure> {
+        let chain =
+            |e: &legacy::Error| e.source().map_or_else(|| e.to_string(), |source| format!("{e}: {source}"));
+        let (failure, error) = match timeout(limit, self.client.get().request(request)).await {
+            Ok(Ok(response)) => {
+                self.health.answered(service, KeyServicePort::Http, &self.addresses[service]);
+                return Ok(response);
+            }
+            Ok(Err(e)) if e.is_connect() => (SendFailure::Unsent, chain(&e)),
+            Ok(Err(e)) => (SendFailure::Broken, chain(&e)),
+            Err(_) => (SendFailure::Silent, "no answer in time".to_owned()),
+        };
+        self.health.failed(service, KeyServicePort::Http, &self.addresses[service], &error);
+        Err(failure)
+    }
+
+    /// Returns whether the key-service answers anything.
+    async fn is_awake(&self, service: usize) -> bool {
+        let Some(uri) = replayable::at(&self.addresses[service], &PROBED) else { return false };
+        let mut request = Request::new(Body::empty());
+        *request.uri_mut() = uri;
+        self.send(service, request, PROBE).await.is_ok()
+    }
+}
+
+/// Keeps `held` until the client has taken the response.
+pub(super) fn kept_until_taken<T: Send + 'static>(response: Response<Incoming>, held: T) -> Response<Body> {
+    response.map(|body| {
+        Body::new(body.map_frame(move |frame| {
+            let _kept = &held;
+            frame
+        }))
+    })
+}
+
+pub(super) fn strip(headers: &mut HeaderMap) {
+    // Headers named by `Connection` belong to the connection too.
+    let named: Vec<HeaderName> = headers
+        .get_all(header::CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .filter_map(|name| name.trim().parse().ok())
+        .collect();
+    for name in CONNECTION_HEADERS.iter().chain(&named) {
+        headers.remove(name);
+    }
+}
