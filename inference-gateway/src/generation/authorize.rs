@@ -253,7 +253,8 @@ impl Generator {
         };
         let asked_at = Instant::now();
         let grant = self.keys.authorize(request).await??;
-        let slot = Arc::new(self.admission.prompt(account)); // which takes none
+        // Nothing is generated, so it takes no slot but an empty permit.
+        let slot = Arc::new(self.admission.prompt(account));
         let request = HeldRequest { accepted: asked_at, asked_at, prompt_tokens: 0, slot };
         self.holds.open(grant, request).release().await;
         Ok(())
