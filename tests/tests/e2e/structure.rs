@@ -44,6 +44,24 @@ const PURE: [&str; 17] = [
 const OF_WORDS: [&str; 9] =
     ["axum-core", "chrono", "crc32fast", "http", "rand", "secrecy", "subtle", "toml", "uuid"];
 
+/// Crates in which parents only lead to their modules, and hold nothing that these import.
+const LEAVES_HOLD: [&str; 14] = [
+    "faregate",
+    "inference-gateway",
+    "inference-gateway/admission",
+    "inference-gateway/holds",
+    "inference-gateway/reply",
+    "inference-gateway/routing",
+    "inference-gateway/token-bounds",
+    "inference-gateway/upstreams",
+    "key-service",
+    "key-service/credentials",
+    "key-service/deliveries",
+    "key-service/page",
+    "shared/config",
+    "shared/process",
+];
+
 /// Modules imported by each module.
 type Imports = BTreeMap<String, BTreeSet<String>>;
 
@@ -54,6 +72,24 @@ fn no_modules_import_each_other_in_a_circle() {
         for folder in folders(&source) {
             let parent: Vec<&str> = folder.iter().map(|part| part.to_str().unwrap()).collect();
             assert_eq!(circle(&imports(&source, &parent)), None, "in {} of {name}", folder.display());
+        }
+    }
+}
+
+#[test]
+fn no_module_of_these_crates_imports_what_a_module_above_it_holds() {
+    for name in LEAVES_HOLD {
+        let source = root().join(name).join("src");
+        let files = sources(&source);
+        let modules: BTreeSet<Vec<String>> = files.iter().map(|file| module(&source, file)).collect();
+        for file in &files {
+            let here = module(&source, file);
+            for named in paths(&read(file)).iter().filter_map(|path| absolute(&here, path)) {
+                let mut prefixes = (0..=named.len()).rev().map(|length| &named[..length]);
+                let holder = prefixes.find(|it| modules.contains(*it)).unwrap_or_default();
+                let is_above = holder.len() < here.len() && here.starts_with(holder);
+                assert!(!is_above, "{} of {name} imports {}", here.join("::"), named.join("::"));
+            }
         }
     }
 }
@@ -145,22 +181,9 @@ fn imports(source: &Path, parent: &[&str]) -> Imports {
     let folder = parent.iter().fold(source.to_owned(), |folder, name| folder.join(name));
     let mut all = Imports::new();
     for file in sources(&folder) {
-        let inside = file.strip_prefix(source).unwrap().with_extension("");
-        let here: Vec<String> = inside.iter().map(|part| part.to_str().unwrap().to_owned()).collect();
-        let module = here[parent.len()].clone();
-        if ["lib", "main"].contains(&module.as_str()) {
-            continue;
-        }
-        for path in paths(&read(&file)) {
-            let absolute = match path[0].as_str() {
-                "crate" => path[1..].to_vec(),
-                "super" => {
-                    let up = path.iter().take_while(|part| *part == "super").count();
-                    let base = here.len().saturating_sub(up);
-                    here[..base].iter().chain(&path[up..]).cloned().collect()
-                }
-                _ => continue,
-            };
+        let here = module(source, &file);
+        let Some(module) = here.get(parent.len()).cloned() else { continue };
+        for absolute in paths(&read(&file)).iter().filter_map(|path| absolute(&here, path)) {
             let below = absolute.len() > parent.len() && absolute.iter().zip(parent).all(|(a, b)| a == b);
             if below && absolute[parent.len()] != module {
                 all.entry(module.clone()).or_default().insert(absolute[parent.len()].clone());
@@ -168,6 +191,26 @@ fn imports(source: &Path, parent: &[&str]) -> Imports {
         }
     }
     all
+}
+
+/// Path of the module in a file; empty for the root of a library or a program.
+fn module(source: &Path, file: &Path) -> Vec<String> {
+    let inside = file.strip_prefix(source).unwrap().with_extension("");
+    let parts = inside.iter().map(|part| part.to_str().unwrap().to_owned());
+    parts.filter(|part| part != "lib" && part != "main").collect()
+}
+
+/// The same path from the root of the crate on, if it is one of the crate.
+fn absolute(here: &[String], path: &[String]) -> Option<Vec<String>> {
+    match path[0].as_str() {
+        "crate" => Some(path[1..].to_vec()),
+        "super" => {
+            let up = path.iter().take_while(|part| *part == "super").count();
+            let base = here.len().saturating_sub(up);
+            Some(here[..base].iter().chain(&path[up..]).cloned().collect())
+        }
+        _ => None,
+    }
 }
 
 /// Paths of all imports, and those that the code names in full.
@@ -187,6 +230,10 @@ fn named_paths(text: &str) -> Vec<Vec<String>> {
                     continue;
                 }
                 let end = line[at..].find(|c: char| !goes_on(c)).map_or(line.len(), |length| at + length);
+                // The names that a `use` takes from there are read with it.
+                if line[end..].starts_with('{') {
+                    continue;
+                }
                 let names = line[at..end].split("::").filter(|name| !name.is_empty());
                 paths.push(names.map(str::to_owned).collect());
             }
