@@ -11,7 +11,7 @@ async fn stack(kind: &'static str) -> Stack {
     Stack::with(Options { kind, ..Options::default() }).await
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_call_whose_name_is_repeated_with_every_piece_reaches_the_client_once() {
     let stack = stack("openai").await;
     let key = stack.key().await;
@@ -27,7 +27,7 @@ async fn a_call_whose_name_is_repeated_with_every_piece_reaches_the_client_once(
     assert_eq!(pieces.iter().filter(|piece| piece.get("id").is_some()).count(), 2);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_stream_of_llama_cpp_that_is_left_is_billed_exactly() {
     let stack = stack("llama_cpp").await;
     let key = stack.key().await;
@@ -44,7 +44,7 @@ async fn a_stream_of_llama_cpp_that_is_left_is_billed_exactly() {
     assert_eq!((served.served.completion, stack.used(&key).await), (3, exactly));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn each_kind_counts_where_it_can() {
     for (kind, counts) in [("vllm", 1), ("sglang", 1), ("llama_cpp", 1), ("ollama", 0), ("openai", 0)] {
         let stack = stack(kind).await;
@@ -61,7 +61,7 @@ async fn each_kind_counts_where_it_can() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn who_names_no_limit_gets_what_there_is_room_for() {
     let stack = Stack::start().await;
     let script = |prompt| Script { context: Some(100), ..Script::tokens(prompt, 1_000) };
@@ -86,7 +86,7 @@ fn in_window(prompt: u64, too_long: TooLong) -> Script {
     Script { context: Some(4_000), too_long, ..Script::tokens(prompt, 10_000) }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn who_names_no_limit_is_answered_whatever_the_words_in_which_a_server_refuses_the_catalogues() {
     let stack = Stack::start().await;
     let rich = stack.key().await;
@@ -109,7 +109,7 @@ async fn who_names_no_limit_is_answered_whatever_the_words_in_which_a_server_ref
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_limit_beyond_the_servers_window_is_lowered_to_what_fits_and_the_client_is_told() {
     let stack = Stack::start().await;
     let key = stack.key().await;
@@ -135,7 +135,7 @@ async fn a_limit_beyond_the_servers_window_is_lowered_to_what_fits_and_the_clien
     mute.assert_error(400, "context_length_exceeded");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_limit_is_lowered_to_what_fits_beside_the_prompts_bound_where_no_server_counts() {
     let stack = stack("openai").await;
     let key = stack.key().await;
@@ -145,7 +145,7 @@ async fn a_limit_is_lowered_to_what_fits_beside_the_prompts_bound_where_no_serve
     assert_eq!((answer.status, answer.cost()), (200, cost_of(12, lowered)));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_prompt_that_is_found_too_long_only_once_the_stream_has_begun_is_called_so() {
     let stack = stack("openai").await;
     let key = stack.key().await;
@@ -191,7 +191,7 @@ fn refused_by_llama_cpp() -> [Refused; 3] {
     ]
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_request_that_llama_cpp_fails_at_is_refused_with_its_place_and_counts_against_no_server() {
     let second = Upstream::start();
     let models = Models::Also(second.url());
@@ -216,7 +216,7 @@ async fn a_request_that_llama_cpp_fails_at_is_refused_with_its_place_and_counts_
     assert_eq!(aside, Some("gateway_upstreams_set_aside_total 0"));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_chat_with_system_messages_in_any_order_is_answered_by_strict_templates() {
     let stack = stack("llama_cpp").await;
     let key = stack.key().await;
@@ -232,7 +232,7 @@ async fn a_chat_with_system_messages_in_any_order_is_answered_by_strict_template
     assert_eq!((&sent[0], sent.as_array().unwrap().len()), (&system("One.\n\nTwo."), 3), "{sent}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_prompt_that_is_too_long_is_told_in_the_numbers_of_the_server() {
     let stack = stack("llama_cpp").await;
     let key = stack.key().await;
@@ -251,7 +251,7 @@ async fn a_prompt_that_is_too_long_is_told_in_the_numbers_of_the_server() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn errors_that_are_bare_texts_are_understood_too() {
     let stack = Stack::start().await;
     let key = stack.key().await;
@@ -273,7 +273,7 @@ async fn errors_that_are_bare_texts_are_understood_too() {
     assert_eq!(stack.used(&key).await, NanoUsd::ZERO);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn words_of_an_upstream_that_name_what_is_inside_reach_no_client() {
     let stack = Stack::start().await;
     let key = stack.key().await;
@@ -285,7 +285,7 @@ async fn words_of_an_upstream_that_name_what_is_inside_reach_no_client() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn no_account_finds_what_another_one_has_sent() {
     let stack = Stack::start().await;
     let other = stack.open_account("other", NanoUsd::parse("1").unwrap());

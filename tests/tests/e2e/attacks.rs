@@ -50,7 +50,7 @@ async fn stack(env: Vec<(&'static str, String)>) -> Stack {
     Stack::with(Options { env, ..Options::default() }).await
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn silent_sockets_of_every_kind_are_closed_on_every_port() {
     let stack = stack(impatient()).await;
     let ports = ["public", "admin", "key-http", "key-grpc"];
@@ -65,7 +65,7 @@ async fn silent_sockets_of_every_kind_are_closed_on_every_port() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn connections_that_are_quiet_but_alive_stay() {
     let deployment = Deployment::services(1, 1);
     let stack = Stack::with(Options { deployment, env: impatient(), ..Options::default() }).await;
@@ -81,7 +81,7 @@ async fn connections_that_are_quiet_but_alive_stay() {
     assert!(!log.contains("WARN"), "no session was cut:\n{log}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_flood_of_silent_sockets_refuses_no_one() {
     let stack = stack(vec![("FAREGATE_MAX_CONNECTIONS", "100".to_owned())]).await;
     let key = stack.key().await;
@@ -97,7 +97,7 @@ async fn a_flood_of_silent_sockets_refuses_no_one() {
     drop(sockets);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn unauthenticated_clients_that_take_all_connections_leave_one_for_a_caller_that_hesitates() {
     let stack = stack(vec![("FAREGATE_MAX_CONNECTIONS", "100".to_owned())]).await;
     let key = stack.key().await;
@@ -121,7 +121,7 @@ async fn unauthenticated_clients_that_take_all_connections_leave_one_for_a_calle
     drop(stalling);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_customer_that_reads_nothing_takes_its_share_and_loses_it_in_time() {
     let env =
         vec![("FAREGATE_MAX_IN_FLIGHT", "8".to_owned()), ("FAREGATE_CLIENT_STALL_SECONDS", "2".to_owned())];
@@ -141,7 +141,7 @@ async fn a_customer_that_reads_nothing_takes_its_share_and_loses_it_in_time() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn bodies_of_unauthenticated_clients_take_little_memory_and_no_slot_of_a_customer() {
     // A busy machine takes its time to open them, while the caller's connection idles.
     let env = [("FAREGATE_MAX_CONNECTIONS", "400"), ("FAREGATE_IDLE_SECONDS", "300")];
@@ -163,7 +163,7 @@ async fn bodies_of_unauthenticated_clients_take_little_memory_and_no_slot_of_a_c
     assert!(grown < 110 << 20, "{} MiB", grown >> 20);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn answers_that_unauthenticated_clients_leave_unread_take_little_memory() {
     let stack = stack(vec![("FAREGATE_MAX_CONNECTIONS", "200".to_owned())]).await;
     let key = stack.key().await;
@@ -181,7 +181,7 @@ async fn answers_that_unauthenticated_clients_leave_unread_take_little_memory() 
     assert!(grown < 60 << 20, "{} MiB", grown >> 20);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn pages_that_an_unauthenticated_client_leaves_unread_close_the_dashboard_for_no_one() {
     let stack = stack(Vec::new()).await;
     assert!(slowest_look(&stack, 2).await.is_some());
@@ -217,7 +217,7 @@ async fn frames_without_a_pause_keep_no_one_waiting() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn interim_heads_without_end_end_their_connection_and_keep_no_one_waiting() {
     for flooded in Flooded::ALL {
         let heads = EndlessHeads::start();
@@ -269,7 +269,7 @@ impl UnreadExport {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn exports_that_one_network_leaves_unread_close_those_of_no_one() {
     let stack = stack(vec![("FAREGATE_TRUST_PROXY", "true".to_owned())]).await;
     let accounts =
@@ -299,7 +299,7 @@ async fn exports_that_one_network_leaves_unread_close_those_of_no_one() {
     assert_ne!(third.status, 200, "an account has two, from however many networks");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn management_is_authenticated_before_its_body_has_come() {
     let stack = stack(Vec::new()).await;
     let invented = invented_key(Class::Management, 1);
@@ -322,7 +322,7 @@ async fn management_is_authenticated_before_its_body_has_come() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_head_has_a_bound() {
     let stack = stack(Vec::new()).await;
     let request = |bytes: usize| {
@@ -339,7 +339,7 @@ async fn a_head_has_a_bound() {
     assert!(!answer.contains(" 200 "), "{answer}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn limits_are_raised_and_logged_at_start_and_what_cannot_work_is_refused() {
     let stack = stack(vec![("FAREGATE_MEMORY_MIB", "512".to_owned())]).await;
     let log = stack.server().log();
@@ -370,7 +370,7 @@ async fn limits_are_raised_and_logged_at_start_and_what_cannot_work_is_refused()
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn requests_that_no_scraper_looks_at_are_folded_into_buckets() {
     let stack = stack(Vec::new()).await;
     let key = stack.key().await;
@@ -382,7 +382,7 @@ async fn requests_that_no_scraper_looks_at_are_folded_into_buckets() {
     assert_eq!(models["object"], "list");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_log_that_nobody_reads_stops_no_request_and_lines_that_it_lacks_are_counted() {
     let stack = stack(vec![("FAREGATE_LOG", "trace".to_owned())]).await;
     let key = stack.key().await;
@@ -408,7 +408,7 @@ async fn a_log_that_nobody_reads_stops_no_request_and_lines_that_it_lacks_are_co
     stack.server().restart().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn an_account_that_changes_its_keys_without_end_fills_no_redis_and_others_chat_on() {
     let stack = Stack::with(Options { deployment: Deployment::services(1, 1), ..Options::default() }).await;
     stack.others_spend();

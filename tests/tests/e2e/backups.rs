@@ -19,7 +19,7 @@ fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_served_store_is_backed_up_again_and_again_and_the_last_backup_is_restored() {
     let stack = Stack::start().await;
     stack.others_spend();
@@ -54,7 +54,7 @@ async fn a_served_store_is_backed_up_again_and_again_and_the_last_backup_is_rest
     assert_eq!(stack.call(&key, Script::tokens(12, 5)).send().await.status, 200);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn five_days_of_backup_and_restore_lose_what_came_after_each_backup_and_nothing_else() {
     let stack = Stack::start().await;
     stack.others_spend();
@@ -72,7 +72,7 @@ async fn five_days_of_backup_and_restore_lose_what_came_after_each_backup_and_no
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_backup_that_is_damaged_or_of_another_program_takes_no_place() {
     let folder = TempDir::new().unwrap();
     let settings = Settings::all_in_one(folder.path(), Vec::new());
@@ -99,7 +99,7 @@ async fn a_backup_that_is_damaged_or_of_another_program_takes_no_place() {
     assert!(names(&folder.path().join("data")).iter().all(|name| !name.contains("restoring")));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn over_redis_a_backup_says_how_it_is_made_there() {
     let deployment = Deployment::Services { gateways: 1, key_services: 1, redis: Form::Alone };
     let stack = Stack::with(Options { deployment, ..Options::default() }).await;

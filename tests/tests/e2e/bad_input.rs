@@ -128,7 +128,7 @@ fn messages() -> Vec<Case> {
     ]
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn every_fault_of_a_chat_request_is_named_with_its_place() {
     let stack = Stack::start().await;
     let key = stack.key().await;
@@ -166,7 +166,7 @@ async fn post(stack: &Stack, key: &ApiKey, content_type: Option<&str>, body: imp
     Http::new().send(request.body(Full::new(body.into())).unwrap()).await
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn what_is_no_json_object_is_refused_whole() {
     let stack = Stack::start().await;
     let key = stack.key().await;
@@ -196,7 +196,7 @@ async fn what_is_no_json_object_is_refused_whole() {
     assert_unchanged(&stack, &key).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn an_error_repeats_little_of_a_long_name() {
     let stack = Stack::start().await;
     let key = stack.key().await;
@@ -211,7 +211,7 @@ async fn an_error_repeats_little_of_a_long_name() {
     assert!(answer.body.len() < 4_096, "{} bytes", answer.body.len());
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn bodies_are_json_of_a_bounded_size() {
     let env = vec![("FAREGATE_MAX_BODY_MIB", "1".to_owned())];
     let stack = Stack::with(Options { env, ..Options::default() }).await;
@@ -236,7 +236,7 @@ async fn bodies_are_json_of_a_bounded_size() {
     assert_eq!(plain.send().await.status, 200);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_missing_content_type_is_read_as_json() {
     let stack = Stack::start().await;
     let key = stack.key().await;
@@ -245,7 +245,7 @@ async fn a_missing_content_type_is_read_as_json() {
     wrong.assert_error(404, "model_not_found");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn an_unknown_model_is_answered_with_those_there_are() {
     let stack = Stack::start().await;
     let key = stack.key().await;
@@ -257,7 +257,7 @@ async fn an_unknown_model_is_answered_with_those_there_are() {
     assert_unchanged(&stack, &key).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn the_management_api_names_faults_the_same_way() {
     let stack = Stack::start().await;
     let cases: Vec<Case> = vec![

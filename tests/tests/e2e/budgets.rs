@@ -60,7 +60,7 @@ async fn until_refused(stack: &Stack, key: &ApiKey) -> (i64, Answer) {
     panic!("no request was refused");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn the_tightest_level_of_key_group_and_parent_refuses_and_is_named() {
     let stack = Stack::start().await;
     let course = group(&stack, json!({"name": "Course 101", "limit": number(requests(8))})).await;
@@ -87,7 +87,7 @@ async fn the_tightest_level_of_key_group_and_parent_refuses_and_is_named() {
     assert_eq!((nanos(&course["used"]), nanos(&course["limit_remaining"])), (requests(8), NanoUsd::ZERO));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_window_that_is_used_up_tells_when_it_renews() {
     let stack = Stack::start().await;
     let limits = json!([{"amount": number(requests(2)), "per": "month"}, {"amount": number(requests(3)), "per": "hour"}]);
@@ -102,7 +102,7 @@ async fn a_window_that_is_used_up_tells_when_it_renews() {
     assert_eq!((nanos(&month["used"]), nanos(&month["remaining"])), (requests(2), NanoUsd::ZERO));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn streams_of_a_group_end_at_the_last_token_that_the_group_can_pay() {
     let stack = Stack::start().await;
     let limit = cost_of(100, 3_000);
@@ -113,7 +113,7 @@ async fn streams_of_a_group_end_at_the_last_token_that_the_group_can_pay() {
     assert_eq!(nanos(&shown(&stack, &group).await["used"]), limit);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_group_holds_against_200_requests_at_once_of_twenty_keys() {
     let stack = Stack::start().await;
     let limit = requests(25);
@@ -135,7 +135,7 @@ async fn a_group_holds_against_200_requests_at_once_of_twenty_keys() {
     assert!(used <= limit && used.nanos() == billed, "{used} of {limit}, {billed} n$ were billed");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_key_sees_and_calls_only_the_models_that_all_its_levels_allow() {
     let stack = Stack::start().await;
     let group = group(&stack, json!({"name": "flash only", "models": [FLASH, "Model Later"]})).await;
@@ -156,7 +156,7 @@ async fn a_key_sees_and_calls_only_the_models_that_all_its_levels_allow() {
         .assert_error(404, "model_not_found");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn requests_per_minute_admit_exactly_as_many_at_once() {
     let stack = Stack::start().await;
     let key = stack.key_with(json!({"requests_per_minute": 20})).await;
@@ -175,7 +175,7 @@ async fn requests_per_minute_admit_exactly_as_many_at_once() {
     assert_eq!(stack.get(&key, "/v1/models").await.status, 200, "a listing does not count");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn tokens_per_minute_count_what_was_used_and_not_the_bound() {
     let stack = Stack::start().await;
     let key = stack.key_with(json!({"tokens_per_minute": 1_000})).await;
@@ -195,7 +195,7 @@ async fn tokens_per_minute_count_what_was_used_and_not_the_bound() {
     assert!(refused.header("retry-after").parse::<u64>().unwrap() > 30, "{refused}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn requests_in_flight_are_bounded_at_the_parent_and_free_when_they_end() {
     let stack = Stack::start().await;
     let course = group(&stack, json!({"name": "two at once", "max_in_flight": 2})).await;
@@ -217,7 +217,7 @@ async fn requests_in_flight_are_bounded_at_the_parent_and_free_when_they_end() {
     assert_eq!(send(&stack, &key).await.status, 200);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn an_archived_group_refuses_its_keys_and_those_of_its_children_and_ends_their_streams() {
     let stack = Stack::start().await;
     let course = group(&stack, json!({"name": "course"})).await;
@@ -239,7 +239,7 @@ async fn an_archived_group_refuses_its_keys_and_those_of_its_children_and_ends_t
     assert_eq!((made.status, made.code().as_str()), (409, "group_archived"), "{made}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_key_that_moves_leaves_history_and_open_holds_with_its_group() {
     let stack = Stack::start().await;
     let [old, new] =
@@ -258,7 +258,7 @@ async fn a_key_that_moves_leaves_history_and_open_holds_with_its_group() {
     assert_eq!(nanos(&shown(&stack, &new).await["used"]), requests(1));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn all_keys_of_a_group_are_revoked_at_once() {
     let stack = Stack::start().await;
     let group = group(&stack, json!({"name": "leavers"})).await;
@@ -273,7 +273,7 @@ async fn all_keys_of_a_group_are_revoked_at_once() {
     assert_eq!(send(&stack, &other).await.status, 200);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn an_own_key_is_shown_to_its_holder_with_its_groups_even_when_nothing_is_left() {
     let stack = Stack::start().await;
     let course = group(&stack, json!({"name": "course"})).await;
@@ -289,7 +289,7 @@ async fn an_own_key_is_shown_to_its_holder_with_its_groups_even_when_nothing_is_
     assert_eq!(own.get("key"), None);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_group_is_made_once_for_each_external_id() {
     let stack = Stack::start().await;
     let made = group(&stack, json!({"name": "Acme", "external_id": "cus_1"})).await;
@@ -300,7 +300,7 @@ async fn a_group_is_made_once_for_each_external_id() {
     assert_eq!(found["data"].as_array().unwrap().len(), 1);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn reading_shows_credit_usage_and_generations_by_group() {
     let stack = Stack::start().await;
     let team = group(&stack, json!({"name": "team"})).await;

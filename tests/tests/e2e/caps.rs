@@ -28,7 +28,7 @@ fn times(amount: NanoUsd, count: i64) -> NanoUsd {
     NanoUsd::from_nanos(amount.nanos() * count)
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_limit_holds_against_400_requests_at_once_and_can_be_spent_to_its_end() {
     let stack = Stack::start().await;
     let limit = cap();
@@ -37,7 +37,7 @@ async fn a_limit_holds_against_400_requests_at_once_and_can_be_spent_to_its_end(
     spend_the_rest(&stack, &keys, limit, "key_limit_reached").await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn credit_holds_against_400_requests_at_once_and_can_be_spent_to_its_end() {
     let stack = Stack::start().await;
     let credit = cap();
@@ -119,7 +119,7 @@ async fn used_by(stack: &Stack, keys: &[ApiKey]) -> NanoUsd {
     NanoUsd::from_nanos(used.into_iter().map(NanoUsd::nanos).sum())
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_whole_request_is_lowered_to_what_can_be_paid_and_a_header_reports_it() {
     let stack = Stack::start().await;
     let key = stack.key_limited(cost_of(400, 100)).await;
@@ -137,7 +137,7 @@ async fn a_whole_request_is_lowered_to_what_can_be_paid_and_a_header_reports_it(
     assert!(stack.used(&key).await <= cost_of(400, 100));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_stream_goes_on_to_the_last_token_that_can_be_paid() {
     let stack = Stack::start().await;
     let limit = cost_of(100, 3_000);
@@ -151,7 +151,7 @@ async fn a_stream_goes_on_to_the_last_token_that_can_be_paid() {
     stack.call(&key, Script::tokens(1, 1)).send().await.assert_error(402, "key_limit_reached");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_stream_without_limits_draws_as_many_grants_as_it_needs() {
     let stack = Stack::start().await;
     let key = stack.key().await;
@@ -160,7 +160,7 @@ async fn a_stream_without_limits_draws_as_many_grants_as_it_needs() {
     assert_eq!(ended.cost(), cost_of(10, 20_000));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn what_others_hold_is_worth_waiting_for() {
     let stack = Stack::start().await;
     let key = stack.key_limited(cost_of(600, 1_000)).await;
@@ -177,7 +177,7 @@ async fn what_others_hold_is_worth_waiting_for() {
     assert_eq!(answer.status, 200, "money that was held and not spent is free again: {answer}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_prompt_that_can_never_be_paid_is_refused_for_good_and_costs_nothing() {
     let stack = Stack::start().await;
     let key = stack.key_limited(cost_of(99, 1)).await;
@@ -192,7 +192,7 @@ async fn a_prompt_that_can_never_be_paid_is_refused_for_good_and_costs_nothing()
     assert!(stack.upstream.token_counts() > 0);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn an_upstream_that_ignores_its_limit_is_billed_up_to_what_is_left() {
     let stack = Stack::start().await;
     let limit = cost_of(600, 100);
@@ -210,7 +210,7 @@ async fn an_upstream_that_ignores_its_limit_is_billed_up_to_what_is_left() {
     call(&poor).send().await.assert_error(402, "key_limit_reached");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn more_cached_tokens_than_prompt_tokens_are_not_believed() {
     let stack = Stack::start().await;
     let key = stack.key().await;
@@ -225,7 +225,7 @@ async fn more_cached_tokens_than_prompt_tokens_are_not_believed() {
     assert_eq!(ended.assert_done().cost(), expected);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn usage_beyond_the_catalogues_bounds_is_billed_as_reported() {
     let stack = Stack::start().await;
     let key = stack.key().await;
@@ -242,7 +242,7 @@ async fn usage_beyond_the_catalogues_bounds_is_billed_as_reported() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_limit_changed_under_way_counts_from_the_next_request() {
     let stack = Stack::start().await;
     let key = stack.key().await;
@@ -261,7 +261,7 @@ async fn a_limit_changed_under_way_counts_from_the_next_request() {
     assert_eq!(stack.call(&key, Script::default()).send().await.status, 200);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn grants_count_the_tokens_of_all_choices_together() {
     for kind in ["vllm", "sglang", "llama_cpp"] {
         let stack = Stack::with(Options { kind, ..Options::default() }).await;
@@ -278,7 +278,7 @@ async fn grants_count_the_tokens_of_all_choices_together() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_stream_that_claims_more_than_it_was_granted_never_passes_the_limit() {
     let stack = Stack::start().await;
     let limit = cost_of(600, 100);
@@ -291,7 +291,7 @@ async fn a_stream_that_claims_more_than_it_was_granted_never_passes_the_limit() 
     assert!(used <= limit, "{used} of {limit}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_prompt_that_no_count_could_make_payable_is_not_counted() {
     let stack = Stack::start().await;
     let key = stack.key_limited(cost_of(500, 1)).await;
@@ -308,7 +308,7 @@ async fn a_prompt_that_no_count_could_make_payable_is_not_counted() {
     assert_eq!(stack.balance(&stack.account).held, NanoUsd::ZERO);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn what_runs_on_after_a_cut_is_shortfall_and_the_cost_is_the_price_of_the_usage_that_is_told() {
     let stack = Stack::start().await;
     // A third of a token's price is left when the last one is paid.
@@ -325,7 +325,7 @@ async fn what_runs_on_after_a_cut_is_shortfall_and_the_cost_is_the_price_of_the_
     assert_eq!(nanos(&entry["shortfall"]).nanos(), cost_of(100, counted).nanos() - paid.nanos(), "{entry}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_request_with_a_bias_is_held_whole_since_its_tokens_may_never_show() {
     for kind in ["vllm", "llama_cpp"] {
         let stack = Stack::with(Options { kind, ..Options::default() }).await;
@@ -342,7 +342,7 @@ async fn a_request_with_a_bias_is_held_whole_since_its_tokens_may_never_show() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn silence_of_a_stream_is_held_at_the_pace_seen_and_stops_an_upstream_where_it_cannot_be() {
     let stack = Stack::start().await;
     let script = |tokens| {

@@ -36,25 +36,25 @@ const ATTEMPTS: usize = 3;
 /// Token between the services of the stack that produces errors.
 const INTERNAL_TOKEN: &str = "between-the-services";
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn the_python_sdk_finds_every_fact() {
     let stack = of(Models::Builtin).await;
     holds("python/sdk.py", &stack, &stack.key().await, &[]).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn the_node_sdk_finds_every_fact() {
     let stack = of(Models::Builtin).await;
     holds("node/sdk.js", &stack, &stack.key().await, &[]).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn the_python_sdk_gets_all_that_the_demo_model_can_do() {
     let stack = of(Models::Builtin).await;
     holds("python/demo_model.py", &stack, &stack.key().await, &[]).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn the_python_sdk_gets_all_that_a_model_can_do() {
     let stack = of(Models::Scripted).await;
     let key = many_keys(&stack).await;
@@ -62,7 +62,7 @@ async fn the_python_sdk_gets_all_that_a_model_can_do() {
     assert_forwarded(&stack);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn the_node_sdk_gets_all_that_a_model_can_do() {
     let stack = of(Models::Scripted).await;
     let key = many_keys(&stack).await;
@@ -70,7 +70,7 @@ async fn the_node_sdk_gets_all_that_a_model_can_do() {
     assert_forwarded(&stack);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn langchain_needs_nothing_but_the_address() {
     let stack = of(Models::Scripted).await;
     holds("python/with_langchain.py", &stack, &stack.key().await, &[]).await;
@@ -83,7 +83,7 @@ async fn langchain_needs_nothing_but_the_address() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn the_vercel_ai_sdk_needs_nothing_but_the_address() {
     let stack = of(Models::Scripted).await;
     holds("node/ai.js", &stack, &stack.key().await, &[]).await;
@@ -95,7 +95,7 @@ async fn the_vercel_ai_sdk_needs_nothing_but_the_address() {
     assert!(parts[2]["image_url"]["url"].as_str().unwrap().starts_with("data:image/png;base64,"));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn the_llm_command_needs_nothing_but_the_address() {
     let stack = of(Models::Scripted).await;
     holds("python/command_line.py", &stack, &stack.key().await, &[]).await;
@@ -105,12 +105,12 @@ async fn the_llm_command_needs_nothing_but_the_address() {
     assert!(parts[1]["image_url"]["url"].as_str().unwrap().starts_with("data:image/png;base64,"));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn the_openai_agents_sdk_converses_and_pays_exactly() {
     converses("python/with_agents.py", "agents").await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn pydantic_ai_converses_and_pays_exactly() {
     let stack = converses("python/with_pydantic_ai.py", "pydantic-ai").await;
     for body in forwarded(&stack, "pydantic-ai conversation") {
@@ -119,13 +119,13 @@ async fn pydantic_ai_converses_and_pays_exactly() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn langchain_for_node_converses_and_pays_exactly() {
     let stack = converses("node/langchain.js", "langchain js").await;
     assert_eq!(forwarded(&stack, "langchain js shape")[0]["response_format"]["type"], "json_schema");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn clients_of_other_dialects_need_nothing_but_address_and_key() {
     let stack = of(Models::Scripted).await;
     let key = stack.key().await;
@@ -147,7 +147,7 @@ async fn clients_of_other_dialects_need_nothing_but_address_and_key() {
     );
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn clients_of_every_dialect_need_nothing_but_address_and_key_where_the_model_is_at_a_vendor() {
     for api in [Api::Responses, Api::Messages] {
         let stack = at(api).await;
@@ -161,13 +161,13 @@ async fn clients_of_every_dialect_need_nothing_but_address_and_key_where_the_mod
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn the_python_library_of_standard_webhooks_verifies_deliveries() {
     let stack = of(Models::Scripted).await;
     holds("python/with_webhooks.py", &stack, &stack.key().await, &[]).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn the_node_library_of_standard_webhooks_verifies_deliveries() {
     let stack = of(Models::Scripted).await;
     holds("node/webhooks.js", &stack, &stack.key().await, &[]).await;

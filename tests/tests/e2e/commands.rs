@@ -36,7 +36,7 @@ async fn becomes(server: &Server, state: &str) -> Value {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_drained_upstream_ends_what_it_has_and_gets_nothing_new_until_restored() {
     for deployment in [Deployment::AllInOne, Deployment::services(1, 1)] {
         let stack = Stack::with(Options { deployment, ..Options::default() }).await;
@@ -75,7 +75,7 @@ async fn a_drained_upstream_ends_what_it_has_and_gets_nothing_new_until_restored
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn the_list_tells_until_when_an_upstream_is_set_aside_and_the_kind_of_its_failure() {
     let stack = Stack::start().await;
     let key = stack.key().await;
@@ -90,7 +90,7 @@ async fn the_list_tells_until_when_an_upstream_is_set_aside_and_the_kind_of_its_
     assert!(upstream["last_failure"]["at"].as_str().is_some_and(|at| at.ends_with('Z')), "{upstream}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn the_filter_of_log_lines_is_replaced_and_a_bad_one_is_refused_by_name() {
     let stack = Stack::with(Options { deployment: Deployment::services(1, 1), ..Options::default() }).await;
     let probed = || {

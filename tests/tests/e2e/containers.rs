@@ -25,7 +25,7 @@ const LAST_WORDS: Duration = Duration::from_secs(32);
 /// Number of key-services that start at once.
 const MANY: usize = 4;
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn key_services_that_start_at_once_have_one_first_run() {
     let data = tempfile::TempDir::new().unwrap();
     let redis = Redis::start(Form::Alone, &data.path().join("redis")).await;
@@ -172,7 +172,7 @@ fn a_container_is_given_the_time_that_its_program_takes_to_end() {
 }
 
 /// Redis reads its configuration file again as the user `default`, and drops everything that this user may not do.
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn data_in_redis_survives_a_restart_under_its_users() {
     let data = tempfile::TempDir::new().unwrap();
     let socket = data.path().join("socket");

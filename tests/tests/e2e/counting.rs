@@ -18,7 +18,7 @@ const SLOW: Duration = Duration::from_secs(12);
 /// Shorter than that by far.
 const SOON: Duration = Duration::from_secs(5);
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn four_prompts_are_counted_at_once_two_of_an_account_and_those_alone_that_could_be_paid() {
     let stack = Stack::start().await;
     let script = || Script { count_after_ms: 100, ..Script::tokens(12, 9) };
@@ -43,7 +43,7 @@ async fn four_prompts_are_counted_at_once_two_of_an_account_and_those_alone_that
     assert_eq!(stack.upstream.token_counts(), 18);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn slow_counts_of_one_account_delay_no_other_and_are_no_refusal_for_good() {
     let stack = Stack::start().await;
     let slow = Script { count_after_ms: u64::try_from(SLOW.as_millis()).unwrap(), ..Script::tokens(12, 9) };
@@ -70,7 +70,7 @@ async fn slow_counts_of_one_account_delay_no_other_and_are_no_refusal_for_good()
     assert_eq!(answer.status, 200, "the places are free again: {answer}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn the_least_that_a_long_text_costs_is_known_without_a_count() {
     let stack = Stack::start().await;
     let key = stack.key_limited(cost_of(500, 1)).await;
@@ -85,7 +85,7 @@ async fn the_least_that_a_long_text_costs_is_known_without_a_count() {
     assert_eq!(stack.upstream.token_counts(), 0, "no count could make it payable");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn odd_reports_of_one_customer_leave_the_bounds_of_others_as_they_are() {
     // This kind counts nothing, so that the bound alone decides.
     let stack = Stack::with(Options { kind: "openai", ..Options::default() }).await;
@@ -117,7 +117,7 @@ async fn odd_reports_of_one_customer_leave_the_bounds_of_others_as_they_are() {
     poor().await.assert_error(402, "key_limit_reached");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_prompt_whose_bound_alone_does_not_fit_the_tokens_per_minute_is_counted() {
     let stack = Stack::start().await;
     let bounds = json!({"tokens_per_minute": 150, "requests_per_minute": 10});
@@ -133,7 +133,7 @@ async fn a_prompt_whose_bound_alone_does_not_fit_the_tokens_per_minute_is_counte
     assert!(refused.text().contains("tokens per minute"), "{refused}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_request_that_is_held_twice_counts_once() {
     let stack = Stack::start().await;
     let limit: serde_json::Value = serde_json::from_str(&cost_of(100, 5).to_string()).unwrap();
@@ -153,7 +153,7 @@ async fn count(stack: &Stack, key: &ApiKey, script: Script) -> Answer {
     stack.http.send_as(&key.secret, Method::POST, &url, Some(body)).await
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_count_that_no_server_can_make_is_the_bound_and_a_busy_server_is_asked_again() {
     let mut stack = Stack::start().await;
     let key = stack.key().await;
@@ -179,7 +179,7 @@ async fn a_count_that_no_server_can_make_is_the_bound_and_a_busy_server_is_asked
     assert_eq!(stack.used(&key).await, NanoUsd::ZERO);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_count_is_a_request_of_the_rate_and_names_the_models_of_the_key() {
     let stack = Stack::start().await;
     let key = stack.key_with(json!({"requests_per_minute": 2})).await;
@@ -209,7 +209,7 @@ async fn a_count_is_a_request_of_the_rate_and_names_the_models_of_the_key() {
     assert_eq!((stack.used(&key).await, stack.used(&busy).await), (NanoUsd::ZERO, NanoUsd::ZERO));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_prompt_that_alone_exceeds_the_tokens_per_minute_is_refused_for_good_with_its_size() {
     for (kind, size) in [("vllm", "has 100 tokens"), ("openai", "has about")] {
         let stack = Stack::with(Options { kind, ..Options::default() }).await;
@@ -226,7 +226,7 @@ async fn a_prompt_that_alone_exceeds_the_tokens_per_minute_is_refused_for_good_w
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn where_no_prompt_can_be_counted_the_estimate_has_to_fit_the_tokens_per_minute() {
     let stack = Stack::with(Options { kind: "openai", ..Options::default() }).await;
     let key = stack.key_with(json!({"tokens_per_minute": 1_500})).await;
@@ -240,7 +240,7 @@ async fn where_no_prompt_can_be_counted_the_estimate_has_to_fit_the_tokens_per_m
     assert!((500..900).contains(&remaining), "the estimate counts: {answer}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_prompt_is_not_counted_while_its_rate_is_used_up() {
     let stack = Stack::start().await;
     let key = stack.key_with(json!({"tokens_per_minute": 150})).await;

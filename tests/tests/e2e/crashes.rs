@@ -18,7 +18,7 @@ const SETTLED: Duration = Duration::from_secs(10);
 /// The shortest lease that is allowed, because tests wait for it.
 const LEASE: Duration = Duration::from_secs(3);
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn after_kill_9_every_stream_of_any_dialect_is_billed_what_it_last_reported_once() {
     let stack = Stack::with(Options { lease: LEASE, ..Options::default() }).await;
     let mut keys = Vec::new();
@@ -57,7 +57,7 @@ async fn after_kill_9_every_stream_of_any_dialect_is_billed_what_it_last_reporte
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn after_kill_9_keys_credit_and_what_was_used_are_still_there() {
     let stack = Stack::start().await;
     let key = stack.key_limited(cost_of(10_000, 10)).await;
@@ -70,7 +70,7 @@ async fn after_kill_9_keys_credit_and_what_was_used_are_still_there() {
     assert_eq!(stack.used(&key).await.nanos(), 2 * cost_of(100, 10).nanos());
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn an_interrupted_server_lets_what_runs_finish_and_takes_nothing_new() {
     let stack = Stack::start().await;
     let key = stack.key().await;
@@ -111,7 +111,7 @@ async fn assert_drains_soon(stack: &Stack) {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn an_idle_server_ends_at_once_when_interrupted() {
     let stack = Stack::start().await;
     let key = stack.key().await;
@@ -122,7 +122,7 @@ async fn an_idle_server_ends_at_once_when_interrupted() {
     assert!(interrupted.elapsed() < Duration::from_secs(5), "it took {:?}", interrupted.elapsed());
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn before_it_drains_a_process_says_that_it_stops_and_goes_on_serving_until_signalled_again() {
     let env = vec![("FAREGATE_DRAIN_PAUSE_SECONDS", "600".to_owned())];
     let stack = Stack::with(Options { env, ..Options::default() }).await;
@@ -138,7 +138,7 @@ async fn before_it_drains_a_process_says_that_it_stops_and_goes_on_serving_until
     assert_eq!(stack.balance(&stack.account).held, NanoUsd::ZERO);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_drain_has_an_end() {
     let env = vec![("FAREGATE_DRAIN_SECONDS", "1".to_owned())];
     let stack = Stack::with(Options { env, ..Options::default() }).await;
@@ -157,7 +157,7 @@ async fn a_drain_has_an_end() {
     );
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn requests_outlive_their_leases() {
     let stack = Stack::with(Options { lease: LEASE, ..Options::default() }).await;
     let key = stack.key().await;
@@ -173,7 +173,7 @@ async fn requests_outlive_their_leases() {
     assert_eq!(stack.used(&key).await.nanos(), cost_of(12, 5).nanos() + cost_of(12, 50).nanos());
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn while_the_stores_file_is_removed_nothing_is_spent_and_nothing_is_ready() {
     let stack = Stack::start().await;
     let key = stack.key().await;

@@ -17,7 +17,7 @@ async fn models(stack: &Stack, secret: &str) -> Answer {
     stack.http.send_as(secret, Method::GET, &stack.url("/v1/models"), None).await
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn only_one_bearer_token_with_a_right_checksum_is_a_credential() {
     let stack = Stack::start().await;
     let key = stack.key().await;
@@ -48,7 +48,7 @@ async fn only_one_bearer_token_with_a_right_checksum_is_a_credential() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn each_class_of_key_opens_its_own_doors_only() {
     let stack = Stack::start().await;
     let key = stack.key().await;
@@ -91,7 +91,7 @@ async fn each_class_of_key_opens_its_own_doors_only() {
     stack.http.send_as(gone, Method::GET, &keys, None).await.assert_error(401, "invalid_management_key");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn checks_have_an_order_and_begin_with_whether_the_caller_may_call() {
     let stack = Stack::start().await;
     let poor = stack.open_account("poor", NanoUsd::ZERO);
@@ -129,7 +129,7 @@ async fn checks_have_an_order_and_begin_with_whether_the_caller_may_call() {
     assert!(stack.upstream.generations().is_empty());
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_caller_who_is_not_known_never_makes_us_read_a_large_body() {
     let stack = Stack::start().await;
     let request = "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n\
@@ -138,7 +138,7 @@ async fn a_caller_who_is_not_known_never_makes_us_read_a_large_body() {
     assert!(said.starts_with("HTTP/1.1 401") && said.contains("invalid_api_key"), "{said}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_revoked_key_fails_on_its_very_next_request() {
     let stack = Stack::start().await;
     for _ in 0..5 {
@@ -151,7 +151,7 @@ async fn a_revoked_key_fails_on_its_very_next_request() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_revocation_ends_streams_under_way_and_lets_whole_answers_finish() {
     let stack = Stack::start().await;
     let key = stack.key().await;
@@ -181,7 +181,7 @@ async fn a_revocation_ends_streams_under_way_and_lets_whole_answers_finish() {
     assert!(stack.used(&key).await.nanos() >= least, "the tokens generated until then are billed");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_disabled_key_fails_on_its_very_next_request_until_it_is_enabled_again() {
     let stack = Stack::start().await;
     let key = stack.key().await;
@@ -199,7 +199,7 @@ async fn a_disabled_key_fails_on_its_very_next_request_until_it_is_enabled_again
     assert_eq!(stack.call(&key, Script::default()).send().await.status, 200);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn streams_of_a_key_that_is_disabled_end_and_its_whole_answers_finish() {
     let stack = Stack::start().await;
     let key = stack.key().await;
@@ -224,7 +224,7 @@ async fn streams_of_a_key_that_is_disabled_end_and_its_whole_answers_finish() {
     assert_eq!(stack.call(&key, Script::default()).send().await.status, 200);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_revocation_ends_a_stream_whose_upstream_has_not_begun_and_costs_nothing() {
     let stack = Stack::start().await;
     let key = stack.key().await;
@@ -250,7 +250,7 @@ async fn a_revocation_ends_a_stream_whose_upstream_has_not_begun_and_costs_nothi
     assert_eq!(stack.used(&key).await, cost_of(10, 5), "only the whole answer is billed");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_key_expires_at_its_time_and_can_be_revived() {
     let stack = Stack::start().await;
     let key = stack.key_with(json!({"expires_at": "2999-01-01T00:00:00Z"})).await;

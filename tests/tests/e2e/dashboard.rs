@@ -37,7 +37,7 @@ async fn replicas() -> Stack {
     Stack::with(Options { deployment: Deployment::services(1, 2), ..Options::default() }).await
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn the_first_run_prints_a_link_that_signs_the_owner_in() {
     let stack = Stack::start().await;
     let printed = stack.server().stdout();
@@ -49,7 +49,7 @@ async fn the_first_run_prints_a_link_that_signs_the_owner_in() {
     assert!(page.text().contains("$10.00") && page.text().contains("owner"), "{page}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_session_holds_on_every_replica_and_through_a_restart() {
     let stack = replicas().await;
     let mut browser = signed_in(&stack, &stack.account, "owner").await;
@@ -65,7 +65,7 @@ async fn a_session_holds_on_every_replica_and_through_a_restart() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn pages_carry_the_headers_of_a_careful_site_and_assets_are_kept() {
     let stack = Stack::start().await;
     let mut browser = signed_in(&stack, &stack.account, "owner").await;

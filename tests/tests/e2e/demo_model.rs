@@ -28,7 +28,7 @@ fn assert_follows_schema(arguments: &str) {
     assert!((1..=9).contains(&arguments["guests"].as_i64().unwrap()) && arguments["inside"].is_boolean());
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_call_of_a_tool_follows_its_schema_and_is_billed() {
     let stack = stack().await;
     let key = stack.key().await;
@@ -55,7 +55,7 @@ async fn a_call_of_a_tool_follows_its_schema_and_is_billed() {
     assert_eq!(stack.used(&key).await.nanos(), whole.cost().nanos() + ended.cost().nanos());
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn what_the_model_cannot_do_it_says_and_nothing_is_billed() {
     let stack = stack().await;
     let key = stack.key().await;

@@ -19,7 +19,7 @@ const REVOCATION: Duration = Duration::from_secs(5);
 /// Agents that work at once.
 const AGENTS: u64 = 40;
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn an_answer_costs_the_same_in_every_dialect() {
     let stack = Stack::start().await;
     for dialect in Dialect::ALL {
@@ -33,7 +33,7 @@ async fn an_answer_costs_the_same_in_every_dialect() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_stream_goes_on_to_the_last_token_that_can_be_paid_in_every_dialect() {
     let stack = Stack::start().await;
     for dialect in Dialect::ALL {
@@ -49,7 +49,7 @@ async fn a_stream_goes_on_to_the_last_token_that_can_be_paid_in_every_dialect() 
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_client_that_leaves_pays_for_what_it_got_in_every_dialect() {
     let stack = Stack::start().await;
     for dialect in Dialect::ALL {
@@ -70,7 +70,7 @@ async fn a_client_that_leaves_pays_for_what_it_got_in_every_dialect() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_client_that_leaves_before_a_stream_begins_pays_nothing_in_every_dialect() {
     let stack = Stack::start().await;
     for dialect in Dialect::ALL {
@@ -85,7 +85,7 @@ async fn a_client_that_leaves_before_a_stream_begins_pays_nothing_in_every_diale
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn an_upstream_that_breaks_ends_a_stream_with_an_error_in_every_dialect() {
     let stack = Stack::start().await;
     for dialect in Dialect::ALL {
@@ -105,7 +105,7 @@ async fn an_upstream_that_breaks_ends_a_stream_with_an_error_in_every_dialect() 
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn hidden_reasoning_is_paid_for_in_every_dialect() {
     let stack = Stack::with(Options { kind: "openai", ..Options::default() }).await;
     for dialect in Dialect::ALL {
@@ -116,7 +116,7 @@ async fn hidden_reasoning_is_paid_for_in_every_dialect() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_revocation_ends_streams_in_every_dialect() {
     let stack = Stack::start().await;
     for dialect in Dialect::ALL {
@@ -183,7 +183,7 @@ fn assert_message_error(answer: &Answer, status: u16, kind: &str) {
     assert_eq!(answer.header("request-id"), answer.header("x-request-id"));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn errors_of_the_messages_api_have_its_form_whatever_finds_them() {
     let env = vec![("FAREGATE_MAX_BODY_MIB", "1".to_owned())];
     let stack = Stack::with(Options { env, ..Options::default() }).await;
@@ -213,7 +213,7 @@ async fn errors_of_the_messages_api_have_its_form_whatever_finds_them() {
     assert!(message.starts_with("prompt is too long: ") && message.contains(" tokens > "), "{message}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn an_agent_that_asks_for_a_websocket_is_sent_back_to_http() {
     let stack = Stack::start().await;
     let open = |path: &str, protocol: &str| {
@@ -237,7 +237,7 @@ async fn an_agent_that_asks_for_a_websocket_is_sent_back_to_http() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_credential_comes_in_either_header_and_must_not_differ() {
     let stack = Stack::start().await;
     let (key, other) = (stack.key().await, stack.key().await);
@@ -248,7 +248,7 @@ async fn a_credential_comes_in_either_header_and_must_not_differ() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn prompts_are_counted_without_a_hold_and_without_a_charge() {
     let stack = Stack::start().await;
     let key = stack.key().await;
@@ -266,7 +266,7 @@ async fn prompts_are_counted_without_a_hold_and_without_a_charge() {
     assert_message_error(&count(Script::default()).await, 401, "authentication_error");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn hosted_tools_are_dropped_and_named() {
     let stack = Stack::start().await;
     let key = stack.key().await;
@@ -281,7 +281,7 @@ async fn hosted_tools_are_dropped_and_named() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn calls_of_a_conversation_have_different_ids_where_the_upstream_repeats_them() {
     let stack = Stack::start().await;
     stack.others_spend();
@@ -327,7 +327,7 @@ async fn calls_of_a_conversation_have_different_ids_where_the_upstream_repeats_t
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_body_of_the_responses_api_on_the_chat_route_is_told_where_to_go() {
     let stack = Stack::start().await;
     let key = stack.key().await;
@@ -337,7 +337,7 @@ async fn a_body_of_the_responses_api_on_the_chat_route_is_told_where_to_go() {
     assert!(answer.json()["error"]["message"].as_str().unwrap().contains("POST /v1/responses"), "{answer}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn the_demo_model_calls_tools_in_both_dialects() {
     let stack = Stack::with(Options { models: Models::Builtin, ..Options::default() }).await;
     let key = stack.key().await;
@@ -393,7 +393,7 @@ url = "{url}"
 model = "scripted/embed"
 "#;
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn embeddings_are_held_and_billed_by_their_prompts() {
     let stack = Stack::with(Options { models: Models::Text(WITH_EMBEDDINGS), ..Options::default() }).await;
     stack.others_spend();

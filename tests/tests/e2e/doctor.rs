@@ -20,7 +20,7 @@ fn said<'a>(findings: &'a [Value], check: &str, severity: &str) -> Vec<&'a str> 
     of.map(|it| it["says"].as_str().unwrap()).collect()
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn of_services_every_part_is_looked_at_and_a_fault_is_found_where_it_is() {
     let deployment = Deployment::Services { gateways: 1, key_services: 1, redis: Form::Alone };
     let stack = Stack::with(Options { deployment, ..Options::default() }).await;
@@ -66,7 +66,7 @@ async fn of_services_every_part_is_looked_at_and_a_fault_is_found_where_it_is() 
     stack.redis().ask(0, "CONFIG SET maxmemory-policy noeviction");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_first_look_makes_nothing_and_a_secret_that_others_may_read_is_a_warning() {
     let folder = TempDir::new().unwrap();
     let token = folder.path().join("token");

@@ -17,7 +17,7 @@ async fn send(stack: &Stack, method: &str, path: &str, headers: &[(&str, &str)])
     stack.http.send(request.body(Full::default()).unwrap()).await
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn health_and_descriptions_need_no_credential() {
     let stack = Stack::start().await;
     let health = send(&stack, "GET", "/health", &[]).await;
@@ -32,7 +32,7 @@ async fn health_and_descriptions_need_no_credential() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn models_are_listed_to_api_keys() {
     let stack = Stack::start().await;
     let key = stack.key().await;
@@ -57,7 +57,7 @@ async fn models_are_listed_to_api_keys() {
     assert_eq!(stack.show(&key).await["last_used_at"], json!(null), "looking around is no use of a key");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn unknown_routes_and_wrong_methods_are_json_with_or_without_a_credential() {
     let stack = Stack::start().await;
     let key = stack.key().await;
@@ -91,7 +91,7 @@ async fn unknown_routes_and_wrong_methods_are_json_with_or_without_a_credential(
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_trailing_slash_is_ignored_and_head_works_where_get_does() {
     let stack = Stack::start().await;
     let key = stack.key().await;
@@ -116,7 +116,7 @@ async fn a_trailing_slash_is_ignored_and_head_works_where_get_does() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn browsers_may_call_model_routes_from_anywhere_and_management_from_nowhere() {
     let stack = Stack::start().await;
     let preflight = [
@@ -146,7 +146,7 @@ async fn browsers_may_call_model_routes_from_anywhere_and_management_from_nowher
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn request_ids_are_ours_and_never_twice_the_same() {
     let stack = Stack::start().await;
     let theirs = [("x-request-id", "req_00000000000000000000000000000000")];
@@ -157,7 +157,7 @@ async fn request_ids_are_ours_and_never_twice_the_same() {
     assert_ne!(first.header("x-request-id"), second.header("x-request-id"));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn probes_and_metrics_have_a_port_of_their_own_and_name_no_key() {
     let stack = Stack::start().await;
     let key = stack.key_with(json!({"label": "a customer's label"})).await;
@@ -175,7 +175,7 @@ async fn probes_and_metrics_have_a_port_of_their_own_and_name_no_key() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn http_1_0_and_expectations_are_understood() {
     let stack = Stack::start().await;
     let old = raw(stack.server().public(), "GET /health HTTP/1.0\r\n\r\n").await;
@@ -186,7 +186,7 @@ async fn http_1_0_and_expectations_are_understood() {
     assert!(answer.contains("missing_api_key"), "{answer}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn http_2_carries_many_streams_on_one_connection() {
     let mut stack = Stack::start().await;
     stack.http = Http::http2();
@@ -203,7 +203,7 @@ async fn http_2_carries_many_streams_on_one_connection() {
     assert_eq!(stack.call(&key, Script::tokens(12, 5)).send().await.status, 200, "the connection lives on");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn requests_that_two_readers_could_take_for_different_ones_are_refused() {
     let stack = Stack::start().await;
     let base = stack.url("");

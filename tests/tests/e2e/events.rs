@@ -47,12 +47,12 @@ struct Made {
     stop: AtomicBool,
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn every_act_and_every_threshold_leaves_one_event_whatever_is_killed() {
     kill_and_compare(Deployment::AllInOne).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn every_act_and_every_threshold_leaves_one_event_over_a_redis_whatever_is_killed() {
     kill_and_compare(Deployment::services(1, 1)).await;
 }

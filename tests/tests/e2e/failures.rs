@@ -15,7 +15,7 @@ async fn whole(stack: &Stack, key: &ApiKey, fault: Fault) -> Answer {
     stack.call(key, Script::tokens(12, 9).fault(fault)).send().await
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn an_upstream_that_refuses_is_translated_and_costs_nothing() {
     let stack = Stack::start().await;
     let key = stack.key().await;
@@ -46,7 +46,7 @@ async fn an_upstream_that_refuses_is_translated_and_costs_nothing() {
     assert_eq!((&shown["used"], &shown["last_used_at"]), (&json!(0), &json!(null)));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_whole_answer_that_breaks_or_makes_no_sense_costs_nothing() {
     let stack = Stack::start().await;
     let key = stack.key().await;
@@ -66,7 +66,7 @@ async fn a_whole_answer_that_breaks_or_makes_no_sense_costs_nothing() {
     assert_eq!(stack.used(&key).await, NanoUsd::ZERO);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn an_upstream_that_hangs_up_or_is_not_there_is_unavailable() {
     let mut stack = Stack::start().await;
     let key = stack.key().await;
@@ -84,7 +84,7 @@ async fn an_upstream_that_hangs_up_or_is_not_there_is_unavailable() {
     stack.call(&key, Script::default()).send().await.assert_error(503, "upstream_unavailable");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn an_error_whose_body_does_not_come_is_judged_by_its_status() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let models = Models::At(format!("http://{}/v1", listener.local_addr().unwrap()));
@@ -102,7 +102,7 @@ async fn an_error_whose_body_does_not_come_is_judged_by_its_status() {
     stack.call(&key, Script::default()).send().await.assert_error(503, "upstream_unavailable");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_stream_that_breaks_says_so_and_costs_what_it_delivered() {
     let stack = Stack::start().await;
     for fault in [
@@ -122,7 +122,7 @@ async fn a_stream_that_breaks_says_so_and_costs_what_it_delivered() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_stream_that_breaks_before_its_first_token_costs_nothing() {
     let stack = Stack::start().await;
     let key = stack.key().await;
@@ -140,7 +140,7 @@ async fn a_stream_that_breaks_before_its_first_token_costs_nothing() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_stream_without_a_finish_reason_or_with_abort_is_a_failure_and_is_billed() {
     let stack = Stack::start().await;
     let abort = Script { finish_reason: Some("abort".into()), ..Script::tokens(12, 9) };
@@ -153,7 +153,7 @@ async fn a_stream_without_a_finish_reason_or_with_abort_is_a_failure_and_is_bill
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_finish_reason_completes_a_stream_whatever_is_missing_behind_it() {
     let stack = Stack::start().await;
     for fault in [Fault::CutBeforeUsage, Fault::NoDone] {
@@ -164,7 +164,7 @@ async fn a_finish_reason_completes_a_stream_whatever_is_missing_behind_it() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn comments_alone_do_not_keep_an_upstream_alive() {
     let env = vec![("FAREGATE_UPSTREAM_SILENCE_SECONDS", "2".to_owned())];
     let stack = Stack::with(Options { env, ..Options::default() }).await;
@@ -180,7 +180,7 @@ async fn comments_alone_do_not_keep_an_upstream_alive() {
     assert_eq!(stack.used(&key).await, wanted, "what it delivered is billed");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn usage_that_is_not_reported_is_estimated_and_never_free() {
     for kind in ["openai", "vllm"] {
         let stack = Stack::with(Options { kind, ..Options::default() }).await;
@@ -196,7 +196,7 @@ async fn usage_that_is_not_reported_is_estimated_and_never_free() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn one_request_too_many_is_answered_503_with_retry_after() {
     let env = vec![("FAREGATE_MAX_IN_FLIGHT", "1".to_owned())];
     let stack = Stack::with(Options { env, ..Options::default() }).await;
@@ -209,7 +209,7 @@ async fn one_request_too_many_is_answered_503_with_retry_after() {
     assert_eq!(stack.call(&key, Script::default()).send().await.status, 200);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn where_one_upstream_cannot_be_reached_another_one_answers() {
     let nowhere = Models::Also("http://127.0.0.1:1/v1".into());
     let stack = Stack::with(Options { models: nowhere, ..Options::default() }).await;
@@ -222,7 +222,7 @@ async fn where_one_upstream_cannot_be_reached_another_one_answers() {
     assert_eq!(stack.used(&key).await.nanos(), 10 * cost_of(12, 5).nanos());
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn an_answer_that_is_late_is_answered_504_and_a_whole_one_is_generated_to_its_end_and_billed() {
     let env = vec![("FAREGATE_ANSWER_SECONDS", "2".to_owned())];
     let stack = Stack::with(Options { env, ..Options::default() }).await;
@@ -239,7 +239,7 @@ async fn an_answer_that_is_late_is_answered_504_and_a_whole_one_is_generated_to_
     assert_eq!(stack.used(&key).await, cost_of(12, 9), "its end is billed, though its client was answered");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_whole_answer_may_generate_after_its_head_and_is_not_silent_for_long_after_its_first_byte() {
     let env = vec![("FAREGATE_UPSTREAM_SILENCE_SECONDS", "1".to_owned())];
     let stack = Stack::with(Options { env, ..Options::default() }).await;
@@ -251,7 +251,7 @@ async fn a_whole_answer_may_generate_after_its_head_and_is_not_silent_for_long_a
     assert_eq!(stack.used(&key).await, cost_of(12, 9), "an answer that fails is free");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn choices_that_finish_long_before_others_end_no_stream() {
     let stack = Stack::start().await;
     let key = stack.key().await;

@@ -15,7 +15,7 @@ use tests::{
     upstream::{Script, Usage},
 };
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_whole_answer_costs_exactly_its_tokens() {
     let stack = Stack::start().await;
     let key = stack.key().await;
@@ -36,7 +36,7 @@ async fn a_whole_answer_costs_exactly_its_tokens() {
     assert_eq!(stack.balance(&stack.account).credit, usd("9.9999968"));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_stream_is_billed_before_its_done() {
     let stack = Stack::start().await;
     let key = stack.key().await;
@@ -45,7 +45,7 @@ async fn a_stream_is_billed_before_its_done() {
     assert_eq!(stack.used(&key).await, cost_of(1_000, 50), "at the first look after [DONE]");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_stream_without_a_usage_chunk_costs_the_same() {
     let stack = Stack::start().await;
     let key = stack.key().await;
@@ -53,7 +53,7 @@ async fn a_stream_without_a_usage_chunk_costs_the_same() {
     assert_eq!(stack.used(&key).await, cost_of(1_000, 50));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn every_model_has_its_price_and_cached_tokens_theirs() {
     let stack = Stack::start().await;
     let key = stack.key().await;
@@ -69,7 +69,7 @@ async fn every_model_has_its_price_and_cached_tokens_theirs() {
     assert_eq!(stack.used(&key).await, NanoUsd::from_nanos(sum));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_first_run_prints_what_to_paste_and_a_later_one_nothing_secret() {
     let stack = Stack::start().await;
     let printed = stack.server().stdout();
@@ -87,7 +87,7 @@ async fn a_first_run_prints_what_to_paste_and_a_later_one_nothing_secret() {
     assert!(!printed.contains("fg_mgmt_") && !printed.contains("fg_api_"), "{printed}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn secrets_are_their_owners_alone_and_no_plaintext_is_kept_or_logged() {
     let stack = Stack::start().await;
     let key = stack.key().await;
@@ -128,7 +128,7 @@ fn files(stack: &Stack) -> Vec<PathBuf> {
     files
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn without_a_catalogue_the_built_in_model_answers() {
     let stack = Stack::with(Options { models: Models::Builtin, ..Options::default() }).await;
     let key = stack.key().await;
@@ -159,7 +159,7 @@ async fn without_a_catalogue_the_built_in_model_answers() {
     assert_eq!(stack.used(&key).await.nanos(), sum);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_wrong_setting_is_refused_at_start_with_its_name() {
     let data = tempfile::TempDir::new().unwrap();
     let catalogue = data.path().join("models.toml");

@@ -25,7 +25,7 @@ const ENLARGED: u32 = 64;
 /// Requests that come while there is no room.
 const REFUSED: usize = 10;
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_store_whose_files_cannot_grow_refuses_and_goes_on_once_they_can() {
     let mut stack = Stack::start().await;
     stack.server().kill();
@@ -53,7 +53,7 @@ fn a_disk_that_fills_is_told_and_goes_on_once_it_is_enlarged() {
     assert!(output.status.success() && said[0].contains("1 passed"), "{}", said.concat());
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 #[ignore = "run by the test above where it may mount a disk"]
 async fn on_a_small_disk() {
     assert!(env::var(MOUNTS).is_ok(), "run `a_disk_that_fills_is_told_and_goes_on_once_it_is_enlarged`");

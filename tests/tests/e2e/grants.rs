@@ -27,14 +27,14 @@ macro_rules! facts {
     ($($fact:ident)*) => {
         mod all_in_one {
             use super::Deployment;
-            $(#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+            $(#[apply(fact)]
             async fn $fact() {
                 super::$fact(Deployment::AllInOne).await;
             })*
         }
         mod services {
             use super::Deployment;
-            $(#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+            $(#[apply(fact)]
             async fn $fact() {
                 super::$fact(Deployment::services(1, 1)).await;
             })*

@@ -3,7 +3,7 @@
 use http::Method;
 use tests::{harness::Stack, upstream::Script};
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 #[should_panic(expected = "its requests cost 0..=0 n$")]
 async fn what_is_billed_and_in_no_book_fails_a_test() {
     let stack = Stack::start().await;
@@ -13,7 +13,7 @@ async fn what_is_billed_and_in_no_book_fails_a_test() {
     assert_eq!(stack.http.send_as(&key.secret, Method::POST, &url, Some(body)).await.status, 200);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 #[should_panic(expected = "held for good")]
 async fn a_hold_that_stays_open_fails_a_test() {
     let stack = Stack::start().await;

@@ -107,7 +107,7 @@ fn credential(preset: &Preset) -> (&'static str, &'static str) {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn every_preset_is_asked_for_its_models_and_checked_and_written_as_a_catalogue() {
     let folder = Folder::new();
     for preset in Preset::all().unwrap() {
@@ -156,7 +156,7 @@ async fn every_preset_is_asked_for_its_models_and_checked_and_written_as_a_catal
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_local_server_is_recognised_by_its_list_and_its_window_is_the_models() {
     let folder = Folder::new();
     for (owner, kind, window) in [
@@ -194,7 +194,7 @@ async fn a_local_server_is_recognised_by_its_list_and_its_window_is_the_models()
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn prices_and_windows_come_from_the_list_that_is_named() {
     let folder = Folder::new();
     fs::write(folder.path().join("prices.json"), LIST).unwrap();

@@ -123,7 +123,7 @@ async fn services(gateways: usize, key_services: usize) -> Stack {
     Stack::with(Options { deployment, lease: LEASE, ..Options::default() }).await
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_redis_that_hangs_for_about_a_lease_frees_nothing_that_is_held() {
     for away in [SHORTER, LONGER] {
         let stack = services(1, 1).await;
@@ -136,7 +136,7 @@ async fn a_redis_that_hangs_for_about_a_lease_frees_nothing_that_is_held() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_redis_that_is_killed_for_about_a_lease_frees_nothing_that_is_held() {
     for away in [SHORTER, LONGER] {
         let stack = services(1, 2).await;
@@ -149,7 +149,7 @@ async fn a_redis_that_is_killed_for_about_a_lease_frees_nothing_that_is_held() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_key_service_that_hangs_for_about_a_lease_frees_nothing_that_is_held() {
     for away in [SHORTER, LONGER] {
         let stack = services(1, 1).await;
@@ -162,7 +162,7 @@ async fn a_key_service_that_hangs_for_about_a_lease_frees_nothing_that_is_held()
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn key_services_that_are_killed_for_longer_than_a_lease_free_nothing_that_is_held() {
     let stack = services(1, 2).await;
     let outage = async {
@@ -173,7 +173,7 @@ async fn key_services_that_are_killed_for_longer_than_a_lease_free_nothing_that_
     survives(&stack, false, outage).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_database_that_is_locked_for_about_a_lease_frees_nothing_that_is_held() {
     for away in [SHORTER, LONGER] {
         let stack = Stack::with(Options { lease: LEASE, ..Options::default() }).await;
@@ -186,7 +186,7 @@ async fn a_database_that_is_locked_for_about_a_lease_frees_nothing_that_is_held(
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_gateway_that_is_frozen_for_less_than_a_lease_loses_nothing() {
     let stack = services(2, 1).await;
     let frozen = async {
@@ -197,7 +197,7 @@ async fn a_gateway_that_is_frozen_for_less_than_a_lease_loses_nothing() {
     survives(&stack, false, frozen).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_gateway_that_is_frozen_for_longer_than_its_lease_has_what_is_unpaid_recorded() {
     let stack = services(2, 1).await;
     let frozen = async {

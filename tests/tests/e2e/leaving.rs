@@ -12,7 +12,7 @@ use tokio::time::{sleep, timeout};
 /// Time in which the connection to the upstream is closed: one second by contract, and one for slow machines.
 const AT_ONCE: Duration = Duration::from_secs(2);
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_client_that_leaves_stops_the_upstream_and_pays_for_what_it_got() {
     let stack = Stack::start().await;
     let key = stack.key().await;
@@ -30,7 +30,7 @@ async fn a_client_that_leaves_stops_the_upstream_and_pays_for_what_it_got() {
     assert!((cost_of(12, 20)..=cost_of(12, served.served.completion)).contains(&used), "{used}: {served:?}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_client_that_leaves_a_silent_stream_stops_it_too() {
     let stack = Stack::start().await;
     let key = stack.key().await;
@@ -44,7 +44,7 @@ async fn a_client_that_leaves_a_silent_stream_stops_it_too() {
     assert_eq!(stack.used(&key).await, cost_of(12, 3));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_client_that_leaves_before_the_first_word_pays_for_the_prompt() {
     for kind in ["vllm", "openai"] {
         let stack = Stack::with(Options { kind, ..Options::default() }).await;
@@ -65,7 +65,7 @@ async fn a_client_that_leaves_before_the_first_word_pays_for_the_prompt() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_client_that_leaves_before_a_stream_begins_pays_nothing() {
     let stack = Stack::start().await;
     let key = stack.key().await;
@@ -79,7 +79,7 @@ async fn a_client_that_leaves_before_a_stream_begins_pays_nothing() {
     assert_eq!(stack.used(&key).await, NanoUsd::ZERO);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_client_that_leaves_a_whole_request_pays_for_all_of_it() {
     let stack = Stack::start().await;
     let key = stack.key().await;
@@ -92,7 +92,7 @@ async fn a_client_that_leaves_a_whole_request_pays_for_all_of_it() {
     assert_eq!(stack.used(&key).await, cost_of(12, 50));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn without_usage_along_the_way_a_client_that_leaves_pays_an_estimate() {
     let stack = Stack::with(Options { kind: "openai", ..Options::default() }).await;
     let key = stack.key().await;
@@ -107,7 +107,7 @@ async fn without_usage_along_the_way_a_client_that_leaves_pays_an_estimate() {
     assert!(stack.used(&key).await >= cost_of(1, 20), "a token a delta at least");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_hundred_clients_that_leave_at_once_leave_nothing_behind() {
     let stack = Stack::start().await;
     let key = stack.key().await;
@@ -123,7 +123,7 @@ async fn a_hundred_clients_that_leave_at_once_leave_nothing_behind() {
     assert!(stack.used(&key).await >= NanoUsd::from_nanos(100 * cost_of(12, 1).nanos()));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_client_that_leaves_at_the_finish_reason_pays_for_tokens_that_are_reported_later() {
     for kind in ["openai", "ollama"] {
         let stack = Stack::with(Options { kind, ..Options::default() }).await;
@@ -139,7 +139,7 @@ async fn a_client_that_leaves_at_the_finish_reason_pays_for_tokens_that_are_repo
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn an_upstream_that_is_read_to_its_end_is_billed_exactly_whenever_its_client_leaves() {
     let models = Models::With("left_mid_stream = \"finish\"");
     let stack = Stack::with(Options { kind: "openai", models, ..Options::default() }).await;
@@ -155,7 +155,7 @@ async fn an_upstream_that_is_read_to_its_end_is_billed_exactly_whenever_its_clie
     assert_eq!(stack.used(&key).await, cost_of(12, 300));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_whole_request_whose_client_left_is_held_for_a_third_of_its_time() {
     let env = vec![("FAREGATE_ANSWER_SECONDS", "2".to_owned())];
     let stack = Stack::with(Options { env, ..Options::default() }).await;

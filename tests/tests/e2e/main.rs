@@ -2,6 +2,14 @@
 
 #![expect(clippy::unwrap_used, reason = "what cannot be as expected fails the test")]
 
+#[macro_use]
+extern crate macro_rules_attribute;
+
+attribute_alias! {
+    // A test whose scripted servers run beside it, in a thread of their own.
+    #[apply(fact)] = #[tokio::test(flavor = "multi_thread", worker_threads = 1)];
+}
+
 mod adapters;
 mod attacks;
 mod backups;

@@ -9,7 +9,7 @@ use shared::money::NanoUsd;
 use tests::harness::{Answer, Deployment, Options, Stack};
 use tokio::time::sleep;
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_key_is_made_shown_changed_and_revoked() {
     let stack = Stack::start().await;
     let made = stack.manage(Method::POST, "", Some(json!({"label": "Customer A", "limit": 25}))).await;
@@ -60,7 +60,7 @@ async fn a_key_is_made_shown_changed_and_revoked() {
     assert_eq!(late.header("x-should-retry"), "false");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn keys_are_listed_newest_first_whole_or_in_pages() {
     let stack = Stack::start().await;
     let empty = stack.manage(Method::GET, "", None).await.json();
@@ -110,7 +110,7 @@ async fn keys_are_listed_newest_first_whole_or_in_pages() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn accounts_do_not_see_each_others_keys() {
     let stack = Stack::start().await;
     let other = stack.open_account("other", NanoUsd::ZERO);
@@ -130,7 +130,7 @@ async fn accounts_do_not_see_each_others_keys() {
     assert_eq!(stack.show(&key).await["status"], "active");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn an_idempotent_creation_makes_one_key_however_often_it_is_sent() {
     let stack = Stack::start().await;
     let create = |body: Value| {
@@ -157,7 +157,7 @@ async fn an_idempotent_creation_makes_one_key_however_often_it_is_sent() {
     assert_eq!(stack.manage(Method::GET, "", None).await.json()["data"].as_array().unwrap().len(), 1);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_merge_patch_has_a_content_type_of_its_own() {
     let stack = Stack::start().await;
     let key = stack.key().await;
@@ -175,7 +175,7 @@ async fn a_merge_patch_has_a_content_type_of_its_own() {
     patch("text/plain").await.assert_error(415, "unsupported_media_type");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn one_id_follows_a_request_from_the_client_through_the_logs_of_both_services() {
     let deployment = Deployment::services(1, 1);
     let stack = Stack::with(Options { deployment, ..Options::default() }).await;
@@ -199,7 +199,7 @@ async fn one_id_follows_a_request_from_the_client_through_the_logs_of_both_servi
     assert!(!key_service.contains(&stack.account.management_key));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn an_unauthenticated_client_writes_no_long_line_into_the_log() {
     let stack = Stack::start().await;
     for path in ["/v1/management/keys/", "/v1/management/", "/"] {

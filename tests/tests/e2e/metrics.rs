@@ -29,7 +29,7 @@ struct Explained {
     meaning: String,
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn every_metric_is_exported_from_the_start_and_explained_with_its_labels() {
     let stack = Stack::start().await;
     let explained = explained();
@@ -170,7 +170,7 @@ fn every_alert_says_what_it_means_and_what_to_do() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn prometheus_accepts_the_alerts_and_the_metrics() {
     promtool(&["check", "rules", "deploy/prometheus/alerts.yml"]);
     promtool(&["test", "rules", "deploy/prometheus/alerts.test.yml"]);

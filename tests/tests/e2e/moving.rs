@@ -99,24 +99,24 @@ async fn keys_of_litellm_work(deployment: Deployment, files: Vec<String>) {
     stack.cli(&["audit"]);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn json_of_litellm_moves_in_and_the_keys_work_with_the_openai_sdk() {
     keys_of_litellm_work(Deployment::AllInOne, vec![fixture("litellm-1.74.json")]).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn tables_of_litellm_move_in_and_the_keys_work_with_the_openai_sdk() {
     let tables =
         ["teams", "budgets", "models", "keys"].map(|table| fixture(&format!("litellm-1.74-{table}.csv")));
     keys_of_litellm_work(Deployment::AllInOne, tables.into()).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_later_version_of_litellm_moves_in_over_a_redis() {
     keys_of_litellm_work(Deployment::services(2, 2), vec![fixture("litellm-1.104.json")]).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_key_of_any_form_moves_in_and_is_never_logged() {
     let stack = Stack::start().await;
     let models = stack.url("/v1/models");
@@ -146,7 +146,7 @@ async fn a_key_of_any_form_moves_in_and_is_never_logged() {
     assert!(!log.contains(PLAINTEXT) && !log.contains("xxxxx"), "{log}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn an_import_that_names_a_wrong_line_changes_nothing() {
     let stack = Stack::start().await;
     let file = stack.data().join("keys.jsonl");
@@ -182,12 +182,12 @@ async fn a_killed_import_is_completed(stack: &Stack, is_whole: bool) {
     stack.moved_in().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn an_import_that_is_killed_has_made_all_or_nothing_over_sqlite() {
     a_killed_import_is_completed(&Stack::start().await, true).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn an_import_that_is_killed_is_completed_by_the_next_over_redis() {
     let deployment = Deployment::services(1, 1);
     a_killed_import_is_completed(&Stack::with(Options { deployment, ..Options::default() }).await, false)

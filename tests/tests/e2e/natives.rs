@@ -96,7 +96,7 @@ fn function(dialect: Dialect, name: &str) -> Value {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn an_answer_costs_the_same_in_every_dialect_at_every_upstream() {
     for native in Native::BOTH {
         let stack = native.stack().await;
@@ -116,7 +116,7 @@ async fn an_answer_costs_the_same_in_every_dialect_at_every_upstream() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn hidden_and_shown_reasoning_cost_what_the_upstream_counts() {
     for (native, dialect) in pairs() {
         let stack = native.stack().await;
@@ -130,7 +130,7 @@ async fn hidden_and_shown_reasoning_cost_what_the_upstream_counts() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_model_calls_tools_side_by_side_and_goes_on_with_their_answers() {
     for (native, dialect) in pairs() {
         let stack = native.stack().await;
@@ -148,7 +148,7 @@ async fn a_model_calls_tools_side_by_side_and_goes_on_with_their_answers() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn an_answer_of_more_calls_than_are_given_out_is_billed_and_is_no_fault_of_its_upstream() {
     const CALLS: u64 = 600;
     for (native, dialect) in pairs() {
@@ -212,7 +212,7 @@ fn answered(dialect: Dialect, answer: &Value, mut history: Vec<Value>) -> Vec<Va
     history
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn hundreds_of_requests_at_once_never_pass_a_cap() {
     for native in Native::BOTH {
         storm(&native.stack().await).await;
@@ -237,7 +237,7 @@ pub(crate) async fn storm(stack: &Stack) {
     assert_eq!(used, stack.cost_of_served(&key));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_limit_that_can_be_paid_in_part_is_lowered_to_that_part() {
     for (native, dialect) in pairs() {
         let stack = native.stack().await;
@@ -255,7 +255,7 @@ async fn a_limit_that_can_be_paid_in_part_is_lowered_to_that_part() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_client_that_leaves_pays_for_all_that_the_upstream_counts_at_its_end() {
     for (native, dialect) in pairs() {
         let stack = native.stack().await;
@@ -275,7 +275,7 @@ async fn a_client_that_leaves_pays_for_all_that_the_upstream_counts_at_its_end()
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn an_upstream_that_is_to_be_stopped_is_and_the_client_pays_for_what_it_got() {
     for native in Native::BOTH {
         let stack = native.stack_with("left_mid_stream = \"stop\"").await;
@@ -293,7 +293,7 @@ async fn an_upstream_that_is_to_be_stopped_is_and_the_client_pays_for_what_it_go
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_second_turn_reads_the_vendors_cache_whatever_the_dialect() {
     for (native, dialect) in pairs() {
         let stack = native.stack().await;
@@ -326,7 +326,7 @@ async fn a_second_turn_reads_the_vendors_cache_whatever_the_dialect() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_document_is_counted_by_the_vendor_before_it_is_held() {
     let stack = Native::Messages.stack().await;
     let key = stack.key().await;
@@ -349,7 +349,7 @@ async fn a_document_is_counted_by_the_vendor_before_it_is_held() {
     assert!(answer.text().contains("document"), "{answer}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn thinking_that_leaves_no_room_for_an_answer_is_refused_unbilled() {
     let stack = Native::Messages.stack().await;
     let key = stack.key_limited(cost_of(100, 3_000)).await;
@@ -367,7 +367,7 @@ async fn thinking_that_leaves_no_room_for_an_answer_is_refused_unbilled() {
     assert_eq!((paid.status, paid.header("x-max-tokens")), (200, "3000"), "{paid}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_limit_below_the_vendors_least_is_raised_where_it_is_written_and_refused_where_it_cannot_be_paid() {
     let stack = Native::Responses.stack().await;
     let key = stack.key().await;
@@ -379,7 +379,7 @@ async fn a_limit_below_the_vendors_least_is_raised_where_it_is_written_and_refus
     assert_eq!(stack.used(&poor).await, NanoUsd::ZERO);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn tokens_of_a_prompt_are_counted_by_the_vendor() {
     let stack = Native::Messages.stack().await;
     let key = stack.key().await;

@@ -23,7 +23,7 @@ const STARTING: Duration = Duration::from_mins(2);
 /// error. All other checks run.
 const NOT_HELD: &str = "positive_data_acceptance";
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn nothing_is_met_that_is_not_described() {
     let stack = Stack::start().await;
     stack.others_spend();
@@ -61,7 +61,7 @@ async fn nothing_is_met_that_is_not_described() {
 
 /// Tests the other direction: every accepted request matches the description. The requests of all clients are checked
 /// in the tests that run those clients.
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn what_is_taken_is_described_however_unusual() {
     let stack = Stack::start().await;
     stack.others_spend();
@@ -77,7 +77,7 @@ async fn what_is_taken_is_described_however_unusual() {
 }
 
 /// Tests settings likewise: of keys, of groups, and of keys by default.
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn settings_that_are_taken_are_described_however_unusual() {
     let stack = Stack::start().await;
     let door = Door::before(&stack.url("")).await;

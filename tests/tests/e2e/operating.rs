@@ -100,7 +100,7 @@ fn every_refusal_says_what_to_tell_the_caller() {
     assert_eq!(told, there);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_restored_sqlite_file_knows_keys_and_what_they_had_used() {
     let stack = Stack::start().await;
     // The page says that spending after the backup is forgotten.
@@ -120,7 +120,7 @@ async fn a_restored_sqlite_file_knows_keys_and_what_they_had_used() {
     assert_as_backed_up(&stack, &key).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_restored_redis_knows_keys_and_what_they_had_used() {
     let deployment = Deployment::Services { gateways: 1, key_services: 1, redis: Form::Alone };
     let stack = Stack::with(Options { deployment, ..Options::default() }).await;
@@ -154,7 +154,7 @@ async fn a_restored_redis_knows_keys_and_what_they_had_used() {
     assert_as_backed_up(&stack, &key).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_file_moves_to_redis_as_the_page_says() {
     // Before the stack, which needs it to the end.
     let folder = tempfile::TempDir::new().unwrap();
@@ -176,7 +176,7 @@ async fn a_file_moves_to_redis_as_the_page_says() {
     assert_as_backed_up(&stack, &key).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_pepper_is_rotated_while_keys_go_on_working() {
     let folder = tempfile::TempDir::new().unwrap();
     let file = |name: &str| folder.path().join(name).display().to_string();
@@ -215,7 +215,7 @@ async fn a_pepper_is_rotated_while_keys_go_on_working() {
     assert_eq!([models(&server, old).await, models(&server, new).await], [401, 200]);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn both_forms_start_as_the_page_says() {
     let folder = tempfile::TempDir::new().unwrap();
     let free: Vec<_> = (0..10).map(|_| format!("127.0.0.1:{}", free_port())).collect();

@@ -83,7 +83,7 @@ async fn a_payment_is_added_once_over_redis() {
     a_payment_is_added_once(&Stack::with(Options { deployment, ..Options::default() }).await).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn what_is_no_id_of_a_payment_is_refused_and_named() {
     let stack = Stack::start().await;
     for bad in ["", " pay_1", "pay\t1", &"x".repeat(129)] {

@@ -95,7 +95,7 @@ async fn cost_of_told(usage: &str) -> (NanoUsd, Value) {
     (answer.cost(), answer.json()["usage"].clone())
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn cache_writes_reasoning_and_requests_have_their_prices() {
     let usage = r#"{"prompt_tokens":1000,"completion_tokens":100,"total_tokens":1100,
         "prompt_tokens_details":{"cached_tokens":400,"cache_write_tokens":300},
@@ -108,7 +108,7 @@ async fn cache_writes_reasoning_and_requests_have_their_prices() {
     assert_eq!(shown["completion_tokens_details"]["reasoning_tokens"], 40);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn writes_of_five_minutes_and_of_an_hour_are_billed_apart() {
     let usage = r#"{"prompt_tokens":1000,"completion_tokens":10,"total_tokens":1010,
         "cache_read_input_tokens":200,"cache_creation_input_tokens":500,
@@ -118,7 +118,7 @@ async fn writes_of_five_minutes_and_of_an_hour_are_billed_apart() {
     assert_eq!(cost, usd("0.01321"));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn parts_that_exceed_the_prompt_are_billed_within_it_and_counted() {
     let (stack, key) = reseller().await;
     let usage = r#"{"prompt_tokens":100,"completion_tokens":50,"total_tokens":150,
@@ -130,7 +130,7 @@ async fn parts_that_exceed_the_prompt_are_billed_within_it_and_counted() {
     assert!(metrics.text().contains("faregate_usage_contradictions_total 1"), "{metrics}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_prompt_above_a_tier_is_billed_by_its_table_whole() {
     let at = r#"{"prompt_tokens":200000,"completion_tokens":10,"total_tokens":200010}"#;
     let (cost, _) = cost_of_told(at).await;
@@ -140,7 +140,7 @@ async fn a_prompt_above_a_tier_is_billed_by_its_table_whole() {
     assert_eq!(cost, usd("1.210231"), "200,001 × 6.00 + 10 × 22.50, and 0.01");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn each_image_has_its_price() {
     let (stack, key) = reseller().await;
     let script = Script {
@@ -154,7 +154,7 @@ async fn each_image_has_its_price() {
     assert_eq!(answer.cost(), usd("0.014315"), "100 × 3.00 + 15 per million, 2 × 0.002, and 0.01: {answer}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_markup_is_a_price_and_margins_are_shown_to_owners_alone() {
     let (stack, key) = reseller().await;
     let usage = r#"{"prompt_tokens":1000,"completion_tokens":100,"total_tokens":1100}"#;
@@ -173,7 +173,7 @@ async fn a_markup_is_a_price_and_margins_are_shown_to_owners_alone() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn owners_see_margins_by_model_key_and_group_and_viewers_see_nothing_of_them() {
     let (stack, _) = reseller().await;
     let team = manage(&stack, Method::POST, "/groups", Some(json!({"name": "Team A"}))).await.json();
@@ -211,7 +211,7 @@ async fn owners_see_margins_by_model_key_and_group_and_viewers_see_nothing_of_th
     assert!(entry.get("upstream_cost").is_none(), "{entry}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn an_alias_is_served_listed_and_echoed_and_billed_as_its_model() {
     let (stack, key) = reseller().await;
     let usage = r#"{"prompt_tokens":100,"completion_tokens":0,"total_tokens":100}"#;
@@ -231,7 +231,7 @@ async fn an_alias_is_served_listed_and_echoed_and_billed_as_its_model() {
     told(&stack, &limited, "hosted", usage).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_catalogue_that_would_lose_money_or_is_unclear_is_refused_at_start_by_name() {
     let wrong = [
         ("input = \"2.00\"", "input = \"3.50\"", &["input", "3.5", "3"][..]),

@@ -69,7 +69,7 @@ fn write(path: &Path, text: &str) {
     fs::write(path, text).unwrap();
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_credential_replaced_in_its_file_is_used_after_one_refusal() {
     // Another Faregate is the upstream: it refuses keys.
     let (vendor, stack) = (Stack::start().await, Stack::start().await);
@@ -105,7 +105,7 @@ async fn a_credential_replaced_in_its_file_is_used_after_one_refusal() {
     );
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn headers_and_query_of_the_catalogue_reach_the_upstream() {
     let stack = Stack::start().await;
     let key = stack.key().await;
@@ -137,7 +137,7 @@ async fn headers_and_query_of_the_catalogue_reach_the_upstream() {
     assert_eq!(status(&stack, &key).await, 200);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn an_upstream_with_a_private_authority_is_reached_through_a_proxy() {
     let signed = Signed::new();
     let mut vendor = Stack::with(tls::options(&signed)).await;

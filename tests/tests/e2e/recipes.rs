@@ -64,7 +64,7 @@ async fn group_named(stack: &Stack, name: &str) -> Value {
     groups.iter().find(|group| group["name"] == name).unwrap_or_else(|| panic!("{listed}")).clone()
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_course_of_200_students_has_its_keys_and_ends_at_once() {
     let stack = Stack::start().await;
     let folder = tempfile::TempDir::new().unwrap();
@@ -82,7 +82,7 @@ async fn a_course_of_200_students_has_its_keys_and_ends_at_once() {
     assert!(key["expires_at"].is_string(), "{key}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_customer_who_prepays_has_an_account_to_which_each_payment_is_added_once() {
     let stack = Stack::start().await;
     let folder = tempfile::TempDir::new().unwrap();
@@ -97,7 +97,7 @@ async fn a_customer_who_prepays_has_an_account_to_which_each_payment_is_added_on
     assert!(accounts[1]["name"] == "cus_4711" && nanos(&accounts[1]["credit"]) < usd("150"), "{accounts}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_customer_pays_into_a_wallet_that_two_products_share() {
     let stack = Stack::start().await;
     stack.others_spend();
@@ -121,7 +121,7 @@ async fn a_customer_pays_into_a_wallet_that_two_products_share() {
     assert_eq!(nanos(&customer["limit"]), usd("160"));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_team_of_agents_has_a_daily_cap_each_and_is_revoked_at_once() {
     let stack = Stack::start().await;
     let folder = tempfile::TempDir::new().unwrap();

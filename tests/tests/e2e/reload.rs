@@ -39,7 +39,7 @@ url = "{url}"
 model = "scripted/later"
 "#;
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_reloaded_catalogue_holds_for_what_begins_and_a_wrong_one_changes_nothing() {
     let stack = Stack::start().await;
     let key = stack.key().await;
@@ -69,7 +69,7 @@ async fn a_reloaded_catalogue_holds_for_what_begins_and_a_wrong_one_changes_noth
     assert_eq!(stack.call(&key, Script::tokens(12, 5)).send().await.cost(), cost_of(12, 5, 800));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn servers_that_have_less_than_the_catalogue_promises_are_named_at_start_at_a_reload_and_when_asked() {
     for kind in ["vllm", "llama_cpp"] {
         let upstream = Upstream::start();
@@ -103,7 +103,7 @@ const RELOADS: u64 = 20;
 /// Clients that send one request after the other meanwhile.
 const CLIENTS: usize = 8;
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn reloads_under_load_fail_no_request_and_charge_the_price_of_one_catalogue() {
     let reloads = from_environment("FAREGATE_TEST_RELOADS", RELOADS);
     let signed = Signed::new();

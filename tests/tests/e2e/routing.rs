@@ -33,7 +33,7 @@ async fn ask(stack: &Stack, key: &ApiKey) -> u16 {
     call.send().await.status
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_conversation_comes_back_to_the_upstream_that_has_read_it() {
     const CONVERSATIONS: usize = 12;
     const TURNS: usize = 4;
@@ -68,7 +68,7 @@ async fn a_conversation_comes_back_to_the_upstream_that_has_read_it() {
     assert!(cached * 100 >= prompt * 65, "{cached} of {prompt}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn one_conversation_spills_over_rather_than_wait_for_its_upstream() {
     let (stack, second) = two().await;
     let key = stack.key().await;
@@ -90,7 +90,7 @@ async fn one_conversation_spills_over_rather_than_wait_for_its_upstream() {
     stack.released(PATIENCE).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn an_upstream_that_fails_is_left_alone_and_comes_back() {
     let (stack, second) = two().await;
     let key = stack.key().await;
@@ -109,7 +109,7 @@ async fn an_upstream_that_fails_is_left_alone_and_comes_back() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn requests_that_two_upstreams_fail_at_alike_set_neither_aside() {
     let (stack, second) = two().await;
     let key = stack.key().await;
@@ -127,7 +127,7 @@ async fn requests_that_two_upstreams_fail_at_alike_set_neither_aside() {
     assert!(told("set_aside").is_none_or(|count| count == "0"), "{metrics}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn the_only_upstream_is_asked_however_often_it_failed() {
     let stack = Stack::start().await;
     let key = stack.key().await;
@@ -140,7 +140,7 @@ async fn the_only_upstream_is_asked_however_often_it_failed() {
     assert_eq!(stack.upstream.generations().len(), 11);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_request_that_is_refused_is_not_tried_elsewhere() {
     let (stack, second) = two().await;
     let key = stack.key().await;
@@ -151,7 +151,7 @@ async fn a_request_that_is_refused_is_not_tried_elsewhere() {
     assert_eq!(stack.upstream.generations().len() + second.generations().len(), 5);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_stream_that_is_left_before_its_head_costs_what_the_upstream_that_was_asked_says() {
     let (stack, second) = apart("left_before_head = \"prompt\"", "left_before_head = \"free\"").await;
     // Each prompt chooses one of the two at random, so this goes on until both were asked.
@@ -178,7 +178,7 @@ async fn a_stream_that_is_left_before_its_head_costs_what_the_upstream_that_was_
     assert_eq!(second.token_counts(), 0);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn an_image_goes_to_an_upstream_that_may_be_handed_its_url() {
     let (stack, second) = apart("image_urls = \"data\"", "image_urls = \"https\"").await;
     let key = stack.key().await;

@@ -117,18 +117,18 @@ async fn acts(stack: &Stack) {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_management_key_of_a_group_can_see_and_do_nothing_of_another() {
     acts(&Stack::start().await).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_management_key_of_a_group_can_see_and_do_nothing_of_another_over_redis() {
     let deployment = Deployment::services(1, 2);
     acts(&Stack::with(Options { deployment, ..Options::default() }).await).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn an_expired_management_key_is_refused_and_the_last_use_of_the_others_is_listed() {
     let stack = Stack::start().await;
     let expired = Team::key(&stack, &["--expires-at", "2020-01-01T00:00:00Z"]);

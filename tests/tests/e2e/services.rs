@@ -67,7 +67,7 @@ async fn with_lease(lease: Duration) -> Stack {
     Stack::with(Options { deployment, lease, ..Options::default() }).await
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_request_costs_exactly_its_tokens_whichever_gateway_carries_it() {
     let stack = two_of_each().await;
     let key = stack.key().await;
@@ -86,7 +86,7 @@ async fn a_request_costs_exactly_its_tokens_whichever_gateway_carries_it() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_limit_holds_against_400_requests_over_both_gateways_and_can_be_spent_to_its_end() {
     let stack = two_of_each().await;
     let limit = caps::cap();
@@ -95,7 +95,7 @@ async fn a_limit_holds_against_400_requests_over_both_gateways_and_can_be_spent_
     caps::spend_the_rest(&stack, &keys, limit, "key_limit_reached").await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn credit_holds_against_400_requests_of_several_keys_over_both_gateways() {
     let stack = two_of_each().await;
     let credit = caps::cap();
@@ -105,7 +105,7 @@ async fn credit_holds_against_400_requests_of_several_keys_over_both_gateways() 
     caps::spend_the_rest(&stack, &keys, credit, "insufficient_credits").await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn once_a_revocation_is_answered_no_gateway_serves_the_key() {
     let wanted = std::env::var("FAREGATE_TEST_REVOKED_TRIES").map_or(TRIES, |text| text.parse().unwrap());
     let stack = two_of_each().await;
@@ -136,7 +136,7 @@ async fn once_a_revocation_is_answered_no_gateway_serves_the_key() {
     println!("{in_all} requests were tried after their key was revoked, and none was served");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_revocation_ends_the_streams_of_both_gateways() {
     let stack = two_of_each().await;
     let key = stack.key().await;
@@ -164,7 +164,7 @@ async fn a_revocation_ends_the_streams_of_both_gateways() {
     assert!((delivered..=served).contains(&billed), "{billed} for {delivered} delivered of {served} served");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_gateway_with_a_wrong_internal_token_serves_no_request_and_logs_the_reason() {
     let deployment = Deployment::services(1, 1);
     let stack = Stack::with(Options { deployment, ..Options::default() }).await;

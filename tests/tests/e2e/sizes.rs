@@ -25,7 +25,7 @@ fn long(stack: &Stack, key: &ApiKey, script: Script) -> Call {
     call
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_prompt_that_exceeds_the_budget_is_answered_503_with_retry_after() {
     let stack = Stack::with(Options { env: little_room(), ..Options::default() }).await;
     let key = stack.key().await;
@@ -43,7 +43,7 @@ async fn a_prompt_that_exceeds_the_budget_is_answered_503_with_retry_after() {
     assert_eq!(long(&stack, &key, Script::tokens(12, 5)).send().await.status, 200);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn all_that_is_kept_of_a_request_counts_until_it_ends() {
     // A model with an upstream of each API keeps three bodies, and a response repeats the instructions.
     let catalogue = include_str!("sizes/all_apis.toml");
@@ -79,7 +79,7 @@ async fn all_that_is_kept_of_a_request_counts_until_it_ends() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn streams_keep_no_prompt_that_need_not_be_counted() {
     for kind in ["openai", "vllm"] {
         let stack = Stack::with(Options { kind, env: little_room(), ..Options::default() }).await;
@@ -97,7 +97,7 @@ async fn streams_keep_no_prompt_that_need_not_be_counted() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_prompt_of_a_million_tokens_passes_unchanged() {
     let stack = Stack::start().await;
     let key = stack.key().await;
@@ -117,7 +117,7 @@ async fn a_prompt_of_a_million_tokens_passes_unchanged() {
     assert!(stack.upstream.tagged(&tag)[0].json()["messages"] == sent);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_body_that_takes_long_to_parse_keeps_no_small_request_waiting() {
     let env = vec![("FAREGATE_WORKERS", "1".to_owned())];
     let stack = Stack::with(Options { env, ..Options::default() }).await;
@@ -141,7 +141,7 @@ async fn a_body_that_takes_long_to_parse_keeps_no_small_request_waiting() {
     assert!(longest < took / 2, "a chat takes {longest:?} of {took:?}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_bound_that_the_largest_body_cannot_keep_is_refused_at_start() {
     let data = tempfile::TempDir::new().unwrap();
     let env = vec![("FAREGATE_MAX_PROMPTS_MIB", "127".to_owned())];
@@ -152,7 +152,7 @@ async fn a_bound_that_the_largest_body_cannot_keep_is_refused_at_start() {
     );
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_whole_answer_of_80_mib_arrives_and_is_billed() {
     let stack = Stack::start().await;
     let key = stack.key().await;
@@ -162,7 +162,7 @@ async fn a_whole_answer_of_80_mib_arrives_and_is_billed() {
     assert_eq!(stack.used(&key).await, stack.cost_of_served(&key));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_whole_answer_that_is_too_large_to_be_given_out_is_billed_by_the_usage_at_its_end() {
     let stack = Stack::start().await;
     let key = stack.key().await;
@@ -178,7 +178,7 @@ fn little_room_for_answers() -> Options {
     Options { env: vec![("FAREGATE_MAX_ANSWERS_MIB", "16".to_owned())], ..Options::default() }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn whole_answers_share_a_budget_and_wait_for_each_other() {
     let stack = Stack::with(little_room_for_answers()).await;
     let key = stack.key().await;
@@ -192,7 +192,7 @@ async fn whole_answers_share_a_budget_and_wait_for_each_other() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn an_event_that_finds_no_room_ends_its_stream_and_what_came_before_is_billed() {
     let stack = Stack::with(little_room_for_answers()).await;
     let key = stack.key().await;

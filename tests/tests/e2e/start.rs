@@ -129,7 +129,7 @@ fn last_json(printed: &str) -> Value {
     serde_json::from_str(printed.lines().last().unwrap()).unwrap_or_else(|e| panic!("{e}: {printed}"))
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_model_server_of_ones_own_has_keys_and_a_bill() {
     let bill = run("vllm.md").await;
     assert_eq!(last_words(&bill)[2..], ["Qwen/Qwen3-4B", "1", "13", "0", "5", "0.0000033"], "{bill}");
@@ -137,7 +137,7 @@ async fn a_model_server_of_ones_own_has_keys_and_a_bill() {
     assert_eq!(last_words(&bill)[2..], ["qwen3:4b", "1", "13", "0", "5", "0.00000165"], "{bill}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_vendors_key_becomes_keys_of_ones_own_with_a_bill() {
     let bill = run("openai.md").await;
     assert_eq!(last_words(&bill)[2..], ["gpt-5.6", "2", "26", "0", "10", "0.000304"], "{bill}");
@@ -147,14 +147,14 @@ async fn a_vendors_key_becomes_keys_of_ones_own_with_a_bill() {
     assert_eq!((&last["requests"], &last["cost"]), (&json!(1), &json!(0.000_076)), "{bill}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_faculty_reads_the_bill_of_its_courses() {
     let bill = run("university.md").await;
     let last = last_json(&bill);
     assert_eq!((&last["model"], &last["cost"]), (&json!("Qwen/Qwen3-4B"), &json!(0.000_003_3)), "{bill}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_reseller_sees_the_margin_of_a_customer_who_prepaid_once() {
     let bill = run("reseller.md").await;
     let payments: Vec<&str> = bill.lines().filter(|line| line.starts_with("added payment")).collect();
@@ -166,7 +166,7 @@ async fn a_reseller_sees_the_margin_of_a_customer_who_prepaid_once() {
     );
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn an_agents_run_ends_with_its_bill_and_a_revoked_key() {
     let bill = run("agent.md").await;
     let revoked = json!({"status": "revoked", "used": 0.000_076, "limit_remaining": 1.999_924});

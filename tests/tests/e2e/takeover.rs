@@ -56,7 +56,7 @@ impl Load<'_> {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_program_that_takes_over_a_socket_fails_no_connection() {
     let stack = Stack::with(Options { deployment: Deployment::services(1, 1), ..Options::default() }).await;
     let key = stack.key().await;
@@ -95,7 +95,7 @@ async fn a_program_that_takes_over_a_socket_fails_no_connection() {
     println!("{TAKEOVERS} takeovers, {} requests, none failed", load.sent.into_inner());
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_connection_that_was_accepted_before_a_socket_is_left_is_served_when_its_request_comes() {
     let folder = TempDir::new().unwrap();
     let mut settings = Settings::all_in_one(folder.path(), Vec::new());
@@ -114,7 +114,7 @@ async fn a_connection_that_was_accepted_before_a_socket_is_left_is_served_when_i
     assert!(server.ended().await.success());
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_request_that_is_being_read_when_a_drain_begins_is_answered() {
     let stack = Stack::start().await;
     let (key, server) = (stack.key().await, stack.server());
@@ -140,7 +140,7 @@ async fn a_request_that_is_being_read_when_a_drain_begins_is_answered() {
     server.restart().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_service_manager_is_told_when_a_process_is_ready_reloads_and_stops() {
     let folder = TempDir::new().unwrap();
     let socket = folder.path().join("notify");

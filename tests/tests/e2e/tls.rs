@@ -33,7 +33,7 @@ async fn over_tls(signed: &Signed, more: &[(&'static str, &str)]) -> Stack {
     stack
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_public_port_with_a_certificate_speaks_tls_over_both_versions_of_http_and_nothing_else() {
     let signed = Signed::new();
     let mut stack = over_tls(&signed, &[]).await;
@@ -55,7 +55,7 @@ async fn a_public_port_with_a_certificate_speaks_tls_over_both_versions_of_http_
     assert!(page.header("strict-transport-security").contains("max-age"), "{page}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn connections_that_never_agree_on_tls_are_closed_in_time_and_yield_to_others() {
     let signed = Signed::new();
     let bounds = [("FAREGATE_HEAD_SECONDS", "2"), ("FAREGATE_MAX_CONNECTIONS", "64")];
@@ -75,7 +75,7 @@ async fn connections_that_never_agree_on_tls_are_closed_in_time_and_yield_to_oth
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn files_that_do_not_fit_are_refused_at_start_with_setting_and_file() {
     let (ours, other) = (Signed::new(), Signed::new());
     for (env, error) in [
@@ -96,7 +96,7 @@ async fn files_that_do_not_fit_are_refused_at_start_with_setting_and_file() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_certificate_is_reloaded_with_the_catalogue_whole_or_not_at_all() {
     let signed = Signed::new();
     let mut stack = over_tls(&signed, &[]).await;
@@ -134,7 +134,7 @@ async fn a_certificate_is_reloaded_with_the_catalogue_whole_or_not_at_all() {
     assert_eq!(running.rest().await.assert_done().cost(), cost_of(12, 100), "what runs goes on");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn the_end_of_a_certificate_is_a_metric_and_one_that_has_ended_is_warned_of_at_its_reload() {
     let day = |year, of_january| NaiveDate::from_ymd_opt(year, 1, of_january).unwrap();
     let signed = Signed::new();

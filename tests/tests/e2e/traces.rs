@@ -111,7 +111,7 @@ fn assert_served(stack: &Stack, key: &ApiKey, spans: &[ReceivedSpan]) {
     assert!(spans.iter().all(|span| !span.failed), "{spans:#?}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_chat_is_one_trace_from_its_client_to_the_store_and_the_upstream() {
     let receiver = OtlpReceiver::start().await;
     let stack = services(&receiver).await;
@@ -144,7 +144,7 @@ async fn a_chat_is_one_trace_from_its_client_to_the_store_and_the_upstream() {
     assert_no_secret(&receiver, &[&key]);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_refused_chat_is_no_error_of_ours_and_a_cut_one_is() {
     let receiver = OtlpReceiver::start().await;
     let stack = services(&receiver).await;
@@ -186,7 +186,7 @@ async fn a_refused_chat_is_no_error_of_ours_and_a_cut_one_is() {
     assert_no_secret(&receiver, &[&poor, &key]);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_created_key_is_one_trace_and_one_that_is_not_sampled_is_none() {
     let receiver = OtlpReceiver::start().await;
     let stack = services(&receiver).await;
@@ -228,7 +228,7 @@ async fn a_created_key_is_one_trace_and_one_that_is_not_sampled_is_none() {
     assert!(receiver.spans().iter().all(|span| span.trace != quiet));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_receiver_that_is_away_or_never_answers_costs_spans_alone() {
     // More spans than a queue and a batch take.
     const CHATS: usize = 600;
@@ -263,7 +263,7 @@ async fn dropped(stack: &Stack, reason: &str) {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn tokens_are_counted_under_the_names_of_the_conventions() {
     let stack = Stack::start().await;
     let key = stack.key().await;
@@ -288,7 +288,7 @@ async fn tokens_are_counted_under_the_names_of_the_conventions() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn metrics_are_sent_under_the_names_of_the_conventions() {
     let receiver = OtlpReceiver::start().await;
     let stack = services(&receiver).await;
@@ -352,7 +352,7 @@ fn calls(sent: &[ReceivedMetric], service: &str, name: &str, method: &str) -> u6
     sent.iter().filter(|metric| metric.name == name).find(of).map_or(0, |metric| metric.count)
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn the_last_metrics_of_a_process_that_stops_are_sent() {
     let receiver = OtlpReceiver::start().await;
     let mut env = receiver.env();
@@ -364,7 +364,7 @@ async fn the_last_metrics_of_a_process_that_stops_are_sent() {
     receiver.metrics(|sent| sent.iter().any(|metric| metric.count == 12)).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_wrong_setting_of_telemetry_is_refused_with_its_name() {
     let stack = Stack::start().await;
     let mut settings = stack.server().settings().clone();

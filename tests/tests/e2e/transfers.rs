@@ -43,7 +43,7 @@ async fn told(stack: &Stack) -> Vec<String> {
     told
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn an_installation_moves_to_redis_and_back_with_all_that_it_has() {
     // Before the stack, which needs it to the end.
     let folder = TempDir::new().unwrap();
@@ -97,7 +97,7 @@ async fn an_installation_moves_to_redis_and_back_with_all_that_it_has() {
     assert_eq!(stack.used(&other).await.nanos(), 4 * cost_of(3, 4).nanos());
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_store_that_is_served_or_full_is_neither_copied_nor_written() {
     let stack = Stack::start().await;
     let key = stack.key().await;
@@ -130,7 +130,7 @@ async fn a_store_that_is_served_or_full_is_neither_copied_nor_written() {
     assert_eq!(stack.call(&key, Script::tokens(12, 5)).send().await.status, 200);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_data_directory_that_remembers_another_redis_is_told_what_to_do() {
     // Before the stack, which needs it to the end.
     let folder = TempDir::new().unwrap();
@@ -163,7 +163,7 @@ async fn a_data_directory_that_remembers_another_redis_is_told_what_to_do() {
     assert_eq!(stack.used(&key).await.nanos(), 2 * cost_of(12, 5).nanos());
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn records_are_shown_without_secrets() {
     let stack = Stack::start().await;
     let name = stack.account.name.clone();

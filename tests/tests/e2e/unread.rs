@@ -39,7 +39,7 @@ async fn unread_for(stack: &Stack, key: &ApiKey, script: &Script, time: Duration
     ended
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_client_that_takes_nothing_and_leaves_pays_for_what_was_generated_meanwhile() {
     let stack = Stack::start().await;
     let key = stack.key().await;
@@ -50,7 +50,7 @@ async fn a_client_that_takes_nothing_and_leaves_pays_for_what_was_generated_mean
     assert!((least..=cost_of(12, served.completion)).contains(&used), "{used}: {served:?}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_client_that_takes_nothing_is_generated_for_up_to_its_limit_and_no_further() {
     let stack = Stack::start().await;
     let limit = cost_of(400, 100);
@@ -62,7 +62,7 @@ async fn a_client_that_takes_nothing_is_generated_for_up_to_its_limit_and_no_fur
     assert!((least..=most).contains(&cost), "{cost} was generated of {limit}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_client_that_pauses_finds_its_stream_whole() {
     let stack = Stack::start().await;
     let key = stack.key().await;
@@ -73,7 +73,7 @@ async fn a_client_that_pauses_finds_its_stream_whole() {
     assert_eq!((ended.assert_done().tokens(), ended.cost()), (40_000, cost_of(12, 40_000)));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_client_for_which_no_more_is_kept_hears_so_after_what_was_kept() {
     let stack = with_stall(20).await;
     let key = stack.key().await;
@@ -103,7 +103,7 @@ async fn open_plain(stack: &Stack, key: &ApiKey, script: &Script) -> TcpStream {
     plain
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_client_that_takes_a_little_of_a_large_stream_now_and_then_gets_all_of_it() {
     let stack = with_stall(6).await;
     stack.others_spend();
@@ -122,7 +122,7 @@ async fn a_client_that_takes_a_little_of_a_large_stream_now_and_then_gets_all_of
     assert_eq!(stack.used(&key).await, cost_of(12, 60_000));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_client_that_takes_nothing_of_a_large_stream_for_its_time_loses_the_rest() {
     let stack = with_stall(6).await;
     stack.others_spend();

@@ -11,7 +11,7 @@ use tests::{
 /// A pepper of the right form that no key was made with.
 const OTHER: &str = "0ddba110ddba110ddba110ddba110ddba110ddba110ddba110ddba110ddba110";
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_wrong_pepper_is_refused_at_start_and_by_commands_over_an_sqlite_file() {
     let stack = Stack::start().await;
     let key = stack.key().await;
@@ -31,7 +31,7 @@ async fn a_wrong_pepper_is_refused_at_start_and_by_commands_over_an_sqlite_file(
     assert_eq!(stack.call(&key, Script::tokens(12, 5)).send().await.cost(), cost_of(12, 5));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_wrong_pepper_is_refused_at_start_over_redis_and_a_rotation_is_not() {
     let stack = Stack::with(Options { deployment: Deployment::services(1, 1), ..Options::default() }).await;
     let settings = stack.key_services[0].settings();
@@ -52,7 +52,7 @@ async fn a_wrong_pepper_is_refused_at_start_over_redis_and_a_rotation_is_not() {
     stack.key_services[0].restart().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn stores_of_a_newer_or_an_earlier_version_are_refused_and_stay_as_they_are() {
     let folder = TempDir::new().unwrap();
     let newer = |folder: &TempDir| Settings::all_in_one(folder.path(), Vec::new());

@@ -31,7 +31,7 @@ async fn billed(stack: &Stack, key: &ApiKey) -> (NanoUsd, bool) {
     (stack.used(key).await, entry["estimated"].as_bool().unwrap())
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn all_choices_are_billed_where_each_is_reported_apart() {
     for kind in BY_CHOICE {
         let (stack, key) = of_kind(kind).await;
@@ -42,7 +42,7 @@ async fn all_choices_are_billed_where_each_is_reported_apart() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_stream_that_is_left_pays_for_all_of_its_choices_exactly() {
     for kind in BY_CHOICE {
         let (stack, key) = of_kind(kind).await;
@@ -78,7 +78,7 @@ async fn assert_billed(
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn false_numbers_bill_an_estimate() {
     for kind in ["vllm", "openai"] {
         for tokens in [1_000_000_000_000, u64::MAX, u64::from(u32::MAX)] {
@@ -97,7 +97,7 @@ async fn false_numbers_bill_an_estimate() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_false_number_in_the_first_chunk_changes_nothing() {
     for kind in BY_CHOICE {
         let (stack, key) = of_kind(kind).await;
@@ -111,7 +111,7 @@ async fn a_false_number_in_the_first_chunk_changes_nothing() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn numbers_of_every_spelling_are_billed_as_reported() {
     let told = [
         r#"{"prompt_tokens":12.0,"completion_tokens":9.0,"total_tokens":21.0}"#,
@@ -131,7 +131,7 @@ async fn numbers_of_every_spelling_are_billed_as_reported() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn usage_in_two_chunks_is_put_together() {
     let (stack, key) = of_kind("openai").await;
     let (first, last) = (r#"{"input_tokens":12,"output_tokens":1}"#, r#"{"output_tokens":9}"#);
@@ -142,7 +142,7 @@ async fn usage_in_two_chunks_is_put_together() {
     assert_eq!(billed(&stack, &key).await, (cost_of(12, 9), false));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_prompt_beside_its_cached_parts_is_put_together_from_all_of_them() {
     let (stack, key) = of_kind("openai").await;
     let first = json!({"input_tokens": 2, "output_tokens": 1, "cache_read_input_tokens": 4,
@@ -157,7 +157,7 @@ async fn a_prompt_beside_its_cached_parts_is_put_together_from_all_of_them() {
     assert_eq!(billed(&stack, &key).await, (cost, false));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_whole_answer_of_several_choices_of_llama_cpp_is_asked_for_as_a_stream_and_billed_exactly() {
     let (stack, key) = of_kind("llama_cpp").await;
     let script = Script {
@@ -193,7 +193,7 @@ async fn a_whole_answer_of_several_choices_of_llama_cpp_is_asked_for_as_a_stream
     assert!(!stack.upstream.tagged(&tag)[0].streamed);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_folded_answer_that_breaks_off_costs_nothing() {
     let (stack, key) = of_kind("llama_cpp").await;
     let error = Fault::ErrorEvent { after: 3, shape: Shape::Telling };
@@ -206,7 +206,7 @@ async fn a_folded_answer_that_breaks_off_costs_nothing() {
     assert_eq!(stack.used(&key).await, NanoUsd::ZERO);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn cached_tokens_that_timings_alone_tell_are_billed_as_cached_in_whole_answers_too() {
     let (stack, key) = of_kind("llama_cpp").await;
     let style = Style { no_cached_tokens: true, ..Style::llama_cpp() };
@@ -217,7 +217,7 @@ async fn cached_tokens_that_timings_alone_tell_are_billed_as_cached_in_whole_ans
     assert_eq!(billed(&stack, &key).await, (cost(FLASH, usage), false));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn reasoning_of_a_stream_that_is_left_is_that_of_all_choices() {
     for (kind, told) in [("vllm", ReasoningTold::InDetails), ("sglang", ReasoningTold::AtTop)] {
         let (stack, key) = of_kind(kind).await;
@@ -234,7 +234,7 @@ async fn reasoning_of_a_stream_that_is_left_is_that_of_all_choices() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn text_that_follows_a_report_of_its_own_tokens_is_billed_once() {
     let (stack, key) = of_kind("openai").await;
     let told = Told::First(Usage { prompt: 12, cached: 0, completion: 1_000 });
@@ -248,7 +248,7 @@ async fn text_that_follows_a_report_of_its_own_tokens_is_billed_once() {
     assert_eq!(billed(&stack, &key).await, (cost_of(12, 1_000), true));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_stream_of_fewer_choices_than_asked_ends_soon_after_its_last_chunk() {
     let (stack, key) = of_kind("ollama").await;
     let script = Script { style: Style::ollama(), ..Script::tokens(12, 9) };
@@ -260,7 +260,7 @@ async fn a_stream_of_fewer_choices_than_asked_ends_soon_after_its_last_chunk() {
     assert!((Duration::from_secs(9)..Duration::from_secs(25)).contains(&took), "{took:?}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn tokens_that_were_reported_before_an_error_are_billed_without_text() {
     let (stack, key) = of_kind("vllm").await;
     let thought = Usage { prompt: 12, cached: 0, completion: 40 };
@@ -271,7 +271,7 @@ async fn tokens_that_were_reported_before_an_error_are_billed_without_text() {
     assert_eq!(billed(&stack, &key).await, (cost_of(12, 40), false));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn an_answer_with_an_unknown_finish_reason_is_complete() {
     for word in ["STOP", "load", "FINISH_REASON_UNSPECIFIED"] {
         let (stack, key) = of_kind("openai").await;
@@ -290,7 +290,7 @@ async fn an_answer_with_an_unknown_finish_reason_is_complete() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn an_upstream_that_ignores_its_limit_and_reports_nothing_is_stopped_and_what_it_delivered_is_billed() {
     for kind in ["openai", "ollama"] {
         let (stack, key) = of_kind(kind).await;
@@ -325,7 +325,7 @@ const DETAILS: [&str; 8] = [
     "latency_ms",
 ];
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_bill_says_who_asked_in_which_api_which_upstream_served_and_how_long_it_took() {
     let stack = Stack::start().await;
     for (dialect, name, member) in USERS {

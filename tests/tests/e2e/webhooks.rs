@@ -44,7 +44,7 @@ fn accepted(received: &[Received]) -> BTreeSet<String> {
     received.iter().filter(|received| received.status.is_success()).map(Received::id).collect()
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn every_event_reaches_a_receiver_that_fails_half_of_the_time() {
     let stack = Stack::with(Options { clocks: vec![0], ..Options::default() }).await;
     let receiver = Receiver::start(|n| if n % 2 == 0 { 503 } else { 204 }, Duration::ZERO).await;
@@ -72,7 +72,7 @@ async fn every_event_reaches_a_receiver_that_fails_half_of_the_time() {
     println!("{KEYS} events, {} attempts, of which {failed} failed", deliveries.len());
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn events_that_wait_for_another_attempt_survive_a_kill() {
     let stack = Stack::start().await;
     let receiver = Receiver::start(|n| if n < 3 { 500 } else { 200 }, Duration::ZERO).await;
@@ -87,7 +87,7 @@ async fn events_that_wait_for_another_attempt_survive_a_kill() {
     assert_eq!(accepted(&deliveries), written);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_proxy_of_the_environment_is_not_used() {
     let proxy = Receiver::start(|_| 200, Duration::ZERO).await;
     let through = format!("http://{}", proxy.address());

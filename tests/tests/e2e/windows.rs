@@ -74,17 +74,17 @@ async fn a_window_renews_at(per: &str, instant: DateTime<Utc>) {
     assert_eq!(nanos(&window(&stack, &key, per).await["used"]), requests(1));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_day_renews_at_midnight() {
     a_window_renews_at("day", midnight(1)).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_week_renews_on_monday() {
     a_window_renews_at("week", next(|day| day.weekday().num_days_from_monday() == 0)).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_month_renews_on_the_first() {
     a_window_renews_at("month", next(|day| day.day() == 1)).await;
 }
@@ -153,22 +153,22 @@ async fn spend_in_both(stack: &Stack, key: &ApiKey, per: &str, resets_at: &Value
     panic!("the next window is not used up");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn streams_across_midnight_are_billed_in_the_window_of_their_end() {
     streams_across("day", midnight(1)).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn streams_across_a_monday_are_billed_in_the_window_of_their_end() {
     streams_across("week", next(|day| day.weekday().num_days_from_monday() == 0)).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn streams_across_the_first_of_a_month_are_billed_in_the_window_of_their_end() {
     streams_across("month", next(|day| day.day() == 1)).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_clock_that_steps_by_forty_seconds_frees_and_traps_nothing() {
     let stack = shortly_before(midnight(1)).await;
     let ahead = (midnight(1) - today()).num_seconds() - BEFORE;

@@ -20,7 +20,7 @@ fn assert_nothing_leaks(text: &str) {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_whole_answer_has_our_ids_and_nothing_of_the_upstream() {
     let stack = Stack::start().await;
     let key = stack.key().await;
@@ -40,7 +40,7 @@ async fn a_whole_answer_has_our_ids_and_nothing_of_the_upstream() {
     assert_nothing_leaks(&format!("{answer}"));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_stream_has_one_id_one_role_one_finish_and_usage_at_its_end() {
     let stack = Stack::start().await;
     let key = stack.key().await;
@@ -58,7 +58,7 @@ async fn a_stream_has_one_id_one_role_one_finish_and_usage_at_its_end() {
     assert_eq!(last["usage"]["total_tokens"], 17);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_stream_that_was_not_asked_for_usage_says_none() {
     let stack = Stack::start().await;
     let key = stack.key().await;
@@ -88,7 +88,7 @@ fn assert_whole_shape(ended: &Ended, id: &str) {
     assert_nothing_leaks(&Value::from(ended.chunks.clone()).to_string());
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn habits_of_servers_do_not_show() {
     let stack = Stack::start().await;
     let key = stack.key().await;
@@ -110,7 +110,7 @@ async fn habits_of_servers_do_not_show() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn reasoning_has_one_name_whatever_the_upstream_calls_it() {
     let stack = Stack::start().await;
     let key = stack.key().await;
@@ -127,7 +127,7 @@ async fn reasoning_has_one_name_whatever_the_upstream_calls_it() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn tool_calls_and_several_choices_pass_through() {
     let stack = Stack::start().await;
     let key = stack.key().await;
@@ -163,7 +163,7 @@ async fn tool_calls_and_several_choices_pass_through() {
     assert_eq!(ended.finish_reasons(), ["stop"; 3]);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn what_is_allowed_is_forwarded_and_nothing_else() {
     let stack = Stack::start().await;
     let key = stack.key().await;
@@ -206,7 +206,7 @@ async fn what_is_allowed_is_forwarded_and_nothing_else() {
     );
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn messages_reach_the_upstream_as_they_were_but_for_the_developer() {
     let stack = Stack::start().await;
     let key = stack.key().await;
@@ -228,7 +228,7 @@ async fn messages_reach_the_upstream_as_they_were_but_for_the_developer() {
     assert_eq!(stack.upstream.tagged(&tag).pop().unwrap().json()["messages"], expected);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn upstreams_are_always_asked_for_usage() {
     for (kind, continuous) in [("vllm", Some(true)), ("sglang", Some(true)), ("openai", None)] {
         let stack = Stack::with(Options { kind, ..Options::default() }).await;
@@ -242,7 +242,7 @@ async fn upstreams_are_always_asked_for_usage() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn every_kind_of_upstream_answers_whole_and_streamed() {
     for kind in ["openai", "vllm", "sglang", "llama_cpp", "ollama"] {
         let stack = Stack::with(Options { kind, ..Options::default() }).await;
@@ -254,7 +254,7 @@ async fn every_kind_of_upstream_answers_whole_and_streamed() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn silence_is_bridged_every_fifteen_seconds() {
     let stack = Stack::start().await;
     let key = stack.key().await;
@@ -269,7 +269,7 @@ async fn silence_is_bridged_every_fifteen_seconds() {
     assert_eq!(stack.used(&key).await, cost_of(12, 3));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_prompt_of_a_million_tokens_takes_memory_in_proportion_to_its_body() {
     const BODY: usize = 8 << 20;
     let stack = Stack::start().await;

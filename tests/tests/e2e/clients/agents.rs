@@ -6,7 +6,7 @@ use crate::natives::{compared, record};
 /// Requests of an agent's two turns: three and two calls of tools, and an answer to each turn.
 const REQUESTS_OF_AN_AGENT: usize = 7;
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn codex_works_through_turns_that_change_a_file_at_every_upstream() {
     for api in Api::ALL {
         let stack = at(api).await;
@@ -15,7 +15,7 @@ async fn codex_works_through_turns_that_change_a_file_at_every_upstream() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn claude_code_works_through_turns_that_change_a_file_at_every_upstream_and_asks_once_where_nothing_is_left()
  {
     for api in Api::ALL {
@@ -51,7 +51,7 @@ async fn assert_turns(stack: &Stack, api: Api, tag: &str) {
     );
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn agents_answer_to_the_commands_of_the_first_screen() {
     let stack = of(Models::Builtin).await;
     let key = stack.key().await;

@@ -73,7 +73,7 @@ async fn state(stack: &Stack, owner: &mut Browser) -> Vec<String> {
     state
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn viewers_strangers_visitors_and_other_sites_can_do_no_act_of_an_owner() {
     let stack = Stack::start().await;
     let key = stack.key_with(json!({"label": "Customer A"})).await;
@@ -112,7 +112,7 @@ async fn viewers_strangers_visitors_and_other_sites_can_do_no_act_of_an_owner() 
     assert_ne!(state(&stack, &mut owner).await, before);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn an_act_says_what_it_changed_once_in_the_browser_that_did_it() {
     let stack = Stack::start().await;
     let key = stack.key_with(json!({"label": "Customer A", "limit": 25})).await;
@@ -138,7 +138,7 @@ async fn an_act_says_what_it_changed_once_in_the_browser_that_did_it() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_fault_of_a_form_stands_at_its_field() {
     let stack = Stack::start().await;
     let mut owner = signed_in(&stack, &stack.account, "owner").await;
@@ -159,7 +159,7 @@ async fn a_fault_of_a_form_stands_at_its_field() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_key_in_trouble_is_seen_and_found() {
     let stack = Stack::start().await;
     stack.key_with(json!({"label": "fine", "limit": 1, "expires_at": "2999-12-31T23:59:59Z"})).await;
@@ -187,7 +187,7 @@ async fn a_key_in_trouble_is_seen_and_found() {
     );
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_pasted_plaintext_leads_to_its_key_and_stands_in_no_address() {
     let stack = Stack::start().await;
     let key = stack.key_with(json!({"label": "leaked"})).await;
@@ -213,7 +213,7 @@ async fn a_pasted_plaintext_leads_to_its_key_and_stands_in_no_address() {
     assert!(!stack.server().log().contains(&key.secret));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn many_keys_are_changed_after_one_confirmation_that_names_their_number() {
     let stack = Stack::start().await;
     let group = stack.cli(&["groups", "create", "--account", &stack.account.name, "--name", "Agents"]);
@@ -255,7 +255,7 @@ async fn many_keys_are_changed_after_one_confirmation_that_names_their_number() 
     assert_eq!(owner.post("/dashboard/keys/many/apply", &wrong).await.status, 422);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn an_owner_can_neither_remove_itself_nor_become_a_viewer_by_itself() {
     let stack = Stack::start().await;
     let mut owner = signed_in(&stack, &stack.account, "owner").await;
@@ -277,7 +277,7 @@ async fn an_owner_can_neither_remove_itself_nor_become_a_viewer_by_itself() {
     assert_eq!(owner.post("/dashboard/groups", &[("name", "mine")]).await.status, 403);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_failure_keeps_the_navigation_of_a_member() {
     let stack = Stack::start().await;
     let mut viewer = signed_in(&stack, &stack.account, "viewer").await;
@@ -288,7 +288,7 @@ async fn a_failure_keeps_the_navigation_of_a_member() {
     assert!(missing.status == 404 && !missing.text().contains("aria-label=\"Dashboard\""), "{missing}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn bounds_of_a_key_are_set_in_its_form_and_said_together() {
     let stack = Stack::start().await;
     let mut owner = signed_in(&stack, &stack.account, "owner").await;

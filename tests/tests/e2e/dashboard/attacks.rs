@@ -23,7 +23,7 @@ fn session(browser: &Browser) -> String {
     browser.cookies["faregate"].clone()
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_link_signs_in_once_whichever_replica_is_asked() {
     let stack = replicas().await;
     let link = stack.cli(&["sign-in-link", "--account", "default"]);
@@ -39,7 +39,7 @@ async fn a_link_signs_in_once_whichever_replica_is_asked() {
     assert!(first.is_signed_in().await);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn opening_a_link_does_not_use_it_and_made_up_links_are_refused() {
     let stack = Stack::start().await;
     let link = stack.cli(&["sign-in-link", "--account", "default"]);
@@ -62,7 +62,7 @@ async fn opening_a_link_does_not_use_it_and_made_up_links_are_refused() {
     assert_eq!(Browser::at(&stack.url("")).sign_in(&link).await.status, 303);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_session_that_an_attacker_has_fixed_is_not_the_one_that_is_signed_in() {
     let stack = Stack::start().await;
     let mut attacker = signed_in(&stack, &stack.account, "mallory").await;
@@ -83,7 +83,7 @@ async fn a_session_that_an_attacker_has_fixed_is_not_the_one_that_is_signed_in()
     assert_ne!(session(&victim), made_up);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn forms_of_other_sites_and_forged_tokens_change_nothing() {
     let stack = Stack::start().await;
     let mut owner = signed_in(&stack, &stack.account, "owner").await;
@@ -111,7 +111,7 @@ async fn forms_of_other_sites_and_forged_tokens_change_nothing() {
     assert_eq!(owner.post("/dashboard/management-keys", &create).await.status, 200);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_stolen_cookie_is_worth_nothing_after_sign_out_and_after_removal() {
     let stack = replicas().await;
     let mut ann = signed_in(&stack, &stack.account, "ann").await;
@@ -129,7 +129,7 @@ async fn a_stolen_cookie_is_worth_nothing_after_sign_out_and_after_removal() {
     assert!(!bob.is_signed_in().await && !bob.is_signed_in().await);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn guesses_are_stopped_alike_for_known_and_unknown_names() {
     let stack = Stack::start().await;
     let mut owner = signed_in(&stack, &stack.account, "owner").await;
@@ -158,7 +158,7 @@ async fn guesses_are_stopped_alike_for_known_and_unknown_names() {
     assert_eq!(browser.sign_in(&link).await.status, 303);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn guesses_from_one_network_are_stopped_whatever_address_and_name_they_use() {
     let env = vec![("FAREGATE_TRUST_PROXY", "true".to_owned())];
     let stack = Stack::with(Options { env, ..Options::default() }).await;
@@ -176,7 +176,7 @@ async fn guesses_from_one_network_are_stopped_whatever_address_and_name_they_use
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn behind_tls_cookies_are_secure_and_bound_to_the_host() {
     let env = vec![("FAREGATE_TRUST_PROXY", "true".to_owned())];
     let stack = Stack::with(Options { env, ..Options::default() }).await;
@@ -206,7 +206,7 @@ async fn with_password(stack: &Stack) -> Browser {
     owner
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn guesses_keep_no_member_out_of_a_browser_in_which_it_signed_in_before() {
     let env = vec![("FAREGATE_TRUST_PROXY", "true".to_owned())];
     let stack = Stack::with(Options { env, ..Options::default() }).await;
@@ -244,7 +244,7 @@ async fn guesses_keep_no_member_out_of_a_browser_in_which_it_signed_in_before() 
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_proxy_that_is_not_trusted_is_named_in_the_log_when_all_behind_it_are_refused() {
     let stack = Stack::start().await;
     let mut browser = visitor(&stack).await;
@@ -260,7 +260,7 @@ async fn a_proxy_that_is_not_trusted_is_named_in_the_log_when_all_behind_it_are_
     assert!(log.contains("WARN") && log.contains("FAREGATE_TRUST_PROXY"), "{log}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn the_key_services_own_port_believes_no_one_but_a_gateway() {
     let stack = Stack::start().await;
     let mut browser = Browser::at(stack.server().address("key-http"));
@@ -292,7 +292,7 @@ async fn the_key_services_own_port_believes_no_one_but_a_gateway() {
     assert_eq!(through.get("/dashboard/sign-in").await.header("strict-transport-security"), "");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_new_password_asks_for_the_old_one_and_ends_links_and_other_sessions() {
     let stack = replicas().await;
     let link = stack.cli(&["sign-in-link", "--account", "default"]);
@@ -330,7 +330,7 @@ async fn a_new_password_asks_for_the_old_one_and_ends_links_and_other_sessions()
     assert_eq!(back.post("/dashboard/you/password", &[("password", SECRET)]).await.status, 303);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_member_sees_a_link_that_another_owner_made_and_it_replaces_no_password() {
     let stack = Stack::start().await;
     let mut owner = with_password(&stack).await;
@@ -355,7 +355,7 @@ async fn a_member_sees_a_link_that_another_owner_made_and_it_replaces_no_passwor
     assert!(page.text().contains("<bdi>bob</bdi> made a sign-in link for you"), "{page}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn names_with_characters_that_no_one_sees_are_refused() {
     let stack = Stack::start().await;
     let mut owner = signed_in(&stack, &stack.account, "owner").await;

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 
 use super::signed_in;
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_form_makes_a_key_only_with_an_attempt_that_a_page_wrote() {
     let stack = Stack::start().await;
     let mut owner = signed_in(&stack, &stack.account, "owner").await;
@@ -28,7 +28,7 @@ async fn a_form_makes_a_key_only_with_an_attempt_that_a_page_wrote() {
     assert_eq!(made.status, 200, "{made}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn an_account_has_a_hundred_members_and_management_keys_at_most() {
     for deployment in [Deployment::AllInOne, Deployment::services(1, 1)] {
         let stack = Stack::with(Options { deployment, ..Options::default() }).await;
@@ -43,7 +43,7 @@ async fn an_account_has_a_hundred_members_and_management_keys_at_most() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_redis_that_is_nearly_full_takes_nothing_new_and_serves_chats() {
     let deployment = Deployment::Services { gateways: 1, key_services: 1, redis: Form::Alone };
     let stack = Stack::with(Options { deployment, ..Options::default() }).await;

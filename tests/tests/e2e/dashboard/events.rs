@@ -70,12 +70,12 @@ async fn the_pages_show_their_own_events(deployment: Deployment) {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn the_pages_of_a_key_and_a_group_show_their_own_events() {
     the_pages_show_their_own_events(Deployment::AllInOne).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn the_pages_of_a_key_and_a_group_show_their_own_events_over_a_redis() {
     the_pages_show_their_own_events(Deployment::services(1, 1)).await;
 }

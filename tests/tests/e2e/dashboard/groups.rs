@@ -12,7 +12,7 @@ use super::signed_in;
 
 const PATH: &str = "/dashboard/groups";
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_group_is_created_filled_changed_and_archived() {
     let stack = Stack::start().await;
     let mut owner = signed_in(&stack, &stack.account, "owner").await;
@@ -76,7 +76,7 @@ async fn a_group_is_created_filled_changed_and_archived() {
     assert!(page.text().contains("The group of this key is archived"), "{page}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn all_keys_of_a_group_are_revoked_together() {
     let stack = Stack::start().await;
     let group = stack.cli(&["groups", "create", "--account", &stack.account.name, "--name", "Agents"]);
@@ -93,7 +93,7 @@ async fn all_keys_of_a_group_are_revoked_together() {
     assert_eq!((status(&inside.id).await, status(&outside.id).await), (json!("revoked"), json!("active")));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn the_page_of_a_group_shows_a_hundred_groups_and_leads_to_all() {
     // SQLite, and Redis.
     for stack in [Stack::start().await, super::replicas().await] {

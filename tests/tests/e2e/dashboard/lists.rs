@@ -6,7 +6,7 @@ use tests::harness::{Stack, attribute, usd};
 use super::{pages::spend, replicas, signed_in};
 use crate::budgets::group;
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn keys_are_found_page_by_page_by_label_and_status() {
     let stack = Stack::start().await;
     for number in 0..60 {
@@ -28,7 +28,7 @@ async fn keys_are_found_page_by_page_by_label_and_status() {
     assert!(oldest.text().contains("Customer 00") && !oldest.text().contains("Customer 59"), "{oldest}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn lists_lead_forth_and_back_and_say_how_long_they_are() {
     // SQLite, and Redis.
     for stack in [Stack::start().await, replicas().await] {

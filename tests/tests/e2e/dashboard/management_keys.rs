@@ -7,7 +7,7 @@ use super::signed_in;
 
 const PATH: &str = "/dashboard/management-keys";
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_management_key_is_named_created_shown_once_and_revoked() {
     let stack = Stack::start().await;
     let mut owner = signed_in(&stack, &stack.account, "owner").await;
@@ -35,7 +35,7 @@ async fn a_management_key_is_named_created_shown_once_and_revoked() {
     list(&plaintext).await.assert_error(401, "invalid_management_key");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_viewer_sees_management_keys_and_changes_none() {
     let stack = Stack::start().await;
     let mut owner = signed_in(&stack, &stack.account, "owner").await;
@@ -49,7 +49,7 @@ async fn a_viewer_sees_management_keys_and_changes_none() {
     assert!(!owner.get(PATH).await.text().contains("badge revoked"));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn another_accounts_management_key_is_out_of_reach() {
     let stack = Stack::start().await;
     let other = stack.open_account("other", tests::harness::usd("1"));
@@ -62,7 +62,7 @@ async fn another_accounts_management_key_is_out_of_reach() {
     assert!(!owner.get(PATH).await.text().contains("badge revoked"));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_form_that_is_sent_twice_makes_one_key() {
     let stack = super::replicas().await;
     let mut owner = signed_in(&stack, &stack.account, "owner").await;
@@ -78,7 +78,7 @@ async fn a_form_that_is_sent_twice_makes_one_key() {
     assert_eq!(owner.post(PATH, &[("name", "x"), ("attempt", "made up")]).await.status, 403);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_management_key_gets_its_rights_in_the_form_and_shows_them_in_the_list() {
     let stack = Stack::start().await;
     let group = stack.cli(&["groups", "create", "--account", &stack.account.name, "--name", "Agents"]);

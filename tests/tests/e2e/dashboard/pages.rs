@@ -52,7 +52,7 @@ pub(super) async fn spend(stack: &Stack, key: &ApiKey) {
     assert_eq!(answer.status, 200, "{answer}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_key_is_created_shown_once_edited_and_revoked() {
     let stack = replicas().await;
     let mut owner = signed_in(&stack, &stack.account, "owner").await;
@@ -93,7 +93,7 @@ async fn a_key_is_created_shown_once_edited_and_revoked() {
     assert_eq!(owner.post(&path, &change).await.status, 400, "a revoked key stays as it is");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn who_revokes_a_key_sees_how_many_requests_it_cuts_and_what_comes_back() {
     let stack = Stack::start().await;
     let key = stack.key_with(json!({"label": "Customer A"})).await;
@@ -119,7 +119,7 @@ async fn who_revokes_a_key_sees_how_many_requests_it_cuts_and_what_comes_back() 
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn spend_shows_on_every_page_that_has_it_and_in_both_files() {
     let stack = replicas().await;
     let key = stack.key_with(json!({"label": "Customer A", "limit": 1})).await;
@@ -162,7 +162,7 @@ async fn spend_shows_on_every_page_that_has_it_and_in_both_files() {
     assert_eq!((lines.len(), charged), (3, used.nanos()));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn activity_adds_up_and_finds_keys_by_label_and_generations_by_id_in_their_account_alone() {
     let stack = replicas().await;
     let key = stack.key_with(json!({"label": "Customer A"})).await;
@@ -203,7 +203,7 @@ async fn activity_adds_up_and_finds_keys_by_label_and_generations_by_id_in_their
     assert!(nothing.status == 200 && nothing.text().contains("No generation"), "{nothing}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn activity_is_filtered_by_group_and_by_the_days_of_a_zone() {
     for stack in [Stack::start().await, replicas().await] {
         let course = group(&stack, json!({"name": "Course 101"})).await;
@@ -255,7 +255,7 @@ async fn activity_is_filtered_by_group_and_by_the_days_of_a_zone() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn the_first_steps_lead_to_a_key_that_says_how_to_use_it() {
     let stack = Stack::start().await;
     let account = stack.open_account("new", usd("5"));
@@ -284,7 +284,7 @@ async fn the_first_steps_lead_to_a_key_that_says_how_to_use_it() {
     assert_eq!(commands.map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n"), screen);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn members_who_never_came_are_told_from_those_who_did() {
     for stack in [Stack::start().await, replicas().await] {
         let mut owner = signed_in(&stack, &stack.account, "owner").await;
@@ -312,7 +312,7 @@ async fn members_who_never_came_are_told_from_those_who_did() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn deposits_keep_their_notes_and_a_month_has_a_statement() {
     let stack = replicas().await;
     let key = stack.key_with(json!({"label": "Customer A"})).await;
@@ -348,7 +348,7 @@ async fn deposits_keep_their_notes_and_a_month_has_a_statement() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn refused_requests_are_counted_and_shown() {
     let stack = replicas().await;
     let key = stack.key_with(json!({"label": "Customer A", "limit": 0})).await;
@@ -392,7 +392,7 @@ async fn refused_requests_are_counted_and_shown() {
     assert_eq!(listed.lines().filter(|line| line.contains("key_limit_reached")).count(), 3, "{listed}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_generation_s_page_shows_its_course_and_what_each_kind_of_token_cost() {
     for stack in [Stack::start().await, replicas().await] {
         let key = stack.key_with(json!({"label": "Customer A"})).await;
@@ -429,7 +429,7 @@ async fn a_generation_s_page_shows_its_course_and_what_each_kind_of_token_cost()
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn hostile_labels_are_shown_and_exported_as_text() {
     let stack = Stack::start().await;
     let mut owner = signed_in(&stack, &stack.account, "owner").await;
@@ -466,7 +466,7 @@ async fn hostile_labels_are_shown_and_exported_as_text() {
     assert!(csv.text().contains(",\"\"\"><img src=x onerror=alert(1)>\","), "{csv}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_viewer_sees_every_page_and_has_a_password_of_its_own() {
     let stack = Stack::start().await;
     let key = stack.key_with(json!({"label": "Customer A"})).await;
@@ -493,7 +493,7 @@ async fn a_viewer_sees_every_page_and_has_a_password_of_its_own() {
     assert_eq!(viewer.post("/dashboard/you/password", &[("password", "short")]).await.status, 422);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn accounts_find_nothing_of_each_other_by_id_cursor_filter_or_link() {
     let stack = Stack::with(Options::default()).await;
     let other = stack.open_account("other", usd("5"));
@@ -552,7 +552,7 @@ async fn link_to(stack: &Stack, other: &Account) {
     assert!(owner.is_signed_in().await);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn members_are_invited_change_roles_and_leave_but_an_owner_stays() {
     let stack = replicas().await;
     let mut owner = signed_in(&stack, &stack.account, "owner").await;

@@ -15,7 +15,7 @@ async fn works(stack: &Stack, secret: &str) -> bool {
     answer.status == 200
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_key_is_rotated_and_its_new_plaintext_shown_once() {
     let stack = replicas().await;
     let ApiKey { id, secret: first, .. } = stack.key().await;

@@ -47,7 +47,7 @@ async fn give_password(browser: &mut Browser) -> Answer {
     browser.post("/dashboard/sign-in", &fields).await
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_password_and_a_link_ask_for_a_code_that_works_once_on_every_replica() {
     let stack = replicas().await;
     let mut owner = signed_in(&stack, &stack.account, "owner").await;
@@ -102,7 +102,7 @@ async fn a_password_and_a_link_ask_for_a_code_that_works_once_on_every_replica()
     assert_eq!(give_password(&mut Browser::at(&stack.url(""))).await.status, 303);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_lost_second_factor_is_removed_by_another_owner_or_an_operator() {
     let stack = Stack::start().await;
     let mut owner = signed_in(&stack, &stack.account, "owner").await;

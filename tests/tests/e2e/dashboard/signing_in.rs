@@ -4,7 +4,7 @@ use tests::harness::{Browser, Stack};
 
 use super::signed_in;
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_link_to_a_page_leads_there_after_signing_in() {
     let stack = Stack::start().await;
     let key = stack.key().await;
@@ -21,7 +21,7 @@ async fn a_link_to_a_page_leads_there_after_signing_in() {
     assert_eq!(visitor.get("/dashboard/sign-in").await.header("location"), "/dashboard");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_new_link_ends_the_earlier_one_and_the_command_says_so() {
     let stack = Stack::start().await;
     let command = ["sign-in-link", "--account", "default"];
@@ -34,7 +34,7 @@ async fn a_new_link_ends_the_earlier_one_and_the_command_says_so() {
     assert_eq!(visitor.sign_in(&link).await.status, 303);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn signing_in_leads_to_no_other_site() {
     let stack = Stack::start().await;
     for foreign in [
@@ -52,7 +52,7 @@ async fn signing_in_leads_to_no_other_site() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn who_was_signed_out_is_told() {
     let stack = Stack::start().await;
     let mut owner = signed_in(&stack, &stack.account, "owner").await;

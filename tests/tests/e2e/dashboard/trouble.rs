@@ -86,17 +86,17 @@ async fn keys_that_are_refused_are_seen_and_found(deployment: Deployment) {
     );
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn keys_that_are_refused_for_a_limit_of_theirs_or_of_a_group_are_seen_and_found() {
     keys_that_are_refused_are_seen_and_found(Deployment::AllInOne).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn keys_that_are_refused_for_a_limit_of_theirs_or_of_a_group_are_seen_and_found_over_a_redis() {
     keys_that_are_refused_are_seen_and_found(Deployment::services(1, 1)).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_page_that_was_opened_earlier_takes_nothing_back() {
     let stack = Stack::start().await;
     let key = stack.key_with(json!({"label": "one", "limit": 10})).await;
@@ -132,7 +132,7 @@ async fn a_page_that_was_opened_earlier_takes_nothing_back() {
     );
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_webhook_that_gets_nothing_any_more_says_why_in_the_list_and_on_the_first_page() {
     let stack = Stack::start().await;
     let receiver = Receiver::start(|_| 410, std::time::Duration::ZERO).await;
@@ -154,7 +154,7 @@ async fn a_webhook_that_gets_nothing_any_more_says_why_in_the_list_and_on_the_fi
     assert!(page.text().contains(" was disabled: it answered 410, ") && page.text().contains(&url), "{page}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_model_that_is_not_offered_is_named() {
     let stack = Stack::start().await;
     let key = stack.key_with(json!({"models": ["gpt-5-minni"]})).await;

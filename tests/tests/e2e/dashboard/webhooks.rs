@@ -8,7 +8,7 @@ use super::{pages::attempt, signed_in};
 
 const PATH: &str = "/dashboard/webhooks";
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_webhook_is_made_once_tested_disabled_and_deleted() {
     let stack = Stack::start().await;
     let receiver = Receiver::start(|_| 204, Duration::ZERO).await;

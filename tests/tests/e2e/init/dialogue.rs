@@ -12,7 +12,7 @@ const VENDOR: &str = "the address of another server:";
 const MODEL: &str = "Model (name or number):";
 const PRICE: &str = "Price (rates, a file, or free):";
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_person_is_asked_for_what_no_flag_says() {
     let folder = Folder::new();
     let stand_in = vendor("api-key", KEY).await;
@@ -49,7 +49,7 @@ async fn a_person_is_asked_for_what_no_flag_says() {
     assert_eq!(folder.model("models.toml").id, "lark-mini");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_part_of_a_name_shows_the_models_that_have_it() {
     let folder = Folder::new();
     let stand_in = vendor("authorization", "").await;
@@ -67,7 +67,7 @@ async fn a_part_of_a_name_shows_the_models_that_have_it() {
     assert_eq!((shown.status, folder.model("models.toml").id.as_str()), (0, "lark"), "{}", shown.text);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn an_interrupt_at_any_question_leaves_nothing() {
     let stand_in = vendor("authorization", "").await;
     let address = format!("{}\n", stand_in.url("/v1"));

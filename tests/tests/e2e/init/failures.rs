@@ -9,7 +9,7 @@ use super::{Folder, KEY, LIST, PRICE, answer, vendor};
 
 const BEARER: &str = "Bearer sk-init-secret-0123456789";
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn every_failure_says_what_to_do_next_and_leaves_no_file() {
     let folder = Folder::new();
     fs::write(folder.path().join("prices.json"), LIST).unwrap();
@@ -113,7 +113,7 @@ async fn every_failure_says_what_to_do_next_and_leaves_no_file() {
     assert_eq!(files, ["prices.csv", "prices.json"]);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_file_that_is_there_is_never_overwritten() {
     let folder = Folder::new();
     fs::write(folder.path().join("models.toml"), "mine").unwrap();
@@ -126,7 +126,7 @@ async fn a_file_that_is_there_is_never_overwritten() {
     assert!(stand_in.asked().is_empty(), "no one is asked in vain");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_check_that_fails_leaves_no_file_and_a_free_model_costs_nothing() {
     let folder = Folder::new();
     let check = |answer: fn() -> (u16, String)| {

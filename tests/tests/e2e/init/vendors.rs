@@ -67,7 +67,7 @@ fn vendor_that_knows_its_models(asked: &AskedOf, header: &str, value: &str) -> G
     answer(asked)
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn what_goes_wrong_at_a_vendor_is_said_with_its_own_variable_and_address_and_leaves_no_file() {
     let folder = Folder::new();
     fs::write(folder.path().join("prices.json"), "{}").unwrap();

@@ -10,7 +10,7 @@ use super::*;
 /// The shortest lease that is allowed, because a test waits for it.
 const LEASE: Duration = Duration::from_secs(3);
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_stream_that_breaks_ends_with_the_dialects_error_and_an_exact_bill() {
     for (native, dialect) in pairs() {
         let stack = native.stack().await;
@@ -32,7 +32,7 @@ async fn a_stream_that_breaks_ends_with_the_dialects_error_and_an_exact_bill() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn an_error_after_the_head_is_told_in_the_dialects_form() {
     for (native, dialect) in pairs() {
         let stack = native.stack().await;
@@ -49,7 +49,7 @@ async fn an_error_after_the_head_is_told_in_the_dialects_form() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn what_an_upstream_says_of_itself_stays_inside() {
     for (native, dialect) in pairs() {
         let stack = native.stack().await;
@@ -66,7 +66,7 @@ async fn what_an_upstream_says_of_itself_stays_inside() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn what_a_vendor_says_of_a_request_reaches_the_client_and_what_it_says_of_the_operator_does_not() {
     for native in Native::BOTH {
         let stack = native.stack().await;
@@ -100,7 +100,7 @@ async fn what_a_vendor_says_of_a_request_reaches_the_client_and_what_it_says_of_
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_false_report_is_not_billed() {
     for (native, dialect) in pairs() {
         let stack = native.stack().await;
@@ -114,7 +114,7 @@ async fn a_false_report_is_not_billed() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_gateway_that_is_killed_leaves_a_hold_that_bills_its_last_report_once() {
     for native in Native::BOTH {
         let stack = Stack::with(Options { lease: LEASE, ..native.options() }).await;
@@ -167,7 +167,7 @@ async fn ask_often(stack: &Stack, key: &ApiKey) {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn no_account_sets_an_upstream_aside_by_what_it_passes() {
     let (stack, second) = two().await;
     let key = stack.key().await;
@@ -191,7 +191,7 @@ async fn no_account_sets_an_upstream_aside_by_what_it_passes() {
     assert!(asked < 50, "{asked} of 180 requests came");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn headers_that_servers_would_not_take_are_refused_by_name() {
     let stack = Native::Messages.stack().await;
     let key = stack.key().await;

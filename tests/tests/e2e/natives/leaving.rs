@@ -96,7 +96,7 @@ async fn kinds(call: Call) -> BTreeSet<String> {
     kinds
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_client_that_leaves_at_any_kind_of_event_pays_what_the_vendor_counts_at_the_end() {
     for native in Native::BOTH {
         let stack = native.stack().await;

@@ -8,7 +8,7 @@ fn got(stack: &Stack, tag: &str) -> Generation {
     stack.upstream.tagged(tag).pop().unwrap()
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_body_reaches_the_upstream_byte_for_byte_but_for_its_head() {
     let stack = Native::Messages.stack().await;
     stack.others_spend();
@@ -33,7 +33,7 @@ async fn a_body_reaches_the_upstream_byte_for_byte_but_for_its_head() {
     assert_eq!(got.path, "/v1/messages?beta=true");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_clients_query_changes_nothing_of_the_catalogues_own() {
     let catalogue = include_str!("own_query.toml");
     let stack = Stack::with(Options { models: Models::Text(catalogue), ..Options::default() }).await;
@@ -46,7 +46,7 @@ async fn a_clients_query_changes_nothing_of_the_catalogues_own() {
     assert_eq!(got(&stack, "with a query").path, "/v1/responses?api-version=preview&a=b");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn versions_pass_with_a_body_and_are_the_gateways_with_one_that_it_writes() {
     let stack = Native::Messages.stack().await;
     let key = stack.key().await;
@@ -67,7 +67,7 @@ async fn versions_pass_with_a_body_and_are_the_gateways_with_one_that_it_writes(
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn an_answer_passes_with_the_vendors_ids_and_members_and_with_its_cost() {
     for native in Native::BOTH {
         let stack = native.stack().await;
@@ -116,7 +116,7 @@ async fn an_answer_passes_with_the_vendors_ids_and_members_and_with_its_cost() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn tools_that_the_vendor_runs_are_left_out_and_members_that_cost_more_too() {
     for (native, hosted, dearer) in [
         (Native::Responses, json!({"type": "web_search"}), json!("flex")),
@@ -141,7 +141,7 @@ async fn tools_that_the_vendor_runs_are_left_out_and_members_that_cost_more_too(
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn accounts_share_no_cache_and_no_name_at_a_vendor() {
     let stack = Native::Responses.stack().await;
     let other = stack.open_account("other", tests::harness::usd("1"));
@@ -164,7 +164,7 @@ async fn accounts_share_no_cache_and_no_name_at_a_vendor() {
     assert_eq!(distinct.len(), 4, "{names:?}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn an_agent_finds_the_models_and_the_gateway() {
     let stack = Native::Messages.stack().await;
     let key = stack.key().await;
@@ -196,7 +196,7 @@ async fn an_agent_finds_the_models_and_the_gateway() {
     assert_eq!(ask("/v1/models", false).await["data"][0]["efforts"], json!(["low", "high"]));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_silent_stream_that_passes_is_kept_alive() {
     let stack = Native::Messages.stack_with("left_mid_stream = \"stop\"").await;
     let key = stack.key().await;

@@ -51,7 +51,7 @@ async fn served(stack: &Stack, key: &ApiKey, dialect: Dialect, prompt: u64) {
     stack.upstream.wait_for(&tag, "end", |generation| generation.ended_by(End::Finished)).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn the_journal_agrees_with_the_vendors_record_and_a_wrong_line_is_found() {
     for native in Native::BOTH {
         let stack = native.stack().await;
@@ -83,7 +83,7 @@ async fn the_journal_agrees_with_the_vendors_record_and_a_wrong_line_is_found() 
 
 /// Messages tells the prompt in its first event, and Responses tells usage in its last event alone: the prompt of a cut
 /// stream is estimated there, and the comparison says so.
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_cut_stream_is_in_the_record_as_billed_where_the_vendor_told_the_prompt_and_is_found_where_not() {
     for native in Native::BOTH {
         let stack = native.stack().await;

@@ -166,7 +166,7 @@ async fn served(title: &str) -> (AskedOf, Answer) {
     (asked, answer)
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn recipes_of_the_chat_api_are_served_as_printed() {
     let (asked, answer) = served("Vertex AI").await;
     assert_eq!(asked.path, "/v1/projects/PROJECT/locations/global/endpoints/openapi/chat/completions");
@@ -185,7 +185,7 @@ async fn recipes_of_the_chat_api_are_served_as_printed() {
     );
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn recipes_of_the_responses_api_are_served_as_printed() {
     for (title, path, header, value) in [
         ("OpenAI", "/v1/responses", "authorization", format!("Bearer {KEY}")),
@@ -199,7 +199,7 @@ async fn recipes_of_the_responses_api_are_served_as_printed() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn recipes_of_the_messages_api_are_served_as_printed() {
     for (title, path) in
         [("Anthropic", "/v1/messages"), ("Amazon Bedrock, Anthropic API", "/anthropic/v1/messages")]

@@ -34,7 +34,7 @@ fn lines(server: &Server, words: &str) -> usize {
     server.log().lines().filter(|line| line.contains(words)).count()
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn an_outage_is_told_once_by_address_and_at_its_end() {
     let env = vec![("FAREGATE_WORKERS", "3".to_owned())];
     let deployment = Deployment::services(1, 2);
@@ -75,7 +75,7 @@ async fn an_outage_is_told_once_by_address_and_at_its_end() {
     assert_eq!(lines(gateway, "the HTTP of a key-service is away"), 2);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_spool_that_cannot_be_written_is_counted_and_told_once_until_it_can() {
     let stack = Stack::with(Options { deployment: Deployment::services(1, 1), ..Options::default() }).await;
     let key = stack.key().await;

@@ -53,7 +53,7 @@ async fn assert_exact(stack: &Stack, parent: &Value, group: &Value, keys: &[ApiK
     sum
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn bounds_at_three_levels_hold_against_400_requests_over_both_gateways() {
     let stack = two_of_each().await;
     let (parent, group, keys) = three_levels(&stack).await;
@@ -81,7 +81,7 @@ async fn bounds_at_three_levels_hold_against_400_requests_over_both_gateways() {
     assert!(answer.json()["error"]["resets_at"].is_string(), "{answer}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn bounds_at_three_levels_are_exact_while_processes_are_killed() {
     let stack = with_lease(LEASE).await;
     let (parent, group, keys) = three_levels(&stack).await;
@@ -115,7 +115,7 @@ async fn admitted(stack: &Stack, keys: &[ApiKey], per_minute: u128) -> (usize, u
     (admitted, refilled)
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn requests_per_minute_are_exact_over_both_gateways_in_each_minute() {
     let deployment = Deployment::services(2, 2);
     let stack = Stack::with(Options { deployment, clocks: vec![0, 0], ..Options::default() }).await;
@@ -130,7 +130,7 @@ async fn requests_per_minute_are_exact_over_both_gateways_in_each_minute() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn tokens_per_minute_are_passed_by_no_more_than_the_answers_in_flight() {
     let stack = two_of_each().await;
     let key = stack.key_with(json!({"tokens_per_minute": 1_000})).await;
@@ -143,7 +143,7 @@ async fn tokens_per_minute_are_passed_by_no_more_than_the_answers_in_flight() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn places_of_a_killed_gateway_are_free_after_a_lease() {
     let stack = with_lease(LEASE).await;
     let group = group(&stack, json!({"name": "three at once", "max_in_flight": 3})).await;

@@ -26,7 +26,7 @@ async fn with_clocks(clocks: [i64; 2]) -> Stack {
     Stack::with(Options { deployment, lease: LEASE, clocks: clocks.into(), ..Options::default() }).await
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_limit_holds_over_key_services_whose_clocks_differ_by_more_than_a_lease() {
     for clocks in [[0, APART], [-APART, 0], [-APART, APART]] {
         let stack = with_clocks(clocks).await;
@@ -53,7 +53,7 @@ async fn a_limit_holds_over_key_services_whose_clocks_differ_by_more_than_a_leas
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_clock_that_steps_while_streams_run_cuts_none_of_them() {
     let stack = with_clocks([0, 0]).await;
     let key = stack.key().await;
@@ -74,7 +74,7 @@ async fn a_clock_that_steps_while_streams_run_cuts_none_of_them() {
     assert_eq!(stack.used(&key).await, stack.cost_of_served(&key));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn what_a_killed_gateway_held_is_free_after_a_lease_whatever_the_clocks_say() {
     let stack = with_clocks([-APART, APART]).await;
     let key = stack.key().await;
@@ -90,7 +90,7 @@ async fn what_a_killed_gateway_held_is_free_after_a_lease_whatever_the_clocks_sa
     assert!(killed.elapsed() < LEASE * 3, "it is held for {:?}", killed.elapsed());
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_key_service_is_not_ready_while_its_clock_is_far_from_its_stores() {
     let stack = with_clocks([0, TOO_FAR]).await;
     becomes(&stack, &stack.key_services[0], 200).await;
@@ -101,7 +101,7 @@ async fn a_key_service_is_not_ready_while_its_clock_is_far_from_its_stores() {
     becomes(&stack, &stack.key_services[1], 200).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_command_beside_a_key_service_whose_clock_steps_back_closes_nothing() {
     let deployment = Deployment::services(1, 1);
     let stack = Stack::with(Options { deployment, clocks: vec![0], ..Options::default() }).await;

@@ -31,7 +31,7 @@ async fn over(redis: Form) -> Stack {
     Stack::with(Options { deployment, lease: LEASE, ..Options::default() }).await
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn accounts_lie_on_every_master_and_each_is_billed_exactly() {
     let stack = over(Form::Cluster).await;
     let keys = keys_of_many_accounts(&stack, ACCOUNTS).await;
@@ -48,7 +48,7 @@ async fn accounts_lie_on_every_master_and_each_is_billed_exactly() {
 
 /// A replica lags behind its master. Writes that the master acknowledged but had not replicated are lost with it.
 /// Charges may be lost that were answered at most a moment earlier, but nothing is billed that was not served.
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_master_that_is_lost_is_replaced_and_takes_at_most_its_last_moment_with_it() {
     let stack = over(Form::ClusterWithReplicas).await;
     // The harness would fail on lost charges, which this test measures itself.
@@ -105,7 +105,7 @@ async fn a_master_that_is_lost_is_replaced_and_takes_at_most_its_last_moment_wit
 }
 
 /// Slots move while requests run, as an operator moves them who adds a master or takes one away.
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_third_of_the_slots_moves_under_load_and_each_request_is_billed_exactly() {
     let stack = over(Form::Cluster).await;
     let keys = keys_of_many_accounts(&stack, BUSY).await;

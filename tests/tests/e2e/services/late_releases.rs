@@ -18,7 +18,7 @@ const SILENCE: Duration = Duration::from_millis(8_500);
 /// Time in which the release that was given up is delivered after all.
 const DELIVERY: Duration = Duration::from_secs(2);
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_release_that_comes_late_leaves_the_next_hold_of_its_request_open() {
     let deployment = Deployment::services(1, 1);
     let stack = Stack::with(Options { deployment, ..Options::default() }).await;

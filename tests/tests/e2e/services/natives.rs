@@ -47,17 +47,17 @@ async fn two_of_each(native: Native) -> Stack {
     Stack::with(Options { deployment, lease: LEASE, ..native.options() }).await
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn what_vendors_served_while_redis_was_killed_is_billed_once() {
     is_billed_once(Outage::RedisIsKilled).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn what_vendors_served_while_redis_hung_is_billed_once() {
     is_billed_once(Outage::RedisHangs).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn what_vendors_served_while_no_key_service_ran_is_billed_once() {
     is_billed_once(Outage::KeyServicesAreKilled).await;
 }
@@ -108,7 +108,7 @@ async fn is_billed_once(outage: Outage) {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_limit_holds_against_400_requests_at_vendors_over_both_gateways() {
     for native in Native::BOTH {
         storm(&two_of_each(native).await).await;

@@ -30,7 +30,7 @@ const NOTICING: Duration = Duration::from_secs(4);
 const KILLS: usize = 4;
 const SEED: u64 = 4_715_620;
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn what_a_killed_gateway_held_is_billed_as_last_reported_while_the_other_serves_on() {
     let stack = with_lease(LEASE).await;
     let doomed = stack.open_account("doomed", usd("1"));
@@ -83,7 +83,7 @@ async fn what_a_killed_gateway_held_is_billed_as_last_reported_while_the_other_s
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn key_services_that_end_are_not_felt_while_one_is_left() {
     let stack = two_of_each().await;
     let key = stack.key().await;
@@ -107,7 +107,7 @@ async fn key_services_that_end_are_not_felt_while_one_is_left() {
     load.assert_billed(&stack, &key, NanoUsd::ZERO).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_key_service_that_hangs_is_left_for_another_and_does_no_harm_when_it_goes_on() {
     let stack = two_of_each().await;
     let key = stack.key().await;
@@ -126,7 +126,7 @@ async fn a_key_service_that_hangs_is_left_for_another_and_does_no_harm_when_it_g
     load.assert_billed(&stack, &key, NanoUsd::ZERO).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn without_a_key_service_nothing_new_is_served_and_what_runs_goes_on_to_the_end_of_its_grant() {
     let stack = two_of_each().await;
     let key = stack.key().await;
@@ -178,7 +178,7 @@ async fn without_a_key_service_nothing_new_is_served_and_what_runs_goes_on_to_th
     assert!((cost_of(12, long.tokens() as u64).nanos()..=most).contains(&of_long), "{of_long} of {most}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_redis_that_is_killed_under_load_comes_back_with_every_nano_usd() {
     let stack = with_lease(LEASE).await;
     let key = stack.key().await;
@@ -198,7 +198,7 @@ async fn a_redis_that_is_killed_under_load_comes_back_with_every_nano_usd() {
     load.assert_billed(&stack, &key, times(cost_of(12, 5), stack.gateways.len())).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn while_redis_hangs_requests_fail_soon_and_are_billed_once_when_it_goes_on() {
     let stack = with_lease(LEASE).await;
     let key = stack.key().await;
@@ -214,7 +214,7 @@ async fn while_redis_hangs_requests_fail_soon_and_are_billed_once_when_it_goes_o
     load.assert_billed(&stack, &key, times(cost_of(12, 5), stack.gateways.len())).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn an_outage_that_outlasts_a_lease_loses_no_charge() {
     let stack = with_lease(LEASE).await;
     let key = stack.key().await;
@@ -233,7 +233,7 @@ async fn an_outage_that_outlasts_a_lease_loses_no_charge() {
 
 /// When the stack is dropped, it asserts that every answered request was billed its reported cost, and every other one
 /// at most the tokens served.
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn whatever_is_killed_in_whatever_order_no_nano_usd_is_lost_or_billed_twice() {
     let kills = std::env::var("FAREGATE_TEST_KILLS").map_or(KILLS, |text| text.parse().unwrap());
     let stack = with_lease(LEASE).await;

@@ -65,7 +65,7 @@ struct Happened {
     to: Instant,
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn whatever_fails_at_random_what_the_upstream_served_is_billed_or_accounted_for() {
     let seconds = from_environment("FAREGATE_TEST_FAULT_SECONDS", SECONDS);
     let seed = from_environment("FAREGATE_TEST_FAULT_SEED", SEED);

@@ -45,17 +45,17 @@ async fn reboots_in_the_wrong_order(redis: Form) {
     heals(&stack, &key).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_redis_that_starts_last_is_waited_for() {
     reboots_in_the_wrong_order(Form::Alone).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_cluster_that_starts_last_is_waited_for() {
     reboots_in_the_wrong_order(Form::Cluster).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_process_that_waits_ends_when_it_is_told_to() {
     let folder = tempfile::TempDir::new().unwrap();
     let nowhere = format!("redis://127.0.0.1:{}", tests::harness::free_port());
@@ -70,7 +70,7 @@ async fn a_process_that_waits_ends_when_it_is_told_to() {
     assert!(waiting.ended().await.success(), "{}", waiting.last_words());
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn what_waiting_cannot_mend_is_refused_at_once() {
     for form in [Form::AsInstalled, Form::Cluster] {
         let folder = tempfile::TempDir::new().unwrap();

@@ -34,7 +34,7 @@ async fn becomes_ready(stack: &Stack, status: u16) {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn with_too_few_replicas_nothing_is_served_and_finished_charges_wait_until_they_are_back() {
     let stack = replicated().await;
     let key = stack.key().await;
@@ -59,7 +59,7 @@ async fn with_too_few_replicas_nothing_is_served_and_finished_charges_wait_until
     assert_eq!(stack.used(&key).await.nanos(), cost_of(12, 40).nanos() + cost_of(12, 5).nanos());
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn no_charge_is_lost_with_a_master_whose_replica_takes_over() {
     let failovers = from_environment("FAREGATE_TEST_FAILOVERS", FAILOVERS);
     let stack = replicated().await;

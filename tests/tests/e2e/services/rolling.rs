@@ -51,7 +51,7 @@ struct Restart {
     to: Instant,
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn rolling_restarts_under_clients_that_try_again_bill_what_was_served() {
     let rounds = from_environment("FAREGATE_TEST_ROLLING_ROUNDS", ROUNDS);
     let options = Options {
@@ -95,7 +95,7 @@ async fn rolling_restarts_under_clients_that_try_again_bill_what_was_served() {
     assert!(in_vain.is_empty(), "{} were billed without an answer: {in_vain:#?}", in_vain.len());
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_rolling_restart_behind_a_balancer_fails_no_request() {
     let rounds = from_environment("FAREGATE_TEST_BALANCED_ROUNDS", 1);
     let options = Options {

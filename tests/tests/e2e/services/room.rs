@@ -65,12 +65,12 @@ async fn fills_and_empties(stack: &Stack, master: usize) {
     assert_eq!(stack.call(&key, Script::tokens(12, 5)).send().await.cost(), cost_of(12, 5));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_redis_at_its_maxmemory_is_not_ready_and_ready_again_without_traffic() {
     fills_and_empties(&over(Form::Alone).await, 0).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_cluster_is_not_ready_while_one_of_its_masters_is_full() {
     fills_and_empties(&over(Form::Cluster).await, 1).await;
 }

@@ -52,7 +52,7 @@ async fn status(stack: &Stack, key: &ApiKey, turn: usize) -> u16 {
     answer.status
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn both_plaintexts_are_served_until_the_grace_is_over_and_then_the_new_one_alone() {
     let stack = two_of_each().await;
     let old = stack.key().await;
@@ -100,7 +100,7 @@ async fn both_plaintexts_are_served_until_the_grace_is_over_and_then_the_new_one
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn without_a_grace_no_gateway_serves_the_old_plaintext_once_the_rotation_is_answered() {
     let stack = two_of_each().await;
     let mut key = stack.key().await;
@@ -142,7 +142,7 @@ async fn without_a_grace_no_gateway_serves_the_old_plaintext_once_the_rotation_i
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_revocation_ends_both_plaintexts_on_every_gateway() {
     let stack = two_of_each().await;
     let old = stack.key().await;
@@ -171,7 +171,7 @@ async fn a_revocation_ends_both_plaintexts_on_every_gateway() {
     stack.released(PATIENCE).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn the_operator_rotates_a_key_with_a_command() {
     let stack = two_of_each().await;
     let old = stack.key().await;

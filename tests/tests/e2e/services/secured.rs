@@ -50,7 +50,7 @@ fn without_tls(stack: &Stack, folder: &Path) -> Settings {
     settings
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn services_with_certificates_of_one_authority_serve_and_strangers_are_not_answered() {
     let (ours, other) = (Signed::new(), Signed::new());
     let stack = secured(&ours).await;
@@ -82,7 +82,7 @@ async fn services_with_certificates_of_one_authority_serve_and_strangers_are_not
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn files_and_addresses_that_do_not_fit_are_refused_with_their_setting() {
     let (ours, other) = (Signed::new(), Signed::new());
     let stack = secured(&ours).await;
@@ -105,7 +105,7 @@ async fn files_and_addresses_that_do_not_fit_are_refused_with_their_setting() {
     assert!(log.contains("error: FAREGATE_KEY_SERVICE"), "{log}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn certificates_of_another_authority_are_taken_over_without_a_restart() {
     let signed = Signed::new();
     let stack = secured(&signed).await;

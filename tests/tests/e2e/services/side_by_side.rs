@@ -17,7 +17,7 @@ async fn two() -> Stack {
     Stack::with(Options { deployment, lease: LEASE, ..Options::default() }).await
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_limit_holds_against_400_requests_over_processes_side_by_side() {
     let stack = two().await;
     let limit = caps::cap();
@@ -26,7 +26,7 @@ async fn a_limit_holds_against_400_requests_over_processes_side_by_side() {
     caps::spend_the_rest(&stack, &keys, limit, "key_limit_reached").await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_key_that_one_process_revoked_is_refused_by_the_next_request_at_another() {
     let stack = two().await;
     let [first, second] = [&stack.gateways[0], &stack.gateways[1]];
@@ -43,7 +43,7 @@ async fn a_key_that_one_process_revoked_is_refused_by_the_next_request_at_anothe
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_process_that_dies_is_survived_by_the_other_which_bills_its_streams() {
     let stack = two().await;
     let key = stack.key().await;

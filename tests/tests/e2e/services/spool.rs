@@ -23,12 +23,12 @@ enum End {
     Terminated,
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn answers_given_while_the_key_service_was_away_are_billed_after_their_gateway_was_killed() {
     charges_survive(End::Killed).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn answers_given_while_the_key_service_was_away_are_billed_after_their_gateway_was_stopped() {
     charges_survive(End::Terminated).await;
 }

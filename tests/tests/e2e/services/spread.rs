@@ -40,7 +40,7 @@ async fn govern(stack: &Stack, rounds: usize) {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn management_goes_on_while_a_key_service_is_dead_or_hangs() {
     let stack = two_of_each().await;
     govern(&stack, 2).await;
@@ -55,7 +55,7 @@ async fn management_goes_on_while_a_key_service_is_dead_or_hangs() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_key_is_made_once_whichever_key_service_dies_meanwhile() {
     let stack = two_of_each().await;
     let killer = async {
@@ -88,7 +88,7 @@ async fn a_key_is_made_once_whichever_key_service_dies_meanwhile() {
     assert!((made..=60).contains(&labels.len()) && made > 40, "{made} of {}", labels.len());
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn calls_that_were_given_up_while_no_key_service_answered_leave_no_hold() {
     let stack = two_of_each().await;
     let key = stack.key().await;
@@ -112,7 +112,7 @@ async fn calls_that_were_given_up_while_no_key_service_answered_leave_no_hold() 
     assert!(stack.upstream.generations().is_empty(), "nothing reached the upstream");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_call_that_is_over_before_a_hung_key_service_goes_on_leaves_no_hold() {
     let stack = two_of_each().await;
     let key = stack.key().await;

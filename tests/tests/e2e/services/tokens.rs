@@ -19,7 +19,7 @@ const NEW: &str = "a-newer-one-between-them";
 /// Clients that send one request after the other.
 const CLIENTS: usize = 4;
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_rotation_of_the_internal_token_fails_no_request_and_ends_the_old_one() {
     let files = tempfile::TempDir::new().unwrap();
     let file = |name: &str| files.path().join(name).display().to_string();

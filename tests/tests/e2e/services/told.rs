@@ -31,7 +31,7 @@ const BALLAST: u32 = 1_000_000;
 /// Clients that send one request after the other during a rotation.
 const CLIENTS: usize = 4;
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_reboot_with_redis_last_is_told_and_ends_without_a_restart() {
     let stack = over(Form::Alone).await;
     let (gateway, key_service, key) = (stack.server(), &stack.key_services[0], stack.key().await);
@@ -74,7 +74,7 @@ async fn a_reboot_with_redis_last_is_told_and_ends_without_a_restart() {
     assert!(key_service.is_running() && key_service.pid() == pid, "it waited");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_redis_that_fills_is_told_before_its_end_at_it_and_when_it_is_enlarged() {
     let stack = over(Form::Alone).await;
     let (key_service, key) = (&stack.key_services[0], stack.key().await);
@@ -121,7 +121,7 @@ async fn a_redis_that_fills_is_told_before_its_end_at_it_and_when_it_is_enlarged
     assert_eq!(stack.key().await.account.name, key.account.name, "keys are made again");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn the_internal_token_and_all_certificates_are_rotated_under_load_without_a_failed_request() {
     let (internal, public) = (Signed::new(), Signed::new());
     let (next_internal, next_public) = (Signed::new(), Signed::new());

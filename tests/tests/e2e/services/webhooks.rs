@@ -34,7 +34,7 @@ async fn attempts_of(stack: &Stack, key_service: &Server) -> u64 {
     lines.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum()
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn two_key_services_never_make_the_same_attempt_and_one_that_is_killed_loses_no_event() {
     let deployment = Deployment::services(2, 2);
     let stack = Stack::with(Options { deployment, clocks: vec![0, 0], ..Options::default() }).await;
