@@ -13,12 +13,7 @@ use shared::{
 pub use schema::EmbeddingsRequest;
 
 use crate::{caller, checked::Request, draft::Draft, dropped::DroppedNames};
-
-/// Most prompts of one request, as in OpenAI's API.
-const MAX_PROMPTS: usize = 2048;
-/// Largest number of dimensions that a request may ask for: more than any model has.
-const MAX_DIMENSIONS: i64 = 65_536;
-const ENCODINGS: [&str; 2] = ["float", "base64"];
+use schema::{ENCODINGS, MAX_DIMENSIONS, MAX_PROMPTS};
 
 /// Parses the body of a request. The error names the first fault and the fault's place.
 pub fn parse(body: &Bytes) -> Result<Request, ApiError> {

@@ -4,36 +4,15 @@
 //! left out and named, or refused if it would change the answer.
 
 mod calls;
+mod chat;
 mod messages;
 mod responses;
 
-use raw_json::Members;
-use reply::Reply;
-use shared::{
-    error::{ApiError, Code},
-    json::Kind,
-};
-use shared_catalog::{Effort, UpstreamApi};
+use shared::error::ApiError;
+use shared_catalog::UpstreamApi;
 
 use crate::{dropped::DroppedNames, forward::BodyForm};
-
-/// Sampling parameters that neither API knows. Leaving them out makes no answer wrong.
-const LEFT_OUT: [&str; 3] = ["seed", "frequency_penalty", "presence_penalty"];
-
-/// A request to be written for an upstream of another API.
-pub(crate) struct Hub<'h> {
-    /// The chat, without the members of its head.
-    pub(crate) chat: &'h Members<'h, 'h>,
-    pub(crate) length: usize,
-    /// Form of the client's answer, whose words errors use.
-    pub(crate) reply: &'h Reply,
-    /// Choices that are asked for.
-    pub(crate) choices: u64,
-    /// Effort of reasoning that is requested, in the model's words.
-    pub(crate) effort: Option<Effort>,
-    /// The model accepts words of effort, so it reasons.
-    pub(crate) reasons: bool,
-}
+pub(crate) use chat::Hub;
 
 impl Hub<'_> {
     /// Writes the body of this form without the members of its head. Names of members that the API cannot say go to
@@ -49,102 +28,7 @@ impl Hub<'_> {
             }
         }
     }
-
-    /// Makes an empty body with room for the chat's texts.
-    fn begin(&self) -> String {
-        String::with_capacity(self.length + self.length / 8 + 256)
-    }
-
-    /// Refuses several choices, which neither API has, and biases, without which the answer would be different.
-    fn refuse_unsaid(&self) -> Result<(), ApiError> {
-        if self.choices > 1 {
-            return Err(self.refusal("n"));
-        }
-        self.refuse("logit_bias")
-    }
-
-    /// Refuses a member, if the request has it.
-    fn refuse(&self, name: &str) -> Result<(), ApiError> {
-        self.chat.get(name).map_or(Ok(()), |_| Err(self.refusal(name)))
-    }
-
-    /// Makes the refusal of a member, with the client's name for it.
-    fn refusal(&self, name: &str) -> ApiError {
-        let name = match (self.reply, name) {
-            (Reply::Messages(_), "stop") => "stop_sequences",
-            (Reply::Messages(_), "response_format") => "output_config.format",
-            (Reply::Responses(_), "logprobs") => "top_logprobs",
-            (Reply::Responses(_), "response_format") => "text.format",
-            (_, name) => name,
-        };
-        let message = format!("Unsupported parameter: '{name}' is not supported with this model.");
-        ApiError::at(Code::UnsupportedParameter, name, message)
-    }
-
-    /// Copies a member as it is.
-    fn copy(&self, name: &str, out: &mut String) {
-        if let Some(value) = self.chat.get(name) {
-            member(name, value.raw(), out);
-        }
-    }
-
-    /// Notes which members of these names the request has.
-    fn leave_out(&self, names: &[&str], dropped: &mut DroppedNames) {
-        for name in names.iter().filter(|name| self.chat.get(name).is_some()) {
-            dropped.add(name);
-        }
-    }
-
-    /// Returns whether the client is shown the model's reasoning.
-    fn shows_reasoning(&self) -> bool {
-        match self.reply {
-            Reply::Chat { .. } => true,
-            Reply::Responses(reply) => reply.summary,
-            Reply::Messages(reply) => reply.thinking,
-            Reply::Embeddings => false,
-        }
-    }
-
-    /// Passes each offered function to `take`.
-    fn each_function(
-        &self,
-        mut take: impl FnMut(&Members<'_, '_>) -> Result<(), ApiError>,
-    ) -> Result<(), ApiError> {
-        let Some(tools) = self.chat.get("tools") else { return Ok(()) };
-        tools.objects_if_any(usize::MAX, |tool| take(&tool.require("function")?.object()?)).map(drop)
-    }
 }
-
-enum ToolChoice<'h> {
-    Mode(&'h str),
-    /// The name of a function, a JSON string.
-    Function(String),
-}
-
-impl<'h> ToolChoice<'h> {
-    /// Reads the choice, if there is one.
-    fn read(hub: &'h Hub<'_>) -> Result<Option<Self>, ApiError> {
-        let Some(choice) = hub.chat.get("tool_choice") else { return Ok(None) };
-        if choice.kind() == Kind::String {
-            return Ok(Some(Self::Mode(choice.one_of(&["auto", "none", "required"])?)));
-        }
-        let choice = choice.object()?;
-        let function = choice.require("function")?;
-        let name = function.object()?.require("name")?.raw().to_owned();
-        Ok(Some(Self::Function(name)))
-    }
-}
-
-/// Writes a member, with a comma before it.
-fn member(name: &str, json: &str, out: &mut String) {
-    out.push_str(",\"");
-    out.push_str(name);
-    out.push_str("\":");
-    out.push_str(json);
-}
-
-/// An empty text as a JSON string.
-const EMPTY: &str = r#""""#;
 
 #[cfg(test)]
 mod tests;

@@ -22,12 +22,8 @@ use crate::{
     checked::Request,
     draft::{self, AskedEffort, Draft, Limit, MAX_STOPS, SystemTexts, json_schema, stop_sequence},
 };
-
-/// Name of a list of blocks in errors.
-const BLOCKS: &str = "an array of content blocks";
-
-/// Member with the limit of output. It is lowered to the model's own, since every request must have one.
-const LIMIT: &str = "max_tokens";
+use content::BLOCKS;
+use passage::LIMIT;
 
 /// Name of a schema for the answer, which this dialect leaves unnamed.
 const SCHEMA_NAME: &str = r#""answer""#;

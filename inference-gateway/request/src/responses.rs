@@ -22,19 +22,10 @@ use crate::{
     checked::Request,
     draft::{self, AskedEffort, Draft, Limit, TOP_LOGPROBS, json_schema},
 };
+use input::NOTHING_STORED;
+use passage::LIMIT;
+use schema::SUMMARIES;
 use tools::Tools;
-
-/// Name of a list of parts in errors.
-const PARTS: &str = "an array";
-
-/// Name of the limit of output.
-const LIMIT: &str = "max_output_tokens";
-
-/// Advice in errors about stored state.
-const NOTHING_STORED: &str = "nothing is stored here; send the items, and set 'store' to false";
-
-/// Kinds of summaries of the reasoning.
-const SUMMARIES: [&str; 3] = ["auto", "concise", "detailed"];
 
 /// Mode of reasoning that the prices of a model are for, as a JSON string.
 const USUAL_MODE: &str = r#""standard""#;
@@ -148,11 +139,6 @@ fn text_format(members: &Members<'_, '_>, draft: &mut Draft) -> Result<(), ApiEr
     }
     draft.push("}");
     Ok(())
-}
-
-/// Returns the kind of an item or a part, which is its `type`.
-fn kind_of<'a>(members: &Members<'a, '_>) -> Result<std::borrow::Cow<'a, str>, ApiError> {
-    members.require("type")?.string()
 }
 
 #[cfg(test)]

@@ -45,12 +45,13 @@ const OF_WORDS: [&str; 9] =
     ["axum-core", "chrono", "crc32fast", "http", "rand", "secrecy", "subtle", "toml", "uuid"];
 
 /// Crates in which parents only lead to their modules, and hold nothing that these import.
-const LEAVES_HOLD: [&str; 14] = [
+const LEAVES_HOLD: [&str; 15] = [
     "faregate",
     "inference-gateway",
     "inference-gateway/admission",
     "inference-gateway/holds",
     "inference-gateway/reply",
+    "inference-gateway/request",
     "inference-gateway/routing",
     "inference-gateway/token-bounds",
     "inference-gateway/upstreams",

@@ -5,7 +5,7 @@ use serde::de::IgnoredAny;
 use shared::error::{ApiError, Code};
 use token_bounds::{MAX_DEPTH, TooDeep};
 
-use super::Draft;
+use super::body::Draft;
 
 /// Text for a tool's answer that is only an image. The image follows in a message of the user, since templates know
 /// images only there.

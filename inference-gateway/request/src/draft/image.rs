@@ -6,7 +6,7 @@ use raw_json::Value;
 use shared::error::{ApiError, Code};
 use shared_catalog::ImageUrls;
 
-use super::Draft;
+use super::body::Draft;
 
 /// The largest image inside a body, in bytes once decoded.
 const MAX_IMAGE_BYTES: usize = 20 << 20;

@@ -6,7 +6,7 @@ use raw_json::{Members, Value};
 use shared::error::{ApiError, Code};
 use shared_catalog::{Effort, Model};
 
-use super::Draft;
+use super::body::Draft;
 
 /// Most output tokens that a request may ask for; a model's own bound may be lower.
 pub(crate) const MAX_TOKENS: i64 = 131_072;

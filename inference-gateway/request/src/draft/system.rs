@@ -5,7 +5,7 @@ use std::{iter, mem, ops::Range};
 use raw_json::Members;
 use shared::error::ApiError;
 
-use super::{Draft, places::MessageList};
+use super::{body::Draft, places::MessageList};
 
 /// Name of a list of parts in errors.
 const PARTS: &str = "an array of content parts";

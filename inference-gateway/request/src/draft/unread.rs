@@ -15,7 +15,7 @@ use shared::{
 use shared_catalog::ImageUrls;
 use token_bounds::MAX_DEPTH;
 
-use super::{Draft, image::check_url};
+use super::{body::Draft, image::check_url};
 
 /// Error for a stored file, or for one at an address.
 const NO_FILES: &str = "no files are stored or fetched here; send the content";

@@ -5,7 +5,11 @@ use std::borrow::Cow;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::json;
 
-use super::{ENCODINGS, MAX_DIMENSIONS, MAX_PROMPTS};
+/// Most prompts of one request, as in OpenAI's API.
+pub(super) const MAX_PROMPTS: usize = 2048;
+/// Largest number of dimensions that a request may ask for: more than any model has.
+pub(super) const MAX_DIMENSIONS: i64 = 65_536;
+pub(super) const ENCODINGS: [&str; 2] = ["float", "base64"];
 
 /// A request for embeddings. Undescribed members are accepted and dropped.
 pub struct EmbeddingsRequest;

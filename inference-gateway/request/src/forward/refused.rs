@@ -5,7 +5,7 @@ use reply::Reply;
 use shared::error::{ApiError, Code};
 use upstream_error::{ContextSizes, PartAtFault};
 
-use super::Forward;
+use super::body::Forward;
 
 impl Forward {
     /// Makes the error for a prompt that an upstream found too long, with the upstream's numbers or else its own

@@ -6,7 +6,7 @@ mod turns;
 use shared::{error::ApiError, json::Kind};
 use shared_catalog::Effort;
 
-use super::{Hub, LEFT_OUT, ToolChoice, member};
+use super::chat::{Hub, LEFT_OUT, ToolChoice, member};
 use crate::dropped::DroppedNames;
 use cache::Breakpoints;
 use turns::Turns;

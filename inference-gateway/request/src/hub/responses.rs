@@ -4,7 +4,10 @@ use raw_json::Members;
 use shared::error::ApiError;
 use shared_catalog::Effort;
 
-use super::{EMPTY, Hub, LEFT_OUT, ToolChoice, calls, member};
+use super::{
+    calls,
+    chat::{EMPTY, Hub, LEFT_OUT, ToolChoice, member},
+};
 use crate::dropped::DroppedNames;
 
 /// Member of the chat with the sequences that end an answer. This API has none.

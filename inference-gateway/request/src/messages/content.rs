@@ -3,11 +3,13 @@
 use raw_json::{ANY_NUMBER, Members, Value};
 use shared::error::{ApiError, Code};
 
-use super::BLOCKS;
 use crate::draft::{
     Arguments, Conversation, Draft, EarlierAnswer, SystemTexts, ToolAnswer, image_data, image_url,
     unsupported_kind,
 };
+
+/// Name of a list of blocks in errors.
+pub(super) const BLOCKS: &str = "an array of content blocks";
 
 /// Checks the messages, and writes those of the chat.
 pub(super) fn messages(

@@ -4,13 +4,16 @@ use bytes::Bytes;
 use raw_json::Members;
 use shared::error::{ApiError, Code};
 
-use super::{LIMIT, tools::is_run_by_vendor};
+use super::tools::is_run_by_vendor;
 use crate::{
     caller,
     draft::Draft,
     dropped::DroppedNames,
     passage::{Left, Passage},
 };
+
+/// Member with the limit of output. It is lowered to the model's own, since every request must have one.
+pub(super) const LIMIT: &str = "max_tokens";
 
 /// Members that refer to what a vendor stored of earlier requests.
 const STORED: [&str; 2] = ["container", "thread"];

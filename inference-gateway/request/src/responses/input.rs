@@ -11,13 +11,18 @@ use shared::{
 };
 
 use super::{
-    NOTHING_STORED, PARTS, kind_of,
     passage::is_run_by_vendor,
     tools::{Tools, flat_name},
 };
 use crate::draft::{
     Arguments, Conversation, Draft, EarlierAnswer, SystemTexts, ToolAnswer, image_url, name, unsupported_kind,
 };
+
+/// Name of a list of parts in errors.
+const PARTS: &str = "an array";
+
+/// Advice in errors about stored state.
+pub(super) const NOTHING_STORED: &str = "nothing is stored here; send the items, and set 'store' to false";
 
 /// Role of a message's author.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -309,4 +314,9 @@ fn wrong_part(part: &Members<'_, '_>) -> ApiError {
         Ok(kind) => unsupported_kind(&kind, "parts", supported),
         Err(missing) => missing,
     }
+}
+
+/// Returns the kind of an item or a part, which is its `type`.
+fn kind_of<'a>(members: &Members<'a, '_>) -> Result<std::borrow::Cow<'a, str>, ApiError> {
+    members.require("type")?.string()
 }

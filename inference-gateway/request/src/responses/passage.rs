@@ -4,12 +4,14 @@ use bytes::Bytes;
 use raw_json::Members;
 use shared::error::ApiError;
 
-use super::LIMIT;
 use crate::{
     draft::Draft,
     dropped::DroppedNames,
     passage::{Left, Passage},
 };
+
+/// Name of the limit of output.
+pub(super) const LIMIT: &str = "max_output_tokens";
 
 /// Texts with which a caller names its own caches or users.
 const CALLERS_TEXTS: [&str; 3] = ["prompt_cache_key", "safety_identifier", "user"];

@@ -6,8 +6,10 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::json;
 use shared_catalog::Effort;
 
-use super::SUMMARIES;
 use crate::draft::{MAX_TOKENS, MAX_TOOLS, TEMPERATURE, TOP_LOGPROBS, TOP_P};
+
+/// Kinds of summaries of the reasoning.
+pub(super) const SUMMARIES: [&str; 3] = ["auto", "concise", "detailed"];
 
 /// A request of the Responses API in the spelling of clients. Undescribed members are accepted and dropped.
 pub struct ResponsesRequest;

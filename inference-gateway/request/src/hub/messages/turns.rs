@@ -6,7 +6,10 @@ use raw_json::{Members, Value};
 use shared::{error::ApiError, json::Kind};
 
 use super::cache::Breakpoints;
-use crate::hub::{EMPTY, calls, member};
+use crate::hub::{
+    calls,
+    chat::{EMPTY, member},
+};
 
 #[derive(Default)]
 pub(super) struct Turns {

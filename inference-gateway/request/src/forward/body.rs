@@ -1,0 +1,185 @@
+//! The request for upstreams: the finished body, and what is known of it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use reply::Reply;
+use shared::{generation::Origin, ids::AccountId, tokens::Usage};
+use shared_catalog::{ImageUrls, LimitParam, UpstreamApi};
+
+use super::{
+    count::CountBody,
+    form::{Bodies, BodyForm},
+};
+use crate::{draft::RefusablePlaces, sampled::Sampling};
+
+/// Form in which an upstream reports, with every chunk of a stream, the tokens used so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProgressReports {
+    /// The upstream reports no progress.
+    None,
+    /// Asked by `continuous_usage_stats`, reported as `usage`.
+    Usage,
+    /// Asked by `timings_per_token`, reported as `timings` of each choice.
+    Timings,
+}
+
+/// Members of a request that depend on its upstream.
+#[derive(Clone, Copy, Debug)]
+pub struct UpstreamParams<'a> {
+    pub form: BodyForm,
+    /// Account that pays; `None` for a count, which does not identify the caller.
+    pub account: Option<AccountId>,
+    /// Name of the model at the upstream.
+    pub model: &'a str,
+    /// Name of the upstream's limit of output.
+    pub limit_param: LimitParam,
+    /// Tokens per choice; `None` leaves the limit to the upstream, which stops at the end of its context.
+    pub max_tokens: Option<u64>,
+    /// Form of the upstream's progress reports.
+    pub progress: ProgressReports,
+    /// Salt that separates the account's part of the upstream's cache, if supported.
+    pub cache_salt: Option<&'a str>,
+    /// A whole answer is requested as a stream.
+    pub folded: bool,
+}
+
+/// A checked request, ready to be sent.
+#[derive(Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about a request")]
+pub struct Forward {
+    /// How the caller asked, for its bills.
+    pub origin: Arc<Origin>,
+    pub stream: bool,
+    pub reply: Reply,
+    pub dropped_tools: Option<String>,
+    /// Names of members that no upstream is sent, as the value of a header.
+    pub dropped_members: Option<String>,
+    /// Output tokens wanted for each choice: the request's limit, or the model's.
+    pub max_tokens: u64,
+    pub limited: bool,
+    /// Parameters of sampling that the request sets.
+    pub sampling: Sampling,
+    /// Choices wanted, 1 to 8.
+    pub n: u64,
+    /// Fewest output tokens of all choices that an upstream accepts as a limit, or that leave room for an answer.
+    pub least_output: u64,
+    /// Only an upstream's own count bounds the prompt's tokens, since a document may have more than its bytes show.
+    pub needs_count: bool,
+    /// Kind of image URLs that an upstream must accept for the images.
+    pub image_urls: ImageUrls,
+    pub images: u64,
+    /// Most tokens that the prompt's images have.
+    pub image_tokens: u64,
+    /// The prompt explains tools to the model, which not every exact count includes.
+    pub has_tools: bool,
+    /// The request may make an upstream generate tokens that nothing shows. A bias towards half a character holds text
+    /// back, and every report with it, until the character is complete.
+    pub may_hide_tokens: bool,
+    /// The prompt is only texts: no images, no tools, no parameters of the template.
+    pub is_plain: bool,
+    /// Upper bound of the prompt's tokens, apart from unusual additions of an upstream's template.
+    pub prompt_bound: u64,
+    /// Tokens of the prompt if no exact count is available.
+    pub prompt_estimate: u64,
+    /// Fewest tokens that the prompt has, with any tokenizer.
+    pub prompt_least: u64,
+    /// Places of the body that an upstream may refuse.
+    pub(crate) places: RefusablePlaces,
+    /// Bounds that the catalogue sets. A report beyond them is billed as reported, and logged.
+    pub bounds: Usage,
+    /// Opening messages that later requests of the conversation repeat.
+    pub(crate) opening: Bytes,
+    /// Everything but the head, in each form that an upstream needs.
+    pub(crate) bodies: Bodies,
+}
+
+impl Forward {
+    /// Returns the body for an upstream in two pieces: a small one, and one that all attempts share.
+    pub fn body(&self, to: UpstreamParams<'_>) -> (Bytes, Bytes) {
+        let mut head = String::with_capacity(256);
+        head.push_str("{\"model\":");
+        head.push_str(&serde_json::Value::from(to.model).to_string());
+        match to.form.api() {
+            UpstreamApi::Chat => self.put_chat_head(to, &mut head),
+            api @ (UpstreamApi::Responses | UpstreamApi::Messages) => self.put_head(api, to, &mut head),
+        }
+        (Bytes::from(head), self.bodies.rest(to.form))
+    }
+
+    /// Returns a body that asks how many tokens the prompt has.
+    pub fn count_body(&self, to: UpstreamParams<'_>) -> CountBody {
+        match to.form.api() {
+            UpstreamApi::Chat => {
+                let (head, rest) = self.body(UpstreamParams { max_tokens: Some(1), ..to });
+                CountBody::Written(head, rest)
+            }
+            api @ (UpstreamApi::Responses | UpstreamApi::Messages) => {
+                CountBody::of(api, to.model, self.bodies.rest(to.form))
+            }
+        }
+    }
+
+    fn put_chat_head(&self, to: UpstreamParams<'_>, head: &mut String) {
+        if let Some(max_tokens) = to.max_tokens.filter(|_| self.reply.is_of_chat()) {
+            put_limit(to.limit_param.as_str(), max_tokens, head);
+        }
+        if let Some(salt) = to.cache_salt.filter(|_| self.reply.is_of_chat()) {
+            head.push_str(",\"cache_salt\":");
+            head.push_str(&serde_json::Value::from(salt).to_string());
+        }
+        if self.stream || to.folded {
+            head.push_str(",\"stream\":true,\"stream_options\":{\"include_usage\":true");
+            head.push_str(match to.progress {
+                ProgressReports::Usage => ",\"continuous_usage_stats\":true}",
+                ProgressReports::Timings => "},\"timings_per_token\":true",
+                ProgressReports::None => "}",
+            });
+        }
+    }
+
+    fn put_head(&self, api: UpstreamApi, to: UpstreamParams<'_>, head: &mut String) {
+        let is_of_responses = api == UpstreamApi::Responses;
+        if let Some(max_tokens) = to.max_tokens {
+            put_limit(if is_of_responses { "max_output_tokens" } else { "max_tokens" }, max_tokens, head);
+        }
+        if is_of_responses {
+            head.push_str(",\"store\":false");
+        }
+        if let Some(account) = to.account {
+            self.bodies.write_pseudonyms(to.form, account, head);
+        }
+        if self.stream && !to.form.is_passed() {
+            head.push_str(",\"stream\":true");
+        }
+    }
+
+    /// Returns whether every upstream is asked for a chat, or for embeddings.
+    pub fn is_chat_alone(&self) -> bool {
+        self.bodies.are_checked()
+    }
+
+    /// Counts the bytes of the request kept in memory: its bodies, and what the answer repeats.
+    pub fn kept_bytes(&self) -> usize {
+        self.bodies.bytes() + self.reply.kept_bytes()
+    }
+
+    /// Frees the prompt, which is not sent again.
+    pub fn forget_prompt(&mut self) {
+        self.bodies = Bodies::default();
+        self.opening = Bytes::new();
+    }
+
+    /// Returns the prefix that later requests of the same conversation share, and other requests with the same long
+    /// beginning. `None` if the messages are too short for the choice of the upstream to matter.
+    pub fn prompt_prefix(&self) -> Option<&[u8]> {
+        (!self.opening.is_empty()).then_some(&self.opening[..])
+    }
+}
+
+fn put_limit(name: &str, max_tokens: u64, head: &mut String) {
+    head.push_str(",\"");
+    head.push_str(name);
+    head.push_str("\":");
+    head.push_str(itoa::Buffer::new().format(max_tokens));
+}
