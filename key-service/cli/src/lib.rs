@@ -8,15 +8,16 @@ use std::{
 use anyhow::anyhow;
 use clap::Subcommand;
 use serde::Serialize;
-use shared::{error::ApiError, ids::AccountId, money::NanoUsd, table, text::is_name, time::Timestamp};
+use shared::{error::ApiError, money::NanoUsd, table, text::is_name};
 use shared_process::{doctor::DoctorOptions, log_level::LogLevel};
 use shared_rpc::spool_list::SpoolCommand;
 
 use key_service_management::{Error, Management, Refused, accounts::AccountRefused};
-use key_service_store::store::{AccountSummary, StoreError};
+use key_service_store::store::StoreError;
 
 use domain::event::Actor;
 
+mod accounts;
 mod against;
 mod backup_place;
 mod books;
@@ -29,10 +30,12 @@ mod keys;
 mod management_keys;
 mod members;
 mod nouns;
+mod operators;
 mod refusals;
 mod store_place;
 mod webhooks;
 
+use accounts::Accounts;
 pub use backup_place::{BackupTo, RestoreFrom};
 pub use catalogue::{Catalogue, CatalogueEntry, ListedModel, PriceList, catalogue};
 use credits::Credits;
@@ -41,6 +44,7 @@ use keys::KeyCommand;
 use management_keys::ManagementKeyCommand;
 use members::MemberCommand;
 use nouns::ObjectCommand;
+use operators::OperatorsCommand;
 pub use store_place::{StoreCommand, StoreCopy, StoreShow};
 use webhooks::WebhookCommand;
 
@@ -110,6 +114,9 @@ pub enum Command {
     /// Earlier links of the member no longer work. A member with a second factor is asked for a code as well. Where phone and
     /// recovery codes are lost, remove it first, with `members remove-second-factor`.
     SignInLink(members::SignInLink),
+    /// The people who run the installation, and sign in at `/operator`
+    #[command(subcommand)]
+    Operators(OperatorsCommand),
     /// The bills of all generations
     #[command(subcommand)]
     Journal(books::Journal),
@@ -128,26 +135,6 @@ pub enum Command {
     ///
     /// Right also while the server is running and busy. Says what does not add up, and by how much, and then fails.
     Audit(books::AuditOf),
-}
-
-/// Commands on accounts.
-#[derive(Debug, Subcommand)]
-pub enum Accounts {
-    /// Make an account, and print its id
-    Create {
-        /// Its name, unique
-        #[arg(long, value_parser = name)]
-        name: String,
-        /// Its first credit, in USD
-        #[arg(long, value_name = "USD", value_parser = credit, default_value = "0", allow_negative_numbers = true)]
-        credit: NanoUsd,
-    },
-    /// List all accounts, oldest first
-    List {
-        /// As a JSON array
-        #[arg(long)]
-        json: bool,
-    },
 }
 
 impl Command {
@@ -186,6 +173,11 @@ impl Command {
                 | MemberCommand::Remove { .. },
             )
             | Self::SignInLink(_)
+            | Self::Operators(
+                OperatorsCommand::Create { .. }
+                | OperatorsCommand::SignInLink { .. }
+                | OperatorsCommand::Remove { .. },
+            )
             | Self::Webhooks(
                 WebhookCommand::Create { .. }
                 | WebhookCommand::Object(ObjectCommand::Update { .. })
@@ -198,6 +190,7 @@ impl Command {
             | Self::Keys(KeyCommand::Object(ObjectCommand::List { .. } | ObjectCommand::Show(_)))
             | Self::Groups(GroupCommand::Object(ObjectCommand::List { .. } | ObjectCommand::Show(_)))
             | Self::Members(MemberCommand::List { .. })
+            | Self::Operators(OperatorsCommand::List)
             | Self::Webhooks(WebhookCommand::Object(ObjectCommand::List { .. } | ObjectCommand::Show(_)))
             | Self::Journal(books::Journal::Export { .. })
             | Self::Refusals(refusals::RefusalCommand::List { .. })
@@ -218,7 +211,7 @@ pub async fn run(
     out: &mut (dyn Write + Send),
 ) -> anyhow::Result<()> {
     match command {
-        Command::Accounts(command) => accounts(command, management, out).await,
+        Command::Accounts(command) => accounts::run(command, management, out).await,
         Command::Credits(command) => credits::run(command, management, out).await,
         Command::ManagementKeys(command) => management_keys::run(command, management, out).await,
         Command::Keys(command) => keys::run(command, management, out).await,
@@ -226,6 +219,7 @@ pub async fn run(
         Command::Import(command) => import::run(command, management, out).await,
         Command::Members(command) => members::run(command, management, public, out).await,
         Command::SignInLink(command) => members::sign_in_link(command, management, public, out).await,
+        Command::Operators(command) => operators::run(command, management, public, out).await,
         Command::Journal(command) => {
             books::journal(command, management, out).await.or_else(unless_read_enough)
         }
@@ -250,39 +244,6 @@ fn unless_read_enough(error: anyhow::Error) -> anyhow::Result<()> {
     } else {
         Err(error)
     }
-}
-
-async fn accounts(
-    command: Accounts,
-    management: &Management,
-    out: &mut (dyn Write + Send),
-) -> anyhow::Result<()> {
-    match command {
-        Accounts::Create { name, credit } => {
-            let id = management.create_account(&name, credit, operator()).await.map_err(operator_error)?;
-            writeln!(out, "{id}")?;
-        }
-        Accounts::List { json: true } => {
-            let accounts = management.accounts().await?;
-            write_json(out, accounts.iter().map(AccountLine::of))?;
-        }
-        Accounts::List { json: false } => {
-            let accounts = management.accounts().await?;
-            let rows = accounts.iter().map(|account| {
-                let AccountSummary { id, name, credit, held, keys, created_at } = account;
-                [
-                    id.to_string(),
-                    name.clone(),
-                    credit.to_string(),
-                    held.to_string(),
-                    keys.to_string(),
-                    created_at.to_string(),
-                ]
-            });
-            table::write(out, &["ID", "NAME", "CREDIT", "HELD", "KEYS", "CREATED"], rows)?;
-        }
-    }
-    Ok(())
 }
 
 /// Names the operator by the user who runs the command, if the environment says who.
@@ -330,24 +291,6 @@ const fn flag(refused: AccountRefused) -> &'static str {
     }
 }
 
-/// An account in JSON. Scripts rely on the names: add, never rename.
-#[derive(Serialize)]
-struct AccountLine<'a> {
-    id: AccountId,
-    name: &'a str,
-    credit: NanoUsd,
-    held: NanoUsd,
-    keys: u64,
-    created_at: Timestamp,
-}
-
-impl<'a> AccountLine<'a> {
-    fn of(account: &'a AccountSummary) -> Self {
-        let AccountSummary { id, ref name, credit, held, keys, created_at } = *account;
-        Self { id, name, credit, held, keys, created_at }
-    }
-}
-
 fn write_json<T: Serialize>(
     out: &mut (dyn Write + Send),
     lines: impl Iterator<Item = T>,
@@ -368,11 +311,6 @@ fn name(text: &str) -> Result<String, String> {
         ));
     }
     Ok(text.to_owned())
-}
-
-/// Parses an amount in USD that is valid as first credit.
-fn credit(text: &str) -> Result<NanoUsd, String> {
-    usd(text, NanoUsd::ZERO)
 }
 
 /// Parses an amount in USD that may be added to an account.

@@ -16,7 +16,7 @@ use domain::{
 };
 use key_service_management::{
     reading::KeySearch,
-    spend::{DAYS, Spend},
+    spend::{DAYS, Spend, days_left},
 };
 use key_service_page::{
     app::App,
@@ -197,12 +197,6 @@ fn warning(credit: NanoUsd, spend: &Spend, today: Day) -> Markup {
             Some(_) | None => {},
         }
     }
-}
-
-/// Returns for how many whole days the credit lasts at the rate of the last [`DAYS`]; `None` if nothing was spent.
-fn days_left(credit: NanoUsd, spent: NanoUsd) -> Option<i64> {
-    let days = i128::from(credit.nanos()) * i128::from(DAYS) / i128::from(spent.nanos().max(1));
-    (spent > NanoUsd::ZERO).then(|| i64::try_from(days).unwrap_or(i64::MAX))
 }
 
 /// Shows the steps until the first bill. `key` is a key that can be used.

@@ -30,9 +30,9 @@ pub enum Actor {
     ManagementKey { id: ManagementKeyId, name: String },
     /// A member of the account, in the dashboard.
     Member { id: MemberId, name: String },
-    /// An operator, with a command.
+    /// An operator, with a command or at `/operator`.
     Operator {
-        /// Name of the operator's user on the machine where the command ran.
+        /// Name of the operator's user on the machine where the command ran, or of the operator who signed in.
         name: String,
     },
     /// The service, without a person or a program behind the act.

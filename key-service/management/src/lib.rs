@@ -34,6 +34,7 @@ use last_use::LastUses;
 use once::digest_of_request;
 pub use refused::Refused;
 
+pub mod account_list;
 pub mod accounts;
 pub mod agents;
 pub mod books;
@@ -52,6 +53,7 @@ mod measure;
 pub mod members;
 pub mod moving;
 pub mod once;
+pub mod operators;
 pub mod reached;
 pub mod reading;
 pub mod refusals;

@@ -17,7 +17,7 @@ use domain::{
     event::Actor,
     member::{Member, MemberChange, PasswordCondition, Role, Session, SignInWay},
 };
-use key_service_store::store::{Capacity as _, MemberCreated, RecordKind, StoreError};
+use key_service_store::store::{Capacity as _, MemberCreated, RecordKind, StoreError, operators};
 
 mod attempts;
 #[cfg(test)]
@@ -161,6 +161,11 @@ impl Token {
         Some(Self::new(AccountId::from_slice(account)?, secret.try_into().ok()?))
     }
 
+    /// Returns whether the token is an operator's.
+    pub(crate) fn is_operators(&self) -> bool {
+        self.account == operators()
+    }
+
     /// Returns the text form of a token for a link or a cookie.
     pub fn reveal(&self) -> SecretString {
         let bytes = [self.account.as_bytes(), &self.secret[..]].concat();
@@ -296,8 +301,13 @@ impl Management {
         Ok(token)
     }
 
-    /// Finds the running session of a token.
+    /// Finds the running session of a member. An operator's token has none here.
     pub async fn session(&self, token: &Token) -> Result<Option<SignedIn>, StoreError> {
+        if token.is_operators() { Ok(None) } else { self.session_of(token).await }
+    }
+
+    /// Finds the running session of a token, whether a member's or an operator's.
+    pub(crate) async fn session_of(&self, token: &Token) -> Result<Option<SignedIn>, StoreError> {
         let (account, digest, now) = (token.account, token.digest(SESSION), self.clock.now());
         let found = self.store.record(account, RecordKind::Session, digest, now).await?;
         let Some((record, member)) = found else { return Ok(None) };

@@ -7,6 +7,7 @@ use std::{
 
 use shared::{
     ids::{AccountId, GroupId, KeyId},
+    money::NanoUsd,
     time::Timestamp,
 };
 
@@ -112,4 +113,10 @@ impl Management {
     pub async fn top_keys(&self, account: AccountId, limit: usize) -> Result<Vec<ApiKey>, StoreError> {
         self.store.top_spending(account, None, limit).await
     }
+}
+
+/// Returns for how many whole days the credit lasts at the rate of the last [`DAYS`]; `None` if nothing was spent.
+pub fn days_left(credit: NanoUsd, spent: NanoUsd) -> Option<i64> {
+    let days = i128::from(credit.nanos()) * i128::from(DAYS) / i128::from(spent.nanos().max(1));
+    (spent > NanoUsd::ZERO).then(|| i64::try_from(days).unwrap_or(i64::MAX))
 }

@@ -26,6 +26,7 @@ pub(crate) mod layout;
 mod management_keys;
 mod member_records;
 mod members;
+mod operators;
 mod refused;
 mod refused_calls;
 pub mod search;
@@ -48,6 +49,7 @@ use shared::{clock::Clock, ids::AccountId};
 
 pub use self::{
     capacity::Capacity,
+    operators::operators,
     refused::{Hour, REFUSED_KEPT_DAYS, RefusedLine},
     refused_calls::REFUSED_CALLS_KEPT,
     show::{InvalidObject, ShownObject, ShownRecord},

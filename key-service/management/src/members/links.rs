@@ -76,17 +76,36 @@ impl Management {
         Ok(token)
     }
 
-    /// Finds the account's name and the member that a link signs in. The link is not used up.
+    /// Finds the account's name and the member that a link signs in. The link is not used up. An operator's link is
+    /// unknown here.
     pub async fn opened_link(&self, token: &Token) -> Result<(String, Member), Error<MemberRefused>> {
-        let (account, name, now) = (token.account, token.digest(LINK), self.clock.now());
-        let found = self.store.record(account, RecordKind::Link, name, now).await?;
-        let (_, member) = usable(found)?;
+        members_only(token)?;
+        let member = self.member_of_link(token).await?;
         Ok((self.account_name(token.account).await?, member))
     }
 
+    /// Finds whom a link signs in, a member or an operator.
+    pub(crate) async fn member_of_link(&self, token: &Token) -> Result<Member, Error<MemberRefused>> {
+        let (account, name, now) = (token.account, token.digest(LINK), self.clock.now());
+        let found = self.store.record(account, RecordKind::Link, name, now).await?;
+        let (_, member) = usable(found)?;
+        Ok(member)
+    }
+
     /// Signs a member in with a link, which is used up, and with a code if the member has a second factor. A wrong code
-    /// leaves the link as it is.
+    /// leaves the link as it is. An operator's link is unknown here.
     pub async fn sign_in_with_link(
+        &self,
+        token: &Token,
+        code: &str,
+        client: SignInClient<'_>,
+    ) -> Result<NewSession, Error<MemberRefused>> {
+        members_only(token)?;
+        self.use_link(token, code, client).await
+    }
+
+    /// Signs in whom a link names, a member or an operator.
+    pub(crate) async fn use_link(
         &self,
         token: &Token,
         code: &str,
@@ -113,6 +132,11 @@ impl Management {
         let funds = self.store.funds(account).await?;
         funds.map(|funds| funds.name).ok_or(Error::Refused(MemberRefused::LinkGone))
     }
+}
+
+/// Refuses the token of an operator where members sign in.
+fn members_only(token: &Token) -> Result<(), Error<MemberRefused>> {
+    if token.is_operators() { Err(Error::Refused(MemberRefused::LinkGone)) } else { Ok(()) }
 }
 
 /// Returns a found link, unless its member has another password since.

@@ -47,12 +47,18 @@ impl Store {
     }
 
     pub async fn accounts(&self) -> Result<Vec<AccountSummary>, StoreError> {
-        let parts = layout::parts(NAMES).map(|part| self.accounts_named_in(part));
-        let mut ids = try_join_all(parts).await?.concat();
-        ids.sort_unstable();
-        ids.dedup();
+        let ids: Vec<AccountId> = self.account_names().await?.into_iter().map(|(id, _)| id).collect();
         let summaries = stream::iter(ids.into_iter().map(|id| self.summary(id))).buffered(READ_AT_ONCE);
         summaries.try_filter_map(|summary| ready(Ok(summary))).try_collect().await
+    }
+
+    /// Lists ids and names of all accounts, the oldest first. Some may not be made yet.
+    pub async fn account_names(&self) -> Result<Vec<(AccountId, String)>, StoreError> {
+        let parts = layout::parts(NAMES).map(|part| self.accounts_named_in(part));
+        let mut named = try_join_all(parts).await?.concat();
+        named.sort_unstable();
+        named.dedup_by_key(|(id, _)| *id);
+        Ok(named)
     }
 
     /// Finds an account by name, through an index.
@@ -87,7 +93,11 @@ impl Store {
     }
 
     /// Makes the account of a name, unless it exists already.
-    async fn complete_account(&self, id: AccountId, profile: &AccountProfile) -> Result<(), StoreError> {
+    pub(super) async fn complete_account(
+        &self,
+        id: AccountId,
+        profile: &AccountProfile,
+    ) -> Result<(), StoreError> {
         let of_profile = layout::account_profile();
         let decide = |change: &mut Change<'_>| {
             change.presume_absent(&of_profile);
@@ -105,23 +115,25 @@ impl Store {
         self.govern(id, decide).await
     }
 
-    /// Lists the accounts whose names lie in a space, in any order. Some may not be made yet, and some may be there
+    /// Lists the accounts whose names lie in a space, with their names, in any order. Some may not be made yet, and some may be there
     /// twice.
-    async fn accounts_named_in(&self, space: Space) -> Result<Vec<AccountId>, StoreError> {
+    async fn accounts_named_in(&self, space: Space) -> Result<Vec<(AccountId, String)>, StoreError> {
         let set = Set { table: layout::ACCOUNT_NAMES, part: 0 };
-        let (mut ids, mut cursor) = (Vec::new(), None);
+        let (mut named, mut cursor) = (Vec::new(), None);
         loop {
             let Some(Answer::Set(page, next)) =
                 self.ask(&space, vec![Question::Set(set, cursor)]).await?.pop()
             else {
                 return Err(no_answer());
             };
-            for (_, record) in &page {
-                ids.push(owner_of_name(&message(record)?)?);
+            for (name, record) in &page {
+                let name = String::from_utf8(name.to_vec());
+                let name = name.map_err(|_| StoreError::Damaged("the name of an account".into()))?;
+                named.push((owner_of_name(&message(record)?)?, name));
             }
             match next {
                 Some(place) => cursor = Some(place),
-                None => return Ok(ids),
+                None => return Ok(named),
             }
         }
     }

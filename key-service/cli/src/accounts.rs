@@ -1,0 +1,87 @@
+//! The commands about accounts.
+
+use std::io::Write;
+
+use clap::Subcommand;
+use serde::Serialize;
+use shared::{ids::AccountId, money::NanoUsd, time::Timestamp};
+
+use super::{name, operator, operator_error, table, usd, write_json};
+use key_service_management::Management;
+use key_service_store::store::AccountSummary;
+
+/// Commands on accounts.
+#[derive(Debug, Subcommand)]
+pub enum Accounts {
+    /// Make an account, and print its id
+    Create {
+        /// Its name, unique
+        #[arg(long, value_parser = name)]
+        name: String,
+        /// Its first credit, in USD
+        #[arg(long, value_name = "USD", value_parser = credit, default_value = "0", allow_negative_numbers = true)]
+        credit: NanoUsd,
+    },
+    /// List all accounts, oldest first
+    List {
+        /// As a JSON array
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+pub(super) async fn run(
+    command: Accounts,
+    management: &Management,
+    out: &mut (dyn Write + Send),
+) -> anyhow::Result<()> {
+    match command {
+        Accounts::Create { name, credit } => {
+            let id = management.create_account(&name, credit, operator()).await.map_err(operator_error)?;
+            writeln!(out, "{id}")?;
+        }
+        Accounts::List { json: true } => {
+            let accounts = management.accounts().await?;
+            write_json(out, accounts.iter().map(AccountLine::of))?;
+        }
+        Accounts::List { json: false } => {
+            let accounts = management.accounts().await?;
+            let rows = accounts.iter().map(|account| {
+                let AccountSummary { id, name, credit, held, keys, created_at } = account;
+                [
+                    id.to_string(),
+                    name.clone(),
+                    credit.to_string(),
+                    held.to_string(),
+                    keys.to_string(),
+                    created_at.to_string(),
+                ]
+            });
+            table::write(out, &["ID", "NAME", "CREDIT", "HELD", "KEYS", "CREATED"], rows)?;
+        }
+    }
+    Ok(())
+}
+
+/// An account in JSON. Scripts rely on the names: add, never rename.
+#[derive(Serialize)]
+struct AccountLine<'a> {
+    id: AccountId,
+    name: &'a str,
+    credit: NanoUsd,
+    held: NanoUsd,
+    keys: u64,
+    created_at: Timestamp,
+}
+
+impl<'a> AccountLine<'a> {
+    fn of(account: &'a AccountSummary) -> Self {
+        let AccountSummary { id, ref name, credit, held, keys, created_at } = *account;
+        Self { id, name, credit, held, keys, created_at }
+    }
+}
+
+/// Parses an amount in USD that is valid as first credit.
+fn credit(text: &str) -> Result<NanoUsd, String> {
+    usd(text, NanoUsd::ZERO)
+}
