@@ -14,14 +14,13 @@ use axum::{
     response::Response,
     routing::{any, get, post},
 };
-use http::{HeaderName, HeaderValue, header};
 use key_service_management::Management;
 use key_service_page::{
     app::App,
     assets,
     browser::Browser,
     failure::Failure,
-    failure_page,
+    failure_page, headers,
     paths::{ACTIVITY, GROUPS, HOME, KEYS, MANAGEMENT_KEYS, MARGIN, SIGN_IN, YOU},
     session::AskingAccount,
 };
@@ -56,26 +55,6 @@ mod try_it;
 mod webhooks;
 mod words;
 mod you;
-
-/// Sources of everything on a page: this server, and pictures that the page makes itself.
-const CONTENT_SECURITY_POLICY: HeaderValue = HeaderValue::from_static(
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
-     form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
-);
-
-/// Headers of every answer that is no asset. With `no-referrer`, browsers would not name the origin of forms.
-const SECURITY_HEADERS: [(HeaderName, HeaderValue); 6] = [
-    (header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY),
-    (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
-    (header::REFERRER_POLICY, HeaderValue::from_static("same-origin")),
-    (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
-    (header::X_FRAME_OPTIONS, HeaderValue::from_static("DENY")),
-    (HeaderName::from_static("cross-origin-opener-policy"), HeaderValue::from_static("same-origin")),
-];
-
-/// Tells a browser to come only with TLS for a year. Other hosts of the domain are not included, since they may not be
-/// ours.
-const TRANSPORT_SECURITY: HeaderValue = HeaderValue::from_static("max-age=31536000");
 
 /// Routes of the dashboard. `behind_tls` says that clients reach this installation over TLS, by its public address.
 pub fn router(management: Arc<Management>, catalog: Arc<Current<Catalog>>, behind_tls: bool) -> Router {
@@ -149,20 +128,14 @@ pub fn router(management: Arc<Management>, catalog: Arc<Current<Catalog>>, behin
     Router::new().route("/dashboard/assets/{name}", get(asset)).merge(pages)
 }
 
-/// Middleware: sets headers that keep a page from being framed, stored, sniffed or mixed with foreign sources, and from
-/// being requested without TLS if a browser used it. It makes pages of failures, and tells gateways whose answer it is.
+/// Middleware: sets the headers of a careful site, makes pages of failures, and tells gateways whose answer it is.
 async fn secure(State(app): State<App>, browser: Browser, mut request: Request, next: Next) -> Response {
     let account = AskingAccount::default();
     request.extensions_mut().insert(account.clone());
-    let (secure, response) = (browser.secure, next.run(request).await);
+    let (over_tls, response) = (browser.secure, next.run(request).await);
     let mut response = failure_page::framed(&app, browser, response).await;
     account.write(response.headers_mut());
-    for (name, value) in SECURITY_HEADERS {
-        response.headers_mut().insert(name, value);
-    }
-    if secure {
-        response.headers_mut().insert(header::STRICT_TRANSPORT_SECURITY, TRANSPORT_SECURITY);
-    }
+    headers::secure(response.headers_mut(), over_tls);
     response
 }
 

@@ -4,10 +4,9 @@ use axum::{
     extract::{Request, State},
     response::{AppendHeaders, IntoResponse, Redirect, Response},
 };
-use http::{StatusCode, header};
+use http::header;
 use maud::{Markup, html};
 
-use crate::second_factor::asked_code;
 use domain::member::Member;
 use key_service_management::{
     Error,
@@ -15,14 +14,16 @@ use key_service_management::{
 };
 use key_service_page::{
     app::App,
-    browser::{Browser, check_form_token, check_origin, form_token},
+    browser::{Browser, form_token},
     destination::{Destination, SignInReason, sign_in_address},
-    failure::{Failure, sentence},
+    failure::Failure,
     form::{Fields, query},
-    layout::{bare, hinted, problem, reveals},
+    layout::reveals,
     paths::{HOME, SIGN_IN},
+    second_factor::asked_code,
     session::Act,
     show::program,
+    visitor::{answered, form_page, link_token, visitors_form, with_a_code},
 };
 
 /// Path of the page that signs in with a link, and of the page that names the member.
@@ -31,6 +32,9 @@ pub(crate) const LINK: &str = "/dashboard/sign-in/link";
 pub(super) const CODE: &str = "/dashboard/sign-in/code";
 /// Path of the form that uses a link up.
 pub(super) const USE_LINK: &str = "/dashboard/sign-in/link/use";
+
+/// What to do without app and recovery codes.
+const LOST: &str = "Lost both? Ask an owner of the account.";
 
 /// Asks for a password, unless the member is signed in.
 pub(super) async fn show(
@@ -64,37 +68,7 @@ pub(super) async fn show(
 /// Asks for the code of a link. It stands after the link's `#`, where only the browser sees it. A script enters it, or
 /// a person does.
 pub(super) async fn link(State(app): State<App>, browser: Browser) -> Response {
-    form_page(&app, &browser, None, with_a_code)
-}
-
-/// Makes a page with a form. The token of a form is derived from a cookie, which a first visit does not have.
-fn form_page(
-    app: &App,
-    browser: &Browser,
-    wrong: Option<&str>,
-    form: impl FnOnce(&Token) -> Markup,
-) -> Response {
-    let visit = browser.visit.clone().unwrap_or_else(|| app.management.visit());
-    let content = html! {
-        h1 { "Sign in" }
-        (problem(wrong))
-        (form(&visit))
-    };
-    let cookie = [(header::SET_COOKIE, browser.visit_cookie(&visit))];
-    (cookie, bare(browser.theme, "Sign in · Faregate", &content)).into_response()
-}
-
-fn with_a_code(visit: &Token) -> Markup {
-    html! {
-        p { "A sign-in link works once." }
-        form.stack method="post" action=(LINK) data-link {
-            input type="hidden" name="token" value=(form_token(visit));
-            (hinted("link", "Code", "The part after the # of the link, or the whole link.", &html! {
-                input #link name="link" required autocomplete="off" spellcheck="false" aria-describedby="link-hint";
-            }))
-            button.primary { "Continue" }
-        }
-    }
+    form_page(&app, &browser, None, |visit| with_a_code(visit, LINK))
 }
 
 fn confirmed(visit: &Token, link: &str, account: &str, member: &Member) -> Markup {
@@ -104,7 +78,7 @@ fn confirmed(visit: &Token, link: &str, account: &str, member: &Member) -> Marku
         form.stack method="post" action=(USE_LINK) {
             input type="hidden" name="token" value=(form_token(visit));
             input type="hidden" name="link" value=(link);
-            @if member.second_factor.is_some() { (asked_code()) }
+            @if member.second_factor.is_some() { (asked_code(LOST)) }
             button.primary { "Sign in" }
         }
     }
@@ -116,7 +90,7 @@ fn with_a_code_of_the_app(visit: &Token, challenge: &str) -> Markup {
         form.stack method="post" action=(CODE) {
             input type="hidden" name="token" value=(form_token(visit));
             input type="hidden" name="challenge" value=(challenge);
-            (asked_code())
+            (asked_code(LOST))
             button.primary { "Sign in" }
         }
     }
@@ -141,24 +115,6 @@ fn with_a_password(visit: &Token, entered: &Fields) -> Markup {
             pre tabindex="0" { (program()) " sign-in-link --account NAME --name NAME" }
         }
     }
-}
-
-/// Reads a form of a browser in which no member has signed in, with the visit that it belongs to.
-async fn visitors_form(app: &App, request: Request) -> Result<(Browser, Token, Fields), Failure> {
-    let (parts, body) = request.into_parts();
-    let browser = Browser::of(&parts.headers, app.behind_tls);
-    check_origin(&parts.headers, &browser)?;
-    let form = Fields::of_form(&parts.headers, body).await?;
-    let visit = browser.visit.clone().ok_or(Failure::StaleForm)?;
-    check_form_token(&visit, form.get("token"))?;
-    Ok((browser, visit, form))
-}
-
-/// Returns the token of a link in a form. If the whole link was pasted, it stands after the `#`.
-fn link_token(form: &Fields) -> Result<Token, Error<MemberRefused>> {
-    let pasted = form.get("link").trim();
-    let token = Token::parse(pasted.rsplit_once('#').map_or(pasted, |(_, token)| token));
-    token.ok_or(Error::Refused(MemberRefused::LinkGone))
 }
 
 /// Says whom a link signs in, and offers to do so. This does not use the link up, since mail scanners open links too.
@@ -265,22 +221,6 @@ fn refuse(
         }
         Error::Store(unavailable) => Err(unavailable.into()),
     }
-}
-
-/// Makes a page with a form and, if the form before was refused, the reason.
-fn answered(
-    app: &App,
-    browser: &Browser,
-    refused: Option<MemberRefused>,
-    form: impl FnOnce(&Token) -> Markup,
-) -> Response {
-    let status = match refused {
-        None => StatusCode::OK,
-        Some(MemberRefused::TooManyAttempts | MemberRefused::TooManyCodes) => StatusCode::TOO_MANY_REQUESTS,
-        Some(_) => StatusCode::FORBIDDEN,
-    };
-    let wrong = refused.map(|refused| sentence(&refused.to_string()));
-    (status, form_page(app, browser, wrong.as_deref(), form)).into_response()
 }
 
 async fn end(app: &App, token: &Token) -> Result<(), Failure> {

@@ -16,6 +16,7 @@ const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// Names of cookies, which begin with [`HOST_PREFIX`] under TLS.
 const SESSION: &str = "faregate";
+const OPERATOR: &str = "faregate-operator";
 const VISIT: &str = "faregate-visit";
 const THEME: &str = "faregate-theme";
 const ACCOUNT: &str = "faregate-account";
@@ -50,8 +51,10 @@ pub struct Browser {
     pub agent: String,
     /// Colours chosen in the browser.
     pub theme: Theme,
-    /// Token of the session, which may have ended.
+    /// Token of a member's session, which may have ended.
     pub session: Option<Token>,
+    /// Token of an operator's session, which may have ended.
+    pub operator: Option<Token>,
     /// Token of the visit before the sign-in.
     pub visit: Option<Token>,
     /// Marks of members who signed in before.
@@ -77,6 +80,7 @@ impl Browser {
             agent: text(&header::USER_AGENT).unwrap_or_default().to_owned(),
             theme: cookie(headers, THEME, secure).and_then(Theme::parse).unwrap_or(Theme::System),
             session: token(SESSION),
+            operator: token(OPERATOR),
             visit: token(VISIT),
             known: known(headers, secure),
             notice: cookie(headers, NOTICE, secure).map(str::to_owned),
@@ -98,6 +102,17 @@ impl Browser {
     /// The cookie of a session.
     pub fn session_cookie(&self, token: &Token) -> String {
         self.set_cookie(SESSION, reveal(token).as_str(), SESSION_AGE)
+    }
+
+    /// The cookie of an operator's session. Its path is the whole site, since a name that no other host of the domain can
+    /// set (`__Host-`) has no other.
+    pub fn operator_cookie(&self, token: &Token) -> String {
+        self.set_cookie(OPERATOR, reveal(token).as_str(), SESSION_AGE)
+    }
+
+    /// Returns the header that removes the cookie of an operator's session.
+    pub fn no_operator_cookie(&self) -> String {
+        self.set_cookie(OPERATOR, "", 0)
     }
 
     /// The cookie of a visit.

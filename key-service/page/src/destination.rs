@@ -14,8 +14,13 @@ pub struct Destination(String);
 impl Destination {
     /// Checks an address that comes from a client.
     pub fn parse(address: &str) -> Option<Self> {
+        Self::below(HOME, address).filter(|page| !page.as_str().starts_with(SIGN_IN))
+    }
+
+    /// Checks an address that comes from a client: it is `home`, or a page below.
+    pub(crate) fn below(home: &str, address: &str) -> Option<Self> {
         let path = address.split('?').next().unwrap_or_default();
-        let is_below = path == HOME || path.strip_prefix(HOME).is_some_and(|rest| rest.starts_with('/'));
+        let is_below = path == home || path.strip_prefix(home).is_some_and(|rest| rest.starts_with('/'));
         let is_plain = |byte: u8| byte.is_ascii_graphic() && !br#"\";,#<>"#.contains(&byte);
         let is_page = is_below
             && address.len() <= MAX_BYTES
@@ -23,8 +28,7 @@ impl Destination {
             && !path
                 .split('/')
                 .skip(1)
-                .any(|part| part.is_empty() || part.starts_with('.') || part.contains('%'))
-            && !path.starts_with(SIGN_IN);
+                .any(|part| part.is_empty() || part.starts_with('.') || part.contains('%'));
         is_page.then(|| Self(address.to_owned()))
     }
 

@@ -1,9 +1,12 @@
 //! Failures, which become pages.
 
-use axum::response::{IntoResponse, Response};
+use axum::response::{IntoResponse, Redirect, Response};
 use http::{StatusCode, header};
 
-use super::destination::{Destination, SignInReason, sign_in_address};
+use super::{
+    destination::{Destination, SignInReason, sign_in_address},
+    paths::{OPERATOR_SECOND_FACTOR, OPERATOR_SIGN_IN},
+};
 use domain::group::BadGroup;
 use key_service_management::{
     Error, Refused, listing::UnknownCursor, management_keys::ManagementKeyRefused, members::MemberRefused,
@@ -20,6 +23,10 @@ pub enum Failure {
         destination: Option<Destination>,
         has_ended: bool,
     },
+    /// No operator is signed in.
+    NoOperator,
+    /// The operator has no second factor yet.
+    NoSecondFactor,
     /// The member is a viewer, and only owners may do this.
     OwnersOnly,
     /// Another site has sent the form.
@@ -127,6 +134,8 @@ impl IntoResponse for Failure {
                     sign_in_address(destination.as_ref(), has_ended.then_some(SignInReason::Ended));
                 return (StatusCode::SEE_OTHER, [(header::LOCATION, location)]).into_response();
             }
+            Self::NoOperator => return Redirect::to(OPERATOR_SIGN_IN).into_response(),
+            Self::NoSecondFactor => return Redirect::to(OPERATOR_SECOND_FACTOR).into_response(),
             Self::OwnersOnly => (
                 StatusCode::FORBIDDEN,
                 "Only owners can do this",
@@ -135,7 +144,7 @@ impl IntoResponse for Failure {
             Self::ForeignForm => (
                 StatusCode::FORBIDDEN,
                 "This form came from another site",
-                "Nothing was changed. Open the dashboard and try again there.".into(),
+                "Nothing was changed. Open the page on this site and try again.".into(),
             ),
             Self::StaleForm => (
                 StatusCode::FORBIDDEN,

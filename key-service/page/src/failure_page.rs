@@ -1,7 +1,7 @@
 //! Pages of failures: with navigation for members, bare for others.
 
 use axum::response::{IntoResponse, Response};
-use maud::html;
+use maud::{Markup, html};
 
 use crate::{
     app::App,
@@ -14,10 +14,8 @@ use crate::{
 
 /// Puts a page around an answer if it is a failure: with navigation for a member, bare for others.
 pub async fn framed(app: &App, browser: Browser, mut response: Response) -> Response {
-    let Some(Explained { title, message }) = response.extensions_mut().remove() else { return response };
-    let content = html! {
-        p { (message) }
-        p { a.button href=(HOME) { "Back to the dashboard" } }
+    let Some((title, content)) = explained(&mut response, ("Back to the dashboard", HOME)) else {
+        return response;
     };
     let theme = browser.theme;
     let page = match Viewer::of(app, browser).await {
@@ -25,4 +23,14 @@ pub async fn framed(app: &App, browser: Browser, mut response: Response) -> Resp
         Ok(None) | Err(_) => bare(theme, title, &html! { h1 { (title) } (content) }),
     };
     (response.status(), page).into_response()
+}
+
+/// Takes title and content of the page out of a failure. The page leads back to the address of this name.
+pub fn explained(response: &mut Response, (name, home): (&str, &str)) -> Option<(&'static str, Markup)> {
+    let Explained { title, message } = response.extensions_mut().remove()?;
+    let content = html! {
+        p { (message) }
+        p { a.button href=(home) { (name) } }
+    };
+    Some((title, content))
 }

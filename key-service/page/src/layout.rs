@@ -1,18 +1,18 @@
-//! The frame of every page: navigation, the account, and who is signed in.
+//! The pages of the dashboard in their frame: navigation, the account, and who is signed in.
 
-use axum::response::{AppendHeaders, IntoResponse, Response};
-use http::header;
+use axum::response::Response;
 use maud::{Markup, Render, html};
 use shared::money::NanoUsd;
 
-pub use super::document::{bare, hinted, problem, reveals};
+pub use super::{
+    document::{bare, hinted, problem, reveals},
+    frame::hidden,
+};
 use crate::{
-    document::{document, mark},
-    notice,
+    frame::Frame,
     paths::{HOME, YOU},
     session::Viewer,
     show::glance,
-    theme::Theme,
 };
 
 /// A part of the dashboard, as in the navigation.
@@ -64,78 +64,36 @@ impl Section {
 /// to it, and the page after an act says what was done.
 pub fn page(viewer: &Viewer, section: Section, title: &str, content: &Markup) -> Response {
     let listed = Section::LISTED.iter().find(|(listed, _, _)| *listed == section);
-    let above = listed.filter(|(_, name, _)| *name != title);
-    let notice = notice::line(viewer);
+    let above = listed.filter(|(_, name, _)| *name != title).map(|(_, name, path)| (*name, *path));
     let needs_a_look = viewer.funds.has_refused || viewer.funds.credit <= NanoUsd::ZERO;
-    let body = html! {
-        a.skip href="#content" { "Skip to the content" }
-        div.frame {
-            header.side {
-                a.brand href=(HOME) { (mark()) span { (viewer.funds.name) } }
-                p.balance { span { "Credit" } strong { (glance(viewer.funds.credit)) } }
-                button.opens-menu type="button" popovertarget="menu" { "Menu" }
-                // On a narrow screen, a button opens it without a script.
-                div.menu #menu popover {
-                    nav.main aria-label="Dashboard" {
-                        ul {
-                            @for (listed, name, path) in Section::LISTED {
-                                @let dot = (listed == Section::Overview && needs_a_look).then_some("needs-a-look");
-                                li { a.dot[dot.is_some()] href=(path) aria-current=[(listed == section).then_some("page")] aria-describedby=[dot] { (name) } }
-                            }
-                        }
-                        // Beside the link, so that it is no part of its name.
-                        @if needs_a_look { span.hidden #needs-a-look { "Something needs a look." } }
-                    }
-                    (signed_in(viewer))
+    let frame = Frame {
+        home: HOME,
+        name: &viewer.funds.name,
+        balance: html! { p.balance { span { "Credit" } strong { (glance(viewer.funds.credit)) } } },
+        navigation: "Dashboard",
+        links: html! {
+            ul {
+                @for (listed, name, path) in Section::LISTED {
+                    @let dot = (listed == Section::Overview && needs_a_look).then_some("needs-a-look");
+                    li { a.dot[dot.is_some()] href=(path) aria-current=[(listed == section).then_some("page")] aria-describedby=[dot] { (name) } }
                 }
             }
-            main #content tabindex="-1" {
-                @if let Some((_, name, path)) = above { p.above { a href=(path) { "‹ " (name) } } }
-                h1 { bdi { (title) } }
-                @if let Some(line) = &notice { p.done role="status" { (line) } }
-                (content)
-            }
-        }
+            // Beside the link, so that it is no part of its name.
+            @if needs_a_look { span.hidden #needs-a-look { "Something needs a look." } }
+        },
+        person: name_and_rights(viewer),
     };
-    let page = document(viewer.browser.theme, &format!("{title} · {}", viewer.funds.name), &body);
-    if viewer.browser.notice.is_none() {
-        return page;
-    }
-    (AppendHeaders([(header::SET_COOKIE, viewer.browser.no_notice_cookie())]), page).into_response()
+    frame.page(viewer, above, title, content)
 }
 
-/// The member's name and rights, the colours, and the way out.
-fn signed_in(viewer: &Viewer) -> Markup {
+/// The member's name and rights.
+fn name_and_rights(viewer: &Viewer) -> Markup {
     let member = &viewer.signed_in.member;
     html! {
-        div.me {
-            p {
-                a.name href=(YOU) title={ "Your sign-in: " (member.name) } { bdi { (member.name) } }
-                // The owner of a first run is named after the role.
-                @if member.name != member.role.as_str() { span.badge { (member.role.as_str()) } }
-            }
-            form.theme method="post" action="/dashboard/theme" {
-                (hidden(viewer))
-                fieldset {
-                    legend.hidden { "Colours" }
-                    @for theme in Theme::ALL {
-                        button name="theme" value=(theme.as_str()) aria-pressed=(viewer.browser.theme == theme) {
-                            (theme.as_str())
-                        }
-                    }
-                }
-            }
-            form.out method="post" action="/dashboard/sign-out" {
-                (hidden(viewer))
-                button.link { "Sign out" }
-            }
-        }
+        a.name href=(YOU) title={ "Your sign-in: " (member.name) } { bdi { (member.name) } }
+        // The owner of a first run is named after the role.
+        @if member.name != member.role.as_str() { span.badge { (member.role.as_str()) } }
     }
-}
-
-/// Makes the hidden token that every form has.
-pub fn hidden(viewer: &Viewer) -> Markup {
-    html! { input type="hidden" name="token" value=(viewer.form_token()); }
 }
 
 /// Makes a form that asks before something is done. Viewers read that owners can do it. `back` is an address, with the

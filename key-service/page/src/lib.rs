@@ -12,13 +12,18 @@ pub mod exports;
 pub mod failure;
 pub mod failure_page;
 pub mod form;
+pub mod frame;
+pub mod headers;
 pub mod layout;
 pub mod notice;
+pub mod operator;
 pub mod pagination;
 pub mod paths;
+pub mod second_factor;
 pub mod session;
 pub mod show;
 pub mod theme;
+pub mod visitor;
 
 #[cfg(test)]
 mod fuzz;

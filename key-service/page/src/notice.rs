@@ -7,21 +7,21 @@ use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use http::header;
 use shared::secret::same;
 
-use super::session::Viewer;
+use super::session::SignedInBrowser;
 use key_service_management::members::Token;
 
 /// Longest sentence in characters, which fits into a cookie several times.
 const MAX_LINE_CHARS: usize = 300;
 
 /// Leads to a page that says once what was done.
-pub fn done(viewer: &Viewer, path: &str, line: &str) -> Response {
-    let cookie = viewer.browser.notice_cookie(&sealed(viewer.token(), line));
+pub fn done(person: &impl SignedInBrowser, path: &str, line: &str) -> Response {
+    let cookie = person.browser().notice_cookie(&sealed(person.token(), line));
     ([(header::SET_COOKIE, cookie)], Redirect::to(path)).into_response()
 }
 
 /// Returns the sentence that an act of this session has left, if any.
-pub(crate) fn line(viewer: &Viewer) -> Option<String> {
-    opened(viewer.token(), viewer.browser.notice.as_deref()?)
+pub(crate) fn line(person: &impl SignedInBrowser) -> Option<String> {
+    opened(person.token(), person.browser().notice.as_deref()?)
 }
 
 fn sealed(token: &Token, line: &str) -> String {

@@ -16,3 +16,9 @@ pub const MANAGEMENT_KEYS: &str = "/dashboard/management-keys";
 pub const MARGIN: &str = "/dashboard/margin";
 /// Path of the member's own page.
 pub const YOU: &str = "/dashboard/you";
+/// First page of operators, below which all others are.
+pub const OPERATOR: &str = "/operator";
+/// Path of the page that signs an operator in.
+pub const OPERATOR_SIGN_IN: &str = "/operator/sign-in";
+/// Path of the page on which an operator sets up a second factor.
+pub const OPERATOR_SECOND_FACTOR: &str = "/operator/second-factor";

@@ -9,7 +9,7 @@ use shared_door::http::X_ACCOUNT;
 
 use crate::{
     app::App,
-    browser::{Browser, check_form_token, check_origin, form_token},
+    browser::{Browser, check_form_token, check_origin},
     destination::Destination,
     failure::Failure,
     form::Fields,
@@ -19,6 +19,14 @@ use key_service_management::{
     members::{SignedIn, Token},
 };
 use key_service_store::store::{Funds, StoreError};
+
+/// Someone who is signed in in a browser.
+pub trait SignedInBrowser {
+    fn browser(&self) -> &Browser;
+
+    /// The token of the session.
+    fn token(&self) -> &Token;
+}
 
 /// A signed-in member, who may see everything of the account except margins.
 #[derive(Debug)]
@@ -40,16 +48,6 @@ impl Viewer {
         Ok(funds.map(|funds| Self { signed_in, funds, browser, token }))
     }
 
-    /// The token that this member's forms carry.
-    pub(crate) fn form_token(&self) -> String {
-        form_token(&self.token)
-    }
-
-    /// The token of the session.
-    pub(crate) const fn token(&self) -> &Token {
-        &self.token
-    }
-
     /// Acts of the member on the account.
     pub fn by<'a>(&self, app: &'a App) -> Acting<'a> {
         app.management.by(self.signed_in.account, self.signed_in.actor())
@@ -58,6 +56,16 @@ impl Viewer {
     /// Returns whether the member may change the account's data.
     pub fn is_owner(&self) -> bool {
         self.signed_in.member.is_owner()
+    }
+}
+
+impl SignedInBrowser for Viewer {
+    fn browser(&self) -> &Browser {
+        &self.browser
+    }
+
+    fn token(&self) -> &Token {
+        &self.token
     }
 }
 
