@@ -16,7 +16,7 @@ use std::{
 use anyhow::{Context, bail};
 use clap::{Subcommand, ValueEnum};
 use shared::money::NanoUsd;
-use shared_catalog::{Catalog, LeftMidStream, Model, Preset, Upstream, UpstreamKind};
+use shared_catalog::{Catalog, Model, Preset, Upstream, hints};
 use shared_client::server_check::{FindingKind, ServerFinding, check_servers};
 use shared_config::Common;
 
@@ -91,7 +91,7 @@ pub async fn catalogue(
         }
         Catalogue::Check { against, ask } => {
             let catalog = common.catalog()?;
-            hints(&catalog, out)?;
+            write_hints(&catalog, out)?;
             let asked = if *ask { self::ask(&catalog, out).await } else { Ok(()) };
             against.as_deref().map_or(Ok(()), |file| compare(&catalog, file, out)).and(asked)
         }
@@ -127,34 +127,12 @@ fn name_at<'a>(preset: Option<&Preset>, listed: &'a ListedModel) -> &'a str {
 }
 
 /// Writes how a catalogue without a fault may still lose money.
-fn hints(catalog: &Catalog, out: &mut (dyn Write + Send)) -> anyhow::Result<()> {
-    for (model, upstream) in upstreams(catalog) {
-        let (id, name) = (&model.id, &upstream.model);
-        if may_hide_tokens(upstream) && upstream.left_mid_stream == LeftMidStream::Stop {
-            writeln!(
-                out,
-                "model \"{id}\", upstream \"{name}\": tokens that its streams hide, such as reasoning, are not billed when a client \
-                 leaves midway. Set left_mid_stream = \"finish\", or streams_every_token = true where it hides none."
-            )?;
-        }
-        let costs = upstream.cost.iter().flat_map(|cost| model.price.beside(cost));
-        for pair in costs.filter(|pair| pair.first < pair.second) {
-            let (price, cost) = (pair.first, pair.second);
-            writeln!(out, "model \"{id}\", upstream \"{name}\": {pair} sells for {price} and costs {cost}.")?;
-        }
+fn write_hints(catalog: &Catalog, out: &mut (dyn Write + Send)) -> anyhow::Result<()> {
+    for (model, upstream, hint) in hints(catalog) {
+        writeln!(out, "model \"{}\", upstream \"{}\": {hint}", model.id, upstream.model)?;
     }
     writeln!(out, "The catalogue has no fault (models: {}).", catalog.models.len())?;
     Ok(())
-}
-
-/// Returns whether an upstream may generate tokens that no chunk shows, and report them only at its end.
-const fn may_hide_tokens(upstream: &Upstream) -> bool {
-    match upstream.kind {
-        UpstreamKind::Openai | UpstreamKind::Anthropic | UpstreamKind::Ollama => {
-            !upstream.streams_every_token
-        }
-        UpstreamKind::Vllm | UpstreamKind::Sglang | UpstreamKind::LlamaCpp | UpstreamKind::Builtin => false,
-    }
 }
 
 /// Writes where costs, or prices without a known cost, differ from a public list. Any difference is an error.

@@ -254,7 +254,7 @@ fn told(kind: &EventKind, named: &Named) -> Markup {
                 @if let Some(group) = group_id { " in " (named.group(*group)) }
                 @if let Some(at) = expires_at { ", until " (time_to_second(*at)) }
             },
-            EventKind::ManagementKeyRevoked { name, .. } | EventKind::MemberRemoved { name, .. }
+            EventKind::AccountCreated { name } | EventKind::ManagementKeyRevoked { name, .. } | EventKind::MemberRemoved { name, .. }
                 | EventKind::MemberSecondFactorEnabled { name, .. }
                 | EventKind::MemberSecondFactorRemoved { name, .. } => bdi { (name) },
             EventKind::MemberInvited { name, role, .. } => { bdi { (name) } ", " (role) },

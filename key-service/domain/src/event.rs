@@ -57,6 +57,9 @@ pub struct Event {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", content = "data")]
 pub enum EventKind {
+    /// An operator made the account.
+    #[serde(rename = "account.created")]
+    AccountCreated { name: String },
     #[serde(rename = "key.created")]
     KeyCreated {
         /// Settings of the key; each `before` is empty.
@@ -265,6 +268,7 @@ struct EventParts {
 impl EventKind {
     pub const fn as_str(&self) -> &'static str {
         match self {
+            Self::AccountCreated { .. } => "account.created",
             Self::KeyCreated { .. } => "key.created",
             Self::KeyUpdated { .. } => "key.updated",
             Self::KeyRotated { .. } => "key.rotated",
@@ -299,7 +303,8 @@ impl EventKind {
             | Self::GroupLimitReached(threshold)
             | Self::CreditThresholdReached(threshold)
             | Self::CreditExhausted(threshold) => Some(threshold),
-            Self::KeyCreated { .. }
+            Self::AccountCreated { .. }
+            | Self::KeyCreated { .. }
             | Self::KeyUpdated { .. }
             | Self::KeyRotated { .. }
             | Self::KeyRevoked {}

@@ -17,6 +17,7 @@ pub mod refused;
 pub mod search;
 pub mod second_factor;
 pub mod settings;
+pub mod upstream_calls;
 pub mod usage;
 pub mod webhook;
 

@@ -774,6 +774,29 @@ pub struct RefusedCalls {
     #[prost(uint64, tag = "1")]
     pub last: u64,
 }
+/// Bills of an upstream, by hour. Set `upstreams`, name: the upstream's address.
+#[derive(serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct UpstreamHours {
+    /// In ascending order, without hours that are long over.
+    #[prost(message, repeated, tag = "1")]
+    pub hours: ::prost::alloc::vec::Vec<UpstreamHour>,
+}
+/// Bills of an upstream within an hour.
+#[derive(serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct UpstreamHour {
+    /// Hours since 1970.
+    #[prost(uint32, tag = "1")]
+    pub hour: u32,
+    #[prost(uint64, tag = "2")]
+    pub bills: u64,
+    /// Streams with a first token, by the class of its time.
+    #[prost(uint64, repeated, tag = "3")]
+    pub first_tokens: ::prost::alloc::vec::Vec<u64>,
+}
 /// An account that has webhooks, or had some. Space `webhooks/…`, set `webhook_accounts`, name: the account's id. It is
 /// written before the account's first webhook, and never removed.
 #[derive(serde::Serialize)]

@@ -52,7 +52,7 @@ impl NewDeposit {
 }
 
 impl Management {
-    /// Creates an account with this much credit. After [`Error::Store`] the account may exist without the credit.
+    /// Creates an account with this much credit. If an operator does, an event tells it. After [`Error::Store`] the account may exist without the credit.
     pub async fn create_account(
         &self,
         name: &str,
@@ -65,10 +65,12 @@ impl Management {
         if self.store.is_nearly_full().await? {
             return Err(Error::Refused(AccountRefused::StoreFull));
         }
-        let now = self.clock.now();
-        let id = AccountId::new(self.later_than_the_last(now), random_bytes(&*self.clock));
-        let account = NewAccount { id, name: name.to_owned(), created_at: now.to_whole_seconds() };
-        if !self.store.create_account(account).await? {
+        let act = self.act(actor.clone());
+        let id = AccountId::new(self.later_than_the_last(act.at), random_bytes(&*self.clock));
+        let account = NewAccount { id, name: name.to_owned(), created_at: act.at.to_whole_seconds() };
+        // A first run makes its account by itself.
+        let told = matches!(actor, Actor::Operator { .. }).then_some(&act);
+        if !self.store.create_account_by(account, told).await? {
             return Err(Error::Refused(AccountRefused::NameTaken));
         }
         if credit > NanoUsd::ZERO {

@@ -44,6 +44,7 @@ pub mod generations;
 pub mod governed;
 pub mod governor;
 pub mod groups;
+pub mod installation;
 mod last_use;
 pub mod listing;
 pub mod management_keys;
@@ -65,6 +66,7 @@ pub mod statement;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod trouble;
+pub mod upstreams;
 pub mod usage;
 pub mod webhooks;
 

@@ -18,7 +18,7 @@ use key_service_store::store::{StoreError, operators};
 /// Writes the address of an operator's sign-in link. The token comes after the `#`, which no browser sends.
 pub fn link(public: &str, token: &Token) -> String {
     let public = public.trim_end_matches('/');
-    format!("{public}/operator/sign-in#{}", token.reveal().expose_secret())
+    format!("{public}/operator/sign-in/link#{}", token.reveal().expose_secret())
 }
 
 impl SignedIn {

@@ -7,6 +7,7 @@ mod outcome;
 mod refusals;
 #[cfg(test)]
 mod tests;
+mod upstreams;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -33,10 +34,10 @@ use tonic::Code;
 
 pub(crate) use self::outcome::count_billed;
 use self::outcome::{Meaning, failure};
-pub use self::refusals::Refusals;
+pub use self::{refusals::Refusals, upstreams::UpstreamBills};
 use domain::{
     lease_clock::LEASE_TICKS,
-    ledger::{Command, NewHold, Progress},
+    ledger::{Command, NewHold, Outcome, Progress},
     pricing,
 };
 use key_service_credentials::Credentials;
@@ -50,6 +51,7 @@ pub struct Service {
     catalog: Arc<Current<Catalog>>,
     lease: Duration,
     refusals: Arc<Refusals>,
+    upstream_bills: Arc<UpstreamBills>,
 }
 
 /// Next step of a call: none, or a command to the ledger with the meaning of its outcome.
@@ -81,11 +83,16 @@ impl Service {
         lease: Duration,
     ) -> Self {
         let refusals = Arc::new(Refusals::new(Arc::clone(&clock)));
-        Self { ledger, clock, credentials, catalog, lease, refusals }
+        let upstream_bills = Arc::new(UpstreamBills::default());
+        Self { ledger, clock, credentials, catalog, lease, refusals, upstream_bills }
     }
 
     pub fn refusals(&self) -> Arc<Refusals> {
         Arc::clone(&self.refusals)
+    }
+
+    pub fn upstream_bills(&self) -> Arc<UpstreamBills> {
+        Arc::clone(&self.upstream_bills)
     }
 
     /// Begins the span of a batch at the store, below the span of a call that is part of the batch.
@@ -290,6 +297,9 @@ impl KeyService for Service {
             if let Ok(outcomes) = &outcomes {
                 for (outcome, (_, meaning)) in outcomes.iter().zip(&meanings) {
                     meaning.count(outcome, &self.refusals, Hour::of(now));
+                    if let Ok(Outcome::Captured(settlement)) = outcome {
+                        self.upstream_bills.note(settlement, Hour::of(now));
+                    }
                 }
             }
             put_answers(&mut answers, outcomes, meanings);

@@ -35,6 +35,7 @@ mod sign_in;
 mod spending;
 #[cfg(any(test, feature = "testing"))]
 pub mod suite;
+mod upstreams;
 mod webhooks;
 
 use std::{sync::Arc, time::Duration};
@@ -54,6 +55,7 @@ pub use self::{
     refused_calls::REFUSED_CALLS_KEPT,
     show::{InvalidObject, ShownObject, ShownRecord},
     spending::{Ledger, Outcomes},
+    upstreams::UPSTREAM_HOURS,
 };
 pub use crate::data::{
     AccountSummary, Created, Credential, Cursor, Deposit, DueHold, DueHolds, EventSlice, EventsPage,

@@ -3,6 +3,7 @@
 mod access;
 mod effort;
 mod file;
+mod hint;
 mod preset;
 mod price;
 mod server;
@@ -16,6 +17,7 @@ use serde::{Deserialize, Serialize};
 pub use access::{ANTHROPIC_VERSION, Access, Header, Source};
 pub use effort::Effort;
 use file::{CatalogFile, RawModel};
+pub use hint::{Hint, hints};
 pub use preset::Preset;
 pub use price::{Price, RATES, RatePair, Rates, Tier, WrittenRates, continued};
 pub use server::{ServerDescription, address_below};

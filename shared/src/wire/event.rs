@@ -10,7 +10,8 @@ use crate::{
 };
 
 /// Types of events. Types are added, and never renamed.
-pub const EVENT_TYPES: [&str; 22] = [
+pub const EVENT_TYPES: [&str; 23] = [
+    "account.created",
     "key.created",
     "key.updated",
     "key.rotated",

@@ -5,7 +5,10 @@
 
 use std::future::ready;
 
-use domain::ledger::Account;
+use domain::{
+    event::{Act, EventKind},
+    ledger::Account,
+};
 use futures_util::{StreamExt, TryStreamExt, future::try_join_all, stream};
 use key_service_ledger::{
     Change,
@@ -27,6 +30,15 @@ const READ_AT_ONCE: usize = 64;
 impl Store {
     /// Creates an account without credit. Returns `false` if the name is taken.
     pub async fn create_account(&self, account: NewAccount) -> Result<bool, StoreError> {
+        self.create_account_by(account, None).await
+    }
+
+    /// Creates an account as [`Self::create_account`] does, with an event of the act, if there is one.
+    pub async fn create_account_by(
+        &self,
+        account: NewAccount,
+        act: Option<&Act>,
+    ) -> Result<bool, StoreError> {
         let NewAccount { id, name, created_at } = account;
         let (space, of_name) = name_record(&name);
         let mine = AccountName { account: id.as_bytes().to_vec(), created_at: created_at.millis() };
@@ -42,7 +54,7 @@ impl Store {
         // Another caller may have stopped between writing the name and the account.
         let owner_id = owner_of_name(&owner)?;
         let profile = AccountProfile { name, created_at: owner.created_at, keys: 0, groups: 0 };
-        self.complete_account(owner_id, &profile).await?;
+        self.complete_account(owner_id, &profile, act).await?;
         Ok(owner_id == id)
     }
 
@@ -97,6 +109,7 @@ impl Store {
         &self,
         id: AccountId,
         profile: &AccountProfile,
+        act: Option<&Act>,
     ) -> Result<(), StoreError> {
         let of_profile = layout::account_profile();
         let decide = |change: &mut Change<'_>| {
@@ -110,6 +123,10 @@ impl Store {
                 change.set_account(Account::default());
             }
             change.put(&of_profile, profile);
+            if let Some(act) = act {
+                let made = EventKind::AccountCreated { name: profile.name.clone() };
+                change.event(act.event(0, None, None, made));
+            }
             Ok(())
         };
         self.govern(id, decide).await

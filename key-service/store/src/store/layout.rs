@@ -51,6 +51,9 @@ pub(crate) const ATTEMPTS: u8 = 25;
 /// Records of which an installation has one, such as that of peppers (`p`): space `installation`.
 pub(crate) const INSTALLATION: u8 = 26;
 
+/// Bills of upstreams in the last hours, by address: space `upstreams`.
+pub(crate) const UPSTREAMS: u8 = 27;
+
 // Indexes of the space of an account. 1 to 6 are those of money.
 
 /// All keys: id, label, a zero byte, hint.

@@ -18,6 +18,6 @@ impl Store {
     /// Makes the account of the operators, unless it exists.
     pub async fn open_operators(&self, now: Timestamp) -> Result<(), StoreError> {
         let profile = AccountProfile { name: NAME.to_owned(), created_at: now.millis(), keys: 0, groups: 0 };
-        self.complete_account(operators(), &profile).await
+        self.complete_account(operators(), &profile, None).await
     }
 }

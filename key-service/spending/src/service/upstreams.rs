@@ -1,0 +1,65 @@
+//! Bills of upstreams, which are noted in memory and added to the store every ten seconds.
+
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    sync::Arc,
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use domain::{ledger::Settlement, upstream_calls::UpstreamCalls};
+use key_service_store::store::{Hour, Store};
+
+/// Time between two additions to the store. If a process dies, it loses what it noted since the last one.
+const ADD_EVERY: Duration = Duration::from_secs(10);
+/// Most counters until the next addition: more upstreams than a catalogue has. Further bills are not counted.
+const MAX_COUNTERS: usize = 10_000;
+
+/// Bills since the last addition to the store, by upstream and hour.
+#[derive(Default)]
+pub struct UpstreamBills {
+    noted: Mutex<HashMap<(String, Hour), UpstreamCalls>>,
+}
+
+impl UpstreamBills {
+    /// Counts the bill of an upstream that is known. A capture that a gateway sent twice counts twice.
+    pub(super) fn note(&self, settlement: &Settlement, hour: Hour) {
+        let Some(course) = &settlement.course else { return };
+        let Some(upstream) = &course.upstream else { return };
+        let mut noted = self.noted.lock();
+        let has_room = noted.len() < MAX_COUNTERS;
+        match noted.entry((upstream.clone(), hour)) {
+            Entry::Occupied(mut counted) => counted.get_mut().count(course),
+            Entry::Vacant(place) if has_room => place.insert(UpstreamCalls::default()).count(course),
+            Entry::Vacant(_) => {}
+        }
+    }
+
+    /// Adds all counts to the store. Those that it did not take are added again later.
+    async fn add_to(&self, store: &Store) {
+        let noted = std::mem::take(&mut *self.noted.lock());
+        for ((upstream, hour), calls) in noted {
+            if let Err(error) = store.add_upstream_calls(&upstream, hour, calls).await {
+                tracing::warn!(%error, "cannot add the counts of upstreams; trying again in ten seconds");
+                let mut noted = self.noted.lock();
+                let counted = noted.entry((upstream, hour)).or_default();
+                *counted = counted.plus(calls);
+            }
+        }
+    }
+
+    /// Adds everything noted to the store every ten seconds, and at the shutdown.
+    pub async fn run(self: Arc<Self>, store: Arc<Store>, shutdown: CancellationToken) {
+        while !shutdown.is_cancelled() {
+            tokio::select! {
+                biased;
+                () = shutdown.cancelled() => {}
+                () = sleep(ADD_EVERY) => {}
+            }
+            self.add_to(&store).await;
+        }
+    }
+}

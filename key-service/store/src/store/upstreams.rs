@@ -1,0 +1,113 @@
+//! Bills of upstreams in the last hours, of all accounts. Losing some does no harm.
+
+use std::collections::BTreeMap;
+
+use domain::upstream_calls::{CLASSES, UpstreamCalls};
+use key_service_ledger::{
+    messages::{UpstreamHour, UpstreamHours},
+    view::View,
+};
+use records::{Answer, Question, Set, Space};
+
+use super::{Hour, Store, StoreError, layout, message, no_answer};
+
+/// Hours that are kept: those of a day, and the one that has not ended.
+pub const UPSTREAM_HOURS: i64 = 25;
+
+impl Store {
+    /// Adds to the counts of an upstream in an hour, and drops hours that are over for more than a day.
+    pub async fn add_upstream_calls(
+        &self,
+        upstream: &str,
+        hour: Hour,
+        calls: UpstreamCalls,
+    ) -> Result<(), StoreError> {
+        let name = layout::name(layout::UPSTREAMS, upstream.as_bytes());
+        let add = |view: &mut View| {
+            let UpstreamHours { mut hours } = view.get(&name)?.unwrap_or_default();
+            let number = number(hour);
+            hours.retain(|kept| i64::from(kept.hour) > hour.0 - UPSTREAM_HOURS);
+            match hours.binary_search_by_key(&number, |kept| kept.hour) {
+                Ok(place) => hours[place] = written(number, read(&hours[place]).plus(calls)),
+                Err(place) => hours.insert(place, written(number, calls)),
+            }
+            view.put(&name, &UpstreamHours { hours });
+            Ok(())
+        };
+        self.note(&space(), add).await
+    }
+
+    /// Sums up the counts of each upstream since an hour. Upstreams without a bill since then are left out.
+    pub async fn upstream_calls(&self, since: Hour) -> Result<BTreeMap<String, UpstreamCalls>, StoreError> {
+        let set = Set { table: layout::UPSTREAMS, part: 0 };
+        let (mut upstreams, mut cursor) = (BTreeMap::new(), None);
+        loop {
+            let page = self.ask(&space(), vec![Question::Set(set, cursor)]).await?.pop();
+            let Some(Answer::Set(records, next)) = page else { return Err(no_answer()) };
+            for (name, record) in &records {
+                let hours = message::<UpstreamHours>(record)?.hours;
+                let recent = hours.iter().filter(|kept| i64::from(kept.hour) >= since.0);
+                let sum = recent.fold(UpstreamCalls::default(), |sum, kept| sum.plus(read(kept)));
+                if sum.bills > 0 {
+                    upstreams.insert(String::from_utf8_lossy(name).into_owned(), sum);
+                }
+            }
+            match next {
+                Some(place) => cursor = Some(place),
+                None => return Ok(upstreams),
+            }
+        }
+    }
+}
+
+fn space() -> Space {
+    Space::new("upstreams")
+}
+
+/// Returns the number of an hour. Those before 1970 are the first.
+fn number(hour: Hour) -> u32 {
+    u32::try_from(hour.0).unwrap_or_default()
+}
+
+fn written(hour: u32, UpstreamCalls { bills, first_tokens }: UpstreamCalls) -> UpstreamHour {
+    UpstreamHour { hour, bills, first_tokens: first_tokens.to_vec() }
+}
+
+/// Reads counts. A version with more classes would have counts that this one leaves out.
+fn read(UpstreamHour { hour: _, bills, first_tokens }: &UpstreamHour) -> UpstreamCalls {
+    let mut classes = [0; CLASSES];
+    for (class, count) in classes.iter_mut().zip(first_tokens) {
+        *class = *count;
+    }
+    UpstreamCalls { bills: *bills, first_tokens: classes }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use shared::{clock::System, generation::Course};
+
+    use super::*;
+    use crate::store::{EVENTS_KEPT, EventBounds, StoreRetention};
+    use records::maps::Maps;
+
+    #[tokio::test]
+    async fn bills_of_upstreams_add_up_by_hour_and_those_of_the_day_before_are_dropped() {
+        let kept = StoreRetention::all(EventBounds::with_life(EVENTS_KEPT));
+        let store = Store::new(Arc::new(Maps::default()), Arc::new(System), kept);
+        let mut calls = UpstreamCalls::default();
+        calls.count(&Course { first_token_ms: Some(120), ..Course::default() });
+        for (upstream, hour) in [("a:1", 1_000), ("a:1", 1_000), ("a:1", 1_003), ("b:2", 1_001)] {
+            store.add_upstream_calls(upstream, Hour(hour), calls).await.unwrap();
+        }
+        let since = async |hour| {
+            let found = store.upstream_calls(Hour(hour)).await.unwrap();
+            found.into_iter().map(|(upstream, calls)| (upstream, calls.bills)).collect::<Vec<_>>()
+        };
+        assert_eq!(since(1_000).await, [("a:1".to_owned(), 3), ("b:2".to_owned(), 1)]);
+        assert_eq!(since(1_002).await, [("a:1".to_owned(), 1)]);
+        store.add_upstream_calls("a:1", Hour(1_000 + UPSTREAM_HOURS), calls).await.unwrap();
+        assert_eq!(since(0).await, [("a:1".to_owned(), 2), ("b:2".to_owned(), 1)]);
+    }
+}

@@ -1,0 +1,49 @@
+//! How a catalogue without a fault may still lose money.
+
+use std::fmt;
+
+use crate::{Catalog, LeftMidStream, Model, RatePair, Upstream, UpstreamKind};
+
+/// A way in which an upstream of a model may cost more than it earns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hint {
+    /// Tokens that its streams hide are not billed when a client leaves midway.
+    HidesTokens,
+    /// A rate sells for less than it costs.
+    SellsBelowCost(RatePair),
+}
+
+impl fmt::Display for Hint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::HidesTokens => f.write_str(
+                "tokens that its streams hide, such as reasoning, are not billed when a client leaves midway. Set \
+                 left_mid_stream = \"finish\", or streams_every_token = true where it hides none.",
+            ),
+            Self::SellsBelowCost(pair) => write!(f, "{pair} sells for {} and costs {}.", pair.first, pair.second),
+        }
+    }
+}
+
+/// Lists what is worth a look, in the order of the catalogue.
+pub fn hints(catalog: &Catalog) -> impl Iterator<Item = (&Model, &Upstream, Hint)> {
+    catalog.models.iter().flat_map(|model| {
+        model.upstreams.iter().flat_map(move |upstream| {
+            let hides = may_hide_tokens(upstream) && upstream.left_mid_stream == LeftMidStream::Stop;
+            let costs = upstream.cost.iter().flat_map(|cost| model.price.beside(cost));
+            let below = costs.filter(|pair| pair.first < pair.second).map(Hint::SellsBelowCost);
+            let hints = hides.then_some(Hint::HidesTokens).into_iter().chain(below);
+            hints.map(move |hint| (model, upstream, hint))
+        })
+    })
+}
+
+/// Returns whether an upstream may generate tokens that no chunk shows, and report them only at its end.
+const fn may_hide_tokens(upstream: &Upstream) -> bool {
+    match upstream.kind {
+        UpstreamKind::Openai | UpstreamKind::Anthropic | UpstreamKind::Ollama => {
+            !upstream.streams_every_token
+        }
+        UpstreamKind::Vllm | UpstreamKind::Sglang | UpstreamKind::LlamaCpp | UpstreamKind::Builtin => false,
+    }
+}
