@@ -181,6 +181,7 @@ async fn serve_all(arguments: FaregateArguments) -> anyhow::Result<()> {
     let (starting, shutdown, stopping) =
         (Starting::new("starting"), process.shutdown.clone(), process.stopping.clone());
     process.admin_routes = upstream_list::admin_routes(models.clone(), clock.clone());
+    let metrics = Arc::new(process.metrics_reader());
     let mut process = process.serve(starting.readiness())?;
     let opened = Installation::open_when_up(&common, &key_service, secrets.peppers, clock.clone(), &starting);
     let installation = tokio::select! {
@@ -194,6 +195,7 @@ async fn serve_all(arguments: FaregateArguments) -> anyhow::Result<()> {
         tls: None,
         clients_use_tls: public_tls.is_some(),
         bounds,
+        metrics,
     };
     let running = RunningKeyService::start(&key_service, parts, shutdown.clone()).await?;
     let parts = GatewayParts {

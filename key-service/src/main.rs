@@ -140,6 +140,7 @@ async fn serve(arguments: KeyServiceArguments) -> anyhow::Result<()> {
     });
     let bounds = process.limits.connections.bounds(process.limits.connections(PORTS, STORE_FILES)?);
     let (starting, shutdown) = (Starting::new("starting"), process.shutdown.clone());
+    let metrics = Arc::new(process.metrics_reader());
     let mut process = process.serve(starting.readiness())?;
     let opened = Installation::open_when_up(&common, &options, peppers, clock, &starting);
     let installation = tokio::select! {
@@ -154,6 +155,7 @@ async fn serve(arguments: KeyServiceArguments) -> anyhow::Result<()> {
         tls,
         clients_use_tls: false,
         bounds,
+        metrics,
     };
     let server = RunningKeyService::start(&options, parts, shutdown.clone()).await?;
     starting.started(installation.readiness(shutdown));

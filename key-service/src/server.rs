@@ -16,6 +16,7 @@ use tonic::service::{Routes, interceptor::InterceptedService};
 
 use crate::{config::Options, installation::Installation};
 use key_service_deliveries::{Dispatcher, Sender};
+use key_service_operator::{ProgramFacts, RenderMetrics};
 use key_service_spending::{
     grpc::{Grpc, deadline::drop_late_calls},
     held_money,
@@ -36,6 +37,8 @@ pub struct KeyServiceParts {
     pub clients_use_tls: bool,
     /// The bounds on the connections of each listener.
     pub bounds: Bounds,
+    /// Metrics of the process, which operators see.
+    pub metrics: RenderMetrics,
 }
 
 pub struct RunningKeyService {
@@ -54,7 +57,8 @@ impl RunningKeyService {
         parts: KeyServiceParts,
         shutdown: CancellationToken,
     ) -> io::Result<Self> {
-        let KeyServiceParts { bounds, installation, catalog, internal_token, tls, clients_use_tls } = parts;
+        let KeyServiceParts { bounds, installation, catalog, internal_token, tls, clients_use_tls, metrics } =
+            parts;
         let Installation { store, clock, credentials, management, .. } = installation;
         let http_listener = bind("FAREGATE_KEY_HTTP_LISTEN", options.key_http_listen)?;
         let grpc_listener = bind("FAREGATE_KEY_GRPC_LISTEN", options.key_grpc_listen)?;
@@ -62,7 +66,7 @@ impl RunningKeyService {
 
         let lease = options.hold_lease();
         let service = Service::new(store.clone(), clock.clone(), credentials.clone(), catalog.clone(), lease);
-        let refusals = service.refusals();
+        let (refusals, upstream_bills) = (service.refusals(), service.upstream_bills());
         let service: Arc<dyn KeyService> = Arc::new(service);
         let grpc = KeyServiceServer::new(Grpc::new(service.clone(), shutdown.clone(), &*clock));
         let (health, health_service) = tonic_health::server::health_reporter();
@@ -74,12 +78,21 @@ impl RunningKeyService {
         let is_https = |url: &axum::http::Uri| url.scheme_str() == Some("https");
         let behind_tls = clients_use_tls || options.public_url.as_ref().is_some_and(is_https);
         let dashboard = key_service_dashboard::router(management.clone(), catalog.clone(), behind_tls);
+        let program = ProgramFacts { version: version(), metrics };
+        let operator = key_service_operator::router(management.clone(), catalog.clone(), behind_tls, program);
         let sender = Sender::new(&options.webhook_networks);
         let dispatcher = Dispatcher::new(store.clone(), clock.clone(), credentials.clone(), sender);
-        let app = key_service_http::router(management, catalog, clock.clone(), internal_token, dashboard);
+        let app = key_service_http::router(
+            management,
+            catalog,
+            clock.clone(),
+            internal_token,
+            dashboard.merge(operator),
+        );
 
         let tasks = TaskTracker::new();
         tasks.spawn(refusals.run(store.clone(), shutdown.clone()));
+        tasks.spawn(upstream_bills.run(store.clone(), shutdown.clone()));
         tasks.spawn(held_money::show(store.clone(), shutdown.clone()));
         tasks.spawn(sweeper::run(store, clock, lease, shutdown.clone()));
         tasks.spawn(Arc::new(dispatcher).run(shutdown.clone()));
@@ -99,4 +112,9 @@ impl RunningKeyService {
             tracing::warn!("the key-service did not come to an end in time");
         }
     }
+}
+
+/// The version of the program, as `--version` prints it.
+fn version() -> &'static str {
+    shared_process::version(env!("CARGO_PKG_VERSION"), option_env!("FAREGATE_COMMIT"))
 }

@@ -1,4 +1,4 @@
-//! Requests to the management API and the dashboard, which are carried unchanged to a key-service and back.
+//! Requests to the management API, the dashboard and the operators' pages, which are carried unchanged to a key-service and back.
 
 mod forwarded;
 
@@ -79,7 +79,7 @@ async fn refused(
     Ok(response)
 }
 
-/// Any method on `/dashboard…`. The key-service learns the host that the client used, and the client's address.
+/// Any method on `/dashboard…` and `/operator…`. The key-service learns the host that the client used, and the client's address.
 pub(super) async fn forward_page(app: Arc<App>, call: Call) -> Result<Response<Body>, ApiError> {
     let Call { id, span: trace, mut request } = call;
     let trace = trace.http_request(request.method());

@@ -86,7 +86,7 @@ const fn passed(pattern: &'static str, handler: fn(Arc<App>, Call) -> Handled) -
     PublicRoute { pattern, methods: Passed, handler, description: None }
 }
 
-static ROUTES: [PublicRoute; 15] = [
+static ROUTES: [PublicRoute; 17] = [
     open(Post, Dialect::CHAT, openapi::chat, |app, call| {
         Box::pin(model_call::create(app, Dialect::Chat, call))
     }),
@@ -117,6 +117,8 @@ static ROUTES: [PublicRoute; 15] = [
     passed(MANAGEMENT, |app, call| Box::pin(passthrough::forward(app, call))),
     passed("/dashboard", |app, call| Box::pin(passthrough::forward_page(app, call))),
     passed("/dashboard/{*rest}", |app, call| Box::pin(passthrough::forward_page(app, call))),
+    passed("/operator", |app, call| Box::pin(passthrough::forward_page(app, call))),
+    passed("/operator/{*rest}", |app, call| Box::pin(passthrough::forward_page(app, call))),
 ];
 
 /// Finds the route of a path.
@@ -169,6 +171,7 @@ mod tests {
             "/health",
             "/openapi.json",
             "/dashboard",
+            "/operator",
         ] {
             assert_eq!(pattern(path), Some(path));
         }
@@ -181,6 +184,8 @@ mod tests {
             ("/v1/management/", None),
             ("/dashboard/keys", Some("/dashboard/{*rest}")),
             ("/dashboards", None),
+            ("/operator/accounts/new", Some("/operator/{*rest}")),
+            ("/operators", None),
             ("//dashboard", None),
             ("/v1/chat", None),
         ] {

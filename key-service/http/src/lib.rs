@@ -52,14 +52,14 @@ struct Api {
     clock: Arc<dyn Clock>,
 }
 
-/// The public routes of the key-service: the management API, and beside it the dashboard's. Trusts a gateway's client
+/// The public routes of the key-service: the management API, and beside it the pages. Trusts a gateway's client
 /// headers if it presents `internal_token`.
 pub fn router(
     management: Arc<Management>,
     catalog: Arc<Current<Catalog>>,
     clock: Arc<dyn Clock>,
     internal_token: InternalToken,
-    dashboard: Router,
+    pages: Router,
 ) -> Router {
     let api = Api { management, catalog, clock: clock.clone() };
     let routed = |router: Router<Api>, route: &'static Route| router.route(&route.path(), handler(route));
@@ -70,7 +70,7 @@ pub fn router(
         .method_not_allowed_fallback(method_not_allowed)
         .with_state(api)
         .layer(middleware::map_response(no_store))
-        .merge(dashboard)
+        .merge(pages)
         .layer(catch_panics())
         .layer(middleware::from_fn(refuse_ambiguous))
         .layer(middleware::from_fn_with_state(clock.clone(), log_request))

@@ -72,6 +72,12 @@ impl Metrics {
         Ok(Self { handle, exported })
     }
 
+    /// Returns a function that renders the series there are, for pages of this process.
+    pub fn reader(&self) -> impl Fn() -> String + Send + Sync + use<> {
+        let handle = self.handle.clone();
+        move || handle.render()
+    }
+
     /// Returns the text that a scraper reads. It has every family, even without series.
     pub fn render(&self) -> String {
         let mut text = self.handle.render();

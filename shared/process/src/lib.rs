@@ -130,6 +130,11 @@ impl Process {
         Ok(Self { limits, stopping, shutdown, admin_routes, stop, drain_pause, metrics, admin })
     }
 
+    /// Returns a function that renders the metrics of the process.
+    pub fn metrics_reader(&self) -> impl Fn() -> String + Send + Sync + use<> {
+        self.metrics.reader()
+    }
+
     /// Answers probes and requests for metrics from now on.
     pub fn serve(self, ready: Readiness) -> io::Result<Serving> {
         let Self { stop, stopping, shutdown, admin_routes, drain_pause, metrics, admin, .. } = self;

@@ -4,6 +4,7 @@ import assert from 'node:assert/strict';
 import { launch, Person } from './browser.js';
 import { examineOnce, findsActivity, keepsAKey, keepsAManagementKey, keepsAWebhook, keepsMembers } from './dashboard_acts.js';
 import { addSecondFactor } from './dashboard_factor.js';
+import { addOperator } from './dashboard_operator.js';
 import { addCopying, addForms, addLists, addOverview, addPreferences, addSessions, addTryIt } from './dashboard_scripts.js';
 import { addSlowLine, addWatch } from './dashboard_watch.js';
 import { fact, run, setting } from './facts.js';
@@ -12,6 +13,8 @@ const { origin } = new URL(setting('BASE_URL'));
 // Sign-in links of an owner and a viewer of an account that has a key labelled `Customer A` with some spend, and
 // of an owner of an account that has nothing.
 const [ownerLink, viewerLink, emptyLink] = ['OWNER_LINK', 'VIEWER_LINK', 'EMPTY_LINK'].map(setting);
+// And of an operator without a second factor.
+const operatorLink = setting('OPERATOR_LINK');
 const KEY = 'Customer A';
 const WIDTHS = [375, 1280];
 /** Between them. */
@@ -232,6 +235,7 @@ addTryIt(viewer, SCENES, examineOnce);
 addPreferences(owner, SECTIONS.map(([, path]) => path));
 addLists(owner, examine);
 addSecondFactor(owner, () => Person.at(browser, origin), setting('ACCOUNT'));
+addOperator(() => Person.at(browser, origin), operatorLink, setting('ACCOUNT'), examine);
 addSessions(owner, () => Person.at(browser, origin), setting('ACCOUNT'), PASSWORD);
 
 await run();

@@ -12,7 +12,7 @@ const WIDTHS = [320, 375, 768, 1280];
 const STEP = 30;
 
 /** The code that an app with this secret shows, so many steps from now. */
-function codeOf(secret, steps) {
+export function codeOf(secret, steps) {
   const bits = [...secret].map((letter) => 'ABCDEFGHIJKLMNOPQRSTUVWXYZ234567'.indexOf(letter).toString(2).padStart(5, '0')).join('');
   const key = Buffer.from(bits.match(/.{8}/g).map((byte) => parseInt(byte, 2)));
   const step = Buffer.alloc(8);
@@ -25,7 +25,7 @@ function codeOf(secret, steps) {
 const pathOf = (person) => new URL(person.page.url()).pathname;
 
 /** Looks at what a form led to, and no address leads to, at every width and in both colours. */
-async function examineAnswer(person, name) {
+export async function examineAnswer(person, name) {
   for (const width of WIDTHS) {
     for (const theme of ['light', 'dark']) {
       await person.look(width, theme);

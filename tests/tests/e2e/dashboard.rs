@@ -11,7 +11,7 @@ mod lists;
 mod management_keys;
 mod pages;
 mod rotation;
-mod second_factor;
+pub(super) mod second_factor;
 mod signing_in;
 mod trouble;
 mod webhooks;

@@ -46,6 +46,7 @@ mod moving;
 mod natives;
 mod openapi;
 mod operating;
+mod operator;
 mod payments;
 mod prices;
 mod reach;

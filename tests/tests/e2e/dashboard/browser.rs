@@ -55,6 +55,7 @@ async fn every_page_works_and_is_accessible_in_a_real_browser() {
         .env("ACCOUNT", account)
         .env("OWNER_LINK", link(&stack, &["sign-in-link", "--account", account]))
         .env("VIEWER_LINK", invited(&stack, account, "viewer@example.com", "viewer"))
+        .env("OPERATOR_LINK", stack.cli(&["operators", "create", "--name", "ann@example.com"]).trim())
         .env("EMPTY_LINK", invited(&stack, "empty", "owner", "owner"));
     succeeds("node/dashboard.js", command, EVERY_PAGE).await;
 }

@@ -10,14 +10,19 @@ const PAGE: &str = "/dashboard/you/second-factor";
 const PASSWORD: &str = "correct horse battery staple";
 
 /// The code of an app, so many steps from now.
-fn code(app: &Totp, steps: u64) -> String {
+pub(crate) fn code(app: &Totp, steps: u64) -> String {
     let now = u64::try_from(System.now().seconds()).unwrap();
     app.generate(now + 30 * steps).to_string()
 }
 
 /// Sets up a second factor; returns the app and the recovery codes.
 async fn enrol(browser: &mut Browser, present: &str) -> (Totp, Vec<String>) {
-    let offered = browser.get(PAGE).await;
+    enrol_at(PAGE, browser, present).await
+}
+
+/// Sets up a second factor on the page at this address.
+pub(crate) async fn enrol_at(page: &str, browser: &mut Browser, present: &str) -> (Totp, Vec<String>) {
+    let offered = browser.get(page).await;
     assert!(
         offered.text().contains("<svg class=\"qr\"") && offered.text().contains("otpauth://totp/Faregate:")
     );
@@ -26,13 +31,13 @@ async fn enrol(browser: &mut Browser, present: &str) -> (Totp, Vec<String>) {
     let app = Builder::new().with_secret(Secret::try_from_base32(secret).unwrap()).build_noncompliant();
     let factor = attribute(&offered, "name=\"factor\" value=\"").unwrap();
     let with = |code| [("factor", factor.as_str()), ("code", code), ("present", present)];
-    let wrong = browser.post(PAGE, &with("000000")).await;
+    let wrong = browser.post(page, &with("000000")).await;
     assert_eq!(wrong.status, 403, "{wrong}");
     assert!(
         wrong.text().contains(secret) && wrong.text().contains("id=\"code-fault\" role=\"alert\""),
         "{wrong}"
     );
-    let done = browser.post(PAGE, &with(&code(&app, 0))).await;
+    let done = browser.post(page, &with(&code(&app, 0))).await;
     assert_eq!(done.status, 200, "{done}");
     let codes = done.text().split_once("aria-label=\"Your recovery codes\" data-copy>").unwrap().1;
     let codes: Vec<_> = codes.split('<').next().unwrap().lines().map(str::to_owned).collect();

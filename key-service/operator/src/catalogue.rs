@@ -1,0 +1,139 @@
+//! The catalogue, read only: what models sell for, what their upstreams cost, and what its check says.
+
+use axum::{extract::State, response::Response};
+use key_service_page::{
+    app::App,
+    operator::Operator,
+    show::{copyable, count, program, short_count, usd},
+};
+use maud::{Markup, html};
+use shared::money::NanoUsd;
+use shared_catalog::{Catalog, Hint, Model, RatePair, Rates, Upstream, hints};
+
+use crate::{
+    layout::{Section, page},
+    upstreams::address,
+};
+
+pub(crate) const PATH: &str = "/operator/catalogue";
+/// Rates that are always shown: prompt, prompt from a cache, output.
+const BASIC: usize = 3;
+
+pub(crate) async fn show(State(app): State<App>, operator: Operator) -> Response {
+    let catalog = app.catalog.get();
+    let content = html! {
+        p.lead { "Prices and costs are in USD for a million tokens. The file is changed on the server, checked, and read again on "
+            code { "SIGHUP" } "." }
+        (checked(&catalog))
+        @for model in &catalog.models { (card(model)) }
+        p.quiet { "Checksum of this catalogue: " code { (format!("{:08x}", catalog.checksum)) } }
+    };
+    page(&operator, Section::Catalogue, "Catalogue", &content)
+}
+
+/// Says what the check finds.
+fn checked(catalog: &Catalog) -> Markup {
+    let found: Vec<(&Model, &Upstream, Hint)> = hints(catalog).collect();
+    html! {
+        section.card aria-labelledby="check" {
+            h2 #check { "Check" }
+            @if found.is_empty() { p { "No fault, and no price below a known cost." } }
+            @else {
+                p { "No fault, but it may lose money:" }
+                ul { @for (model, upstream, hint) in &found { li { bdi { (model.id) } " at " code { (upstream.model) } ": " (hint.to_string()) } } }
+            }
+            p { "This asks the servers too, and compares with a public list of prices:" }
+            (copyable("Command", &format!("{} catalogue check --ask --against prices.json", program())))
+        }
+    }
+}
+
+fn card(model: &Model) -> Markup {
+    html! {
+        section.card {
+            h2 { (model.id) }
+            p.quiet {
+                @if !model.aliases.is_empty() { "Also called " (model.aliases.join(", ")) ". " }
+                "Up to " span title=(count(model.context_window)) { (short_count(model.context_window)) } " tokens."
+            }
+            @for upstream in &model.upstreams {
+                p { code { (address(upstream)) } " as " code { (upstream.model) } ", weight " (upstream.weight) }
+                (prices(model, upstream))
+            }
+        }
+    }
+}
+
+/// Shows the model's rates beside those of an upstream.
+fn prices(model: &Model, upstream: &Upstream) -> Markup {
+    let cost = upstream.cost.as_ref();
+    // Without a known cost, the price stands alone.
+    let pairs: Vec<RatePair> = shown(model.price.beside(cost.unwrap_or(&model.price)));
+    html! {
+        div.scroll.free tabindex="0" role="region" aria-label={ "Prices of " (model.id) " at " (address(upstream)) } {
+            table {
+                thead { tr { th scope="col" { "Rate" } th.n scope="col" { "Price" } th.n scope="col" { "Cost" } th.n scope="col" { "Margin" } } }
+                tbody { @for pair in &pairs { tr {
+                    th.wraps scope="row" { (name(pair)) }
+                    td.n { (usd(pair.first)) }
+                    @if cost.is_some() { td.n { (usd(pair.second)) } td.n { (margin(pair.first, pair.second)) } }
+                    @else { td.n { span.quiet { "unknown" } } td.n { span.quiet { "unknown" } } }
+                } } }
+            }
+        }
+    }
+}
+
+/// Returns the basic rates of each tier, and others that differ from all of those.
+fn shown(pairs: impl Iterator<Item = RatePair>) -> Vec<RatePair> {
+    let mut shown: Vec<RatePair> = Vec::new();
+    for pair in pairs {
+        let is_same = |other: &RatePair| {
+            (other.above, other.first, other.second) == (pair.above, pair.first, pair.second)
+        };
+        let is_nothing = pair.first == NanoUsd::ZERO && pair.second == NanoUsd::ZERO;
+        if pair.field < BASIC || !(is_nothing || shown.iter().any(is_same)) {
+            shown.push(pair);
+        }
+    }
+    shown
+}
+
+fn name(pair: &RatePair) -> Markup {
+    html! {
+        (Rates::FIELDS[pair.field].replace('_', " "))
+        @if let Some(above) = pair.above { p.under { "prompts above " (short_count(above)) } }
+    }
+}
+
+/// Shows how much of a price is left after its cost. A loss stands out.
+fn margin(price: NanoUsd, cost: NanoUsd) -> Markup {
+    let left = i128::from(price.nanos()) - i128::from(cost.nanos());
+    let percent = (price > NanoUsd::ZERO).then(|| left * 100 / i128::from(price.nanos()));
+    html! {
+        @match percent {
+            _ if left < 0 => span.badge.short { "loss" },
+            Some(percent) => { (percent) " %" },
+            None => span.quiet { "free" },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_loss_stands_out_and_rates_that_say_nothing_new_are_left_out() {
+        let usd = NanoUsd::from_usd;
+        assert!(margin(usd(4), usd(3)).into_string().contains("25 %"));
+        assert!(margin(usd(3), usd(4)).into_string().contains("loss"));
+        assert!(margin(usd(0), usd(1)).into_string().contains("loss"));
+        assert!(margin(usd(0), usd(0)).into_string().contains("free"));
+        let pair =
+            |field, first, second| RatePair { field, above: None, first: usd(first), second: usd(second) };
+        let all = [pair(0, 1, 1), pair(1, 1, 1), pair(2, 4, 3), pair(3, 1, 1), pair(4, 1, 2), pair(9, 0, 0)];
+        let fields: Vec<usize> = shown(all.into_iter()).into_iter().map(|pair| pair.field).collect();
+        assert_eq!(fields, [0, 1, 2, 4]);
+    }
+}

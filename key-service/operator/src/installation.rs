@@ -1,0 +1,136 @@
+//! The installation itself: its version, its store, what lags, and who its operators are.
+
+use axum::{Extension, extract::State, response::Response};
+use domain::member::Member;
+use key_service_management::installation::StoreFacts;
+use key_service_page::{
+    app::App,
+    failure::Failure,
+    operator::Operator,
+    show::{count, duration, glance, time},
+};
+use maud::{Markup, html};
+use shared::money::NanoUsd;
+
+use crate::{
+    ProgramFacts,
+    layout::{Section, page},
+    process_metrics::ProcessMetrics,
+};
+
+pub(crate) const PATH: &str = "/operator/installation";
+/// Difference of the clocks in milliseconds that is worth a look, as for readiness.
+const NOTICEABLE_SKEW: u64 = 1_000;
+/// Lag in seconds of the sweeper beyond which leases end late. A hold's lease is 30 seconds.
+const NOTICEABLE_LAG: f64 = 30.0;
+/// Used share of the store in percent from which it takes nothing new, if that is a Redis with a bound.
+const NEARLY_FULL: f64 = 80.0;
+
+pub(crate) async fn show(
+    State(app): State<App>,
+    Extension(program): Extension<ProgramFacts>,
+    operator: Operator,
+) -> Result<Response, Failure> {
+    let facts = app.management.store_facts().await?;
+    let operators = app.management.operators().await?;
+    let metrics = ProcessMetrics::of(&program.metrics);
+    let content = html! {
+        p.lead { "Version " strong { (program.version) } ". Accounts: " (count(facts.accounts)) ", models: " (count(app.catalog.get().models.len() as u64)) "." }
+        h2 { "Store" }
+        (store(&facts))
+        h2 { "Requests in flight" }
+        (in_flight(&metrics))
+        h2 { "Operators" }
+        (people(&operators))
+    };
+    Ok(page(&operator, Section::Installation, "Installation", &content))
+}
+
+fn store(facts: &StoreFacts) -> Markup {
+    let percent = facts.used.map(|used| used * 100.0);
+    html! {
+        dl.tiles {
+            div.tile { dt { "Kind" } dd { (facts.system) } }
+            div.tile { dt { "Room used" } dd { @match percent {
+                Some(percent) => { (format!("{percent:.0} %")) @if percent >= NEARLY_FULL { small { "enlarge it" } } },
+                None => "no bound",
+            } } }
+            div.tile { dt { "Clock" } dd { @match facts.skew {
+                None => "its own",
+                Some(skew) if skew.millis.unsigned_abs() > NOTICEABLE_SKEW => { (duration(skew.millis.unsigned_abs())) small { "from the store’s: set it" } },
+                Some(_) => "agrees",
+            } } }
+        }
+        @if facts.is_nearly_full { p.problem { "The store is nearly full: it takes no new accounts, keys or credit. Requests go on. Enlarge it." } }
+        @if let Some(warning) = facts.warning { p.note { (warning) } }
+    }
+}
+
+/// Shows what waits: holds, leases, and captures that were not delivered.
+fn in_flight(metrics: &ProcessMetrics) -> Markup {
+    let whole = |name: &str| metrics.value(name).map(|value| value.max(0.0).round());
+    let held = metrics.value("keyservice_held_nanousd");
+    let lag = metrics.value("keyservice_sweeper_lag_seconds").unwrap_or_default();
+    html! {
+        dl.tiles {
+            @if let Some(held) = held { div.tile { dt { "Held" } dd { (glance(nanos(held))) small { "of all accounts" } } } }
+            @if let Some(accounts) = whole("keyservice_accounts_with_holds") { div.tile { dt { "Accounts" } dd { (accounts) small { "have, or lately had, requests" } } } }
+            div.tile { dt { "Lag" } dd { (format!("{lag:.1} s")) small { @if lag > NOTICEABLE_LAG { "holds expire late" } @else { "of the expiry of holds" } } } }
+            @match (whole("gateway_spool_captures"), whole("gateway_captures_in_memory_alone")) {
+                (Some(spool), memory) => div.tile { dt { "Spool" } dd { (spool) small { "captures to deliver" }
+                    @if let Some(memory) = memory.filter(|memory| *memory > 0.0) { small { (memory) " in memory alone" } } } },
+                (None, _) => div.tile { dt { "Spool" } dd { "–" small { "see gateway_spool_captures of each gateway" } } },
+            }
+        }
+    }
+}
+
+/// Returns an amount that a metric tells in nano-USD.
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "money of all accounts is far below the bound, and only shown"
+)]
+fn nanos(value: f64) -> NanoUsd {
+    NanoUsd::from_nanos(value as i64)
+}
+
+fn people(operators: &[Member]) -> Markup {
+    html! {
+        div.scroll tabindex="0" role="region" aria-label="Operators" {
+            table {
+                thead { tr { th scope="col" { "Name" } th scope="col" { "Second factor" } th.wide-only scope="col" { "Made" } } }
+                tbody { @for operator in operators { tr {
+                    th.wraps scope="row" { bdi { (operator.name) } p.narrow-only { "made " (time(operator.created_at)) } }
+                    td { @if operator.second_factor.is_some() { "on" } @else { span.badge.short { "not yet" } } }
+                    td.wide-only { (time(operator.created_at)) }
+                } } }
+            }
+        }
+        p.quiet { "Commands on the server make and remove operators: " code { "operators create" } ", " code { "operators remove" } "." }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::RenderMetrics;
+
+    #[test]
+    fn a_spool_that_is_another_programs_is_named_and_a_lag_stands_out() {
+        let shown = |text: &'static str| {
+            let render: RenderMetrics = Arc::new(move || text.to_owned());
+            in_flight(&ProcessMetrics::of(&render)).into_string()
+        };
+        let apart = shown("keyservice_sweeper_lag_seconds 45\nkeyservice_held_nanousd 1500000000\n");
+        assert!(
+            apart.contains("see gateway_spool_captures") && apart.contains("holds expire late"),
+            "{apart}"
+        );
+        assert!(apart.contains("$1.50"), "{apart}");
+        let together = shown("gateway_spool_captures 3\ngateway_captures_in_memory_alone 1\n");
+        assert!(together.contains("<dd>3<small>captures to deliver"), "{together}");
+        assert!(together.contains("1 in memory alone"), "{together}");
+    }
+}

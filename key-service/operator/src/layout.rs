@@ -1,0 +1,84 @@
+//! The frame of the operators' pages, and of their failures.
+
+use axum::response::{IntoResponse, Response};
+use key_service_page::{
+    app::App,
+    browser::Browser,
+    failure_page::explained,
+    frame::Frame,
+    layout::bare,
+    operator::{NewOperator, Operator},
+    paths::OPERATOR,
+};
+use maud::{Markup, html};
+
+use crate::{catalogue, installation, upstreams};
+
+/// Name beside the mark.
+const NAME: &str = "Operator";
+
+/// A part of the pages, as in the navigation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Section {
+    Accounts,
+    Upstreams,
+    Catalogue,
+    Installation,
+    /// A page that the navigation does not list: failures.
+    Unlisted,
+}
+
+impl Section {
+    /// The parts listed in the navigation, with addresses, in order.
+    const LISTED: [(Self, &'static str, &'static str); 4] = [
+        (Self::Accounts, "Accounts", OPERATOR),
+        (Self::Upstreams, "Upstreams", upstreams::PATH),
+        (Self::Catalogue, "Catalogue", catalogue::PATH),
+        (Self::Installation, "Installation", installation::PATH),
+    ];
+}
+
+/// Makes a page for an operator. Its title is also its heading. A page below the one of its section leads back to it.
+pub(crate) fn page(operator: &Operator, section: Section, title: &str, content: &Markup) -> Response {
+    let links = html! {
+        ul {
+            @for (listed, name, path) in Section::LISTED {
+                li { a href=(path) aria-current=[(listed == section).then_some("page")] { (name) } }
+            }
+        }
+    };
+    let listed = Section::LISTED.iter().find(|(listed, _, _)| *listed == section);
+    let above = listed.filter(|(_, name, _)| *name != title).map(|(_, name, path)| (*name, *path));
+    frame(&operator.0, links).page(operator, above, title, content)
+}
+
+/// Makes a page for someone who may see nothing yet, without navigation.
+pub(crate) fn page_before(operator: &NewOperator, title: &str, content: &Markup) -> Response {
+    frame(operator, html! {}).page(operator, None, title, content)
+}
+
+fn frame(operator: &NewOperator, links: Markup) -> Frame<'static> {
+    Frame {
+        home: OPERATOR,
+        name: NAME,
+        balance: html! {},
+        navigation: NAME,
+        links,
+        person: html! { span.name title=(operator.name()) { bdi { (operator.name()) } } },
+    }
+}
+
+/// Puts a page around an answer if it is a failure: with navigation for an operator, bare for others.
+pub(crate) async fn failure(app: &App, browser: Browser, mut response: Response) -> Response {
+    let Some((title, content)) = explained(&mut response, ("Back to the accounts", OPERATOR)) else {
+        return response;
+    };
+    let theme = browser.theme;
+    let page = match NewOperator::of(app, browser).await {
+        Ok(Some(operator)) if operator.has_second_factor() => {
+            page(&Operator(operator), Section::Unlisted, title, &content)
+        }
+        Ok(Some(_) | None) | Err(_) => bare(theme, title, &html! { h1 { (title) } (content) }),
+    };
+    (response.status(), page).into_response()
+}

@@ -1,0 +1,94 @@
+//! The pages of operators at `/operator`, over the same use-cases as their commands.
+//!
+//! A handler that only shows something takes an `Operator` of [`key_service_page::operator`], one that acts an
+//! `OperatorAct`. Both exist only with an operator's session, a second factor, and, for an act, a form of these pages. No
+//! session of a member gives either.
+
+use std::sync::Arc;
+
+use axum::{
+    Extension, Router,
+    extract::{Request, State},
+    middleware::{self, Next},
+    response::Response,
+    routing::{any, get, post},
+};
+use key_service_management::Management;
+use key_service_page::{
+    app::App,
+    browser::Browser,
+    failure::Failure,
+    headers,
+    paths::{OPERATOR, OPERATOR_SECOND_FACTOR, OPERATOR_SIGN_IN},
+};
+use shared_catalog::Catalog;
+use shared_config::current::Current;
+
+mod account;
+mod accounts;
+mod catalogue;
+mod credit;
+mod installation;
+mod layout;
+#[cfg(test)]
+mod measure;
+mod new_account;
+mod process_metrics;
+mod second_factor;
+mod sign_in;
+mod theme_choice;
+mod upstreams;
+
+pub use process_metrics::RenderMetrics;
+
+/// What a program tells of itself.
+#[derive(Clone)]
+pub struct ProgramFacts {
+    /// The version, as `--version` prints it.
+    pub version: &'static str,
+    /// Metrics of the process.
+    pub metrics: RenderMetrics,
+}
+
+/// Routes of the operators' pages. `behind_tls` says that clients reach this installation over TLS, by its public address.
+pub fn router(
+    management: Arc<Management>,
+    catalog: Arc<Current<Catalog>>,
+    behind_tls: bool,
+    program: ProgramFacts,
+) -> Router {
+    let app = App::new(management, catalog, behind_tls);
+    Router::new()
+        .route(OPERATOR, get(accounts::list))
+        .route(OPERATOR_SIGN_IN, get(sign_in::show).post(sign_in::open_link))
+        .route(sign_in::LINK, get(sign_in::show))
+        .route(sign_in::USE_LINK, post(sign_in::with_link))
+        .route("/operator/sign-out", post(sign_in::out))
+        .route("/operator/theme", post(theme_choice::choose))
+        .route(OPERATOR_SECOND_FACTOR, get(second_factor::show).post(second_factor::enable))
+        .route(new_account::PATH, get(new_account::show).post(new_account::create))
+        .route("/operator/accounts/{id}", get(account::show))
+        .route("/operator/accounts/{id}/credit", post(credit::confirm))
+        .route("/operator/accounts/{id}/credit/add", post(credit::add))
+        .route(upstreams::PATH, get(upstreams::show))
+        .route(catalogue::PATH, get(catalogue::show))
+        .route(installation::PATH, get(installation::show))
+        .route("/operator/{*rest}", any(no_such_page))
+        .method_not_allowed_fallback(no_such_page)
+        .with_state(app.clone())
+        .layer(Extension(program))
+        .layer(middleware::from_fn_with_state(app, secure))
+}
+
+/// Middleware: sets the headers of a careful site, and makes pages of failures.
+async fn secure(State(app): State<App>, browser: Browser, request: Request, next: Next) -> Response {
+    let (over_tls, response) = (browser.secure, next.run(request).await);
+    let mut response = layout::failure(&app, browser, response).await;
+    headers::secure(response.headers_mut(), over_tls);
+    response
+}
+
+/// Answers an address, or a method, that no page has.
+async fn no_such_page() -> Failure {
+    Failure::NotFound
+}

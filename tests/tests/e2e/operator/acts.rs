@@ -1,0 +1,185 @@
+//! Acts of operators: who may do them, and what they leave behind.
+
+use http::Method;
+use tests::harness::{Browser, Stack, usd};
+
+use super::{PAGES, SECOND_FACTOR, accounts, id_of, newcomer, operator};
+use crate::dashboard::signed_in;
+
+/// A form: its path and its fields.
+type Form = (String, Vec<(&'static str, &'static str)>);
+
+/// Every act of an operator, but for leaving.
+fn acts(account: &str) -> Vec<Form> {
+    let credit = vec![("amount", "5"), ("payment_id", "in-1"), ("note", "May")];
+    vec![
+        ("/operator/accounts/new".into(), vec![("name", "made"), ("amount", "3")]),
+        (format!("/operator/accounts/{account}/credit"), credit.clone()),
+        (format!("/operator/accounts/{account}/credit/add"), credit),
+    ]
+}
+
+/// Everything that the acts change.
+fn state(stack: &Stack) -> String {
+    format!("{:?} {}", accounts(stack), stack.cli(&["events", "export", "--account", "default"]))
+}
+
+/// Where an answer leads, and what it is.
+async fn answers(browser: &mut Browser, form: &Form) -> (u16, String) {
+    let answer = browser.post(&form.0, &form.1).await;
+    (answer.status, answer.header("location").to_owned())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn no_member_no_key_and_no_operator_without_a_second_factor_reaches_a_page_or_an_act() {
+    let stack = Stack::start().await;
+    let account = id_of(&stack, "default");
+    let mut ann = operator(&stack, "ann").await;
+    let mut new = newcomer(&stack, "bob").await;
+    new.get(SECOND_FACTOR).await;
+    let mut owner = signed_in(&stack, &stack.account, "owner").await;
+    let mut viewer = signed_in(&stack, &stack.account, "viewer").await;
+    // A member's session in the place of an operator's, and the other way round.
+    let mut disguised = owner.clone();
+    disguised.cookies.insert("faregate-operator".into(), owner.cookies["faregate"].clone());
+    let mut nobody = Browser::at(&stack.url(""));
+    let mut program = Browser::at(&stack.url(""));
+    program.headers = vec![("authorization", format!("Bearer {}", stack.account.management_key))];
+    let mut foreign = ann.clone();
+    "http://evil.example".clone_into(&mut foreign.origin);
+    let mut forged = ann.clone();
+    forged.token = owner.token.clone();
+
+    let before = state(&stack);
+    let page_of_account = format!("/operator/accounts/{account}");
+    for form in &acts(&account) {
+        for (who, browser) in [
+            ("nobody", &mut nobody),
+            ("a viewer", &mut viewer),
+            ("an owner", &mut owner),
+            ("an owner's session as an operator's", &mut disguised),
+            ("a management key", &mut program),
+        ] {
+            let led = answers(browser, form).await;
+            assert_eq!(led, (303, "/operator/sign-in".into()), "{who}: {form:?}");
+        }
+        let led = answers(&mut new, form).await;
+        assert_eq!(led, (303, SECOND_FACTOR.into()), "an operator without a second factor: {form:?}");
+        assert_eq!(answers(&mut foreign, form).await.0, 403, "another site: {form:?}");
+        assert_eq!(answers(&mut forged, form).await.0, 403, "a member's token: {form:?}");
+    }
+    for path in PAGES.into_iter().chain([page_of_account.as_str()]) {
+        for browser in [&mut nobody, &mut viewer, &mut owner, &mut disguised, &mut program] {
+            let page = browser.get(path).await;
+            assert_eq!((page.status, page.header("location")), (303, "/operator/sign-in"), "{path}");
+        }
+        let page = new.get(path).await;
+        assert_eq!((page.status, page.header("location")), (303, SECOND_FACTOR), "{path}");
+        assert_eq!(ann.get(path).await.status, 200, "{path}");
+    }
+    assert_eq!(state(&stack), before);
+    for form in &acts(&account) {
+        ann.get("/operator").await;
+        let done = answers(&mut ann, form).await.0;
+        assert!(matches!(done, 200 | 303), "an operator: {done} {form:?}");
+    }
+    assert_ne!(state(&stack), before);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn an_operator_is_no_member_and_has_no_page_of_an_account() {
+    let stack = Stack::start().await;
+    let mut ann = operator(&stack, "ann").await;
+    for path in ["/dashboard", "/dashboard/keys", "/dashboard/members", "/dashboard/you"] {
+        assert_eq!(ann.get(path).await.status, 303, "{path}");
+    }
+    let session = ann.cookies["faregate-operator"].clone();
+    ann.cookies.insert("faregate".into(), session);
+    for path in ["/dashboard", "/dashboard/keys", "/dashboard/members", "/dashboard/you"] {
+        let page = ann.get(path).await;
+        assert_eq!(page.status, 303, "{path}");
+        assert!(page.header("location").starts_with("/dashboard/sign-in"), "{page}");
+    }
+    // An account may be called as the operators are, and is another one.
+    stack.cli(&["accounts", "create", "--name", "operators"]);
+    let members = stack.cli(&["members", "list", "--account", "operators"]);
+    assert!(!members.contains("ann"), "{members}");
+    let link = stack.cli(&["members", "invite", "--account", "operators", "--name", "ann"]);
+    let mut member = Browser::at(&stack.url(""));
+    assert_eq!(member.sign_in(&link).await.status, 303);
+    assert_eq!(member.get("/operator").await.status, 303);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn credit_is_asked_for_twice_and_a_payment_is_added_once_with_the_operators_name() {
+    let stack = Stack::start().await;
+    let other = stack.open_account("Nantes d'Or", usd("5"));
+    let account = id_of(&stack, &other.name);
+    let path = format!("/operator/accounts/{account}");
+    let mut ann = operator(&stack, "ann").await;
+    let page = ann.get(&path).await;
+    assert!(page.text().contains("Nantes d&#x27;Or") || page.text().contains("Nantes d'Or"), "{page}");
+    let credit = [("amount", "$1,000.50"), ("payment_id", "in-7"), ("note", "Invoice 7")];
+    let asked = ann.post(&format!("{path}/credit"), &credit).await;
+    assert_eq!(asked.status, 200, "{asked}");
+    assert!(asked.text().contains("from $5.00 to $1,005.50"), "{asked}");
+    assert!(ann.get(&path).await.text().contains("$5.00"), "nothing is added before");
+    for _ in 0..2 {
+        let fields = [("amount", "1000.5"), ("payment_id", "in-7"), ("note", "Invoice 7")];
+        let added = ann.post(&format!("{path}/credit/add"), &fields).await;
+        assert_eq!((added.status, added.header("location")), (303, path.as_str()), "{added}");
+        let page = ann.get(&path).await;
+        assert!(
+            page.text().contains("Payment in-7 of $1,000.50 is added. The credit was $1,005.50 then."),
+            "{page}"
+        );
+        assert!(page.text().contains("Invoice 7"), "{page}");
+    }
+    let differs = [("amount", "7"), ("payment_id", "in-7"), ("note", "")];
+    let refused = ann.post(&format!("{path}/credit/add"), &differs).await;
+    assert_eq!(refused.status, 422, "{refused}");
+    assert!(
+        refused.text().contains("id=\"payment_id-fault\"") && refused.text().contains("1000.5"),
+        "{refused}"
+    );
+    for (field, value) in [("amount", "0"), ("amount", "much"), ("payment_id", " ")] {
+        let fields: Vec<_> =
+            differs.iter().map(|(name, old)| (*name, if *name == field { value } else { old })).collect();
+        let refused = ann.post(&format!("{path}/credit"), &fields).await;
+        assert!(
+            refused.status == 422 && refused.text().contains(&format!("id=\"{field}-fault\"")),
+            "{refused}"
+        );
+    }
+    let events = stack.cli(&["events", "export", "--account", &other.name]);
+    let added: Vec<_> = events.lines().filter(|line| line.contains("\"in-7\"")).collect();
+    assert_eq!(added.len(), 1, "{events}");
+    assert!(added[0].contains("\"ann\"") && added[0].contains("\"operator\""), "{events}");
+    let listed = accounts(&stack);
+    let listed = listed.iter().find(|listed| listed["name"] == other.name.as_str()).unwrap();
+    assert_eq!(listed["credit"].to_string(), "1005.5");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_new_account_is_made_once_and_its_first_credit_names_the_operator() {
+    let stack = Stack::start().await;
+    let mut ann = operator(&stack, "ann").await;
+    let made = ann.post("/operator/accounts/new", &[("name", " Acme "), ("amount", "12.50")]).await;
+    assert_eq!(made.status, 303, "{made}");
+    let page = ann.get(made.header("location")).await;
+    assert!(page.text().contains("Acme is made, with $12.50 of credit."), "{page}");
+    let events = stack.cli(&["events", "export", "--account", "Acme"]);
+    for told in ["account.created", "credit.added"] {
+        let line = events.lines().find(|line| line.contains(told)).unwrap();
+        assert!(line.contains("\"ann\""), "{line}");
+    }
+    let again = ann.post("/operator/accounts/new", &[("name", "Acme"), ("amount", "12.50")]).await;
+    assert!(again.status == 422 && again.text().contains("id=\"name-fault\""), "{again}");
+    for name in ["", "a\u{7}b", &"x".repeat(81)] {
+        let refused = ann.post("/operator/accounts/new", &[("name", name), ("amount", "0")]).await;
+        assert_eq!(refused.status, 422, "{refused}");
+    }
+    let answer =
+        stack.http.send_as(&stack.account.management_key, Method::GET, &stack.url("/operator"), None).await;
+    assert_eq!(answer.status, 303);
+}
