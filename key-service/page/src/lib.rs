@@ -1,4 +1,4 @@
-//! Parts of the dashboard's pages: the document around a page, the session behind it, forms, failures, and how amounts,
+//! Parts of the pages of the dashboard and of operators: the document around a page, the session behind it, forms, failures, and how amounts,
 //! times and charts are shown.
 
 pub mod app;

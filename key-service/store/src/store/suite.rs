@@ -122,6 +122,8 @@ macro_rules! contract {
                     a_name_is_taken_once,
                     an_account_is_found_by_its_name,
                     accounts_are_listed_oldest_first_with_their_money_and_keys,
+                    the_operators_are_no_account_of_the_list_and_their_name_is_free,
+                    an_account_that_an_operator_makes_begins_with_an_event,
                     a_credential_is_found_for_good,
                     the_record_of_peppers_is_replaced_by_one_of_several_writers,
                     management_keys_are_listed_oldest_first_each_with_its_account,
@@ -144,6 +146,7 @@ macro_rules! contract {
                 requests::{
                     a_bill_says_how_its_request_was_asked_for_and_went,
                     the_last_refused_calls_are_kept_in_the_order_of_time,
+                    bills_of_upstreams_add_up_by_hour_and_those_of_the_day_before_are_dropped,
                 }
                 budgets::{
                     no_level_is_passed_by_many_at_once,

@@ -81,33 +81,3 @@ fn read(UpstreamHour { hour: _, bills, first_tokens }: &UpstreamHour) -> Upstrea
     }
     UpstreamCalls { bills: *bills, first_tokens: classes }
 }
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use shared::{clock::System, generation::Course};
-
-    use super::*;
-    use crate::store::{EVENTS_KEPT, EventBounds, StoreRetention};
-    use records::maps::Maps;
-
-    #[tokio::test]
-    async fn bills_of_upstreams_add_up_by_hour_and_those_of_the_day_before_are_dropped() {
-        let kept = StoreRetention::all(EventBounds::with_life(EVENTS_KEPT));
-        let store = Store::new(Arc::new(Maps::default()), Arc::new(System), kept);
-        let mut calls = UpstreamCalls::default();
-        calls.count(&Course { first_token_ms: Some(120), ..Course::default() });
-        for (upstream, hour) in [("a:1", 1_000), ("a:1", 1_000), ("a:1", 1_003), ("b:2", 1_001)] {
-            store.add_upstream_calls(upstream, Hour(hour), calls).await.unwrap();
-        }
-        let since = async |hour| {
-            let found = store.upstream_calls(Hour(hour)).await.unwrap();
-            found.into_iter().map(|(upstream, calls)| (upstream, calls.bills)).collect::<Vec<_>>()
-        };
-        assert_eq!(since(1_000).await, [("a:1".to_owned(), 3), ("b:2".to_owned(), 1)]);
-        assert_eq!(since(1_002).await, [("a:1".to_owned(), 1)]);
-        store.add_upstream_calls("a:1", Hour(1_000 + UPSTREAM_HOURS), calls).await.unwrap();
-        assert_eq!(since(0).await, [("a:1".to_owned(), 2), ("b:2".to_owned(), 1)]);
-    }
-}

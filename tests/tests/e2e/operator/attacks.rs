@@ -112,10 +112,11 @@ async fn a_removed_operator_is_out_at_once_and_may_be_made_again() {
     assert!(stack.cli(&["operators", "list"]).contains("ann"));
     stack.cli(&["operators", "remove", "--name", "ann"]);
     assert_eq!(ann.get("/operator").await.status, 303);
-    let (status, _, error) = stack.server().try_cli(&["operators", "sign-in-link", "--name", "ann"]);
+    let (status, _, error) =
+        stack.server().settings().try_cli(&["operators", "sign-in-link", "--name", "ann"]);
     assert!(!status.success() && error.contains("--name: there is no such operator"), "{error}");
     newcomer(&stack, "ann").await;
-    let (status, _, error) = stack.server().try_cli(&["operators", "create", "--name", "ann"]);
+    let (status, _, error) = stack.server().settings().try_cli(&["operators", "create", "--name", "ann"]);
     assert!(!status.success() && error.contains("there is an operator of this name already"), "{error}");
 }
 

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::store::{
     AccountSummary, Capacity as _, Credential, Ledger as _, ManagementKey, NewAccount, NewManagementKey,
-    StoreError,
+    StoreError, operators,
 };
 use domain::{
     access::{Access, Scope},
@@ -85,6 +85,34 @@ pub(super) async fn accounts_are_listed_oldest_first_with_their_money_and_keys(s
     let expected =
         [summary(old, "Customer 1", 0, 0, 0, after(1)), summary(young, "Customer 2", 460, 70, 2, after(2))];
     assert_eq!(subject.store().accounts().await.unwrap(), expected);
+}
+
+pub(super) async fn the_operators_are_no_account_of_the_list_and_their_name_is_free(
+    subject: &mut impl Subject,
+) {
+    for _ in 0..2 {
+        subject.store().open_operators(START).await.unwrap();
+    }
+    subject.interrupt().await;
+    let store = subject.store();
+    assert_eq!(store.accounts().await.unwrap(), []);
+    let name = store.funds(operators()).await.unwrap().unwrap().name;
+    assert_eq!(store.account_named(&name).await.unwrap(), None);
+    let same = NewAccount { id: account(1), name: name.clone(), created_at: START };
+    assert!(store.create_account(same).await.unwrap());
+    assert_eq!(store.account_named(&name).await.unwrap(), Some(account(1)));
+    assert_eq!(store.account_names().await.unwrap(), [(account(1), name)]);
+}
+
+pub(super) async fn an_account_that_an_operator_makes_begins_with_an_event(subject: &mut impl Subject) {
+    let new = || NewAccount { id: account(1), name: "Customer".into(), created_at: START };
+    for _ in 0..2 {
+        assert!(subject.store().create_account_by(new(), Some(&act(START))).await.unwrap());
+    }
+    subject.interrupt().await;
+    let events = subject.store().events_after(account(1), 0, 9).await.unwrap().events;
+    let kinds: Vec<_> = events.iter().map(|event| event.event.kind.as_str()).collect();
+    assert_eq!(kinds, ["account.created"], "once, however often it is repeated");
 }
 
 pub(super) async fn a_credential_is_found_for_good(subject: &mut impl Subject) {

@@ -8,7 +8,7 @@ use shared::{
 };
 
 use super::{Subject, after, capture, hold, make_key, open_account_with, tick};
-use crate::store::{Ledger as _, REFUSED_CALLS_KEPT, Store};
+use crate::store::{Hour, Ledger as _, REFUSED_CALLS_KEPT, Store, UPSTREAM_HOURS};
 use domain::{
     ledger::{
         Command, Ending, NewHold, Progress, Settlement,
@@ -16,6 +16,7 @@ use domain::{
     },
     refused::RefusedCall,
     search::EntrySearch,
+    upstream_calls::{ClassedTime, UpstreamCalls},
 };
 
 fn origin(user: Option<&str>) -> Arc<Origin> {
@@ -117,4 +118,26 @@ pub(super) async fn the_last_refused_calls_are_kept_in_the_order_of_time(subject
     store.add_refused_calls(account, &many).await.unwrap();
     let kept: Vec<_> = many.iter().rev().take(REFUSED_CALLS_KEPT).cloned().collect();
     assert_eq!(store.refused_calls(account).await.unwrap(), kept);
+}
+
+pub(super) async fn bills_of_upstreams_add_up_by_hour_and_those_of_the_day_before_are_dropped(
+    subject: &mut impl Subject,
+) {
+    let mut calls = UpstreamCalls::default();
+    calls.count(&course(None));
+    for (upstream, hour) in [("a:1", 1_000), ("a:1", 1_000), ("a:1", 1_003), ("b:2", 1_001)] {
+        subject.store().add_upstream_calls(upstream, Hour(hour), calls).await.unwrap();
+    }
+    subject.interrupt().await;
+    let store = subject.store();
+    let since = async |hour| {
+        let found = store.upstream_calls(Hour(hour)).await.unwrap();
+        found.into_iter().map(|(upstream, calls)| (upstream, calls.bills)).collect::<Vec<_>>()
+    };
+    assert_eq!(since(1_000).await, [("a:1".to_owned(), 3), ("b:2".to_owned(), 1)]);
+    assert_eq!(since(1_002).await, [("a:1".to_owned(), 1)]);
+    store.add_upstream_calls("a:1", Hour(1_000 + UPSTREAM_HOURS), calls).await.unwrap();
+    assert_eq!(since(0).await, [("a:1".to_owned(), 2), ("b:2".to_owned(), 1)]);
+    let all = store.upstream_calls(Hour(0)).await.unwrap();
+    assert_eq!(all["a:1"].first_token(50), Some(ClassedTime::Within(50)));
 }
