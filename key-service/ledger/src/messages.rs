@@ -774,7 +774,7 @@ pub struct RefusedCalls {
     #[prost(uint64, tag = "1")]
     pub last: u64,
 }
-/// Bills of an upstream, by hour. Set `upstreams`, name: the upstream's address.
+/// Bills of an upstream, by hour. Set `upstreams`, name: the model's id, a zero byte, and the upstream's name in the catalogue.
 #[derive(serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 #[derive(Clone, PartialEq, ::prost::Message)]

@@ -57,7 +57,7 @@ fn card(model: &Model) -> Markup {
                 "Up to " span title=(count(model.context_window)) { (short_count(model.context_window)) } " tokens."
             }
             @for upstream in &model.upstreams {
-                p { code { (address(upstream)) } " as " code { (upstream.model) } ", weight " (upstream.weight) }
+                p { strong { (upstream.name) } ": " code { (address(upstream)) } " as " code { (upstream.model) } ", weight " (upstream.weight) }
                 (prices(model, upstream))
             }
         }

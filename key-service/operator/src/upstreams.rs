@@ -90,45 +90,41 @@ fn states(metrics: &ProcessMetrics) -> Markup {
     }
 }
 
-fn table(catalog: &Catalog, calls: &BTreeMap<String, UpstreamCalls>) -> Markup {
-    let mut models: BTreeMap<String, Vec<&str>> =
-        calls.keys().map(|address| (address.clone(), Vec::new())).collect();
-    let mut unlisted = "no longer in the catalogue";
-    for model in &catalog.models {
-        for upstream in &model.upstreams {
-            match &upstream.url {
-                Some(_) => models.entry(address(upstream)).or_default().push(&model.id),
-                // Its address is another one each time that the program starts.
-                None => unlisted = "built in, or no longer in the catalogue",
-            }
-        }
-    }
-    if models.is_empty() {
-        return html! { p.empty { "Nothing was billed." } };
-    }
+/// Lists the upstreams of the catalogue, and then those of bills that it no longer has.
+fn table(catalog: &Catalog, calls: &BTreeMap<(String, String), UpstreamCalls>) -> Markup {
+    let mut gone = calls.clone();
     html! {
         div.scroll tabindex="0" role="region" aria-label="Bills of upstreams" {
             table {
                 thead { tr {
-                    th scope="col" { "Address" } th.wide-only scope="col" { "Models" } th.n scope="col" { "Bills" }
+                    th scope="col" { "Upstream" } th.wide-only scope="col" { "Address" } th.n scope="col" { "Bills" }
                     th.n scope="col" { "Half within" } th.n.wide-only scope="col" { "Nine in ten within" }
                 } }
-                tbody { @for (address, models) in &models {
-                    @let of = calls.get(address).copied().unwrap_or_default();
-                    @let models = models.join(", ");
-                    tr {
-                        th.wraps scope="row" { code { (address) }
-                            p.narrow-only { @if models.is_empty() { (unlisted) } @else { (models) } }
-                            p.narrow-only { "nine in ten within " (time(of.first_token(90))) } }
-                        td.wide-only.wraps { @if models.is_empty() { span.quiet { (unlisted) } } @else { (models) } }
-                        td.n { (count(of.bills)) }
-                        td.n { (time(of.first_token(50))) }
-                        td.n.wide-only { (time(of.first_token(90))) }
-                    }
-                } }
+                tbody {
+                    @for model in &catalog.models { @for upstream in &model.upstreams {
+                        @let of = gone.remove(&(model.id.clone(), upstream.name.clone())).unwrap_or_default();
+                        (row(&model.id, &upstream.name, Some(&address(upstream)), of))
+                    } }
+                    @for ((model, name), of) in &gone { (row(model, name, None, *of)) }
+                }
             }
         }
         p.quiet { "Times from a request’s arrival to the first token of its stream, of half of the streams and of nine in ten." }
+    }
+}
+
+fn row(model: &str, name: &str, address: Option<&str>, of: UpstreamCalls) -> Markup {
+    let address = html! { @match address { Some(address) => code { (address) }, None => span.quiet { "no longer in the catalogue" } } };
+    html! {
+        tr {
+            th.wraps scope="row" { bdi { (model) } " " span.quiet { bdi { (name) } }
+                p.narrow-only { (address) }
+                p.narrow-only { "nine in ten within " (time(of.first_token(90))) } }
+            td.wide-only { (address) }
+            td.n { (count(of.bills)) }
+            td.n { (time(of.first_token(50))) }
+            td.n.wide-only { (time(of.first_token(90))) }
+        }
     }
 }
 
@@ -142,7 +138,7 @@ fn time(time: Option<ClassedTime>) -> Markup {
     }
 }
 
-/// Returns the address of an upstream as bills name it: host and port.
+/// Returns host and port of an upstream.
 pub(crate) fn address(upstream: &Upstream) -> String {
     let authority = upstream.url.as_ref().and_then(|url| url.authority());
     authority.map_or_else(|| "built in".to_owned(), ToString::to_string)

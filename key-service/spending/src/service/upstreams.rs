@@ -18,10 +18,13 @@ const ADD_EVERY: Duration = Duration::from_secs(10);
 /// Most counters until the next addition: more upstreams than a catalogue has. Further bills are not counted.
 const MAX_COUNTERS: usize = 10_000;
 
-/// Bills since the last addition to the store, by upstream and hour.
+/// A model, the name of an upstream of it, and an hour.
+type UpstreamCounter = (String, String, Hour);
+
+/// Bills since the last addition to the store.
 #[derive(Default)]
 pub struct UpstreamBills {
-    noted: Mutex<HashMap<(String, Hour), UpstreamCalls>>,
+    noted: Mutex<HashMap<UpstreamCounter, UpstreamCalls>>,
 }
 
 impl UpstreamBills {
@@ -31,7 +34,7 @@ impl UpstreamBills {
         let Some(upstream) = &course.upstream else { return };
         let mut noted = self.noted.lock();
         let has_room = noted.len() < MAX_COUNTERS;
-        match noted.entry((upstream.clone(), hour)) {
+        match noted.entry((settlement.payer.model.clone(), upstream.clone(), hour)) {
             Entry::Occupied(mut counted) => counted.get_mut().count(course),
             Entry::Vacant(place) if has_room => place.insert(UpstreamCalls::default()).count(course),
             Entry::Vacant(_) => {}
@@ -41,11 +44,11 @@ impl UpstreamBills {
     /// Adds all counts to the store. Those that it did not take are added again later.
     async fn add_to(&self, store: &Store) {
         let noted = std::mem::take(&mut *self.noted.lock());
-        for ((upstream, hour), calls) in noted {
-            if let Err(error) = store.add_upstream_calls(&upstream, hour, calls).await {
+        for ((model, upstream, hour), calls) in noted {
+            if let Err(error) = store.add_upstream_calls((&model, &upstream), hour, calls).await {
                 tracing::warn!(%error, "cannot add the counts of upstreams; trying again in ten seconds");
                 let mut noted = self.noted.lock();
-                let counted = noted.entry((upstream, hour)).or_default();
+                let counted = noted.entry((model, upstream, hour)).or_default();
                 *counted = counted.plus(calls);
             }
         }

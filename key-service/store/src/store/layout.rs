@@ -51,7 +51,7 @@ pub(crate) const ATTEMPTS: u8 = 25;
 /// Records of which an installation has one, such as that of peppers (`p`): space `installation`.
 pub(crate) const INSTALLATION: u8 = 26;
 
-/// Bills of upstreams in the last hours, by address: space `upstreams`.
+/// Bills of upstreams in the last hours, by model and name: space `upstreams`.
 pub(crate) const UPSTREAMS: u8 = 27;
 
 // Indexes of the space of an account. 1 to 6 are those of money.

@@ -1,4 +1,5 @@
-//! Bills of upstreams in the last hours, of all accounts. Losing some does no harm.
+//! Bills of upstreams in the last hours, of all accounts. Losing some does no harm. An upstream is known by its model and
+//! its name in the catalogue.
 
 use std::collections::BTreeMap;
 
@@ -13,16 +14,19 @@ use super::{Hour, Store, StoreError, layout, message, no_answer};
 
 /// Hours that are kept: those of a day, and the one that has not ended.
 pub const UPSTREAM_HOURS: i64 = 25;
+/// Byte between a model's id and an upstream's name, neither of which has characters of control.
+const SEPARATOR: u8 = 0;
 
 impl Store {
     /// Adds to the counts of an upstream in an hour, and drops hours that are over for more than a day.
     pub async fn add_upstream_calls(
         &self,
-        upstream: &str,
+        (model, upstream): (&str, &str),
         hour: Hour,
         calls: UpstreamCalls,
     ) -> Result<(), StoreError> {
-        let name = layout::name(layout::UPSTREAMS, upstream.as_bytes());
+        let name =
+            layout::name(layout::UPSTREAMS, [model.as_bytes(), &[SEPARATOR], upstream.as_bytes()].concat());
         let add = |view: &mut View| {
             let UpstreamHours { mut hours } = view.get(&name)?.unwrap_or_default();
             let number = number(hour);
@@ -37,8 +41,12 @@ impl Store {
         self.note(&space(), add).await
     }
 
-    /// Sums up the counts of each upstream since an hour. Upstreams without a bill since then are left out.
-    pub async fn upstream_calls(&self, since: Hour) -> Result<BTreeMap<String, UpstreamCalls>, StoreError> {
+    /// Sums up the counts of each upstream since an hour, by model and name. Upstreams without a bill since then are left
+    /// out.
+    pub async fn upstream_calls(
+        &self,
+        since: Hour,
+    ) -> Result<BTreeMap<(String, String), UpstreamCalls>, StoreError> {
         let set = Set { table: layout::UPSTREAMS, part: 0 };
         let (mut upstreams, mut cursor) = (BTreeMap::new(), None);
         loop {
@@ -49,7 +57,7 @@ impl Store {
                 let recent = hours.iter().filter(|kept| i64::from(kept.hour) >= since.0);
                 let sum = recent.fold(UpstreamCalls::default(), |sum, kept| sum.plus(read(kept)));
                 if sum.bills > 0 {
-                    upstreams.insert(String::from_utf8_lossy(name).into_owned(), sum);
+                    upstreams.insert(read_name(name)?, sum);
                 }
             }
             match next {
@@ -58,6 +66,14 @@ impl Store {
             }
         }
     }
+}
+
+/// Reads model and name of an upstream.
+fn read_name(name: &[u8]) -> Result<(String, String), StoreError> {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let place = name.iter().position(|byte| *byte == SEPARATOR);
+    let place = place.ok_or_else(|| StoreError::Damaged("the name of an upstream".into()))?;
+    Ok((text(&name[..place]), text(&name[place + 1..])))
 }
 
 fn space() -> Space {
