@@ -30,7 +30,7 @@ async fn answers(browser: &mut Browser, form: &Form) -> (u16, String) {
     (answer.status, answer.header("location").to_owned())
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn no_member_no_key_and_no_operator_without_a_second_factor_reaches_a_page_or_an_act() {
     let stack = Stack::start().await;
     let account = id_of(&stack, "default");
@@ -86,7 +86,7 @@ async fn no_member_no_key_and_no_operator_without_a_second_factor_reaches_a_page
     assert_ne!(state(&stack), before);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn an_operator_is_no_member_and_has_no_page_of_an_account() {
     let stack = Stack::start().await;
     let mut ann = operator(&stack, "ann").await;
@@ -110,7 +110,7 @@ async fn an_operator_is_no_member_and_has_no_page_of_an_account() {
     assert_eq!(member.get("/operator").await.status, 303);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn credit_is_asked_for_twice_and_a_payment_is_added_once_with_the_operators_name() {
     let stack = Stack::start().await;
     let other = stack.open_account("Nantes d'Or", usd("5"));
@@ -160,7 +160,7 @@ async fn credit_is_asked_for_twice_and_a_payment_is_added_once_with_the_operator
     assert_eq!(listed["credit"].to_string(), "1005.5");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_new_account_is_made_once_and_its_first_credit_names_the_operator() {
     let stack = Stack::start().await;
     let mut ann = operator(&stack, "ann").await;

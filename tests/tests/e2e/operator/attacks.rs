@@ -5,7 +5,7 @@ use tests::harness::{Browser, Options, Stack, attribute};
 use super::{SECOND_FACTOR, newcomer, open_link, operator, sign_in};
 use crate::dashboard::second_factor::{code, enrol_at};
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_link_works_once_and_asks_for_a_code_once_there_is_a_second_factor() {
     let stack = Stack::start().await;
     let first = stack.cli(&["operators", "create", "--name", "ann"]);
@@ -39,7 +39,7 @@ async fn a_link_works_once_and_asks_for_a_code_once_there_is_a_second_factor() {
     assert_eq!(sign_in(&mut Browser::at(&stack.url("")), &later, &recovery[0]).await.status, 303);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn guesses_at_a_code_are_stopped_after_ten() {
     let stack = Stack::start().await;
     let mut ann = newcomer(&stack, "ann").await;
@@ -54,7 +54,7 @@ async fn guesses_at_a_code_are_stopped_after_ten() {
     assert_eq!(ann.get("/operator").await.status, 200, "who is signed in goes on");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn links_and_sessions_of_members_are_none_of_operators_and_made_up_ones_neither() {
     let stack = Stack::start().await;
     let of_member = stack.cli(&["sign-in-link", "--account", "default"]);
@@ -75,7 +75,7 @@ async fn links_and_sessions_of_members_are_none_of_operators_and_made_up_ones_ne
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn forms_of_other_sites_and_forged_tokens_sign_no_operator_in_or_out() {
     let stack = Stack::start().await;
     let link = stack.cli(&["operators", "create", "--name", "ann"]);
@@ -105,7 +105,7 @@ async fn forms_of_other_sites_and_forged_tokens_sign_no_operator_in_or_out() {
     assert_eq!(thief.get(SECOND_FACTOR).await.status, 303, "the session has ended for the thief too");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_removed_operator_is_out_at_once_and_may_be_made_again() {
     let stack = Stack::start().await;
     let mut ann = operator(&stack, "ann").await;
@@ -120,7 +120,7 @@ async fn a_removed_operator_is_out_at_once_and_may_be_made_again() {
     assert!(!status.success() && error.contains("there is an operator of this name already"), "{error}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn pages_carry_the_headers_of_a_careful_site_and_behind_tls_the_cookie_is_bound_to_the_host() {
     let env = vec![("FAREGATE_TRUST_PROXY", "true".to_owned())];
     let stack = Stack::with(Options { env, ..Options::default() }).await;

@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep};
 
 use super::{id_of, operator};
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn accounts_are_listed_with_what_they_have_and_spend_and_found_by_name() {
     let stack = Stack::start().await;
     stack.open_account("Northwind", usd("5"));
@@ -31,7 +31,7 @@ async fn accounts_are_listed_with_what_they_have_and_spend_and_found_by_name() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn upstreams_show_state_bills_and_times_of_first_tokens() {
     for deployment in [Deployment::AllInOne, Deployment::services(1, 1)] {
         let is_apart = !matches!(deployment, Deployment::AllInOne);
@@ -61,7 +61,7 @@ async fn upstreams_show_state_bills_and_times_of_first_tokens() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn the_catalogue_shows_prices_costs_and_what_its_check_says() {
     let stack = Stack::start().await;
     let mut ann = operator(&stack, "ann").await;
