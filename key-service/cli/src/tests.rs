@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 
 use shared::{
     clock::Clock,
-    ids::{GenerationId, KeyId},
+    ids::{AccountId, GenerationId, KeyId},
 };
 
 use super::*;

@@ -19,7 +19,7 @@ use shared::ids::AccountId;
 
 use crate::{
     accounts::lasts,
-    credit,
+    credit_form,
     layout::{Section, page},
 };
 
@@ -54,7 +54,7 @@ pub(crate) async fn whole(
         (tiles(account))
         section.card {
             h2 { "Add credit" }
-            (credit::form(operator, account.id, entered))
+            (credit_form::form(operator, account.id, entered))
         }
         h2 { "Last deposits" }
         @if deposits.is_empty() { p.empty { "No credit was added yet." } } @else { (table(&deposits)) }

@@ -22,11 +22,9 @@ use shared::money::NanoUsd;
 
 use crate::{
     layout::{Section, page},
-    new_account,
+    paths::{ACCOUNT, NEW_ACCOUNT},
 };
 
-/// Path of the page of an account, before its id.
-pub(crate) const ACCOUNT: &str = "/operator/accounts";
 /// Days until the credit runs out below which the list marks it.
 const SOON: i64 = 7;
 /// Days until the credit runs out beyond which no number is shown.
@@ -52,7 +50,7 @@ pub(crate) async fn list(
     let content = html! {
         div.split {
             p.lead { "The customers of this installation, newest first. Each owns its keys and its prepaid credit." }
-            a.button.primary href=(new_account::PATH) { "New account" }
+            a.button.primary href=(NEW_ACCOUNT) { "New account" }
         }
         form.filters method="get" action=(OPERATOR) role="search" {
             label { "Search" input type="search" name="q" value=(query.get("q")) placeholder="Words of the name" autocomplete="off"; }

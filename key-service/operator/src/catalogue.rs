@@ -15,7 +15,6 @@ use crate::{
     upstreams::address,
 };
 
-pub(crate) const PATH: &str = "/operator/catalogue";
 /// Rates that are always shown: prompt, prompt from a cache, output.
 const BASIC: usize = 3;
 

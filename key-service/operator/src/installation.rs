@@ -18,7 +18,6 @@ use crate::{
     process_metrics::ProcessMetrics,
 };
 
-pub(crate) const PATH: &str = "/operator/installation";
 /// Difference of the clocks in milliseconds that is worth a look, as for readiness.
 const NOTICEABLE_SKEW: u64 = 1_000;
 /// Lag in seconds of the sweeper beyond which leases end late. A hold's lease is 30 seconds.

@@ -12,7 +12,7 @@ use key_service_page::{
 };
 use maud::{Markup, html};
 
-use crate::{catalogue, installation, upstreams};
+use crate::paths::{CATALOGUE, INSTALLATION, UPSTREAMS};
 
 /// Name beside the mark.
 const NAME: &str = "Operator";
@@ -32,9 +32,9 @@ impl Section {
     /// The parts listed in the navigation, with addresses, in order.
     const LISTED: [(Self, &'static str, &'static str); 4] = [
         (Self::Accounts, "Accounts", OPERATOR),
-        (Self::Upstreams, "Upstreams", upstreams::PATH),
-        (Self::Catalogue, "Catalogue", catalogue::PATH),
-        (Self::Installation, "Installation", installation::PATH),
+        (Self::Upstreams, "Upstreams", UPSTREAMS),
+        (Self::Catalogue, "Catalogue", CATALOGUE),
+        (Self::Installation, "Installation", INSTALLATION),
     ];
 }
 

@@ -28,17 +28,20 @@ mod account;
 mod accounts;
 mod catalogue;
 mod credit;
+mod credit_form;
 mod installation;
 mod layout;
 #[cfg(test)]
 mod measure;
 mod new_account;
+mod paths;
 mod process_metrics;
 mod second_factor;
 mod sign_in;
 mod theme_choice;
 mod upstreams;
 
+use paths::{CATALOGUE, INSTALLATION, NEW_ACCOUNT, UPSTREAMS};
 pub use process_metrics::RenderMetrics;
 
 /// What a program tells of itself.
@@ -66,13 +69,13 @@ pub fn router(
         .route("/operator/sign-out", post(sign_in::out))
         .route("/operator/theme", post(theme_choice::choose))
         .route(OPERATOR_SECOND_FACTOR, get(second_factor::show).post(second_factor::enable))
-        .route(new_account::PATH, get(new_account::show).post(new_account::create))
+        .route(NEW_ACCOUNT, get(new_account::show).post(new_account::create))
         .route("/operator/accounts/{id}", get(account::show))
         .route("/operator/accounts/{id}/credit", post(credit::confirm))
         .route("/operator/accounts/{id}/credit/add", post(credit::add))
-        .route(upstreams::PATH, get(upstreams::show))
-        .route(catalogue::PATH, get(catalogue::show))
-        .route(installation::PATH, get(installation::show))
+        .route(UPSTREAMS, get(upstreams::show))
+        .route(CATALOGUE, get(catalogue::show))
+        .route(INSTALLATION, get(installation::show))
         .route("/operator/{*rest}", any(no_such_page))
         .method_not_allowed_fallback(no_such_page)
         .with_state(app.clone())

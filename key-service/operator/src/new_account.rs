@@ -20,12 +20,11 @@ use maud::html;
 use shared::{money::NanoUsd, text::is_name};
 
 use crate::{
-    accounts::ACCOUNT,
-    credit::{amount, amount_field, fault},
+    credit_form::{amount, amount_field, fault},
     layout::{Section, page},
+    paths::{ACCOUNT, NEW_ACCOUNT},
 };
 
-pub(crate) const PATH: &str = "/operator/accounts/new";
 /// Most characters of a name, as many as the command takes.
 const MAX_NAME_CHARS: usize = 80;
 
@@ -37,7 +36,7 @@ pub(crate) async fn show(operator: Operator) -> Response {
 fn asked(operator: &Operator, entered: Entered<'_>) -> Response {
     let content = html! {
         p.lead { "An account owns keys and prepaid credit. Its people get links afterwards, from a command." }
-        form.stack method="post" action=(PATH) {
+        form.stack method="post" action=(NEW_ACCOUNT) {
             (hidden(operator))
             (entered.line("name", ("Name", "Unique. Its people see it, and give it when they sign in."), MAX_NAME_CHARS))
             (amount_field(entered, "First credit (USD)", "0 for none. A payment with an id is added on the account’s page."))

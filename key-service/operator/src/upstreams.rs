@@ -19,8 +19,6 @@ use crate::{
     process_metrics::ProcessMetrics,
 };
 
-pub(crate) const PATH: &str = "/operator/upstreams";
-
 /// A state of upstreams as the gateway's metric names it, as the page does, and whether all is well.
 const STATES: [(&str, &str, bool); 3] = [
     ("serving", "serving", true),

@@ -3,7 +3,7 @@
 use std::fs;
 
 use clap::Parser;
-use shared_catalog::{Price, Rates, Tier};
+use shared_catalog::{LeftMidStream, Price, Rates, Tier};
 use tempfile::TempDir;
 
 use super::*;
