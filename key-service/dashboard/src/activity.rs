@@ -8,12 +8,10 @@ use maud::{Markup, html};
 use shared::ids::{GenerationId, GroupId, KeyId};
 
 pub(super) use self::{
-    export::cell as csv_cell,
     file::{csv, json_lines},
     generation::show as generation,
     table::table,
 };
-use crate::margin;
 use domain::{key::ApiKey, search::EntrySearch};
 use key_service_management::{
     reading::{KeyOrder, KeySearch},
@@ -30,6 +28,7 @@ use key_service_page::{
     session::Viewer,
     show::{count, glance, name_of, or_unnamed, requests, short_count},
 };
+use key_service_ranges::range::Range;
 
 mod export;
 mod file;
@@ -70,7 +69,7 @@ async fn find_generation(app: &App, viewer: &Viewer, query: &Fields, id: &str) -
         (filters::form(app, query, None, true))
         p.empty { "No generation with the id " code { (id) } " was billed. " a href=(PATH) { "Clear filters" } }
     };
-    Ok(page(viewer, Section::Activity, "Activity", &content))
+    Ok(page(viewer, Section::Requests, "Requests", &content))
 }
 
 /// Leads to the requests of the key that matches a text, or offers those of each key that does.
@@ -87,18 +86,19 @@ async fn find_key(app: &App, viewer: &Viewer, query: &Fields, text: &str) -> Res
         @if found.found.is_empty() {
             p.empty { "No keys match. " a href=(PATH) { "Clear filters" } }
         } @else {
-            p { "Several keys match. Show the activity of:" }
+            p { "Several keys match. Show the requests of:" }
             ul { @for key in &found.found { li { a href=(address(key)) { (or_unnamed(&key.label)) } " " code { (key.hint) } } } }
         }
     };
-    Ok(page(viewer, Section::Activity, "Activity", &content))
+    Ok(page(viewer, Section::Requests, "Requests", &content))
 }
 
 async fn list(app: &App, viewer: &Viewer, asked: &Fields) -> Result<Response, Failure> {
     let account = viewer.signed_in.account;
     let journal = app.management.journal(account, 0, 1).await?;
     let oldest = journal.entries.first();
-    let query = &filters::with_first_day(asked, app.management.today(), oldest);
+    let range = Range::of(asked, app.management.today());
+    let query = &filters::with_days(asked, &range, app.management.today(), oldest);
     let search = filters::search(query)?;
     let pagination = Pagination::of(query)?;
     let after = pagination.after(RequestCursor::parse)?.unwrap_or_default();
@@ -131,7 +131,8 @@ async fn list(app: &App, viewer: &Viewer, asked: &Fields) -> Result<Response, Fa
         p.lead { "Every request, newest first: those that were billed, and the last 1,000 that were refused."
             @if let Some(key) = of_key.and_then(|id| keys.get(&id)) { " Of the key " strong { (or_unnamed(&key.label)) } "." }
             @if let Some(group) = group { " Of the group " strong { bdi { (name_of(group)) } } "." } }
-        (filters::form(app, query, group, !asked.has("from") && !asked.has("to")))
+        (range.links(PATH, asked))
+        (filters::form(app, query, group, !asked.has("from") && !asked.has("to") && !range.is_named(asked)))
         div.split {
             (sums_line(query, search.billed.as_ref(), sums))
             @if search.billed.is_some() && !found.found.is_empty() {
@@ -144,9 +145,8 @@ async fn list(app: &App, viewer: &Viewer, asked: &Fields) -> Result<Response, Fa
         @if found.found.is_empty() { (nothing(is_filtered, oldest.is_some())) }
         @else { (table(&found.found, Some(&keys))) }
         (pagination.links(PATH, if asked.has("from") { query } else { asked }, &shown))
-        p { (margin::link(&app.catalog.get(), viewer.is_owner())) }
     };
-    Ok(page(viewer, Section::Activity, "Activity", &content))
+    Ok(page(viewer, Section::Requests, "Requests", &content))
 }
 
 /// Returns the key of a request.

@@ -11,11 +11,11 @@ use shared::{
     money::NanoUsd,
 };
 
-use crate::activity::csv_cell;
 use domain::{ledger::Deposited, usage::Day};
 use key_service_management::statement::{Month, Statement};
 use key_service_page::{
     app::App,
+    csv::cell,
     failure::Failure,
     form::query,
     layout::{Section, page},
@@ -131,8 +131,8 @@ pub(super) async fn csv(State(app): State<App>, viewer: Viewer) -> Result<Respon
     let line = |deposit: &Deposit| {
         let Deposited { amount, credit, note, payment } = &deposit.deposited;
         let credit = credit.map(|credit| credit.to_string()).unwrap_or_default();
-        let payment = payment.as_ref().map(|payment| csv_cell(payment.id.as_str())).unwrap_or_default();
-        let (id, at, note) = (deposit.id, deposit.at(), csv_cell(note));
+        let payment = payment.as_ref().map(|payment| cell(payment.id.as_str())).unwrap_or_default();
+        let (id, at, note) = (deposit.id, deposit.at(), cell(note));
         format!("{id},{at},{amount},{credit},{note},{payment}\r\n")
     };
     let lines: String = deposits.iter().map(line).collect();

@@ -1,7 +1,7 @@
 //! The page of an API key: its limits, its spend and its settings; and its revocation.
 
 use axum::{
-    extract::{Path, State},
+    extract::{Path, Request, State},
     response::{IntoResponse, Response},
 };
 use http::StatusCode;
@@ -23,7 +23,6 @@ use domain::{
     key::{ApiKey, KeyPatch, Status},
     ledger::Holder,
     refused::RefusedSearch,
-    usage::Day,
 };
 use key_service_management::{
     Error, Refused,
@@ -31,23 +30,21 @@ use key_service_management::{
     reading::EntrySearch,
     refusals::RefusedFilter,
     requests::{AnyRequest, RequestCursor, RequestSearch},
-    spend::DAYS,
+    spend::SpendScope,
 };
 use key_service_page::{
     app::App,
-    chart::{self, Chart, Measure},
     entry::{Entered, Fault},
     failure::{Failure, bad_group},
-    form::Fields,
+    form::{Fields, query},
     layout::{Section, confirmation, hidden, page},
     notice,
     paths::{GROUPS, KEYS as PATH},
     session::{Act, OwnerAct, Viewer},
     show::{copyable_line, count, name_of, or_unnamed, time, time_or, usd},
 };
+use key_service_ranges::spend::SpendView;
 
-/// Days in the chart of a key that was made today.
-const FEWEST_DAYS: i64 = 7;
 /// Latest requests shown.
 const REQUESTS: usize = 10;
 
@@ -55,9 +52,10 @@ pub(super) async fn show(
     State(app): State<App>,
     viewer: Viewer,
     Path(id): Path<String>,
+    request: Request,
 ) -> Result<Response, Failure> {
     let key = named(&app, &viewer, &id).await?;
-    whole(&app, &viewer, &key, None).await
+    whole(&app, &viewer, &key, &query(&request), None).await
 }
 
 /// Writes the page, with the refused form if there is one.
@@ -65,14 +63,13 @@ async fn whole(
     app: &App,
     viewer: &Viewer,
     key: &ApiKey,
+    query: &Fields,
     sent: Option<Entered<'_>>,
 ) -> Result<Response, Failure> {
     let (account, now) = (viewer.signed_in.account, app.management.now());
-    let today = app.management.today();
-    let made = Day::of(key.created_at).min(today.plus(1 - FEWEST_DAYS));
-    let days = made.max(today.plus(1 - DAYS))..=today;
-    let spend = app.management.spend_of(account, key.id, days.clone()).await?;
-    let series = chart::by_model(&spend, Measure::Spend, &app.catalog.get().ids());
+    let (today, path) = (app.management.today(), format!("{PATH}/{}", key.id));
+    let view = SpendView::of(query, SpendScope::Key(key.id), today);
+    let report = view.read(app, account).await?;
     let latest = latest_requests(app, viewer, key).await?;
     let reached = app.management.reached_limits(account, std::slice::from_ref(key), &[]).await?;
     let groups = reached.groups_of(key);
@@ -88,7 +85,9 @@ async fn whole(
         (bounds(key, &groups))
         (models_note(app, key, &groups))
         (gauge((Holder::Key(key.id, None), &key.spend.budget), &groups, &reached, is_revoked))
-        section.card { h2 { "Spend by day" } (Chart { measure: Measure::Spend, days, series: &series }.markup()) }
+        (view.range.choice(app, &path, query))
+        (view.tiles(&report, today, None))
+        (view.card(app, account, (&path, query), &report).await?)
         @if !is_revoked { (first_steps::commands_of_known_key(&viewer.browser.base(), &first_model(app, key, &groups))) }
         @if viewer.is_owner() && !is_revoked { (forms(app, viewer, key, sent).await?) }
         h2 #requests { "Latest requests" }
@@ -213,7 +212,7 @@ async fn again(
     key: &ApiKey,
     (form, fault): (&Fields, &Fault),
 ) -> Result<Response, Failure> {
-    let again = whole(app, viewer, key, Some(Entered::refused(form, fault))).await?;
+    let again = whole(app, viewer, key, &Fields::default(), Some(Entered::refused(form, fault))).await?;
     Ok((StatusCode::UNPROCESSABLE_ENTITY, again).into_response())
 }
 

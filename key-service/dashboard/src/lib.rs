@@ -25,6 +25,7 @@ use key_service_page::{
     paths::{ACTIVITY, GROUPS, HOME, KEYS, MANAGEMENT_KEYS, MARGIN, SIGN_IN, YOU},
     session::AskingAccount,
 };
+use key_service_ranges::file;
 use shared_catalog::Catalog;
 use shared_config::current::Current;
 
@@ -113,6 +114,7 @@ pub fn router(management: Arc<Management>, catalog: Arc<Current<Catalog>>, behin
             get(groups::acts::confirm_revoking).post(groups::acts::revoke_keys),
         )
         .route(ACTIVITY, get(activity::show))
+        .route(file::PATH, get(file::csv))
         .route("/dashboard/activity/{id}", get(activity::generation))
         .route("/dashboard/activity.csv", get(activity::csv))
         .route("/dashboard/activity.jsonl", get(activity::json_lines))

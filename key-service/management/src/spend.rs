@@ -24,6 +24,42 @@ use key_service_store::store::StoreError;
 /// Days added up unless others are requested.
 pub const DAYS: i64 = 30;
 
+/// Keys whose sums are kept apart; those of all other keys are one part.
+const TOP_KEYS: usize = 5;
+
+/// Whose spend is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpendScope {
+    Account,
+    Key(KeyId),
+    /// Keys while they are in this group, or in a child group of it.
+    Group(GroupId),
+}
+
+/// Part of a spend for which sums are kept apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpendBy {
+    Model,
+    Key,
+    /// The group that the key was in.
+    Group,
+}
+
+/// What a part of a spend belongs to.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum SpendPart {
+    /// Id of a model in the catalogue.
+    Model(String),
+    Key(KeyId),
+    /// A group; `None` stands for keys without a group.
+    Group(Option<GroupId>),
+    /// All keys but the ones that have spent most.
+    OtherKeys,
+}
+
+/// Sums by part and day.
+pub type SpendParts = BTreeMap<SpendPart, BTreeMap<Day, Sums>>;
+
 /// Sums by day and model.
 pub type Spend = BTreeMap<Day, BTreeMap<String, Sums>>;
 
@@ -60,6 +96,82 @@ impl Management {
             *sums = sums.plus(Sums::from(line.counts));
         }
         Ok(spend)
+    }
+
+    /// Returns the sums of these days, apart for each model, key or group. Those of an account by key are apart for the
+    /// keys that have spent most, since the others may be very many.
+    pub async fn spend_parts(
+        &self,
+        account: AccountId,
+        scope: SpendScope,
+        by: SpendBy,
+        days: RangeInclusive<Day>,
+    ) -> Result<SpendParts, StoreError> {
+        match (scope, by) {
+            (SpendScope::Account, SpendBy::Model) => Ok(of_models(self.spend(account, days).await?)),
+            (SpendScope::Account, SpendBy::Key) => self.spend_of_top_keys(account, days).await,
+            (SpendScope::Account, SpendBy::Group) => {
+                let _permit = self.read_permit(account).await?;
+                let mut parts = SpendParts::new();
+                for (day, group, sums) in self.store.spend_by_group(account, days).await? {
+                    add(&mut parts, SpendPart::Group(group), day, sums);
+                }
+                Ok(parts)
+            }
+            (SpendScope::Key(key), SpendBy::Model | SpendBy::Key | SpendBy::Group) => {
+                Ok(of_models(self.spend_of(account, key, days).await?))
+            }
+            (SpendScope::Group(group), by) => self.spend_of_group(account, group, by, days).await,
+        }
+    }
+
+    async fn spend_of_group(
+        &self,
+        account: AccountId,
+        group: GroupId,
+        by: SpendBy,
+        days: RangeInclusive<Day>,
+    ) -> Result<SpendParts, StoreError> {
+        let by = match by {
+            SpendBy::Model => Grouping::Model,
+            SpendBy::Key => Grouping::Key,
+            SpendBy::Group => Grouping::Group,
+        };
+        let by = BTreeSet::from([Grouping::Day, by]);
+        let search = UsageSearch { days, key: None, group: Some(group), within: None, by };
+        let mut parts = SpendParts::new();
+        for (of, counts) in self.sums_of_usage(account, &search).await? {
+            let model = of.model.map(SpendPart::Model);
+            let part = model.or(of.key.map(SpendPart::Key)).or(of.group.map(SpendPart::Group));
+            if let (Some(part), Some(day)) = (part, of.day) {
+                add(&mut parts, part, day, Sums::from(counts));
+            }
+        }
+        Ok(parts)
+    }
+
+    async fn spend_of_top_keys(
+        &self,
+        account: AccountId,
+        days: RangeInclusive<Day>,
+    ) -> Result<SpendParts, StoreError> {
+        let keys: Vec<KeyId> =
+            self.top_keys(account, TOP_KEYS).await?.into_iter().map(|key| key.id).collect();
+        let (mut parts, mut others) = (SpendParts::new(), BTreeMap::<Day, Sums>::new());
+        for (day, models) in self.spend(account, days.clone()).await? {
+            others.insert(day, models.into_values().fold(Sums::default(), Sums::plus));
+        }
+        let _permit = self.read_permit(account).await?;
+        for line in self.store.usage(account, days, Some(&keys)).await? {
+            let sums = Sums::from(line.counts);
+            others.entry(line.day).and_modify(|left| *left = left.less(sums));
+            add(&mut parts, SpendPart::Key(line.payer.key), line.day, sums);
+        }
+        others.retain(|_, left| *left != Sums::default());
+        if !others.is_empty() {
+            parts.insert(SpendPart::OtherKeys, others);
+        }
+        Ok(parts)
     }
 
     /// Adds up the counters of the days, the key, the group and the model of a search. Counters are kept by whole days in UTC: those
@@ -112,4 +224,17 @@ impl Management {
     pub async fn top_keys(&self, account: AccountId, limit: usize) -> Result<Vec<ApiKey>, StoreError> {
         self.store.top_spending(account, None, limit).await
     }
+}
+
+fn of_models(spend: Spend) -> SpendParts {
+    let mut parts = SpendParts::new();
+    for (day, models) in spend {
+        models.into_iter().for_each(|(model, sums)| add(&mut parts, SpendPart::Model(model), day, sums));
+    }
+    parts
+}
+
+fn add(parts: &mut SpendParts, part: SpendPart, day: Day, sums: Sums) {
+    let sum = parts.entry(part).or_default().entry(day).or_default();
+    *sum = sum.plus(sums);
 }

@@ -9,7 +9,7 @@ pub use super::document::{bare, hinted, problem, reveals};
 use crate::{
     document::{document, mark},
     notice,
-    paths::{HOME, YOU},
+    paths::{ACTIVITY, GROUPS, HOME, KEYS, MANAGEMENT_KEYS, MARGIN, YOU},
     session::Viewer,
     show::glance,
     theme::Theme,
@@ -27,11 +27,13 @@ pub enum Section {
     /// Keys that govern the account.
     ManagementKeys,
     /// Every request that was billed, and the last ones that were refused.
-    Activity,
+    Requests,
     /// Models on offer, with their prices.
     Models,
     /// Deposits, and a statement for each month.
     Credit,
+    /// Charges beside what the upstreams charge, for owners.
+    Margin,
     /// The people who sign in.
     Members,
     /// Acts that governed the account, and thresholds that were crossed.
@@ -44,29 +46,42 @@ pub enum Section {
 }
 
 impl Section {
-    /// The parts listed in the navigation, with addresses, in order.
-    const LISTED: [(Self, &'static str, &'static str); 11] = [
-        (Self::Overview, "Overview", HOME),
-        (Self::Keys, "API keys", "/dashboard/keys"),
-        (Self::Groups, "Groups", "/dashboard/groups"),
-        (Self::ManagementKeys, "Management keys", "/dashboard/management-keys"),
-        (Self::Activity, "Activity", "/dashboard/activity"),
-        (Self::Models, "Models", "/dashboard/models"),
-        (Self::Credit, "Credit", "/dashboard/credit"),
-        (Self::Members, "Members", "/dashboard/members"),
-        (Self::Events, "Events", "/dashboard/events"),
-        (Self::Webhooks, "Webhooks", "/dashboard/webhooks"),
-        (Self::TryIt, "Try it", "/dashboard/try-it"),
+    /// The parts listed in the navigation, with addresses, below what they are for.
+    const LISTED: [(&'static str, &'static [(Self, &'static str, &'static str)]); 4] = [
+        (
+            "Use",
+            &[
+                (Self::Overview, "Overview", HOME),
+                (Self::Requests, "Requests", ACTIVITY),
+                (Self::Models, "Models", "/dashboard/models"),
+                (Self::TryIt, "Try it", "/dashboard/try-it"),
+            ],
+        ),
+        ("Keys", &[(Self::Keys, "API keys", KEYS), (Self::Groups, "Groups", GROUPS)]),
+        ("Money", &[(Self::Credit, "Credit", "/dashboard/credit"), (Self::Margin, "Margin", MARGIN)]),
+        (
+            "Settings",
+            &[
+                (Self::Members, "Members", "/dashboard/members"),
+                (Self::ManagementKeys, "Management keys", MANAGEMENT_KEYS),
+                (Self::Webhooks, "Webhooks", "/dashboard/webhooks"),
+                (Self::Events, "Events", "/dashboard/events"),
+            ],
+        ),
     ];
+
+    /// Returns whether the part is about a range of days, which its link then keeps.
+    const fn has_range(self) -> bool {
+        matches!(self, Self::Overview | Self::Requests | Self::Margin)
+    }
 }
 
 /// Makes a page for a signed-in member. Its title is also its heading. A page below the one of its section leads back
 /// to it, and the page after an act says what was done.
 pub fn page(viewer: &Viewer, section: Section, title: &str, content: &Markup) -> Response {
-    let listed = Section::LISTED.iter().find(|(listed, _, _)| *listed == section);
+    let listed = Section::LISTED.iter().flat_map(|(_, parts)| *parts).find(|(listed, _, _)| *listed == section);
     let above = listed.filter(|(_, name, _)| *name != title);
     let notice = notice::line(viewer);
-    let needs_a_look = viewer.funds.has_refused || viewer.funds.credit <= NanoUsd::ZERO;
     let body = html! {
         a.skip href="#content" { "Skip to the content" }
         div.frame {
@@ -77,14 +92,7 @@ pub fn page(viewer: &Viewer, section: Section, title: &str, content: &Markup) ->
                 // On a narrow screen, a button opens it without a script.
                 div.menu #menu popover {
                     nav.main aria-label="Dashboard" {
-                        ul {
-                            @for (listed, name, path) in Section::LISTED {
-                                @let dot = (listed == Section::Overview && needs_a_look).then_some("needs-a-look");
-                                li { a.dot[dot.is_some()] href=(path) aria-current=[(listed == section).then_some("page")] aria-describedby=[dot] { (name) } }
-                            }
-                        }
-                        // Beside the link, so that it is no part of its name.
-                        @if needs_a_look { span.hidden #needs-a-look { "Something needs a look." } }
+                        (links(viewer, section))
                     }
                     (signed_in(viewer))
                 }
@@ -102,6 +110,29 @@ pub fn page(viewer: &Viewer, section: Section, title: &str, content: &Markup) ->
         return page;
     }
     (AppendHeaders([(header::SET_COOKIE, viewer.browser.no_notice_cookie())]), page).into_response()
+}
+
+/// Links the parts of the dashboard that the member may see.
+fn links(viewer: &Viewer, section: Section) -> Markup {
+    let needs_a_look = viewer.funds.has_refused || viewer.funds.credit <= NanoUsd::ZERO;
+    let is_seen = |listed: Section| listed != Section::Margin || viewer.is_owner();
+    let address = |listed: Section, path: &str| match viewer.range.as_str() {
+        range if !range.is_empty() && listed.has_range() => format!("{path}?{range}"),
+        _ => path.to_owned(),
+    };
+    html! {
+        @for (heading, parts) in Section::LISTED {
+            p aria-hidden="true" { (heading) }
+            ul aria-label=(heading) {
+                @for (listed, name, path) in parts.iter().copied().filter(|(listed, _, _)| is_seen(*listed)) {
+                    @let dot = (listed == Section::Overview && needs_a_look).then_some("needs-a-look");
+                    li { a.dot[dot.is_some()] href=(address(listed, path)) aria-current=[(listed == section).then_some("page")] aria-describedby=[dot] { (name) } }
+                }
+            }
+        }
+        // Beside the link, so that it is no part of its name.
+        @if needs_a_look { span.hidden #needs-a-look { "Something needs a look." } }
+    }
 }
 
 /// The member's name and rights, the colours, and the way out.

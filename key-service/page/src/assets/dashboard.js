@@ -99,7 +99,7 @@ if (daysOf) {
 
 // A chart's day under the pointer or the finger, or chosen by arrow keys, with its row of the table behind.
 for (const chart of document.querySelectorAll('.chart')) {
-  const [plot, picture, box] = ['.plot', 'svg', '.box'].map((part) => chart.querySelector(part));
+  const [plot, picture, links, box] = ['.plot', 'svg', '.days', '.box'].map((part) => chart.querySelector(part));
   const names = [...chart.querySelectorAll('thead th')].map((cell) => cell.textContent);
   const rows = [...chart.querySelectorAll('tbody tr')].reverse();
   const days = [...picture.querySelectorAll('.ground')];
@@ -138,14 +138,23 @@ for (const chart of document.querySelectorAll('.chart')) {
   for (const [name, value] of [['tabindex', 0], ['role', 'slider'], ['aria-valuemin', 0], ['aria-valuemax', days.length - 1], ['aria-valuenow', chosen]]) {
     picture.setAttribute(name, value);
   }
-  picture.addEventListener('pointermove', at);
-  picture.addEventListener('pointerdown', at);
-  picture.addEventListener('pointerleave', (event) => { if (event.pointerType === 'mouse') hide(); });
+  // A finger chooses a day first, and follows its link when it comes again.
+  let isFirst = false;
+  links.addEventListener('pointermove', at);
+  links.addEventListener('pointerdown', (event) => {
+    const before = box.hidden ? undefined : chosen;
+    at(event);
+    isFirst = event.pointerType !== 'mouse' && chosen !== before;
+  });
+  links.addEventListener('click', (event) => { if (isFirst) event.preventDefault(); });
+  links.addEventListener('pointerleave', (event) => { if (event.pointerType === 'mouse') hide(); });
   picture.addEventListener('focus', () => { if (picture.matches(':focus-visible')) choose(chosen); });
   picture.addEventListener('blur', hide);
   picture.addEventListener('keydown', (event) => {
     const to = { ArrowLeft: chosen - 1, ArrowRight: chosen + 1, Home: 0, End: days.length - 1 }[event.key];
+    isFirst = false;
     if (event.key === 'Escape') hide();
+    if (event.key === 'Enter') links.children[chosen].click();
     if (to === undefined) return;
     event.preventDefault();
     choose(to);
