@@ -51,6 +51,7 @@ mod rotation;
 mod second_factor;
 mod settings_form;
 mod sign_in;
+mod tabs;
 mod theme_choice;
 mod trouble;
 mod try_it;
@@ -94,25 +95,7 @@ pub fn router(management: Arc<Management>, catalog: Arc<Current<Catalog>>, behin
             "/dashboard/management-keys/{id}/revoke",
             get(management_keys::confirm).post(management_keys::revoke),
         )
-        .route(KEYS, get(keys::list).post(keys::create))
-        .route("/dashboard/keys/new", get(keys::new))
-        .route(keys::SEARCH, post(keys::search))
-        .route(many_keys::CONFIRM, post(many_keys::confirm))
-        .route(many_keys::APPLY, post(many_keys::apply))
-        .route("/dashboard/keys/{id}", get(key::show).post(key::update))
-        .route("/dashboard/keys/{id}/rotate", post(rotation::rotate))
-        .route("/dashboard/keys/{id}/revoke", get(key::confirm).post(key::revoke))
-        .route(GROUPS, get(groups::list).post(groups::acts::create))
-        .route("/dashboard/groups/new", get(groups::acts::new))
-        .route("/dashboard/groups/{id}", get(groups::show).post(groups::acts::update))
-        .route(
-            "/dashboard/groups/{id}/archive",
-            get(groups::acts::confirm_archiving).post(groups::acts::archive),
-        )
-        .route(
-            "/dashboard/groups/{id}/revoke-keys",
-            get(groups::acts::confirm_revoking).post(groups::acts::revoke_keys),
-        )
+        .merge(keys_and_groups())
         .route(ACTIVITY, get(activity::show))
         .route(file::PATH, get(file::csv))
         .route("/dashboard/activity/{id}", get(activity::generation))
@@ -149,6 +132,36 @@ pub fn router(management: Arc<Management>, catalog: Arc<Current<Catalog>>, behin
         .with_state(app.clone())
         .layer(middleware::from_fn_with_state(app, secure));
     Router::new().route("/dashboard/assets/{name}", get(asset)).merge(pages)
+}
+
+/// Routes of keys and of groups.
+fn keys_and_groups() -> Router<App> {
+    Router::new()
+        .route(KEYS, get(keys::list).post(keys::create))
+        .route("/dashboard/keys/new", get(keys::new))
+        .route(keys::SEARCH, post(keys::search))
+        .route(many_keys::CONFIRM, post(many_keys::confirm))
+        .route(many_keys::APPLY, post(many_keys::apply))
+        .route("/dashboard/keys/{id}", get(key::show).post(key::update))
+        .route("/dashboard/keys/{id}/requests", get(key::requests))
+        .route("/dashboard/keys/{id}/settings", get(key::settings))
+        .route("/dashboard/keys/{id}/use", get(key::use_it))
+        .route("/dashboard/keys/{id}/rotate", post(rotation::rotate))
+        .route("/dashboard/keys/{id}/revoke", get(key::confirm).post(key::revoke))
+        .route(GROUPS, get(groups::list).post(groups::acts::create))
+        .route("/dashboard/groups/new", get(groups::acts::new))
+        .route("/dashboard/groups/{id}", get(groups::show).post(groups::acts::update))
+        .route("/dashboard/groups/{id}/requests", get(groups::requests))
+        .route("/dashboard/groups/{id}/settings", get(groups::acts::settings))
+        .route("/dashboard/groups/{id}/use", get(groups::use_it))
+        .route(
+            "/dashboard/groups/{id}/archive",
+            get(groups::acts::confirm_archiving).post(groups::acts::archive),
+        )
+        .route(
+            "/dashboard/groups/{id}/revoke-keys",
+            get(groups::acts::confirm_revoking).post(groups::acts::revoke_keys),
+        )
 }
 
 /// Middleware: sets headers that keep a page from being framed, stored, sniffed or mixed with foreign sources, and from

@@ -64,7 +64,7 @@ pub(super) async fn show(
             }
         }
         div.split {
-            p { strong { (range.title()) } ": " (glance(total.sums.charged)) " charged, " (range.compared_charges(total.sums.charged, before.sums.charged)) }
+            p { strong { (range.title()) } ": " (glance(total.sums.charged)) " charged · " (range.compared_charges(total.sums.charged, before.sums.charged)) }
             (choice(&query, by))
         }
         (table(title, &margins, &groups, &total))

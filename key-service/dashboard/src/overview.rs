@@ -12,10 +12,7 @@ use domain::{
     key::{ApiKey, Status},
     usage::Sums,
 };
-use key_service_management::{
-    reading::KeySearch,
-    spend::{DAYS, SpendScope},
-};
+use key_service_management::{reading::KeySearch, spend::DAYS};
 use key_service_page::{
     app::App,
     failure::Failure,
@@ -25,7 +22,7 @@ use key_service_page::{
     session::Viewer,
     show::{aligned, glance, or_unnamed},
 };
-use key_service_ranges::spend::SpendView;
+use key_service_ranges::spend::{SpendScope, SpendView};
 
 /// Keys in the list of those that spent most.
 const TOP_KEYS: usize = 5;
@@ -103,7 +100,7 @@ fn first_steps(viewer: &Viewer, key: Option<&ApiKey>) -> Markup {
                 }
                 li { "Send a first request: "
                     @match key {
-                        Some(key) => { "the page of " a href={ (KEYS) "/" (key.id.to_string()) "#use" } { (or_unnamed(&key.label)) } },
+                        Some(key) => { "the page of " a href={ (KEYS) "/" (key.id.to_string()) "/use" } { (or_unnamed(&key.label)) } },
                         None => "the new key's page",
                     }
                     " has it for curl, Python and Node.js." }

@@ -12,7 +12,7 @@ use shared::{
 
 use super::{
     Management,
-    usage::{Grouping, MAX_DAYS, UsageSearch},
+    usage::{Grouping, MAX_DAYS, Parts, UsageSearch},
 };
 use domain::{
     key::ApiKey,
@@ -26,15 +26,6 @@ pub const DAYS: i64 = 30;
 
 /// Keys whose sums are kept apart; those of all other keys are one part.
 const TOP_KEYS: usize = 5;
-
-/// Whose spend is asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SpendScope {
-    Account,
-    Key(KeyId),
-    /// Keys while they are in this group, or in a child group of it.
-    Group(GroupId),
-}
 
 /// Part of a spend for which sums are kept apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,19 +89,18 @@ impl Management {
         Ok(spend)
     }
 
-    /// Returns the sums of these days, apart for each model, key or group. Those of an account by key are apart for the
+    /// Returns the sums of the account on these days, apart for each model, key or group. Those by key are apart for the
     /// keys that have spent most, since the others may be very many.
     pub async fn spend_parts(
         &self,
         account: AccountId,
-        scope: SpendScope,
         by: SpendBy,
         days: RangeInclusive<Day>,
     ) -> Result<SpendParts, StoreError> {
-        match (scope, by) {
-            (SpendScope::Account, SpendBy::Model) => Ok(of_models(self.spend(account, days).await?)),
-            (SpendScope::Account, SpendBy::Key) => self.spend_of_top_keys(account, days).await,
-            (SpendScope::Account, SpendBy::Group) => {
+        match by {
+            SpendBy::Model => Ok(of_models(self.spend(account, days).await?)),
+            SpendBy::Key => self.spend_of_top_keys(account, days).await,
+            SpendBy::Group => {
                 let _permit = self.read_permit(account).await?;
                 let mut parts = SpendParts::new();
                 for (day, group, sums) in self.store.spend_by_group(account, days).await? {
@@ -118,36 +108,26 @@ impl Management {
                 }
                 Ok(parts)
             }
-            (SpendScope::Key(key), SpendBy::Model | SpendBy::Key | SpendBy::Group) => {
-                Ok(of_models(self.spend_of(account, key, days).await?))
-            }
-            (SpendScope::Group(group), by) => self.spend_of_group(account, group, by, days).await,
         }
     }
 
-    async fn spend_of_group(
+    /// Returns the sums of a group and of its child groups on these days, apart for each model, and for each key.
+    pub async fn spend_of_group(
         &self,
         account: AccountId,
         group: GroupId,
-        by: SpendBy,
         days: RangeInclusive<Day>,
-    ) -> Result<SpendParts, StoreError> {
-        let by = match by {
-            SpendBy::Model => Grouping::Model,
-            SpendBy::Key => Grouping::Key,
-            SpendBy::Group => Grouping::Group,
-        };
-        let by = BTreeSet::from([Grouping::Day, by]);
+    ) -> Result<[SpendParts; 2], StoreError> {
+        let by = BTreeSet::from([Grouping::Day, Grouping::Model, Grouping::Key]);
         let search = UsageSearch { days, key: None, group: Some(group), within: None, by };
-        let mut parts = SpendParts::new();
+        let (mut models, mut keys) = (SpendParts::new(), SpendParts::new());
         for (of, counts) in self.sums_of_usage(account, &search).await? {
-            let model = of.model.map(SpendPart::Model);
-            let part = model.or(of.key.map(SpendPart::Key)).or(of.group.map(SpendPart::Group));
-            if let (Some(part), Some(day)) = (part, of.day) {
-                add(&mut parts, part, day, Sums::from(counts));
+            if let Parts { day: Some(day), model: Some(model), key: Some(key), .. } = of {
+                add(&mut models, SpendPart::Model(model), day, Sums::from(counts));
+                add(&mut keys, SpendPart::Key(key), day, Sums::from(counts));
             }
         }
-        Ok(parts)
+        Ok([models, keys])
     }
 
     async fn spend_of_top_keys(
@@ -226,10 +206,13 @@ impl Management {
     }
 }
 
-fn of_models(spend: Spend) -> SpendParts {
+/// Returns the parts by model.
+pub fn of_models(spend: Spend) -> SpendParts {
     let mut parts = SpendParts::new();
     for (day, models) in spend {
-        models.into_iter().for_each(|(model, sums)| add(&mut parts, SpendPart::Model(model), day, sums));
+        for (model, sums) in models {
+            add(&mut parts, SpendPart::Model(model), day, sums);
+        }
     }
     parts
 }

@@ -365,7 +365,8 @@ mod tests {
         let today = Day::parse("2026-11-23").unwrap();
         let heights = |parts: &[i64], top| {
             let series: Vec<Series> = parts.iter().map(|nanos| part("", None, today, *nanos)).collect();
-            Chart { measure: Measure::Spend, days: today..=today, series: &series, requests: "" }.heights(today, top)
+            Chart { measure: Measure::Spend, days: today..=today, series: &series, requests: "" }
+                .heights(today, top)
         };
         assert_eq!(heights(&[996, 1, 1, 1, 1], 1_000), [159, 1, 0, 0, 0], "as high as the scale");
         assert_eq!(heights(&[500, 500, 0], 1_000), [80, 80, 0]);
@@ -420,7 +421,9 @@ mod tests {
         assert!(month.contains("href=\"/r?key=k&from=2026-11-21&to=2026-11-21\""), "{month}");
         assert!(month.contains("title=\"$0.000000007\""), "{month}");
         assert!(month.contains(">Nov 16</text>") && month.contains(">Nov 23</text>"), "{month}");
-        assert!(page(400, "/r").contains("<text class=\"wide\"") && !page(400, "/r").contains(">Nov 16</text>"));
+        assert!(
+            page(400, "/r").contains("<text class=\"wide\"") && !page(400, "/r").contains(">Nov 16</text>")
+        );
     }
 
     /// A colour in the space in which distances are as people see them (CIELAB), for eyes of some kind.

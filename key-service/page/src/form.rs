@@ -71,7 +71,8 @@ impl Fields {
     /// Returns some of these fields, unless they are empty.
     #[must_use]
     pub fn only(&self, names: &[&str]) -> Self {
-        let is_wanted = |(name, value): &&(String, String)| names.contains(&name.as_str()) && !value.is_empty();
+        let is_wanted =
+            |(name, value): &&(String, String)| names.contains(&name.as_str()) && !value.is_empty();
         Self(self.0.iter().filter(is_wanted).cloned().collect())
     }
 

@@ -6,8 +6,9 @@ use axum::{
 };
 use http::header;
 
-use crate::spend::{PartNames, SpendView};
-use key_service_management::spend::{SpendPart, SpendScope};
+use crate::spend::{PartNames, SpendScope, SpendView};
+use domain::usage::{Day, Sums};
+use key_service_management::spend::SpendPart;
 use key_service_page::{
     app::App,
     csv::cell,
@@ -55,8 +56,9 @@ pub async fn csv(State(app): State<App>, viewer: Viewer, request: Request) -> Re
             SpendPart::OtherKeys => ("key", String::new()),
         };
         let name = cell(&names.text(part));
-        let line = |(day, sums): (&domain::usage::Day, &domain::usage::Sums)| {
-            let line = format!("{day},{kind},{id},{name},{},{},{}\r\n", sums.requests, sums.tokens, sums.charged);
+        let line = |(day, sums): (&Day, &Sums)| {
+            let line =
+                format!("{day},{kind},{id},{name},{},{},{}\r\n", sums.requests, sums.tokens, sums.charged);
             (*day, line)
         };
         lines.extend(days.iter().map(line));

@@ -45,7 +45,7 @@ const FIELDS: [&str; 6] = ["range", "days", "from", "to", "from_offset", "to_off
 pub struct Range {
     pub days: RangeInclusive<Day>,
     span: Span,
-    is_against_year: bool,
+    pub(crate) is_against_year: bool,
 }
 
 impl Range {
@@ -131,8 +131,7 @@ impl Range {
 
     /// Says how an amount differs from that of the days before.
     pub fn compared(&self, now: i64, before: i64) -> String {
-        let days =
-            if self.is_against_year { "a year before".into() } else { self.previous_in_words() };
+        let days = if self.is_against_year { "a year before".into() } else { self.previous_in_words() };
         if before <= 0 {
             let within = if days.starts_with("the ") { "in " } else { "" };
             return format!("Nothing {within}{days}");
@@ -176,10 +175,15 @@ impl Range {
         }
     }
 
+    /// Makes the same without dates to type, for a page whose filters have them.
+    pub fn choice_beside_dates(&self, app: &App, path: &str, query: &Fields) -> Markup {
+        html! { div.range { (self.links(path, query)) (self.against(app, path, query)) } }
+    }
+
     /// Makes the links to ranges that have a name.
     pub fn links(&self, path: &str, query: &Fields) -> Markup {
         html! {
-            nav.choice aria-label="Range" {
+            nav.choice aria-label="Range" data-live {
                 @for (span, name, title) in SPANS {
                     a href=(address(path, &others(query).with("range", name.to_owned()))) aria-current=[(span == self.span).then_some("true")] { (title) }
                 }
@@ -189,7 +193,7 @@ impl Range {
     }
 
     /// Makes the links to what the range may be compared with, as far as its sums are kept.
-    pub fn against(&self, app: &App, path: &str, query: &Fields) -> Markup {
+    fn against(&self, app: &App, path: &str, query: &Fields) -> Markup {
         let has_year = app.management.has_counters_of(Month::of(*self.year_before().start()));
         let link = |value: &str, is_chosen: bool, title: &str| {
             let to = address(path, &query.clone().with("against", value.to_owned()));
@@ -197,10 +201,12 @@ impl Range {
         };
         html! {
             @if has_year || self.is_against_year {
-                span.quiet { "compared with" }
-                nav.choice aria-label="Compared with" {
-                    (link("", !self.is_against_year, &self.previous_in_words()))
-                    (link("year", self.is_against_year, "a year before"))
+                div.against {
+                    span.quiet { "compared with" }
+                    nav.choice aria-label="Compared with" {
+                        (link("", !self.is_against_year, &self.previous_in_words()))
+                        (link("year", self.is_against_year, "a year before"))
+                    }
                 }
             }
         }
@@ -236,11 +242,31 @@ mod tests {
             ("", "2026-10-27 2026-11-25", "2026-09-27 2026-10-26", "the previous 30 days"),
             ("days=90", "2026-08-28 2026-11-25", "2026-05-30 2026-08-27", "the previous 90 days"),
             ("range=today", "2026-11-25 2026-11-25", "2026-11-24 2026-11-24", "yesterday"),
-            ("range=month", "2026-11-01 2026-11-25", "2026-10-01 2026-10-25", "the same days of the month before"),
+            (
+                "range=month",
+                "2026-11-01 2026-11-25",
+                "2026-10-01 2026-10-25",
+                "the same days of the month before",
+            ),
             ("range=last-month", "2026-10-01 2026-10-31", "2026-09-01 2026-09-30", "the month before"),
-            ("from=2026-11-02&to=2026-11-03", "2026-11-02 2026-11-03", "2026-10-31 2026-11-01", "the previous 2 days"),
-            ("from=2026-11-02&to=2026-11-02", "2026-11-02 2026-11-02", "2026-11-01 2026-11-01", "the day before"),
-            ("range=7&from=2026-11-02", "2026-11-19 2026-11-25", "2026-11-12 2026-11-18", "the previous 7 days"),
+            (
+                "from=2026-11-02&to=2026-11-03",
+                "2026-11-02 2026-11-03",
+                "2026-10-31 2026-11-01",
+                "the previous 2 days",
+            ),
+            (
+                "from=2026-11-02&to=2026-11-02",
+                "2026-11-02 2026-11-02",
+                "2026-11-01 2026-11-01",
+                "the day before",
+            ),
+            (
+                "range=7&from=2026-11-02",
+                "2026-11-19 2026-11-25",
+                "2026-11-12 2026-11-18",
+                "the previous 7 days",
+            ),
             ("range=7&against=year", "2026-11-19 2026-11-25", "2025-11-19 2025-11-25", "the previous 7 days"),
         ] {
             let range = range(query, "2026-11-25");

@@ -3,10 +3,14 @@
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, HashMap},
+    ops::RangeInclusive,
 };
 
 use maud::{Markup, html};
-use shared::ids::{AccountId, GroupId, KeyId};
+use shared::{
+    ids::{AccountId, GroupId, KeyId},
+    money::NanoUsd,
+};
 
 use crate::{file, range::Range};
 use domain::{
@@ -14,7 +18,7 @@ use domain::{
     key::ApiKey,
     usage::{Day, Sums},
 };
-use key_service_management::spend::{SpendBy, SpendPart, SpendParts, SpendScope};
+use key_service_management::spend::{SpendBy, SpendPart, SpendParts, of_models};
 use key_service_page::{
     app::App,
     chart::{Chart, Measure, Series},
@@ -28,8 +32,20 @@ use key_service_page::{
 const PARTS: usize = 5;
 
 /// Names of the parts that a spend is shown by, in addresses and on pages. The first is the default.
-const PARTS_BY: [(SpendBy, &str, &str); 3] =
-    [(SpendBy::Model, "", "By model"), (SpendBy::Key, "key", "By key"), (SpendBy::Group, "group", "By group")];
+const PARTS_BY: [(SpendBy, &str, &str); 3] = [
+    (SpendBy::Model, "", "By model"),
+    (SpendBy::Key, "key", "By key"),
+    (SpendBy::Group, "group", "By group"),
+];
+
+/// Whose spend a page shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpendScope {
+    Account,
+    Key(KeyId),
+    /// Keys while they are in this group, or in a child group of it.
+    Group(GroupId),
+}
 
 /// What of a spend an address asks for.
 pub struct SpendView {
@@ -42,6 +58,8 @@ pub struct SpendView {
 /// Sums of a view.
 pub struct SpendReport {
     pub(crate) parts: SpendParts,
+    /// Sums by key, if the page is a group's.
+    keys: SpendParts,
     /// The sum of the days that the range is compared with.
     before: Sums,
 }
@@ -74,11 +92,37 @@ impl SpendView {
         PARTS_BY.into_iter().take(most)
     }
 
-    /// Reads the sums of the range, and of the days that it is compared with.
+    /// Reads the sums of the range, and of the days that it is compared with: together, unless they are a year apart.
     pub async fn read(&self, app: &App, account: AccountId) -> Result<SpendReport, Failure> {
-        let parts = app.management.spend_parts(account, self.scope, self.by, self.range.days.clone()).await?;
-        let before = app.management.spend_parts(account, self.scope, SpendBy::Model, self.range.before()).await?;
-        Ok(SpendReport { parts, before: total(&before) })
+        let (days, before) = (&self.range.days, self.range.before());
+        if self.range.is_against_year {
+            let [parts, keys] = self.parts(app, account, days.clone()).await?;
+            let [of_year_before, _] = self.parts(app, account, before).await?;
+            return Ok(SpendReport { parts, keys, before: total(&of_year_before) });
+        }
+        let [mut parts, mut keys] = self.parts(app, account, *before.start()..=*days.end()).await?;
+        let before = total(&cut(parts.clone(), &before));
+        (parts, keys) = (cut(parts, days), cut(keys, days));
+        Ok(SpendReport { parts, keys, before })
+    }
+
+    /// Reads the parts of the view, and those by key if it is of a group.
+    async fn parts(
+        &self,
+        app: &App,
+        account: AccountId,
+        days: RangeInclusive<Day>,
+    ) -> Result<[SpendParts; 2], Failure> {
+        let management = &app.management;
+        let parts = match self.scope {
+            SpendScope::Account => management.spend_parts(account, self.by, days).await?,
+            SpendScope::Key(key) => of_models(management.spend_of(account, key, days).await?),
+            SpendScope::Group(group) => {
+                let [models, keys] = management.spend_of_group(account, group, days).await?;
+                return Ok([if self.by == SpendBy::Key { keys.clone() } else { models }, keys]);
+            }
+        };
+        Ok([parts, SpendParts::new()])
     }
 
     /// Makes the tiles of the range: `credit` comes first.
@@ -130,14 +174,16 @@ impl SpendView {
             section.card {
                 div.split {
                     h2 { (self.measure.title()) " by day" }
-                    nav.choice aria-label="Measure" {
-                        @for measure in Measure::ALL {
-                            (link("show", name(measure), measure == self.measure, measure.title()))
+                    div.choices {
+                        nav.choice aria-label="Measure" {
+                            @for measure in Measure::ALL {
+                                (link("show", name(measure), measure == self.measure, measure.title()))
+                            }
                         }
-                    }
-                    @if Self::offered(self.scope).count() > 1 {
-                        nav.choice aria-label="Parts of the chart" {
-                            @for (by, name, title) in Self::offered(self.scope) { (link("by", name, by == self.by, title)) }
+                        @if Self::offered(self.scope).count() > 1 {
+                            nav.choice aria-label="Parts of the chart" {
+                                @for (by, name, title) in Self::offered(self.scope) { (link("by", name, by == self.by, title)) }
+                            }
                         }
                     }
                 }
@@ -173,16 +219,21 @@ impl SpendView {
                 let all = days.entry(*day).or_default();
                 *all = all.plus(*sums);
             }
-            series.push(Series { name: html! { (others.len()) " others" }, place: None, is_rest: true, days });
+            series.push(Series {
+                name: html! { (others.len()) " others" },
+                place: None,
+                is_rest: true,
+                days,
+            });
         }
         Ok(series)
     }
 }
 
 impl SpendReport {
-    /// Returns the charges of a key in the range, if the parts are keys.
-    pub fn of_key(&self, key: KeyId) -> Option<Sums> {
-        self.parts.get(&SpendPart::Key(key)).map(sum)
+    /// Returns the charges of a key of the group in the range.
+    pub fn charged_to(&self, key: KeyId) -> NanoUsd {
+        self.keys.get(&SpendPart::Key(key)).map(sum).unwrap_or_default().charged
     }
 }
 
@@ -246,6 +297,15 @@ const fn name(measure: Measure) -> &'static str {
 
 fn sum(days: &BTreeMap<Day, Sums>) -> Sums {
     days.values().fold(Sums::default(), |all, sums| all.plus(*sums))
+}
+
+/// Returns the parts on these days.
+fn cut(parts: SpendParts, days: &RangeInclusive<Day>) -> SpendParts {
+    let on_days = parts.into_iter().map(|(part, mut sums)| {
+        sums.retain(|day, _| days.contains(day));
+        (part, sums)
+    });
+    on_days.filter(|(_, sums)| !sums.is_empty()).collect()
 }
 
 fn total(parts: &SpendParts) -> Sums {

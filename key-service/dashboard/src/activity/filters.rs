@@ -206,7 +206,11 @@ mod tests {
         assert_eq!(first("model=x&to=2020-01-30"), "2020-01-01");
         assert_eq!(first("from=2020-01-01"), "2020-01-01");
         assert_eq!(first("from="), "2026-11-24", "nothing was billed yet");
-        assert_eq!(first("range=month&from=2020-01-01&from_offset=60"), "2026-11-01", "a range with a name wins");
+        assert_eq!(
+            first("range=month&from=2020-01-01&from_offset=60"),
+            "2026-11-01",
+            "a range with a name wins"
+        );
     }
 
     #[test]
