@@ -22,6 +22,7 @@ use key_service_page::{
     browser::Browser,
     failure::Failure,
     failure_page,
+    layout::FIND,
     paths::{ACTIVITY, GROUPS, HOME, KEYS, MANAGEMENT_KEYS, MARGIN, SIGN_IN, YOU},
     session::AskingAccount,
 };
@@ -33,6 +34,7 @@ mod activity;
 mod budget;
 mod credit;
 mod events;
+mod find;
 mod first_steps;
 mod groups;
 mod key;
@@ -89,6 +91,7 @@ pub fn router(management: Arc<Management>, catalog: Arc<Current<Catalog>>, behin
         .route(sign_in::USE_LINK, post(sign_in::with_link))
         .route(sign_in::CODE, post(sign_in::with_code))
         .route("/dashboard/sign-out", post(sign_in::out))
+        .route(FIND, get(find::show).post(find::find))
         .route("/dashboard/theme", post(theme_choice::choose))
         .route(MANAGEMENT_KEYS, get(management_keys::list).post(management_keys::create))
         .route(

@@ -15,6 +15,9 @@ use crate::{
     theme::Theme,
 };
 
+/// Address that finds anything of the account by a name, an id or a plaintext.
+pub const FIND: &str = "/dashboard/find";
+
 /// A part of the dashboard, as in the navigation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Section {
@@ -79,7 +82,8 @@ impl Section {
 /// Makes a page for a signed-in member. Its title is also its heading. A page below the one of its section leads back
 /// to it, and the page after an act says what was done.
 pub fn page(viewer: &Viewer, section: Section, title: &str, content: &Markup) -> Response {
-    let listed = Section::LISTED.iter().flat_map(|(_, parts)| *parts).find(|(listed, _, _)| *listed == section);
+    let listed =
+        Section::LISTED.iter().flat_map(|(_, parts)| *parts).find(|(listed, _, _)| *listed == section);
     let above = listed.filter(|(_, name, _)| *name != title);
     let notice = notice::line(viewer);
     let body = html! {
@@ -91,6 +95,7 @@ pub fn page(viewer: &Viewer, section: Section, title: &str, content: &Markup) ->
                 button.opens-menu type="button" popovertarget="menu" { "Menu" }
                 // On a narrow screen, a button opens it without a script.
                 div.menu #menu popover {
+                    (find(viewer))
                     nav.main aria-label="Dashboard" {
                         (links(viewer, section))
                     }
@@ -110,6 +115,17 @@ pub fn page(viewer: &Viewer, section: Section, title: &str, content: &Markup) ->
         return page;
     }
     (AppendHeaders([(header::SET_COOKIE, viewer.browser.no_notice_cookie())]), page).into_response()
+}
+
+/// Makes the box that finds anything. It is sent as a form, so that a pasted plaintext is in no address.
+fn find(viewer: &Viewer) -> Markup {
+    html! {
+        form.find method="post" action=(FIND) role="search" aria-label="All of the account" {
+            (hidden(viewer))
+            input type="search" name="q" required aria-label="Find" placeholder="Key, group, id …" title="Ctrl+K" autocomplete="off";
+            button { "Go" }
+        }
+    }
 }
 
 /// Links the parts of the dashboard that the member may see.
