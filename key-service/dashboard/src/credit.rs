@@ -85,7 +85,7 @@ fn statements(app: &App, account: AccountId) -> Markup {
         h2 { "Statements" }
         nav aria-label="Statements" { ul.inline {
             @for month in months.filter(|month| app.management.has_counters_of(*month)) {
-                li { a href={ (PATH) "/" (month.name()) } { (month.name()) } }
+                li { a href={ (PATH) "/" (month.name()) } { (month.title()) } }
             }
         } }
     }
@@ -107,7 +107,7 @@ fn table(deposits: &[&Deposit]) -> Markup {
                         tr {
                             th scope="row" { (time(deposit.at())) p.narrow-only { (details) } }
                             td.wide-only { bdi title=(details) { (details) } }
-                            td.n { (aligned(amount)) }
+                            td.n { (usd(amount)) }
                             td.n.wide-only { @match credit { Some(credit) => (aligned(credit)), None => "–" } }
                             td.wide-only { code { (deposit.id.to_string()) } }
                         }
@@ -163,7 +163,7 @@ pub(super) async fn statement(
         (lines(month, &statement, is_over))
         p.buttons { button type="button" data-prints { "Print" } a href=(PATH) { "All deposits and statements" } }
     };
-    Ok(page(&viewer, Section::Credit, &format!("Statement {}", month.name()), &content))
+    Ok(page(&viewer, Section::Credit, &format!("Statement of {}", month.title()), &content))
 }
 
 /// Writes the lines of a statement, from the credit before to the credit after.
