@@ -18,6 +18,9 @@ use crate::{
 /// Address that finds anything of the account by a name, an id or a plaintext.
 pub const FIND: &str = "/dashboard/find";
 
+/// A part in the navigation, with its name and its address.
+type ListedSection = (Section, &'static str, &'static str);
+
 /// A part of the dashboard, as in the navigation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Section {
@@ -50,7 +53,7 @@ pub enum Section {
 
 impl Section {
     /// The parts listed in the navigation, with addresses, below what they are for.
-    const LISTED: [(&'static str, &'static [(Self, &'static str, &'static str)]); 4] = [
+    const LISTED: [(&'static str, &'static [ListedSection]); 4] = [
         (
             "Use",
             &[
@@ -122,7 +125,7 @@ fn find(viewer: &Viewer) -> Markup {
     html! {
         form.find method="post" action=(FIND) role="search" aria-label="All of the account" {
             (hidden(viewer))
-            input type="search" name="q" required aria-label="Find" placeholder="Key, group, id …" title="Ctrl+K" autocomplete="off";
+            input type="search" name="q" required aria-label="Find" placeholder="Key, group, id …" autocomplete="off";
             button { "Go" }
         }
     }

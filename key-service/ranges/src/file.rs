@@ -9,31 +9,10 @@ use http::header;
 use crate::spend::{PartNames, SpendScope, SpendView};
 use domain::usage::{Day, Sums};
 use key_service_management::spend::SpendPart;
-use key_service_page::{
-    app::App,
-    csv::cell,
-    failure::Failure,
-    form::{Fields, query, with},
-    session::Viewer,
-};
+use key_service_page::{app::App, csv::cell, failure::Failure, form::query, session::Viewer};
 
-/// Path of the file.
-pub const PATH: &str = "/dashboard/spend.csv";
 /// Columns. Scripts rely on the names: add, never rename.
 const HEAD: &str = "day,part,id,name,requests,tokens,charged\r\n";
-
-/// Returns the address of the file with what a view shows.
-pub(crate) fn address(view: &SpendView, query: &Fields) -> String {
-    let query = match view.scope {
-        SpendScope::Account => query.clone(),
-        SpendScope::Key(id) => query.clone().with("key", id.to_string()),
-        SpendScope::Group(id) => query.clone().with("group", id.to_string()),
-    };
-    match with(&query, "show", "") {
-        query if query.is_empty() => PATH.to_owned(),
-        query => format!("{PATH}?{query}"),
-    }
-}
 
 /// Answers with a line for each day and part: every measure, and no part is left out.
 pub async fn csv(State(app): State<App>, viewer: Viewer, request: Request) -> Result<Response, Failure> {

@@ -12,7 +12,7 @@ use shared::{
     money::NanoUsd,
 };
 
-use crate::{file, range::Range};
+use crate::range::Range;
 use domain::{
     group::Group,
     key::ApiKey,
@@ -28,6 +28,8 @@ use key_service_page::{
     show::{name_of, or_unnamed},
 };
 
+/// Path of the file with the sums of a view.
+pub const FILE: &str = "/dashboard/spend.csv";
 /// Parts that have their own colours; further parts are added up.
 const PARTS: usize = 5;
 
@@ -188,7 +190,7 @@ impl SpendView {
                     }
                 }
                 (chart.markup())
-                @if !report.parts.is_empty() { p.export { a href=(file::address(self, query)) { "Export this" } } }
+                @if !report.parts.is_empty() { p.export { a href=(file_address(self, query)) { "Export this" } } }
             }
         })
     }
@@ -272,6 +274,19 @@ impl PartNames {
             SpendPart::Key(_) | SpendPart::Group(Some(_)) => or_unnamed(&text),
             SpendPart::Model(_) | SpendPart::Group(None) | SpendPart::OtherKeys => html! { (text) },
         }
+    }
+}
+
+/// Returns the address of the file with what a view shows.
+fn file_address(view: &SpendView, query: &Fields) -> String {
+    let query = match view.scope {
+        SpendScope::Account => query.clone(),
+        SpendScope::Key(id) => query.clone().with("key", id.to_string()),
+        SpendScope::Group(id) => query.clone().with("group", id.to_string()),
+    };
+    match with(&query, "show", "") {
+        query if query.is_empty() => FILE.to_owned(),
+        query => format!("{FILE}?{query}"),
     }
 }
 

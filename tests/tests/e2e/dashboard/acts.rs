@@ -325,7 +325,7 @@ async fn bounds_of_a_key_are_set_in_its_form_and_said_together() {
     );
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_limit_is_added_to_a_form_and_a_key_is_duplicated() {
     let stack = Stack::start().await;
     let bounds =

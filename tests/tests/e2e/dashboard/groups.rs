@@ -130,7 +130,7 @@ async fn the_page_of_a_group_shows_a_hundred_groups_and_leads_to_all() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn the_page_of_a_group_has_a_chart_its_requests_and_the_use_of_each_key() {
     // SQLite, and Redis.
     for stack in [Stack::start().await, super::replicas().await] {

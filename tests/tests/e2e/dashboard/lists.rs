@@ -84,7 +84,7 @@ async fn lists_lead_forth_and_back_and_say_how_long_they_are() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn a_range_of_days_goes_from_page_to_page_and_is_compared_and_kept_in_a_file() {
     // SQLite, and Redis.
     for stack in [Stack::start().await, replicas().await] {
@@ -135,7 +135,7 @@ async fn a_range_of_days_goes_from_page_to_page_and_is_compared_and_kept_in_a_fi
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[apply(fact)]
 async fn one_box_finds_keys_groups_members_generations_and_events_and_a_plaintext_stands_in_no_address() {
     let stack = replicas().await;
     let team = group(&stack, json!({"name": "Team A"})).await;
