@@ -5,37 +5,44 @@ use axum::{
     response::{IntoResponse, Redirect, Response},
 };
 use maud::{Markup, html};
-use shared::ids::{GenerationId, GroupId, KeyId};
+use shared::{
+    ids::{AccountId, GenerationId, GroupId, KeyId},
+    money::NanoUsd,
+    time::Timestamp,
+};
 
 pub(super) use self::{
-    export::cell as csv_cell,
     file::{csv, json_lines},
     generation::show as generation,
     table::table,
 };
-use crate::margin;
-use domain::{key::ApiKey, search::EntrySearch};
+use domain::{key::ApiKey, refused::RefusedSearch, search::EntrySearch};
 use key_service_management::{
     reading::{KeyOrder, KeySearch},
-    requests::{AnyRequest, RequestCursor},
+    refusals::RefusedFilter,
+    requests::{AnyRequest, RequestCursor, RequestSearch},
     spend::{DAYS, EntrySums},
 };
 use key_service_page::{
     app::App,
     failure::Failure,
-    form::{Fields, query, with},
+    form::{Fields, RANGE_FIELDS, query, with},
     layout::{Section, page},
     pagination::{Pagination, ROWS_ON_PAGE, Shown},
     paths::ACTIVITY as PATH,
     session::Viewer,
     show::{count, glance, name_of, or_unnamed, requests, short_count},
 };
+use key_service_ranges::range::Range;
 
 mod export;
 mod file;
 mod filters;
 mod generation;
 mod table;
+
+/// Latest requests on the page of a key or a group.
+const LATEST: usize = 10;
 
 /// Most keys to choose from if several match a text.
 const CHOICES: usize = 10;
@@ -70,7 +77,7 @@ async fn find_generation(app: &App, viewer: &Viewer, query: &Fields, id: &str) -
         (filters::form(app, query, None, true))
         p.empty { "No generation with the id " code { (id) } " was billed. " a href=(PATH) { "Clear filters" } }
     };
-    Ok(page(viewer, Section::Activity, "Activity", &content))
+    Ok(page(viewer, Section::Requests, "Requests", &content))
 }
 
 /// Leads to the requests of the key that matches a text, or offers those of each key that does.
@@ -87,18 +94,19 @@ async fn find_key(app: &App, viewer: &Viewer, query: &Fields, text: &str) -> Res
         @if found.found.is_empty() {
             p.empty { "No keys match. " a href=(PATH) { "Clear filters" } }
         } @else {
-            p { "Several keys match. Show the activity of:" }
+            p { "Several keys match. Show the requests of:" }
             ul { @for key in &found.found { li { a href=(address(key)) { (or_unnamed(&key.label)) } " " code { (key.hint) } } } }
         }
     };
-    Ok(page(viewer, Section::Activity, "Activity", &content))
+    Ok(page(viewer, Section::Requests, "Requests", &content))
 }
 
 async fn list(app: &App, viewer: &Viewer, asked: &Fields) -> Result<Response, Failure> {
     let account = viewer.signed_in.account;
     let journal = app.management.journal(account, 0, 1).await?;
     let oldest = journal.entries.first();
-    let query = &filters::with_first_day(asked, app.management.today(), oldest);
+    let range = Range::of(asked, app.management.today());
+    let query = &filters::with_days(asked, &range, app.management.today(), oldest);
     let search = filters::search(query)?;
     let pagination = Pagination::of(query)?;
     let after = pagination.after(RequestCursor::parse)?.unwrap_or_default();
@@ -106,6 +114,10 @@ async fn list(app: &App, viewer: &Viewer, asked: &Fields) -> Result<Response, Fa
     let sums = match &search.billed {
         Some(billed) => app.management.sums_of_entries(account, billed).await?,
         None => None,
+    };
+    let compared = match (&sums, &search.billed) {
+        (Some(sums), Some(billed)) => compared(app, account, &range, (sums, billed)).await?,
+        (None, _) | (_, None) => None,
     };
     let of_key: Option<KeyId> = query.get("key").parse().ok();
     let of_group: Option<GroupId> = query.get("group").parse().ok();
@@ -126,27 +138,108 @@ async fn list(app: &App, viewer: &Viewer, asked: &Fields) -> Result<Response, Fa
         None
     };
     let shown = Shown { rows: found.found.len(), total, next, is_filtered };
-    let files = Pagination::without(query);
     let content = html! {
         p.lead { "Every request, newest first: those that were billed, and the last 1,000 that were refused."
             @if let Some(key) = of_key.and_then(|id| keys.get(&id)) { " Of the key " strong { (or_unnamed(&key.label)) } "." }
             @if let Some(group) = group { " Of the group " strong { bdi { (name_of(group)) } } "." } }
-        (filters::form(app, query, group, !asked.has("from") && !asked.has("to")))
+        (range.choice_beside_dates(app, PATH, asked))
+        (filters::form(app, query, group, !asked.has("from") && !asked.has("to") && !range.is_named(asked)))
         div.split {
-            (sums_line(query, search.billed.as_ref(), sums))
+            (sums_line(query, search.billed.as_ref(), sums, compared.as_deref()))
             @if search.billed.is_some() && !found.found.is_empty() {
-                nav.pages aria-label="Files" {
-                    a href={ (PATH) ".csv?" (files) } { "Export CSV" }
-                    a href={ (PATH) ".jsonl?" (files) } { "Export JSON" }
-                }
+                nav.pages aria-label="Files" { (files(query)) }
             }
         }
         @if found.found.is_empty() { (nothing(is_filtered, oldest.is_some())) }
         @else { (table(&found.found, Some(&keys))) }
         (pagination.links(PATH, if asked.has("from") { query } else { asked }, &shown))
-        p { (margin::link(&app.catalog.get(), viewer.is_owner())) }
     };
-    Ok(page(viewer, Section::Activity, "Activity", &content))
+    Ok(page(viewer, Section::Requests, "Requests", &content))
+}
+
+/// Lists the requests of a key or a group at `path`. The filter `name` is the `id`, and there is no other but the range.
+pub(super) async fn list_of(
+    app: &App,
+    viewer: &Viewer,
+    (path, asked): (&str, &Fields),
+    (name, id): (&str, String),
+) -> Result<Markup, Failure> {
+    let (account, today) = (viewer.signed_in.account, app.management.today());
+    let range = Range::of(asked, today);
+    let query = filters::with_days(&asked.only(&RANGE_FIELDS), &range, today, None).with(name, id);
+    let search = filters::search(&query)?;
+    let pagination = Pagination::of(asked)?;
+    let after = pagination.after(RequestCursor::parse)?.unwrap_or_default();
+    let found = app.management.find_requests(account, &search, after, ROWS_ON_PAGE).await?;
+    let sums = match &search.billed {
+        Some(billed) => app.management.sums_of_entries(account, billed).await?,
+        None => None,
+    };
+    let keys = app.management.keys_by_id(account, found.found.iter().map(key_of).collect()).await?;
+    let next = found.next.map(|next| next.to_string());
+    let shown = Shown { rows: found.found.len(), total: None, next, is_filtered: false };
+    Ok(html! {
+        (range.links(path, asked))
+        div.split {
+            (sums_line(&query, search.billed.as_ref(), sums, None))
+            nav.pages aria-label="Files" {
+                a href={ (PATH) "?" (query.query()) } { "More filters" }
+                @if !found.found.is_empty() { (files(&query)) }
+            }
+        }
+        @if found.found.is_empty() { p.empty { "There was no request on these days." } }
+        @else { (table(&found.found, (name != "key").then_some(&keys))) }
+        (pagination.links(path, asked, &shown))
+    })
+}
+
+/// Links the files of the requests that match a query.
+fn files(query: &Fields) -> Markup {
+    let query = Pagination::without(query);
+    html! {
+        a href={ (PATH) ".csv?" (query) } { "Export CSV" }
+        a href={ (PATH) ".jsonl?" (query) } { "Export JSON" }
+    }
+}
+
+/// Returns the latest requests of a key or a group, refused ones included.
+pub(super) async fn latest(
+    app: &App,
+    viewer: &Viewer,
+    key: Option<KeyId>,
+    group: Option<GroupId>,
+) -> Result<Markup, Failure> {
+    let billed = EntrySearch { key, group, ..EntrySearch::default() };
+    let search = RefusedSearch { key, ..RefusedSearch::default() };
+    let refused = RefusedFilter { search, group, within: None };
+    let search = RequestSearch { billed: Some(billed), refused: Some(refused) };
+    let (account, begin) = (viewer.signed_in.account, RequestCursor::default());
+    let latest = app.management.find_requests(account, &search, begin, LATEST).await?.found;
+    let keys = app.management.keys_by_id(account, latest.iter().map(key_of).collect()).await?;
+    Ok(html! {
+        h2 #requests { "Latest requests" }
+        @if latest.is_empty() { p.empty { "No requests yet." } }
+        @else { (table(&latest, group.is_some().then_some(&keys))) }
+    })
+}
+
+/// Says how the charges of a search differ from those of the days that its range is compared with.
+async fn compared(
+    app: &App,
+    account: AccountId,
+    range: &Range,
+    (sums, billed): (&EntrySums, &EntrySearch),
+) -> Result<Option<String>, Failure> {
+    if sums.days != range.days {
+        return Ok(None);
+    }
+    let days = range.before();
+    let [begins, ends] =
+        [*days.start(), days.end().plus(1)].map(|day| Some(Timestamp::from_millis(day.millis().0)));
+    let search = EntrySearch { begins, ends, ..billed.clone() };
+    let before = app.management.sums_of_entries(account, &search).await?;
+    let before = before.map_or(NanoUsd::ZERO, |before| before.sums.charged);
+    Ok(Some(range.compared_charges(sums.sums.charged, before)))
 }
 
 /// Returns the key of a request.
@@ -168,8 +261,13 @@ fn nothing(is_filtered: bool, has_older: bool) -> Markup {
     }
 }
 
-/// Shows the sums of the filters, and the days that are added up.
-fn sums_line(query: &Fields, billed: Option<&EntrySearch>, sums: Option<EntrySums>) -> Markup {
+/// Shows the sums of the filters, the days that are added up, and how the charges differ from those of other days.
+fn sums_line(
+    query: &Fields,
+    billed: Option<&EntrySearch>,
+    sums: Option<EntrySums>,
+    compared: Option<&str>,
+) -> Markup {
     let has_zone = filters::offset(query, "from_offset") != 0 || filters::offset(query, "to_offset") != 0;
     let is_of_details =
         |search: &EntrySearch| search.outcome.is_some() || search.user.is_some() || search.upstream.is_some();
@@ -181,6 +279,7 @@ fn sums_line(query: &Fields, billed: Option<&EntrySearch>, sums: Option<EntrySum
                 span.quiet {
                     " billed from " (days.start().to_string()) " to " (days.end().to_string()) ", in UTC"
                     @if has_zone { ": sums are kept by whole days there" }
+                    @if let Some(compared) = compared { " · " (compared) }
                 }
             },
             None if billed.is_some_and(is_of_details) => p.quiet { "Sums are kept by day, key, group and model alone." },

@@ -60,7 +60,7 @@ pub(super) fn gauge(
                 @match (least, is_over) {
                     (_, true) => {},
                     (Some((of, limit)), false) => li { "Left " strong { (usd(of.left(limit))) } },
-                    (None, false) => li { "No limit but the credit" },
+                    (None, false) => li { "No lifetime limit" },
                 }
             }
             @for (of, limit) in each() {

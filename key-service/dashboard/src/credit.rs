@@ -11,11 +11,11 @@ use shared::{
     money::NanoUsd,
 };
 
-use crate::activity::csv_cell;
 use domain::{ledger::Deposited, usage::Day};
 use key_service_management::statement::{Month, Statement};
 use key_service_page::{
     app::App,
+    csv::cell,
     failure::Failure,
     form::query,
     layout::{Section, page},
@@ -85,7 +85,7 @@ fn statements(app: &App, account: AccountId) -> Markup {
         h2 { "Statements" }
         nav aria-label="Statements" { ul.inline {
             @for month in months.filter(|month| app.management.has_counters_of(*month)) {
-                li { a href={ (PATH) "/" (month.name()) } { (month.name()) } }
+                li { a href={ (PATH) "/" (month.name()) } { (month.title()) } }
             }
         } }
     }
@@ -107,7 +107,7 @@ fn table(deposits: &[&Deposit]) -> Markup {
                         tr {
                             th scope="row" { (time(deposit.at())) p.narrow-only { (details) } }
                             td.wide-only { bdi title=(details) { (details) } }
-                            td.n { (aligned(amount)) }
+                            td.n { (usd(amount)) }
                             td.n.wide-only { @match credit { Some(credit) => (aligned(credit)), None => "–" } }
                             td.wide-only { code { (deposit.id.to_string()) } }
                         }
@@ -131,8 +131,8 @@ pub(super) async fn csv(State(app): State<App>, viewer: Viewer) -> Result<Respon
     let line = |deposit: &Deposit| {
         let Deposited { amount, credit, note, payment } = &deposit.deposited;
         let credit = credit.map(|credit| credit.to_string()).unwrap_or_default();
-        let payment = payment.as_ref().map(|payment| csv_cell(payment.id.as_str())).unwrap_or_default();
-        let (id, at, note) = (deposit.id, deposit.at(), csv_cell(note));
+        let payment = payment.as_ref().map(|payment| cell(payment.id.as_str())).unwrap_or_default();
+        let (id, at, note) = (deposit.id, deposit.at(), cell(note));
         format!("{id},{at},{amount},{credit},{note},{payment}\r\n")
     };
     let lines: String = deposits.iter().map(line).collect();
@@ -163,7 +163,7 @@ pub(super) async fn statement(
         (lines(month, &statement, is_over))
         p.buttons { button type="button" data-prints { "Print" } a href=(PATH) { "All deposits and statements" } }
     };
-    Ok(page(&viewer, Section::Credit, &format!("Statement {}", month.name()), &content))
+    Ok(page(&viewer, Section::Credit, &format!("Statement of {}", month.title()), &content))
 }
 
 /// Writes the lines of a statement, from the credit before to the credit after.

@@ -10,9 +10,14 @@ use maud::{Markup, html};
 use shared::ids::GroupId;
 
 use crate::{
+    activity,
     budget::{gauge, reached_badge, tightest},
     events::{self, Subject},
-    keys, many_keys, words,
+    first_steps, key,
+    keys::{self, KeyColumns},
+    many_keys,
+    tabs::{Tab, tabs},
+    words,
 };
 use domain::{group::Group, ledger::Holder};
 use key_service_management::{
@@ -23,7 +28,6 @@ use key_service_management::{
 };
 use key_service_page::{
     app::App,
-    entry::Entered,
     failure::Failure,
     form::query,
     layout::{Section, page},
@@ -32,6 +36,7 @@ use key_service_page::{
     session::Viewer,
     show::{aligned, copyable_line, count, name_of, time},
 };
+use key_service_ranges::spend::{SpendReport, SpendScope, SpendView};
 use key_service_store::store::{Found, Order};
 
 pub(super) mod acts;
@@ -168,13 +173,68 @@ fn badges(group: &Group, reached: &ReachedLimits) -> Markup {
     }
 }
 
+/// Shows a group at a glance: its limits, its spend, its keys and what happened lately.
 pub(super) async fn show(
+    State(app): State<App>,
+    viewer: Viewer,
+    Path(id): Path<String>,
+    request: Request,
+) -> Result<Response, Failure> {
+    let group = named(&app, &viewer, &id).await?;
+    let (account, today) = (viewer.signed_in.account, app.management.today());
+    let (here, query) = (path(&group), query(&request));
+    let view = SpendView::of(&query, SpendScope::Group(group.id), today);
+    let report = view.read(&app, account).await?;
+    let (limits, children) = bounds(&app, &viewer, &group).await?;
+    let content = html! {
+        (limits)
+        (view.range.choice(&app, &here, &query))
+        (view.tiles(&report, today, None))
+        (view.card(&app, account, (&here, &query), &report).await?)
+        (children)
+        (keys_of(&app, &viewer, &group, (&view.range.title(), &report)).await?)
+        (activity::latest(&app, &viewer, None, Some(group.id)).await?)
+        (events::last_events(&app, &viewer, Subject::Group(group.id)).await?)
+        (copyable_line("Id", &group.id.to_string()))
+    };
+    Ok(tab(&viewer, &group, Tab::Overview, &content))
+}
+
+/// Makes a part of the page of a group.
+fn tab(viewer: &Viewer, group: &Group, tab: Tab, content: &Markup) -> Response {
+    let content = html! { (tabs(viewer, &path(group), tab)) (content) };
+    page(viewer, Section::Groups, &name_of(group), &content)
+}
+
+/// Lists the requests of a group.
+pub(super) async fn requests(
+    State(app): State<App>,
+    viewer: Viewer,
+    Path(id): Path<String>,
+    request: Request,
+) -> Result<Response, Failure> {
+    let group = named(&app, &viewer, &id).await?;
+    let (here, query) = (format!("{}/requests", path(&group)), query(&request));
+    let list = activity::list_of(&app, &viewer, (&here, &query), ("group", group.id.to_string())).await?;
+    Ok(tab(&viewer, &group, Tab::Requests, &list))
+}
+
+/// Shows how to use a key of a group.
+pub(super) async fn use_it(
     State(app): State<App>,
     viewer: Viewer,
     Path(id): Path<String>,
 ) -> Result<Response, Failure> {
     let group = named(&app, &viewer, &id).await?;
-    whole(&app, &viewer, &group, None).await
+    let reached = [group];
+    let limits = app.management.reached_limits(viewer.signed_in.account, &[], &reached).await?;
+    let [group] = &reached;
+    let model = key::first_model(&app, &lists(group, limits.parent_of(group)));
+    let content = html! {
+        p.lead { "With any key of this group." }
+        (first_steps::commands_of_known_key(&viewer.browser.base(), &model))
+    };
+    Ok(tab(&viewer, group, Tab::UseIt, &content))
 }
 
 /// Finds the group of a path in the account.
@@ -183,13 +243,8 @@ async fn named(app: &App, viewer: &Viewer, id: &str) -> Result<Group, Failure> {
     Ok(app.management.group(viewer.signed_in.account, id).await?)
 }
 
-/// Writes the page, with the refused form if there is one.
-async fn whole(
-    app: &App,
-    viewer: &Viewer,
-    group: &Group,
-    refused: Option<Entered<'_>>,
-) -> Result<Response, Failure> {
+/// Shows what a group may spend and has spent, and the groups in it.
+async fn bounds(app: &App, viewer: &Viewer, group: &Group) -> Result<(Markup, Markup), Failure> {
     let account = viewer.signed_in.account;
     let is_archived = group.spend.archived_at.is_some();
     let filter = GroupFilter { parent: Some(group.id), ..GroupFilter::default() };
@@ -201,41 +256,41 @@ async fn whole(
     let parent = reached.parent_of(group);
     let children: Vec<_> = children.iter().map(|child| (child, true)).collect();
     let bounds = words::bounds(&group.spend.budget, parent.as_slice());
-    let content = html! {
+    let models = words::unknown_models(&lists(group, parent), &app.catalog.get().ids(), "its keys");
+    let limits = html! {
         p.lead { (badges(group, &reached)) " " (keys_in(group, sums.get(&group.id))) " · created " (time(group.created_at))
             @if let Some(external_id) = &group.external_id { " · external id " bdi { code { (external_id) } } }
             @if let Some(at) = group.spend.archived_at { " · archived " (time(at)) } }
         @if let Some(parent) = parent { p { "In the group " a href=(path(parent)) { bdi { (name_of(parent)) } } "." } }
         @if !bounds.is_empty() { p { (bounds) } }
-        (models_note(app, group, parent))
+        @if let Some(says) = models { p.note { (says) } }
         (gauge((Holder::Group(group.id), &group.spend.budget), parent.as_slice(), &reached, is_archived))
+    };
+    let children = html! {
         @if !children.is_empty() { h2 { "Groups in it" } (table(&children, &reached, &HashMap::new())) }
         @if has_more { p { a href={ (PATH) "?parent=" (group.id.to_string()) } { "All groups in it" } } }
-        (keys_of(app, viewer, group).await?)
-        p { a href={ "/dashboard/activity?group=" (group.id.to_string()) } { "See all requests" } }
-        (events::last_events(app, viewer, Subject::Group(group.id)).await?)
-        @if viewer.is_owner() && !is_archived { (acts::forms(app, viewer, group, refused).await?) }
-        (copyable_line("Id", &group.id.to_string()))
     };
-    Ok(page(viewer, Section::Groups, &name_of(group), &content))
+    Ok((limits, children))
 }
 
-/// Says which models of the lists are not offered.
-fn models_note(app: &App, group: &Group, parent: Option<&Group>) -> Markup {
-    let lists: Vec<_> = std::iter::once(group)
-        .chain(parent)
-        .filter_map(|group| words::list_of(&group.spend.budget))
-        .collect();
-    let says = words::unknown_models(&lists, &app.catalog.get().ids(), "its keys");
-    html! { @if let Some(says) = says { p.note { (says) } } }
+/// Returns the lists of models that bound the keys of a group.
+fn lists<'a>(group: &'a Group, parent: Option<&'a Group>) -> Vec<&'a Vec<String>> {
+    let both = std::iter::once(group).chain(parent);
+    both.filter_map(|group| words::list_of(&group.spend.budget)).collect()
 }
 
-/// Lists the newest keys of a group.
-async fn keys_of(app: &App, viewer: &Viewer, group: &Group) -> Result<Markup, Failure> {
+/// Lists the newest keys of a group, with what each was charged in a range of days.
+async fn keys_of(
+    app: &App,
+    viewer: &Viewer,
+    group: &Group,
+    (range, report): (&str, &SpendReport),
+) -> Result<Markup, Failure> {
     let search = KeySearch { group: Some(group.id), limit: ROWS_ON_PAGE, ..KeySearch::default() };
     let found = app.management.find_keys(viewer.signed_in.account, &search).await?;
     let reached = app.management.reached_limits(viewer.signed_in.account, &found.found, &[]).await?;
-    let table = keys::table(viewer, &found.found, &reached, app.management.now());
+    let columns = KeyColumns { charged: Some((range, report)), ..KeyColumns::default() };
+    let table = keys::table(viewer, &found.found, &reached, app.management.now(), &columns);
     let may_add = viewer.is_owner() && group.spend.archived_at.is_none();
     Ok(html! {
         div.split {

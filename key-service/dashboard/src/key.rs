@@ -1,7 +1,7 @@
 //! The page of an API key: its limits, its spend and its settings; and its revocation.
 
 use axum::{
-    extract::{Path, State},
+    extract::{Path, Request, State},
     response::{IntoResponse, Response},
 };
 use http::StatusCode;
@@ -14,102 +14,128 @@ use crate::{
     events::{self, Subject},
     first_steps,
     keys::{badges, named},
-    refused, rotation,
+    limits, refused, rotation,
     settings_form::{self, Edit, offered},
+    tabs::{Tab, tabs},
     words,
 };
 use domain::{
     group::Group,
     key::{ApiKey, KeyPatch, Status},
     ledger::Holder,
-    refused::RefusedSearch,
-    usage::Day,
 };
-use key_service_management::{
-    Error, Refused,
-    governed::Governed as _,
-    reading::EntrySearch,
-    refusals::RefusedFilter,
-    requests::{AnyRequest, RequestCursor, RequestSearch},
-    spend::DAYS,
-};
+use key_service_management::{Error, Refused, governed::Governed as _};
 use key_service_page::{
     app::App,
-    chart::{self, Chart, Measure},
     entry::{Entered, Fault},
     failure::{Failure, bad_group},
-    form::Fields,
+    form::{Fields, query},
     layout::{Section, confirmation, hidden, page},
     notice,
     paths::{GROUPS, KEYS as PATH},
     session::{Act, OwnerAct, Viewer},
     show::{copyable_line, count, name_of, or_unnamed, time, time_or, usd},
 };
+use key_service_ranges::spend::{SpendScope, SpendView};
 
-/// Days in the chart of a key that was made today.
-const FEWEST_DAYS: i64 = 7;
-/// Latest requests shown.
-const REQUESTS: usize = 10;
-
+/// Shows a key at a glance: its limits, its spend and what happened lately.
 pub(super) async fn show(
+    State(app): State<App>,
+    viewer: Viewer,
+    Path(id): Path<String>,
+    request: Request,
+) -> Result<Response, Failure> {
+    let key = named(&app, &viewer, &id).await?;
+    let (account, now) = (viewer.signed_in.account, app.management.now());
+    let (today, path, query) = (app.management.today(), path(&key), query(&request));
+    let view = SpendView::of(&query, SpendScope::Key(key.id), today);
+    let report = view.read(&app, account).await?;
+    let reached = app.management.reached_limits(account, std::slice::from_ref(&key), &[]).await?;
+    let groups = reached.groups_of(&key);
+    let is_revoked = key.status(now) == Status::Revoked;
+    let refused = app.management.refused_lately(account, Some(key.id)).await?;
+    let content = html! {
+        p.lead { (badges(&key, reached.of_key(&key), now, false)) " " code { (key.hint) } " · created " (time(key.created_at))
+            " · last used " (time_or(key.spend.last_used_at, "never"))
+            @if let Some(at) = key.spend.expires_at { " · expires " (time(at)) }
+            @if let Some(at) = key.spend.revoked_at { " · revoked " (time(at)) } }
+        (refused::notice(&refused, false))
+        (bounds(&key, &groups))
+        (models_note(&app, &key, &groups))
+        (gauge((Holder::Key(key.id, None), &key.spend.budget), &groups, &reached, is_revoked))
+        (view.range.choice(&app, &path, &query))
+        (view.tiles(&report, today, None))
+        (view.card(&app, account, (&path, &query), &report).await?)
+        (activity::latest(&app, &viewer, Some(key.id), None).await?)
+        (events::last_events(&app, &viewer, Subject::Key(key.id)).await?)
+        (copyable_line("Id", &key.id.to_string()))
+    };
+    Ok(tab(&viewer, &key, Tab::Overview, &content))
+}
+
+fn path(key: &ApiKey) -> String {
+    format!("{PATH}/{}", key.id)
+}
+
+/// Makes a part of the page of a key.
+fn tab(viewer: &Viewer, key: &ApiKey, tab: Tab, content: &Markup) -> Response {
+    let title = if key.label.is_empty() { "Key without a label" } else { &key.label };
+    page(viewer, Section::Keys, title, &html! { (tabs(viewer, &path(key), tab)) (content) })
+}
+
+/// Lists the requests of a key.
+pub(super) async fn requests(
+    State(app): State<App>,
+    viewer: Viewer,
+    Path(id): Path<String>,
+    request: Request,
+) -> Result<Response, Failure> {
+    let key = named(&app, &viewer, &id).await?;
+    let (here, query) = (format!("{}/requests", path(&key)), query(&request));
+    let list = activity::list_of(&app, &viewer, (&here, &query), ("key", key.id.to_string())).await?;
+    Ok(tab(&viewer, &key, Tab::Requests, &list))
+}
+
+/// Shows an owner the settings of a key.
+pub(super) async fn settings(
     State(app): State<App>,
     viewer: Viewer,
     Path(id): Path<String>,
 ) -> Result<Response, Failure> {
     let key = named(&app, &viewer, &id).await?;
-    whole(&app, &viewer, &key, None).await
+    settings_tab(&app, &viewer, &key, None).await
 }
 
-/// Writes the page, with the refused form if there is one.
-async fn whole(
+/// Writes the settings, with the fields of a form that was sent if there is one.
+async fn settings_tab(
     app: &App,
     viewer: &Viewer,
     key: &ApiKey,
     sent: Option<Entered<'_>>,
 ) -> Result<Response, Failure> {
-    let (account, now) = (viewer.signed_in.account, app.management.now());
-    let today = app.management.today();
-    let made = Day::of(key.created_at).min(today.plus(1 - FEWEST_DAYS));
-    let days = made.max(today.plus(1 - DAYS))..=today;
-    let spend = app.management.spend_of(account, key.id, days.clone()).await?;
-    let series = chart::by_model(&spend, Measure::Spend, &app.catalog.get().ids());
-    let latest = latest_requests(app, viewer, key).await?;
-    let reached = app.management.reached_limits(account, std::slice::from_ref(key), &[]).await?;
-    let groups = reached.groups_of(key);
-    let is_revoked = key.status(now) == Status::Revoked;
-    let last_events = events::last_events(app, viewer, Subject::Key(key.id)).await?;
-    let refused = app.management.refused_lately(account, Some(key.id)).await?;
     let content = html! {
-        p.lead { (badges(key, reached.of_key(key), now, false)) " " code { (key.hint) } " · created " (time(key.created_at))
-            " · last used " (time_or(key.spend.last_used_at, "never"))
-            @if let Some(at) = key.spend.expires_at { " · expires " (time(at)) }
-            @if let Some(at) = key.spend.revoked_at { " · revoked " (time(at)) } }
-        (refused::notice(&refused, false))
-        (bounds(key, &groups))
-        (models_note(app, key, &groups))
-        (gauge((Holder::Key(key.id, None), &key.spend.budget), &groups, &reached, is_revoked))
-        section.card { h2 { "Spend by day" } (Chart { measure: Measure::Spend, days, series: &series }.markup()) }
-        @if !is_revoked { (first_steps::commands_of_known_key(&viewer.browser.base(), &first_model(app, key, &groups))) }
-        @if viewer.is_owner() && !is_revoked { (forms(app, viewer, key, sent).await?) }
-        h2 #requests { "Latest requests" }
-        @if latest.is_empty() { p.empty { "No requests yet." } }
-        @else { (activity::table(&latest, None)) }
-        p { a href={ "/dashboard/activity?key=" (key.id.to_string()) } { "See all requests" } }
-        (last_events)
-        (copyable_line("Id", &key.id.to_string()))
+        @if key.spend.revoked_at.is_some() { p.empty { "The key is revoked. What it was set to cannot be changed any more." } }
+        @else if !viewer.is_owner() { p.empty { "Owners change settings. Your role is viewer." } }
+        @else { (forms(app, viewer, key, sent).await?) }
     };
-    let title = if key.label.is_empty() { "Key without a label" } else { &key.label };
-    Ok(page(viewer, Section::Keys, title, &content))
+    Ok(tab(viewer, key, Tab::Settings, &content))
 }
 
-/// The latest requests of a key, refused ones included.
-async fn latest_requests(app: &App, viewer: &Viewer, key: &ApiKey) -> Result<Vec<AnyRequest>, Failure> {
-    let billed = EntrySearch { key: Some(key.id), ..EntrySearch::default() };
-    let search = RefusedSearch { key: Some(key.id), ..RefusedSearch::default() };
-    let refused = RefusedFilter { search, ..RefusedFilter::default() };
-    let search = RequestSearch { billed: Some(billed), refused: Some(refused) };
-    let (account, begin) = (viewer.signed_in.account, RequestCursor::default());
-    Ok(app.management.find_requests(account, &search, begin, REQUESTS).await?.found)
+/// Shows how to use a key: requests and agents, ready to paste.
+pub(super) async fn use_it(
+    State(app): State<App>,
+    viewer: Viewer,
+    Path(id): Path<String>,
+) -> Result<Response, Failure> {
+    let key = named(&app, &viewer, &id).await?;
+    let account = viewer.signed_in.account;
+    let reached = app.management.reached_limits(account, std::slice::from_ref(&key), &[]).await?;
+    let model = first_model(&app, &lists(&key, &reached.groups_of(&key)));
+    let content = html! {
+        @if key.spend.revoked_at.is_some() { p.problem { "The key is revoked: its requests are refused." } }
+        (first_steps::commands_of_known_key(&viewer.browser.base(), &model))
+    };
+    Ok(tab(&viewer, &key, Tab::UseIt, &content))
 }
 
 /// Says what the bounds of a key and of its groups mean together.
@@ -137,9 +163,9 @@ fn models_note(app: &App, key: &ApiKey, groups: &[&Group]) -> Markup {
     html! { @if let Some(says) = says { p.note { (says) } } }
 }
 
-/// Returns the first model that a key may chat with, for commands to paste.
-fn first_model(app: &App, key: &ApiKey, groups: &[&Group]) -> String {
-    let (catalog, lists) = (app.catalog.get(), lists(key, groups));
+/// Returns the first model to chat with that all lists allow, for commands to paste.
+pub(super) fn first_model(app: &App, lists: &[&Vec<String>]) -> String {
+    let catalog = app.catalog.get();
     let mut chats = catalog.models.iter().filter(|model| model.serves.chat);
     let allowed = chats.find(|model| lists.iter().all(|list| list.contains(&model.id)));
     allowed.or(catalog.models.first()).map(|model| model.id.clone()).unwrap_or_default()
@@ -156,7 +182,7 @@ async fn forms(
     let value = |field: KeyField| key.value(field, now);
     let present = settings_form::entered(value);
     let entered = sent.unwrap_or(Entered::new(&present));
-    let path = format!("{PATH}/{}", key.id);
+    let path = path(key);
     Ok(html! {
         section.card {
             h2 { "Settings" }
@@ -169,6 +195,11 @@ async fn forms(
             }
         }
         @if matches!(key.status(now), Status::Active | Status::Disabled) { (rotation::form(app, viewer, key)) }
+        section.card {
+            h2 { "Duplicate" }
+            p.quiet { "A new key with the same settings. You can change them before it is created." }
+            div.buttons { a.button href={ (PATH) "/new?like=" (key.id.to_string()) } { "Duplicate this key" } }
+        }
         section.card {
             h2 { "Revoke" }
             p.quiet { "The key stops working at once, for good. What it used stays on record." }
@@ -183,6 +214,9 @@ pub(super) async fn update(
     OwnerAct(Act { viewer, form }): OwnerAct,
 ) -> Result<Response, Failure> {
     let key = named(&app, &viewer, &id).await?;
+    if let Some(row) = limits::added_row(&form) {
+        return settings_tab(&app, &viewer, &key, Some(Entered::new(&form).focused(row))).await;
+    }
     let now = app.management.now();
     let present = settings_form::entered(|field: KeyField| key.value(field, now));
     let Edit { mut patch, overtaken } = match settings_form::read_edit::<KeyPatch>(&form, &present) {
@@ -197,7 +231,7 @@ pub(super) async fn update(
     match ApiKey::update(viewer.by(&app), key.id, patch).await {
         Ok(changed) => {
             let values = |field: KeyField| [key.value(field, now), changed.value(field, now)];
-            Ok(notice::done(&viewer, &format!("{PATH}/{}", key.id), &words::saved(values, &groups)))
+            Ok(notice::done(&viewer, &format!("{}/settings", path(&key)), &words::saved(values, &groups)))
         }
         Err(Error::Refused(Refused::BadGroup(param, bad))) => {
             again(&app, &viewer, &key, (&form, &Fault::of(param, bad_group(bad)))).await
@@ -213,7 +247,7 @@ async fn again(
     key: &ApiKey,
     (form, fault): (&Fields, &Fault),
 ) -> Result<Response, Failure> {
-    let again = whole(app, viewer, key, Some(Entered::refused(form, fault))).await?;
+    let again = settings_tab(app, viewer, key, Some(Entered::refused(form, fault))).await?;
     Ok((StatusCode::UNPROCESSABLE_ENTITY, again).into_response())
 }
 

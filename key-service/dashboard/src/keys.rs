@@ -12,12 +12,13 @@ use shared::{
     ids::{GroupId, KeyId},
     key::without_keys,
     time::Timestamp,
+    wire::KeyField,
 };
 use shared_rpc::Principal;
 
 use crate::{
     budget::{reached_badge, tightest},
-    many_keys,
+    limits, many_keys,
     settings_form::{self, offered},
     words,
 };
@@ -41,10 +42,11 @@ use key_service_page::{
     layout::{Section, hidden, page},
     notice,
     pagination::{Pagination, ROWS_ON_PAGE, Shown},
-    paths::{KEYS as PATH, MANAGEMENT_KEYS},
+    paths::{GROUPS, KEYS as PATH, MANAGEMENT_KEYS},
     session::{Act, OwnerAct, Viewer},
     show::{aligned, copyable_line, name_of, new_key, or_unnamed, status, time_or},
 };
+use key_service_ranges::spend::SpendReport;
 
 /// Path of the form that searches.
 pub(super) const SEARCH: &str = "/dashboard/keys/search";
@@ -70,6 +72,9 @@ const STATUSES: [(&str, &str); 8] = [
     ("revoked", "Revoked"),
 ];
 
+/// Characters of a label that a copy keeps, so that there is room to say that it is one.
+const MAX_LABEL_OF_COPY: usize = 70;
+
 /// Fewest characters of a text that may be a plaintext although it has no known beginning.
 const SECRET_CHARS: usize = 24;
 
@@ -94,6 +99,7 @@ pub(super) async fn list(
     let account = viewer.signed_in.account;
     let found = app.management.find_keys(account, &search).await?;
     let groups = app.management.groups_by_id(account, search.group.into_iter().collect()).await?;
+    let offered = offered(&app, &viewer).await?.groups;
     let reached = app.management.reached_limits(account, &found.found, &[]).await?;
     let is_filtered = ["q", "status", "group"].iter().any(|name| query.filled(name).is_some());
     let total = total(&viewer, &search, &groups);
@@ -107,9 +113,9 @@ pub(super) async fn list(
         @if found.found.is_empty() && !is_filtered && after.is_none() {
             p.empty { "There is no API key yet. Create one for each application, person or customer: each has limits and a record of its own." }
         } @else {
-            (filters(&viewer, &query, &groups))
+            (filters(&viewer, &query, &offered, groups.values().next()))
             @if found.found.is_empty() { p.empty { "No keys match. " a href=(PATH) { "Clear filters" } } }
-            @else { (many_keys::form(&viewer, &table(&viewer, &found.found, &reached, app.management.now()))) }
+            @else { (many_keys::form(&viewer, &table(&viewer, &found.found, &reached, app.management.now(), &KeyColumns::of_list(&query)))) }
             (pagination.links(PATH, &query, &shown))
         }
     };
@@ -127,11 +133,12 @@ fn total(viewer: &Viewer, search: &KeySearch, groups: &HashMap<GroupId, Group>) 
     }
 }
 
-fn filters(viewer: &Viewer, query: &Fields, groups: &HashMap<GroupId, Group>) -> Markup {
+/// Makes the form with the filters of a query. `group` is the group that it names, which need not be among `groups`.
+fn filters(viewer: &Viewer, query: &Fields, groups: &[Group], group: Option<&Group>) -> Markup {
     let option = |name: &'static str, value: &'static str, shown: &'static str| {
         html! { option value=(value) selected[query.get(name) == value] { (shown) } }
     };
-    let group = query.filled("group").and_then(|id| groups.get(&id.parse().ok()?));
+    let others = groups.iter().filter(|other| group.is_none_or(|group| group.id != other.id));
     html! {
         // Sent as a form, so that a pasted plaintext is in no address. Other texts then go into one.
         form.filters method="post" action=(SEARCH) role="search" {
@@ -140,9 +147,11 @@ fn filters(viewer: &Viewer, query: &Fields, groups: &HashMap<GroupId, Group>) ->
             label { "Status" select name="status" {
                 @for (value, shown) in STATUSES { (option("status", value, shown)) }
             } }
-            @if let Some(group) = group {
+            @if group.is_some() || !groups.is_empty() {
                 label { "Group" select name="group" {
-                    option value=(group.id) selected { (name_of(group)) } option value="" { "All" }
+                    option value="" { "All" }
+                    @if let Some(group) = group { option value=(group.id) selected { (name_of(group)) } }
+                    @for group in others { option value=(group.id) { (name_of(group)) } }
                 } }
             }
             label { "Order" select name="order" {
@@ -155,23 +164,32 @@ fn filters(viewer: &Viewer, query: &Fields, groups: &HashMap<GroupId, Group>) ->
 
 /// Leads to the key of a plaintext, or to the list with the filters in its address.
 pub(super) async fn search(State(app): State<App>, Act { viewer, form }: Act) -> Result<Response, Failure> {
-    let text = form.get("q").trim();
-    let found = app.management.key_of_plaintext(viewer.signed_in.account, text).await?;
-    let said = "This key has, or had, the plaintext that you searched for.";
-    match found {
-        Some(Principal::ApiKey(_, id)) => return Ok(notice::done(&viewer, &format!("{PATH}/{id}"), said)),
-        Some(Principal::ManagementKey(_, id)) => {
-            let page = format!("{MANAGEMENT_KEYS}/{id}/revoke");
-            return Ok(notice::done(&viewer, &page, said));
-        }
-        None if is_secret(text) => {
-            return Ok(notice::done(&viewer, PATH, "No key of this account has, or had, that plaintext."));
-        }
-        None => {}
+    if let Some(found) = of_plaintext(&app, &viewer, form.get("q").trim()).await? {
+        return Ok(found);
     }
     let filters = ["q", "status", "group", "order"].map(|name| (name, form.get(name).trim().to_owned()));
     let query = with(&Fields::of(filters), "token", "");
     Ok(Redirect::to(&format!("{PATH}?{query}")).into_response())
+}
+
+/// Leads to the key of a plaintext; `None` if the text is none.
+pub(super) async fn of_plaintext(
+    app: &App,
+    viewer: &Viewer,
+    text: &str,
+) -> Result<Option<Response>, Failure> {
+    let found = app.management.key_of_plaintext(viewer.signed_in.account, text).await?;
+    let said = "This key has, or had, the plaintext that you searched for.";
+    Ok(match found {
+        Some(Principal::ApiKey(_, id)) => Some(notice::done(viewer, &format!("{PATH}/{id}"), said)),
+        Some(Principal::ManagementKey(_, id)) => {
+            Some(notice::done(viewer, &format!("{MANAGEMENT_KEYS}/{id}/revoke"), said))
+        }
+        None if is_secret(text) => {
+            Some(notice::done(viewer, PATH, "No key of this account has, or had, that plaintext."))
+        }
+        None => None,
+    })
 }
 
 /// Returns whether a text may be a plaintext, which must not be in an address.
@@ -182,27 +200,72 @@ fn is_secret(text: &str) -> bool {
     is_random || without_keys(text) != text
 }
 
+/// Columns of a table of keys beside those that each has.
+#[derive(Default)]
+pub(super) struct KeyColumns<'a> {
+    /// Name of a range of days, for what each key was charged on them.
+    pub(super) charged: Option<(&'a str, &'a SpendReport)>,
+    /// The query of the list, whose headings sort it and whose keys have groups.
+    pub(super) list: Option<&'a Fields>,
+}
+
+impl<'a> KeyColumns<'a> {
+    const fn of_list(query: &'a Fields) -> Self {
+        Self { charged: None, list: Some(query) }
+    }
+
+    /// Makes a heading, which orders the list by its column if it can.
+    fn heading(&self, title: &str, order: &str) -> Markup {
+        html! {
+            @match self.list {
+                Some(query) => a href={ (PATH) "?" (with(&query.without(&["after"]), "order", order)) } {
+                    (title) @if query.get("order") == order { " ↓" } },
+                None => (title),
+            }
+        }
+    }
+
+    fn is_by(&self, order: &str) -> Option<&'static str> {
+        self.list.filter(|query| query.get("order") == order).map(|_| "descending")
+    }
+}
+
 /// Writes a table of keys, in which owners can choose rows. `reached` knows the limits of the keys.
-pub(super) fn table(viewer: &Viewer, keys: &[ApiKey], reached: &ReachedLimits, now: Timestamp) -> Markup {
+pub(super) fn table(
+    viewer: &Viewer,
+    keys: &[ApiKey],
+    reached: &ReachedLimits,
+    now: Timestamp,
+    columns: &KeyColumns<'_>,
+) -> Markup {
     html! {
         div.scroll tabindex="0" role="region" aria-label="API keys" {
             table {
                 thead { tr {
                     @if viewer.is_owner() { td.pick {} }
                     th scope="col" { "Label" } th.wide-only scope="col" { "Status" } th.wide-only scope="col" { "Limit" }
-                    th.n scope="col" { "Used in all" }
-                    th.wide-only scope="col" { "Last used" } th.wide-only scope="col" { "Expires" }
+                    @if columns.list.is_some() { th.wide-only scope="col" { "Group" } }
+                    @if let Some((range, _)) = columns.charged { th.n.wide-only scope="col" { (range) } }
+                    th.n scope="col" aria-sort=[columns.is_by("spent")] { (columns.heading("Used in all", "spent")) }
+                    th.wide-only scope="col" aria-sort=[columns.is_by("used")] { (columns.heading("Last used", "used")) }
+                    th.wide-only scope="col" { "Expires" }
                 } }
-                tbody { @for key in keys { (row(viewer, key, reached, now)) } }
+                tbody { @for key in keys { (row(viewer, key, reached, now, columns)) } }
             }
         }
     }
 }
 
-fn row(viewer: &Viewer, key: &ApiKey, reached: &ReachedLimits, now: Timestamp) -> Markup {
+fn row(
+    viewer: &Viewer,
+    key: &ApiKey,
+    reached: &ReachedLimits,
+    now: Timestamp,
+    columns: &KeyColumns<'_>,
+) -> Markup {
     let (is_revoked, budget) = (key.status(now) == Status::Revoked, &key.spend.budget);
     let id = key.id.to_string();
-    let group = key.spend.group.and_then(|id| reached.groups.get(&id));
+    let group = key.spend.group.and_then(|id| reached.groups.get(&id)).filter(|_| columns.list.is_some());
     let limits = reached.limits(Holder::Key(key.id, None), budget);
     let limit = html! { @if is_revoked { span.quiet { "–" } } @else { (tightest(&limits)) } };
     html! {
@@ -214,11 +277,18 @@ fn row(viewer: &Viewer, key: &ApiKey, reached: &ReachedLimits, now: Timestamp) -
             }
             th scope="row" {
                 a href={ (PATH) "/" (id) } { (or_unnamed(&key.label)) }
-                p.under { code { (key.hint) } @if let Some(group) = group { " in " bdi { (name_of(group)) } } }
-                p.narrow-only { (badges(key, reached.of_key(key), now, true)) }
+                p.under { code { (key.hint) } }
+                p.narrow-only { (badges(key, reached.of_key(key), now, true)) @if let Some(group) = group { " in " bdi { (name_of(group)) } } }
             }
             td.wide-only.wraps.state { (badges(key, reached.of_key(key), now, false)) }
             td.wide-only.limit { (limit) }
+            @if columns.list.is_some() {
+                td.wide-only { @match group {
+                    Some(group) => a href={ (GROUPS) "/" (group.id.to_string()) } { bdi { (name_of(group)) } },
+                    None => span.quiet { "none" },
+                } }
+            }
+            @if let Some((_, report)) = columns.charged { td.n.wide-only { (aligned(report.charged_to(key.id))) } }
             td.n {
                 (aligned(budget.used))
                 @if !is_revoked && !limits.is_empty() { p.narrow-only.limit { (limit) } }
@@ -260,9 +330,20 @@ pub(super) async fn new(
     viewer: Viewer,
     request: Request,
 ) -> Result<Response, Failure> {
-    // A link from the page of a group fills in the group.
-    let group = [("group_id", query(&request).get("group").to_owned())];
-    asked(&app, &viewer, Entered::new(&Fields::of(group)).focused("label")).await
+    let query = query(&request);
+    let filled = if query.filled("like").is_some() {
+        // A link from the page of a key fills in its settings.
+        let (key, now) = (named(&app, &viewer, query.get("like")).await?, app.management.now());
+        let label: String = key.label.chars().take(MAX_LABEL_OF_COPY).collect();
+        let settings = settings_form::entered(|field: KeyField| key.value(field, now));
+        let settings =
+            if key.status(now) == Status::Expired { settings.without(&["expires_at"]) } else { settings };
+        settings.with("label", format!("{label} (copy)"))
+    } else {
+        // A link from the page of a group fills in the group.
+        Fields::of([("group_id", query.get("group").to_owned())])
+    };
+    asked(&app, &viewer, Entered::new(&filled).focused("label")).await
 }
 
 async fn asked(app: &App, viewer: &Viewer, entered: Entered<'_>) -> Result<Response, Failure> {
@@ -273,7 +354,7 @@ async fn asked(app: &App, viewer: &Viewer, entered: Entered<'_>) -> Result<Respo
                 (hidden(viewer))
                 // A form that is sent twice makes one key.
                 input type="hidden" name="attempt" value=(form_token(&app.management.visit()));
-                (settings_form::new_fields::<shared::wire::KeyField>(entered, &offered))
+                (settings_form::new_fields::<KeyField>(entered, &offered))
                 div.buttons { button.primary { "Create key" } a.button href=(PATH) { "Cancel" } }
             }
         } @else { p.empty { "Owners create keys. Your role is viewer." } }
@@ -286,6 +367,9 @@ pub(super) async fn create(
     State(app): State<App>,
     OwnerAct(Act { viewer, form }): OwnerAct,
 ) -> Result<Response, Failure> {
+    if let Some(row) = limits::added_row(&form) {
+        return asked(&app, &viewer, Entered::new(&form).focused(row)).await;
+    }
     let refused = async |fault: &Fault| {
         let again = asked(&app, &viewer, Entered::refused(&form, fault)).await?;
         Ok((StatusCode::UNPROCESSABLE_ENTITY, again).into_response())

@@ -21,9 +21,11 @@ use key_service_page::{
     browser::Browser,
     failure::Failure,
     failure_page, headers,
+    layout::FIND,
     paths::{ACTIVITY, GROUPS, HOME, KEYS, MANAGEMENT_KEYS, MARGIN, SIGN_IN, YOU},
     session::AskingAccount,
 };
+use key_service_ranges::{file, spend::FILE};
 use shared_catalog::Catalog;
 use shared_config::current::Current;
 
@@ -31,6 +33,7 @@ mod activity;
 mod budget;
 mod credit;
 mod events;
+mod find;
 mod first_steps;
 mod groups;
 mod key;
@@ -49,6 +52,7 @@ mod rotation;
 mod second_factor;
 mod settings_form;
 mod sign_in;
+mod tabs;
 mod theme_choice;
 mod trouble;
 mod try_it;
@@ -66,32 +70,16 @@ pub fn router(management: Arc<Management>, catalog: Arc<Current<Catalog>>, behin
         .route(sign_in::USE_LINK, post(sign_in::with_link))
         .route(sign_in::CODE, post(sign_in::with_code))
         .route("/dashboard/sign-out", post(sign_in::out))
+        .route(FIND, get(find::show).post(find::find))
         .route("/dashboard/theme", post(theme_choice::choose))
         .route(MANAGEMENT_KEYS, get(management_keys::list).post(management_keys::create))
         .route(
             "/dashboard/management-keys/{id}/revoke",
             get(management_keys::confirm).post(management_keys::revoke),
         )
-        .route(KEYS, get(keys::list).post(keys::create))
-        .route("/dashboard/keys/new", get(keys::new))
-        .route(keys::SEARCH, post(keys::search))
-        .route(many_keys::CONFIRM, post(many_keys::confirm))
-        .route(many_keys::APPLY, post(many_keys::apply))
-        .route("/dashboard/keys/{id}", get(key::show).post(key::update))
-        .route("/dashboard/keys/{id}/rotate", post(rotation::rotate))
-        .route("/dashboard/keys/{id}/revoke", get(key::confirm).post(key::revoke))
-        .route(GROUPS, get(groups::list).post(groups::acts::create))
-        .route("/dashboard/groups/new", get(groups::acts::new))
-        .route("/dashboard/groups/{id}", get(groups::show).post(groups::acts::update))
-        .route(
-            "/dashboard/groups/{id}/archive",
-            get(groups::acts::confirm_archiving).post(groups::acts::archive),
-        )
-        .route(
-            "/dashboard/groups/{id}/revoke-keys",
-            get(groups::acts::confirm_revoking).post(groups::acts::revoke_keys),
-        )
+        .merge(keys_and_groups())
         .route(ACTIVITY, get(activity::show))
+        .route(FILE, get(file::csv))
         .route("/dashboard/activity/{id}", get(activity::generation))
         .route("/dashboard/activity.csv", get(activity::csv))
         .route("/dashboard/activity.jsonl", get(activity::json_lines))
@@ -126,6 +114,36 @@ pub fn router(management: Arc<Management>, catalog: Arc<Current<Catalog>>, behin
         .with_state(app.clone())
         .layer(middleware::from_fn_with_state(app, secure));
     Router::new().route("/dashboard/assets/{name}", get(asset)).merge(pages)
+}
+
+/// Routes of keys and of groups.
+fn keys_and_groups() -> Router<App> {
+    Router::new()
+        .route(KEYS, get(keys::list).post(keys::create))
+        .route("/dashboard/keys/new", get(keys::new))
+        .route(keys::SEARCH, post(keys::search))
+        .route(many_keys::CONFIRM, post(many_keys::confirm))
+        .route(many_keys::APPLY, post(many_keys::apply))
+        .route("/dashboard/keys/{id}", get(key::show).post(key::update))
+        .route("/dashboard/keys/{id}/requests", get(key::requests))
+        .route("/dashboard/keys/{id}/settings", get(key::settings))
+        .route("/dashboard/keys/{id}/use", get(key::use_it))
+        .route("/dashboard/keys/{id}/rotate", post(rotation::rotate))
+        .route("/dashboard/keys/{id}/revoke", get(key::confirm).post(key::revoke))
+        .route(GROUPS, get(groups::list).post(groups::acts::create))
+        .route("/dashboard/groups/new", get(groups::acts::new))
+        .route("/dashboard/groups/{id}", get(groups::show).post(groups::acts::update))
+        .route("/dashboard/groups/{id}/requests", get(groups::requests))
+        .route("/dashboard/groups/{id}/settings", get(groups::acts::settings))
+        .route("/dashboard/groups/{id}/use", get(groups::use_it))
+        .route(
+            "/dashboard/groups/{id}/archive",
+            get(groups::acts::confirm_archiving).post(groups::acts::archive),
+        )
+        .route(
+            "/dashboard/groups/{id}/revoke-keys",
+            get(groups::acts::confirm_revoking).post(groups::acts::revoke_keys),
+        )
 }
 
 /// Middleware: sets the headers of a careful site, makes pages of failures, and tells gateways whose answer it is.

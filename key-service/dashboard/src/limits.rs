@@ -108,19 +108,26 @@ pub(super) fn texts(lifetime: &Value, windows: &Value) -> Vec<(String, String)> 
         .collect()
 }
 
-/// The fields of the first limit.
-pub(super) fn first(entered: Entered<'_>, (_, hint): (&str, &str)) -> Markup {
-    pair(entered, 0, hint)
+/// Field of the button that adds a row: the number of rows from then on.
+const ROWS: &str = "rows";
+
+/// Returns the field of the row that a form asks for, if it was sent for a further one.
+pub(super) fn added_row(form: &Fields) -> Option<&'static str> {
+    let rows: usize = form.filled(ROWS)?.parse().ok()?;
+    FIELDS.get(rows.checked_sub(1)?).map(|(name, _, _, _)| *name)
 }
 
-/// The fields of the further limits.
-pub(super) fn further(entered: Entered<'_>) -> Markup {
-    html! { @for at in 1..FIELDS.len() { (pair(entered, at, "")) } }
-}
-
-/// Returns whether there is a further limit, or a faulty one.
-pub(super) fn has_further(entered: Entered<'_>) -> bool {
-    FIELDS.iter().skip(1).any(|(name, resets, _, _)| entered.has_any(&[name, resets]))
+/// Makes a row for each limit, at least one, and a button that adds a row.
+pub(super) fn rows(entered: Entered<'_>, (_, hint): (&str, &str)) -> Markup {
+    let used = FIELDS.iter().rposition(|(name, resets, _, _)| entered.has_any(&[name, resets]));
+    let asked = entered.get(ROWS).parse().unwrap_or_default();
+    let rows = used.map_or(1, |last| last + 1).max(asked).min(FIELDS.len());
+    html! {
+        @for at in 0..rows { (pair(entered, at, if at == 0 { hint } else { "" })) }
+        @if rows < FIELDS.len() {
+            div { button.link name=(ROWS) value=(rows + 1) formnovalidate { "Add a limit" } }
+        }
+    }
 }
 
 fn pair(entered: Entered<'_>, at: usize, hint: &str) -> Markup {
@@ -201,6 +208,22 @@ mod tests {
             assert_eq!(read(&form(&twice)).unwrap_err().field, "limit_2");
         }
         assert_eq!(read(&form(&[("limit", "1"), ("resets", "year")])).unwrap_err().field, "resets");
+    }
+
+    #[test]
+    fn a_form_has_a_row_for_each_limit_and_one_more_when_asked() {
+        let rows = |fields: &[(&'static str, &str)]| {
+            let form = form(fields);
+            rows(Entered::new(&form), ("", "The most.")).into_string().matches("class=\"pair\"").count()
+        };
+        assert_eq!(rows(&[]), 1);
+        assert_eq!(rows(&[("limit", "1"), ("limit_3", "2")]), 3);
+        assert_eq!(rows(&[("limit", "1"), ("rows", "2")]), 2);
+        assert_eq!(rows(&[("rows", "99")]), FIELDS.len());
+        assert_eq!(added_row(&form(&[("rows", "2")])), Some("limit_2"));
+        for none in ["", "0", "6", "x"] {
+            assert_eq!(added_row(&form(&[("rows", none)])), None, "{none}");
+        }
     }
 
     #[test]

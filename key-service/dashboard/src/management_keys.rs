@@ -55,7 +55,7 @@ async fn whole(app: &App, viewer: &Viewer, entered: Entered<'_>) -> Result<Respo
     let now = app.management.now();
     let (revoked, live): (Vec<_>, Vec<_>) = keys.into_iter().partition(|key| key.revoked_at.is_some());
     let content = html! {
-        p.lead { "A management key creates, changes and revokes API keys. It never makes model calls. One that reads changes nothing; one of a group reaches the keys of the group alone." }
+        p.lead { "A management key creates, changes and revokes API keys. It never makes model calls. Scope read cannot change anything. A key limited to a group sees only that group." }
         @if viewer.is_owner() {
             (form(app, viewer, entered, &offered(app, viewer).await?))
         }

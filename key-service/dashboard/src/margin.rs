@@ -11,38 +11,32 @@ use shared::{
     ids::{AccountId, GroupId},
     money::NanoUsd,
 };
-use shared_catalog::Catalog;
 
 use domain::{group::Group, usage::Margin};
 use key_service_management::{
-    margin::{MARGIN_KEYS, MarginBy, MarginOf},
-    spend::DAYS,
+    margin::{MARGIN_KEYS, MarginOf},
+    spend::SpendBy,
 };
 use key_service_page::{
     app::App,
     failure::Failure,
-    form::query,
+    form::{Fields, query, with},
     layout::{Section, page},
     paths::{KEYS, MARGIN},
     session::Owner,
-    show::{aligned, count, or_unnamed, requests},
+    show::{aligned, count, glance, or_unnamed, requests},
 };
+use key_service_ranges::range::Range;
 
 /// Parts for which margins are shown separately, with their names in addresses and on the page. The first is the
 /// default.
-const PARTS: [(MarginBy, &str, &str); 3] =
-    [(MarginBy::Model, "model", "Model"), (MarginBy::Key, "key", "Key"), (MarginBy::Group, "group", "Group")];
+const PARTS: [(SpendBy, &str, &str); 3] =
+    [(SpendBy::Model, "model", "Model"), (SpendBy::Key, "key", "Key"), (SpendBy::Group, "group", "Group")];
 
 /// Rows shown: those with the largest charges.
 const ROWS: usize = 100;
 
-/// Leads to this page, for owners of an installation that knows what an upstream charges.
-pub(super) fn link(catalog: &Catalog, is_owner: bool) -> Markup {
-    let knows_cost = || catalog.models.iter().flat_map(|model| &model.upstreams).any(|up| up.cost.is_some());
-    html! { @if is_owner && knows_cost() { a href=(MARGIN) { "Margin" } } }
-}
-
-/// Shows the margins of the last days.
+/// Shows the margins of a range of days.
 pub(super) async fn show(
     State(app): State<App>,
     Owner(viewer): Owner,
@@ -52,37 +46,42 @@ pub(super) async fn show(
     let query = query(&request);
     let chosen = PARTS.into_iter().find(|(_, name, _)| *name == query.get("by"));
     let (by, _, title) = chosen.unwrap_or(PARTS[0]);
-    let (mut margins, total) = app.management.margins(account, today.plus(1 - DAYS)..=today, by).await?;
+    let range = Range::of(&query, today);
+    let (mut margins, total) = app.management.margins(account, range.days.clone(), by).await?;
+    let (_, before) = app.management.margins(account, range.before(), SpendBy::Model).await?;
     margins.sort_by_key(|(_, margin)| Reverse(margin.sums.charged));
     let hidden = margins.len().saturating_sub(ROWS);
     margins.truncate(ROWS);
     let groups = groups_of(&app, account, &margins).await?;
     let content = html! {
         p.lead {
-            "What the requests of the last " (DAYS) " days were charged, less what the upstreams charge for them. \
-             Only owners see this."
+            "What requests were charged, less what the upstreams charge for them. Only owners see this."
         }
+        (range.choice(&app, MARGIN, &query))
         @if total.amount().is_none() {
             p.empty {
                 "No upstream cost is known for these days. " code { "[model.upstream.cost]" } " in the catalogue states it."
             }
         }
-        div.split { (choice(by)) }
+        div.split {
+            p { strong { (range.title()) } ": " (glance(total.sums.charged)) " charged · " (range.compared_charges(total.sums.charged, before.sums.charged)) }
+            (choice(&query, by))
+        }
         (table(title, &margins, &groups, &total))
-        @if by == MarginBy::Key && margins.len() >= MARGIN_KEYS {
+        @if by == SpendBy::Key && margins.len() >= MARGIN_KEYS {
             p.quiet { "Only the " (MARGIN_KEYS) " keys that have spent most are listed; the sum has all." }
         }
         @if hidden > 0 { p.quiet { (count(hidden as u64)) " with smaller charges are in the sums only." } }
         p.quiet { "Requests whose upstream cost is not known count as charged, and not in the margin." }
     };
-    Ok(page(&viewer, Section::Activity, "Margin", &content))
+    Ok(page(&viewer, Section::Margin, "Margin", &content))
 }
 
-fn choice(by: MarginBy) -> Markup {
+fn choice(query: &Fields, by: SpendBy) -> Markup {
     html! {
         nav.choice aria-label="Parts of the margin" {
             @for (part, name, title) in PARTS {
-                a href={ (MARGIN) "?by=" (name) } aria-current=[(part == by).then_some("true")] {
+                a href={ (MARGIN) "?" (with(query, "by", name)) } aria-current=[(part == by).then_some("true")] {
                     "By " (title.to_lowercase())
                 }
             }

@@ -23,8 +23,13 @@ use key_service_page::{
 };
 
 /// Periods of grace to choose from, in seconds.
-const GRACES: [(u64, &str); 5] =
-    [(0, "Not at all"), (3_600, "An hour"), (86_400, "A day"), (604_800, "A week"), (2_592_000, "30 days")];
+const GRACES: [(u64, &str); 5] = [
+    (0, "at once"),
+    (3_600, "in an hour"),
+    (86_400, "in a day"),
+    (604_800, "in a week"),
+    (2_592_000, "in 30 days"),
+];
 
 /// Grace that is chosen at first: time to replace the key wherever it is used.
 const USUAL_GRACE: u64 = 86_400;
@@ -44,7 +49,7 @@ pub(super) fn form(app: &App, viewer: &Viewer, key: &ApiKey) -> Markup {
                 // A form that is sent twice rotates once.
                 input type="hidden" name="attempt" value=(form_token(&app.management.visit()));
                 @if previous_until.is_some() { input type="hidden" name="force" value="true"; }
-                label { "The current key works on for" select name="grace_seconds" {
+                label { "Old key stops working" select name="grace_seconds" {
                     @for (seconds, name) in GRACES { option value=(seconds) selected[seconds == USUAL_GRACE] { (name) } }
                 } }
                 div.buttons { button { "Rotate" } }

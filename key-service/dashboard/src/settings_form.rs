@@ -10,6 +10,7 @@ use shared::{
 
 use crate::{
     limits::{self, Limits},
+    models::price,
     words,
 };
 use domain::{group::Group, ledger::BoundsPatch, settings::Patch};
@@ -25,9 +26,6 @@ use key_service_page::{
 /// Groups that a form offers by name, newest first. If there are more, the id of a group is typed in.
 const OFFERED_GROUPS: usize = 200;
 
-/// Models named below the field.
-const MODELS_IN_HINT: usize = 8;
-
 /// Lives of keys, in days, offered beside the expiry.
 const LIVES: [(u64, &str); 3] = [(30, "in 30 days"), (90, "in 90 days"), (365, "in a year")];
 
@@ -36,7 +34,8 @@ pub(super) struct Offered {
     pub(super) groups: Vec<Group>,
     /// The account has no other groups.
     pub(super) has_all_groups: bool,
-    pub(super) models: Vec<String>,
+    /// Ids of models, with their prices in words.
+    pub(super) models: Vec<(String, String)>,
     /// The present time, which offered expiries count from.
     pub(super) now: Timestamp,
 }
@@ -44,7 +43,7 @@ pub(super) struct Offered {
 /// Finds what forms of this account offer.
 pub(super) async fn offered(app: &App, viewer: &Viewer) -> Result<Offered, Failure> {
     let groups = app.management.newest_groups(viewer.signed_in.account, OFFERED_GROUPS).await?;
-    let models = app.catalog.get().models.iter().map(|model| model.id.clone()).collect();
+    let models = app.catalog.get().models.iter().map(|model| (model.id.clone(), price(model))).collect();
     let has_all_groups = groups.len() < OFFERED_GROUPS;
     Ok(Offered { groups, has_all_groups, models, now: app.management.now() })
 }
@@ -77,6 +76,7 @@ pub(super) struct Overtaken {
 
 /// Reads the settings of a new object, or finds the first fault.
 pub(super) fn read<P: Patch>(form: &Fields) -> Result<P, Fault> {
+    let form = &with_joined_boxes::<P::Field>(form);
     let (mut patch, limits) = (P::default(), limits::read(form)?);
     for (field, row, _) in inputs::<P::Field>(true) {
         if let Some(value) = value(&row, form, &limits).map_err(|says| Fault::of(row.name, says))? {
@@ -112,6 +112,7 @@ pub(super) fn read_edit<P: Patch>(form: &Fields, present: &Fields) -> Result<Edi
 /// Returns the texts that a form showed, and the fields of the form whose texts differ from them. All fields of limits
 /// belong together.
 fn changed<F: Table>(form: &Fields) -> (Fields, Fields) {
+    let form = &with_joined_boxes::<F>(form);
     let shown = Fields::of_query(Some(form.get(SHOWN)));
     // Browsers send line breaks as CR LF, which is no difference.
     let is_same = |name: &str| shown.has(name) && form.get(name).replace("\r\n", "\n") == shown.get(name);
@@ -123,6 +124,20 @@ fn changed<F: Table>(form: &Fields) -> (Fields, Fields) {
     let names = names.chain(limits::names().filter(|name| has_limits && form.has(name)));
     let changed = Fields::of(names.map(|name| (name, form.get(name).to_owned())));
     (shown, changed)
+}
+
+/// Returns a form in which the ticked boxes of a list are lines of a single text. The form has such a field even if no
+/// box is ticked.
+fn with_joined_boxes<F: Table>(form: &Fields) -> Fields {
+    let lists = inputs::<F>(false).map(|(_, row, _)| row).filter(|row| matches!(row.kind, Kind::Models));
+    let joined =
+        lists.filter(|row| form.has(row.name)).map(|row| (row.name, ticked(&form.all(row.name)).join("\n")));
+    form.clone().replaced_by(Fields::of(joined))
+}
+
+/// Returns the ids in values of a list, which are lines of a text or ticked boxes.
+fn ticked<'a>(values: &[&'a str]) -> Vec<&'a str> {
+    values.iter().flat_map(|text| text.lines()).filter(|id| !id.trim().is_empty()).collect()
 }
 
 fn set<P: Patch>(patch: &mut P, (field, row): (P::Field, &Field), value: Value) -> Result<(), Fault> {
@@ -247,18 +262,19 @@ pub(super) fn edit_fields<F: Table>(entered: Entered<'_>, present: &Fields, offe
     }
 }
 
-/// Makes the fields. Rates and further limits are folded away unless one is set.
+/// Makes the fields. Rates are folded away unless one is set.
 fn fields<F: Table>(entered: Entered<'_>, offered: &Offered, is_new: bool) -> Markup {
     let is_rate = |row: &Field| matches!(row.kind, Kind::Count { .. });
     let rows = || inputs::<F>(is_new).map(|(_, row, input)| (row, input));
     let rates: Vec<&str> = rows().filter(|(row, _)| is_rate(row)).map(|(row, _)| row.name).collect();
     html! {
+        // The first button of a form is pressed by Enter in a field, and must not be the one that adds a limit.
+        button.hidden tabindex="-1" aria-hidden="true" {}
         @for (row, input) in rows().filter(|(row, _)| !is_rate(row)) { (field(&row, input, entered, offered)) }
         @if !rates.is_empty() {
-            details open[limits::has_further(entered) || entered.has_any(&rates)] {
-                summary { "More bounds" }
+            details open[entered.has_any(&rates)] {
+                summary { "More limits" }
                 div.stack {
-                    (limits::further(entered))
                     @for (row, input) in rows().filter(|(row, _)| is_rate(row)) { (field(&row, input, entered, offered)) }
                 }
             }
@@ -270,7 +286,7 @@ fn field(row: &Field, Input { title, hint }: Input, entered: Entered<'_>, offere
     let described = (title, hint);
     match row.kind {
         Kind::Line { max } | Kind::ExternalId { max } => entered.line(row.name, described, max),
-        Kind::Amount => limits::first(entered, described),
+        Kind::Amount => limits::rows(entered, described),
         // Limits appear beside the amount.
         Kind::Limits => html! {},
         Kind::Time => entered.instant(row.name, described, &later(offered.now)),
@@ -280,19 +296,7 @@ fn field(row: &Field, Input { title, hint }: Input, entered: Entered<'_>, offere
                     aria-describedby=[&entry.described] aria-invalid=[entry.invalid] autofocus[entry.has_focus];
             }
         }),
-        Kind::Models => {
-            let hint = if offered.models.is_empty() { hint.to_owned() } else {
-                let shown: Vec<_> = offered.models.iter().take(MODELS_IN_HINT).map(String::as_str).collect();
-                let more = if offered.models.len() > shown.len() { ", …" } else { "" };
-                format!("{hint} Offered: {}{more}.", shown.join(", "))
-            };
-            entered.field(row.name, (title, &hint), |entry| {
-                html! {
-                    textarea id=(entry.name) name=(entry.name) rows="2" spellcheck="false" aria-describedby=[&entry.described]
-                        aria-invalid=[entry.invalid] autofocus[entry.has_focus] { (entry.value) }
-                }
-            })
-        }
+        Kind::Models => models_boxes(row.name, described, entered, offered),
         Kind::Group => group(row.name, described, entered, offered),
         // Browsers do not send a box that is not ticked, as if the form had no such field.
         Kind::Flag => entered.field(row.name, described, |entry| {
@@ -307,6 +311,32 @@ fn field(row: &Field, Input { title, hint }: Input, entered: Entered<'_>, offere
         }),
         Kind::Answered(_) | Kind::Metadata | Kind::Url | Kind::EventTypes | Kind::KeyDefaults => html! {},
     }
+}
+
+/// Makes a box for each model: first those of the list, offered or not, and then the others.
+fn models_boxes(
+    name: &'static str,
+    described: (&str, &str),
+    entered: Entered<'_>,
+    Offered { models, .. }: &Offered,
+) -> Markup {
+    let ticked = ticked(&entered.all(name));
+    let others = models.iter().map(|(id, _)| id.as_str()).filter(|id| !ticked.contains(id));
+    let price =
+        |id: &str| models.iter().find(|(model, _)| model == id).map_or("not offered", |(_, price)| price);
+    entered.boxes(name, described, |entry| {
+        html! {
+            input type="hidden" name=(name) value="";
+            ul.boxes {
+                @for (at, id) in ticked.iter().copied().chain(others).enumerate() {
+                    li { label {
+                        input type="checkbox" name=(name) value=(id) checked[at < ticked.len()] autofocus[at == 0 && entry.has_focus];
+                        span { bdi { (id) } " " span.quiet { (price(id)) } }
+                    } }
+                }
+            }
+        }
+    })
 }
 
 /// Lists instants to which an expiry can be set with a click, in the form of inputs.

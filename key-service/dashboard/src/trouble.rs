@@ -39,10 +39,10 @@ pub(super) fn strip(trouble: &Trouble, now: Timestamp) -> Markup {
         @if has_keys {
             section.card.trouble aria-labelledby="trouble" {
                 h2 #trouble { "Needs a look" }
-                (keys(limited, "cannot spend", "Raise the limit", &reached))
-                (keys(ended, "refused, and still in use", "See the key", &|troubled| ended_since(&troubled.key, now)))
-                (keys(nearly, "close to a limit", "Raise the limit", &bar))
-                (keys(expiring, "about to expire", "Extend", &expires))
+                (keys(limited, "cannot spend", ("Raise the limit", "/settings"), &reached))
+                (keys(ended, "refused, and still in use", ("See the key", ""), &|troubled| ended_since(&troubled.key, now)))
+                (keys(nearly, "close to a limit", ("Raise the limit", "/settings"), &bar))
+                (keys(expiring, "about to expire", ("Extend", "/settings"), &expires))
                 p.under { a href={ (KEYS) "?status=trouble" } { "All keys in trouble" } }
             }
         }
@@ -50,8 +50,13 @@ pub(super) fn strip(trouble: &Trouble, now: Timestamp) -> Markup {
     }
 }
 
-/// Lists the keys with the same trouble.
-fn keys(troubled: &[TroubledKey], what: &str, cure: &str, detail: &dyn Fn(&TroubledKey) -> Markup) -> Markup {
+/// Lists the keys with the same trouble. `cure` is what a link does, and the part of the key's page where it is done.
+fn keys(
+    troubled: &[TroubledKey],
+    what: &str,
+    (cure, tab): (&str, &str),
+    detail: &dyn Fn(&TroubledKey) -> Markup,
+) -> Markup {
     let words = match troubled.len() {
         0 => return html! {},
         1 => format!("1 key is {what}").replace("is cannot", "cannot"),
@@ -68,7 +73,7 @@ fn keys(troubled: &[TroubledKey], what: &str, cure: &str, detail: &dyn Fn(&Troub
                         @if of.refused > 0 {
                             a href={ (ACTIVITY) "?outcome=refused&key=" (of.key.id.to_string()) } { (count(of.refused)) " refused today" }
                         }
-                        a href=(page) aria-label={ (cure) ": " (of.key.label) } { (cure) }
+                        a href={ (page) (tab) } aria-label={ (cure) ": " (of.key.label) } { (cure) }
                     }
                 }
             }

@@ -21,7 +21,7 @@ pub(super) async fn show(State(app): State<App>, viewer: Viewer) -> Response {
                 label { "Model" select name="model" {
                     @for model in &app.catalog.get().models { option value=(model.id) { (model.id) } }
                 } }
-                label { "Dialect" select name="dialect" {
+                label { "API" select name="dialect" {
                     @for (name, shown) in [("chat", "Chat completions"), ("responses", "Responses"), ("messages", "Messages")] {
                         option value=(name) { (shown) }
                     }

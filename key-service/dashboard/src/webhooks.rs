@@ -186,7 +186,6 @@ pub(super) async fn show(
     let webhook = named(&app, &viewer, &id).await?;
     let attempts = app.management.attempts(viewer.signed_in.account, webhook.id).await?;
     let content = html! {
-        p.lead { bdi { code { (webhook.url.as_str()) } } }
         p { (status(&webhook)) " · events: " (types(&webhook)) " · created " (time(webhook.created_at)) }
         @if let Some((_, reason)) = webhook.disabled { p.problem { (why(reason)) } }
         @if viewer.is_owner() { (actions(&viewer, &webhook)) }
@@ -196,7 +195,7 @@ pub(super) async fn show(
             p.quiet { "The last " (KEPT_ATTEMPTS) " attempts are kept." }
         }
     };
-    Ok(page(&viewer, Section::Webhooks, "Webhook", &content))
+    Ok(page(&viewer, Section::Webhooks, webhook.url.as_str(), &content))
 }
 
 /// Says why nothing is sent, and what follows.

@@ -16,19 +16,15 @@ use domain::{
 };
 use key_service_page::show::{count, name_of, usd};
 
-/// Says what a budget allows: `At most $5 a day and $50 in all, shared with Course 101: $400 a month.` `groups` also
+/// Says what a budget allows: `At most $5 a day and $50 in all. Also counts toward Course 101 ($400 a month).` `groups` also
 /// bound the key or group, the nearest first. Empty if nothing is bounded.
 pub(super) fn bounds(own: &Budget, groups: &[&Group]) -> String {
-    let mut clauses: Vec<String> = Vec::new();
-    if let Some(money) = money(own) {
-        clauses.push(format!("at most {money}"));
-    }
-    for group in groups {
-        if let Some(money) = money(&group.spend.budget) {
-            clauses.push(format!("shared with {}: {money}", name_of(group)));
-        }
-    }
-    let mut sentences = vec![clauses.join(", ")];
+    let own_money = money(own).map(|money| format!("at most {money}"));
+    let of_group = |group: &&Group| Some(format!("{} ({})", name_of(group), money(&group.spend.budget)?));
+    let also = if own_money.is_some() { "also counts" } else { "counts" };
+    let of_groups = joined(groups.iter().filter_map(of_group).collect());
+    let of_groups = of_groups.map(|groups| format!("{also} toward {groups}"));
+    let mut sentences: Vec<String> = own_money.into_iter().chain(of_groups).collect();
     let budgets =
         || std::iter::once((own, None)).chain(groups.iter().map(|group| (&group.spend.budget, Some(*group))));
     for (budget, group) in budgets() {
@@ -227,14 +223,14 @@ mod tests {
     }
 
     #[test]
-    fn bounds_are_said_in_one_sentence() {
+    fn bounds_are_said_together_with_those_of_groups() {
         let own = Budget::new(&limits(Some(50), &[(Per::Month, 20), (Per::Day, 5)]), NOW);
         let course = group("Course 101", &limits(None, &[(Per::Month, 400)]));
         assert_eq!(
             bounds(&own, &[&course]),
-            "At most $5 a day, $20 a month and $50 in all, shared with Course 101: $400 a month."
+            "At most $5 a day, $20 a month and $50 in all. Also counts toward Course 101 ($400 a month)."
         );
-        assert_eq!(bounds(&Budget::default(), &[&course]), "Shared with Course 101: $400 a month.");
+        assert_eq!(bounds(&Budget::default(), &[&course]), "Counts toward Course 101 ($400 a month).");
         assert_eq!(bounds(&Budget::default(), &[&group("Free", &BoundsPatch::default())]), "");
     }
 

@@ -30,6 +30,11 @@ impl Management {
         self.store.events(account, search.clone(), slice).await
     }
 
+    /// Returns the number of an event that is kept.
+    pub async fn event_number(&self, account: AccountId, id: EventId) -> Result<Option<u64>, StoreError> {
+        self.store.event_number(account, id).await
+    }
+
     /// Returns the time since which all events of the account are kept; `None` if none was dropped.
     pub async fn events_complete_since(&self, account: AccountId) -> Result<Option<Timestamp>, StoreError> {
         let first = self.store.events_after(account, 0, 1).await?;

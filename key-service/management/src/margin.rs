@@ -4,21 +4,12 @@ use std::{collections::HashMap, ops::RangeInclusive};
 
 use shared::ids::{AccountId, GroupId, KeyId};
 
-use super::Management;
+use super::{Management, spend::SpendBy};
 use domain::usage::{Day, Margin};
 use key_service_store::store::StoreError;
 
 /// Number of keys whose margins are read: two of the list's pages.
 pub const MARGIN_KEYS: usize = 50;
-
-/// Part of an account for which margins are summed separately.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MarginBy {
-    Model,
-    Key,
-    /// The group that the key was in.
-    Group,
-}
 
 /// What a margin belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,19 +32,19 @@ impl Management {
         &self,
         account: AccountId,
         days: RangeInclusive<Day>,
-        by: MarginBy,
+        by: SpendBy,
     ) -> Result<Margins, StoreError> {
         let _permit = self.read_permit(account).await?;
         let margins: Vec<_> = match by {
-            MarginBy::Model => {
+            SpendBy::Model => {
                 let models = self.store.margins_by_model(account, days).await?;
                 models.into_iter().map(|(model, margin)| (MarginOf::Model(model), margin)).collect()
             }
-            MarginBy::Group => {
+            SpendBy::Group => {
                 let groups = self.store.margins_by_group(account, days).await?;
                 groups.into_iter().map(|(group, margin)| (MarginOf::Group(group), margin)).collect()
             }
-            MarginBy::Key => {
+            SpendBy::Key => {
                 let all = self.store.margins_by_model(account, days.clone()).await?;
                 return Ok((self.margins_of_keys(account, days).await?, total(all.into_values())));
             }

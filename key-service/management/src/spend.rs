@@ -13,7 +13,7 @@ use shared::{
 
 use super::{
     Management,
-    usage::{Grouping, MAX_DAYS, UsageSearch},
+    usage::{Grouping, MAX_DAYS, Parts, UsageSearch},
 };
 use domain::{
     key::ApiKey,
@@ -24,6 +24,33 @@ use key_service_store::store::StoreError;
 
 /// Days added up unless others are requested.
 pub const DAYS: i64 = 30;
+
+/// Keys whose sums are kept apart; those of all other keys are one part.
+const TOP_KEYS: usize = 5;
+
+/// Part of a spend for which sums are kept apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpendBy {
+    Model,
+    Key,
+    /// The group that the key was in.
+    Group,
+}
+
+/// What a part of a spend belongs to.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum SpendPart {
+    /// Id of a model in the catalogue.
+    Model(String),
+    Key(KeyId),
+    /// A group; `None` stands for keys without a group.
+    Group(Option<GroupId>),
+    /// All keys but the ones that have spent most.
+    OtherKeys,
+}
+
+/// Sums by part and day.
+pub type SpendParts = BTreeMap<SpendPart, BTreeMap<Day, Sums>>;
 
 /// Sums by day and model.
 pub type Spend = BTreeMap<Day, BTreeMap<String, Sums>>;
@@ -61,6 +88,71 @@ impl Management {
             *sums = sums.plus(Sums::from(line.counts));
         }
         Ok(spend)
+    }
+
+    /// Returns the sums of the account on these days, apart for each model, key or group. Those by key are apart for the
+    /// keys that have spent most, since the others may be very many.
+    pub async fn spend_parts(
+        &self,
+        account: AccountId,
+        by: SpendBy,
+        days: RangeInclusive<Day>,
+    ) -> Result<SpendParts, StoreError> {
+        match by {
+            SpendBy::Model => Ok(of_models(self.spend(account, days).await?)),
+            SpendBy::Key => self.spend_of_top_keys(account, days).await,
+            SpendBy::Group => {
+                let _permit = self.read_permit(account).await?;
+                let mut parts = SpendParts::new();
+                for (day, group, sums) in self.store.spend_by_group(account, days).await? {
+                    add(&mut parts, SpendPart::Group(group), day, sums);
+                }
+                Ok(parts)
+            }
+        }
+    }
+
+    /// Returns the sums of a group and of its child groups on these days, apart for each model, and for each key.
+    pub async fn spend_of_group(
+        &self,
+        account: AccountId,
+        group: GroupId,
+        days: RangeInclusive<Day>,
+    ) -> Result<[SpendParts; 2], StoreError> {
+        let by = BTreeSet::from([Grouping::Day, Grouping::Model, Grouping::Key]);
+        let search = UsageSearch { days, key: None, group: Some(group), within: None, by };
+        let (mut models, mut keys) = (SpendParts::new(), SpendParts::new());
+        for (of, counts) in self.sums_of_usage(account, &search).await? {
+            if let Parts { day: Some(day), model: Some(model), key: Some(key), .. } = of {
+                add(&mut models, SpendPart::Model(model), day, Sums::from(counts));
+                add(&mut keys, SpendPart::Key(key), day, Sums::from(counts));
+            }
+        }
+        Ok([models, keys])
+    }
+
+    async fn spend_of_top_keys(
+        &self,
+        account: AccountId,
+        days: RangeInclusive<Day>,
+    ) -> Result<SpendParts, StoreError> {
+        let keys: Vec<KeyId> =
+            self.top_keys(account, TOP_KEYS).await?.into_iter().map(|key| key.id).collect();
+        let (mut parts, mut others) = (SpendParts::new(), BTreeMap::<Day, Sums>::new());
+        for (day, models) in self.spend(account, days.clone()).await? {
+            others.insert(day, models.into_values().fold(Sums::default(), Sums::plus));
+        }
+        let _permit = self.read_permit(account).await?;
+        for line in self.store.usage(account, days, Some(&keys)).await? {
+            let sums = Sums::from(line.counts);
+            others.entry(line.day).and_modify(|left| *left = left.less(sums));
+            add(&mut parts, SpendPart::Key(line.payer.key), line.day, sums);
+        }
+        others.retain(|_, left| *left != Sums::default());
+        if !others.is_empty() {
+            parts.insert(SpendPart::OtherKeys, others);
+        }
+        Ok(parts)
     }
 
     /// Adds up the counters of the days, the key, the group and the model of a search. Counters are kept by whole days in UTC: those
@@ -119,4 +211,20 @@ impl Management {
 pub fn days_left(credit: NanoUsd, spent: NanoUsd) -> Option<i64> {
     let days = i128::from(credit.nanos()) * i128::from(DAYS) / i128::from(spent.nanos().max(1));
     (spent > NanoUsd::ZERO).then(|| i64::try_from(days).unwrap_or(i64::MAX))
+}
+
+/// Returns the parts by model.
+pub fn of_models(spend: Spend) -> SpendParts {
+    let mut parts = SpendParts::new();
+    for (day, models) in spend {
+        for (model, sums) in models {
+            add(&mut parts, SpendPart::Model(model), day, sums);
+        }
+    }
+    parts
+}
+
+fn add(parts: &mut SpendParts, part: SpendPart, day: Day, sums: Sums) {
+    let sum = parts.entry(part).or_default().entry(day).or_default();
+    *sum = sum.plus(sums);
 }

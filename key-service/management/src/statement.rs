@@ -11,6 +11,22 @@ use key_service_store::store::{Deposit, StoreError};
 /// Readings of money that changes meanwhile. A busy account is then shown as it was last read.
 const READINGS: usize = 5;
 
+/// Names of months.
+const MONTHS: [&str; 12] = [
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+];
+
 /// A month of the calendar, in UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Month {
@@ -45,6 +61,14 @@ impl Month {
     /// Name of the month, such as `2026-11`.
     pub fn name(self) -> String {
         self.first.to_string().chars().take(7).collect()
+    }
+
+    /// The month in words, such as `November 2026`.
+    pub fn title(self) -> String {
+        let name = self.name();
+        let (year, number) = name.split_once('-').unwrap_or((&name, ""));
+        let month = number.parse().ok().and_then(|number: usize| MONTHS.get(number.checked_sub(1)?));
+        format!("{} {year}", month.copied().unwrap_or_default())
     }
 
     #[must_use]

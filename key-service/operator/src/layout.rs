@@ -62,6 +62,7 @@ fn frame(operator: &NewOperator, links: Markup) -> Frame<'static> {
         home: OPERATOR,
         name: NAME,
         balance: html! {},
+        finding: html! {},
         navigation: NAME,
         links,
         person: html! { span.name title=(operator.name()) { bdi { (operator.name()) } } },

@@ -43,7 +43,6 @@ fn read_labels(mut text: &str) -> Vec<(String, String)> {
         for (at, c) in rest.char_indices() {
             match (escaped, c) {
                 (true, 'n') => value.push('\n'),
-                (true, c) => value.push(c),
                 (false, '\\') => {
                     escaped = true;
                     continue;
@@ -52,7 +51,7 @@ fn read_labels(mut text: &str) -> Vec<(String, String)> {
                     end = at + 1;
                     break;
                 }
-                (false, c) => value.push(c),
+                (true | false, c) => value.push(c),
             }
             escaped = false;
         }

@@ -1,16 +1,13 @@
 //! Amounts by day as a picture with a scale, with a table behind it.
 
-use std::{cmp::Reverse, collections::BTreeMap, ops::RangeInclusive};
+use std::{collections::BTreeMap, ops::RangeInclusive};
 
 use maud::{Markup, html};
 use shared::money::NanoUsd;
 
 use super::show::{aligned, count, glance, short_count, usd};
 use domain::usage::{Day, Sums};
-use key_service_management::spend::Spend;
 
-/// Parts that have their own colours; further parts are added up.
-const PARTS: usize = 5;
 /// Colours of parts in the style sheet, which people who see only two primary colours can tell apart too. A further
 /// colour is that of all others.
 const COLOURS: usize = 7;
@@ -118,7 +115,7 @@ pub struct Series {
 }
 
 impl Series {
-    fn total(&self) -> Sums {
+    pub fn total(&self) -> Sums {
         self.days.values().fold(Sums::default(), |all, sums| all.plus(*sums))
     }
 }
@@ -130,31 +127,8 @@ pub struct Chart<'a> {
     pub days: RangeInclusive<Day>,
     /// The parts of each bar, from the bottom up.
     pub series: &'a [Series],
-}
-
-/// Splits a spend by model, the largest first; models without a colour of their own become one part. `models` are those
-/// of the catalogue.
-pub fn by_model(spend: &Spend, measure: Measure, models: &[String]) -> Vec<Series> {
-    let mut parts_of: BTreeMap<&str, BTreeMap<Day, Sums>> = BTreeMap::new();
-    for (day, parts) in spend {
-        for (model, sums) in parts {
-            parts_of.entry(model).or_default().insert(*day, *sums);
-        }
-    }
-    let place = |name| models.iter().position(|model| model == name);
-    let series = |(name, days)| Series { name: html! { (name) }, place: place(name), is_rest: false, days };
-    let mut series: Vec<Series> = parts_of.into_iter().map(series).collect();
-    series.sort_by_key(|series| Reverse(measure.of(series.total())));
-    if series.len() > PARTS + 1 {
-        let others = series.split_off(PARTS);
-        let mut days: BTreeMap<Day, Sums> = BTreeMap::new();
-        for (day, sums) in others.iter().flat_map(|series| &series.days) {
-            let all = days.entry(*day).or_default();
-            *all = all.plus(*sums);
-        }
-        series.push(Series { name: html! { (others.len()) " others" }, place: None, is_rest: true, days });
-    }
-    series
+    /// Address of the requests that the chart adds up. Each bar leads to those of its day.
+    pub requests: &'a str,
 }
 
 impl Chart<'_> {
@@ -175,7 +149,7 @@ impl Chart<'_> {
         let (measure, count) = (self.measure, self.days().count());
         let most = self.days().map(|day| self.total(day)).max().unwrap_or_default();
         if most <= 0 {
-            return html! { p.empty { "No request was billed in the last " (count) " days." } };
+            return html! { p.empty { "No request was billed from " (self.days.start().to_string()) " to " (self.days.end().to_string()) "." } };
         }
         let (step, colours) = (step(most), colours(self.series));
         let says =
@@ -195,6 +169,10 @@ impl Chart<'_> {
                             (Self::column(day, (at, count), &self.bars(day, step.saturating_mul(LINES), &colours)))
                         }
                     }
+                    // For the pointer alone: the table has the same links for the keyboard and for screen readers.
+                    div.days aria-hidden="true" {
+                        @for day in self.days() { a href=(self.requests_of(day)) tabindex="-1" {} }
+                    }
                     p.box hidden {}
                 }
                 ul.legend {
@@ -205,6 +183,11 @@ impl Chart<'_> {
                 (self.table())
             }
         }
+    }
+
+    fn requests_of(&self, day: Day) -> String {
+        let sign = if self.requests.contains('?') { '&' } else { '?' };
+        format!("{}{sign}from={day}&to={day}", self.requests)
     }
 
     /// Draws the bar of a day, which is number `at` of `count` days. `bars` are the colours and heights of its parts.
@@ -267,7 +250,7 @@ impl Chart<'_> {
                         tbody {
                             @for day in self.days().rev() {
                                 tr {
-                                    th scope="row" { (day.to_string()) }
+                                    th scope="row" { a href=(self.requests_of(day)) { (day.to_string()) } }
                                     @for series in self.series { (cell(self.on(series, day))) }
                                     (cell(self.total(day)))
                                 }
@@ -288,12 +271,17 @@ enum Dated {
     Always,
 }
 
-/// Decides which days have a date. A week has one for each day, and longer times have one for each Monday. A narrow
-/// page shows every second one, or every fourth week's.
+/// Decides which days have a date. A week has one for each day, longer times have one for each Monday, and very long ones
+/// one for the first day of a month. A narrow page shows every second one, every fourth week's, or a quarter's first.
 fn dated(day: Day, at: usize, count: usize) -> Dated {
     match count {
         ..=7 if at.is_multiple_of(2) => Dated::Always,
         ..=7 => Dated::Wide,
+        101.. => match day.to_string().get(5..) {
+            Some("01-01" | "04-01" | "07-01" | "10-01") => Dated::Always,
+            Some(date) if date.ends_with("-01") => Dated::Wide,
+            Some(_) | None => Dated::No,
+        },
         _ if !day.is_monday() => Dated::No,
         8..=31 => Dated::Always,
         _ if (day.number() + 3) / 7 % 4 == 0 => Dated::Always,
@@ -377,7 +365,8 @@ mod tests {
         let today = Day::parse("2026-11-23").unwrap();
         let heights = |parts: &[i64], top| {
             let series: Vec<Series> = parts.iter().map(|nanos| part("", None, today, *nanos)).collect();
-            Chart { measure: Measure::Spend, days: today..=today, series: &series }.heights(today, top)
+            Chart { measure: Measure::Spend, days: today..=today, series: &series, requests: "" }
+                .heights(today, top)
         };
         assert_eq!(heights(&[996, 1, 1, 1, 1], 1_000), [159, 1, 0, 0, 0], "as high as the scale");
         assert_eq!(heights(&[500, 500, 0], 1_000), [80, 80, 0]);
@@ -415,25 +404,26 @@ mod tests {
     }
 
     #[test]
-    fn days_without_spend_have_a_row_and_small_models_are_added_up() {
+    fn every_day_has_a_row_and_its_bar_leads_to_its_requests() {
         let today = Day::parse("2026-11-23").unwrap();
-        let sums = |n: i64| Sums { requests: 1, tokens: 7, charged: NanoUsd::from_nanos(n) };
-        let models = (1..=8).map(|n| (format!("model-{n}"), sums(n))).collect();
-        let spend = Spend::from([(today.plus(-2), models)]);
-        let series = by_model(&spend, Measure::Spend, &[]);
-        let page = |measure, days: i64| {
-            Chart { measure, days: today.plus(1 - days)..=today, series: &series }.markup().into_string()
+        let series = [part("Model Max", Some(0), today.plus(-2), 7)];
+        let page = |days: i64, requests: &str| {
+            let days = today.plus(1 - days)..=today;
+            let chart = Chart { measure: Measure::Spend, days, series: &series, requests };
+            chart.markup().into_string().replace("&amp;", "&")
         };
-        for days in [7_usize, 30, 90] {
-            let rows =
-                page(Measure::Requests, days.try_into().unwrap()).matches("<th scope=\"row\">").count();
-            assert_eq!(rows, days);
+        for days in [7_usize, 30, 90, 400] {
+            let page = page(days.try_into().unwrap(), "/r");
+            assert_eq!(page.matches("<th scope=\"row\">").count(), days);
+            assert_eq!(page.matches("href=\"/r?from=2026-11-21&to=2026-11-21\"").count(), 2, "{days}");
         }
-        let month = page(Measure::Spend, 30);
-        assert!(month.contains("3 others") && !month.contains("model-3"), "{month}");
-        assert!(month.contains("title=\"$0.000000006\""), "{month}");
+        let month = page(30, "/r?key=k");
+        assert!(month.contains("href=\"/r?key=k&from=2026-11-21&to=2026-11-21\""), "{month}");
+        assert!(month.contains("title=\"$0.000000007\""), "{month}");
         assert!(month.contains(">Nov 16</text>") && month.contains(">Nov 23</text>"), "{month}");
-        assert!(page(Measure::Tokens, 7).contains(">21</td>"), "three models of seven tokens");
+        assert!(
+            page(400, "/r").contains("<text class=\"wide\"") && !page(400, "/r").contains(">Nov 16</text>")
+        );
     }
 
     /// A colour in the space in which distances are as people see them (CIELAB), for eyes of some kind.

@@ -84,21 +84,44 @@ impl<'a> Entered<'a> {
         (title, hint): (&str, &str),
         input: impl FnOnce(&Entry<'a>) -> Markup,
     ) -> Markup {
+        let entry = self.entry(name, hint);
+        hinted(name, title, hint, &html! { (input(&entry)) (self.fault_of(name)) })
+    }
+
+    /// Makes a set of boxes: title, boxes, hint, and fault.
+    pub fn boxes(
+        self,
+        name: &'a str,
+        (title, hint): (&str, &str),
+        boxes: impl FnOnce(&Entry<'a>) -> Markup,
+    ) -> Markup {
+        let entry = self.entry(name, hint);
+        html! {
+            fieldset.field aria-describedby=[&entry.described] {
+                legend { (title) }
+                (boxes(&entry))
+                (self.fault_of(name))
+                small id={ (name) "-hint" } { (hint) }
+            }
+        }
+    }
+
+    fn entry(self, name: &'a str, hint: &str) -> Entry<'a> {
         let fault = self.fault.filter(|fault| fault.field == name);
         let ids = [(!hint.is_empty()).then_some("hint"), fault.map(|_| "fault")];
         let ids: Vec<String> = ids.into_iter().flatten().map(|part| format!("{name}-{part}")).collect();
-        let entry = Entry {
+        Entry {
             name,
             value: self.get(name),
             described: (!ids.is_empty()).then(|| ids.join(" ")),
             invalid: fault.map(|_| "true"),
             has_focus: self.focus == Some(name),
-        };
-        let input = html! {
-            (input(&entry))
-            @if let Some(fault) = fault { p.fault id={ (name) "-fault" } role="alert" { (fault.says) } }
-        };
-        hinted(name, title, hint, &input)
+        }
+    }
+
+    fn fault_of(self, name: &str) -> Markup {
+        let fault = self.fault.filter(|fault| fault.field == name);
+        html! { @if let Some(fault) = fault { p.fault id={ (name) "-fault" } role="alert" { (fault.says) } } }
     }
 
     /// A field of a single line.

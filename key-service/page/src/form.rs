@@ -10,6 +10,9 @@ use super::failure::Failure;
 /// Largest form in bytes. The largest sensible one has a few hundred.
 const MAX_FORM: usize = 64 << 10;
 
+/// Fields of an address that say which days a page is about, and what they are compared with.
+pub const RANGE_FIELDS: [&str; 4] = ["range", "from", "to", "against"];
+
 /// The media type of forms.
 const FORM: &str = "application/x-www-form-urlencoded";
 
@@ -57,6 +60,25 @@ impl Fields {
         self.0.retain(|(name, _)| !others.has(name));
         self.0.extend(others.0);
         self
+    }
+
+    /// Returns these fields without some.
+    #[must_use]
+    pub fn without(&self, names: &[&str]) -> Self {
+        Self(self.0.iter().filter(|(name, _)| !names.contains(&name.as_str())).cloned().collect())
+    }
+
+    /// Returns some of these fields, unless they are empty.
+    #[must_use]
+    pub fn only(&self, names: &[&str]) -> Self {
+        let is_wanted =
+            |(name, value): &&(String, String)| names.contains(&name.as_str()) && !value.is_empty();
+        Self(self.0.iter().filter(is_wanted).cloned().collect())
+    }
+
+    /// Lists the fields by name and value.
+    pub fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
     /// Returns whether there is a field, which may be empty.

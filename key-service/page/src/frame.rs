@@ -20,6 +20,8 @@ pub struct Frame<'a> {
     pub name: &'a str,
     /// A number that every page shows, if any.
     pub balance: Markup,
+    /// The box above the navigation that finds things, if any.
+    pub finding: Markup,
     /// Name of the navigation for those who do not see it.
     pub navigation: &'a str,
     /// Links of the navigation.
@@ -47,6 +49,7 @@ impl Frame<'_> {
                     button.opens-menu type="button" popovertarget="menu" { "Menu" }
                     // On a narrow screen, a button opens it without a script.
                     div.menu #menu popover {
+                        (self.finding)
                         nav.main aria-label=(self.navigation) { (self.links) }
                         (self.signed_in(person))
                     }

@@ -5,6 +5,7 @@ pub mod app;
 pub mod assets;
 pub mod browser;
 pub mod chart;
+pub mod csv;
 pub mod destination;
 mod document;
 pub mod entry;

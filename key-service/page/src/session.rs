@@ -12,7 +12,7 @@ use crate::{
     browser::{Browser, check_form_token, check_origin},
     destination::Destination,
     failure::Failure,
-    form::Fields,
+    form::{Fields, RANGE_FIELDS},
 };
 use key_service_management::{
     governed::Acting,
@@ -36,6 +36,8 @@ pub struct Viewer {
     /// The account's name and money.
     pub funds: Funds,
     pub browser: Browser,
+    /// Range of days of the address, as a query, for links to other pages that have one.
+    pub range: String,
     token: Token,
 }
 
@@ -45,7 +47,7 @@ impl Viewer {
         let Some(token) = browser.session.clone() else { return Ok(None) };
         let Some(signed_in) = app.management.session(&token).await? else { return Ok(None) };
         let funds = app.management.funds(signed_in.account).await?;
-        Ok(funds.map(|funds| Self { signed_in, funds, browser, token }))
+        Ok(funds.map(|funds| Self { signed_in, funds, browser, range: String::new(), token }))
     }
 
     /// Acts of the member on the account.
@@ -89,10 +91,11 @@ impl FromRequestParts<App> for Viewer {
         let has_ended = browser.session.is_some();
         let signed_out = || Failure::SignedOut { destination: Destination::of(parts), has_ended };
         let viewer = Self::of(app, browser).await?.ok_or_else(signed_out)?;
+        let range = Fields::of_query(parts.uri.query()).only(&RANGE_FIELDS).query();
         if let Some(AskingAccount(account)) = parts.extensions.get() {
             account.get_or_init(|| viewer.signed_in.account);
         }
-        Ok(viewer)
+        Ok(Self { range, ..viewer })
     }
 }
 

@@ -160,7 +160,7 @@ bounds! {
         "Amounts that may be spent in each window of the calendar, in UTC; weeks begin on Monday. Null is none.")
         .with_input("Resets", "");
     Models = setting("models", Kind::Models, "Ids of the models that may be used; null is all.")
-        .with_input("Models", "One id a line. Empty: all models.");
+        .with_input("Models", "Prices are of a million tokens. None ticked: all models.");
     RequestsPerMinute = setting("requests_per_minute", Kind::Count { max: MAX_RATE },
         "Requests in a minute: as many at once, refilled evenly. Null is no bound.")
         .with_input("Requests a minute", "");

@@ -37,6 +37,11 @@ function watchShifts() {
   }).observe({ type: 'layout-shift', buffered: true });
 }
 
+/** A page that is not looked at stays as it came; `watched` says that it is. */
+function lookAway() {
+  Object.defineProperty(document, 'visibilityState', { get: () => (window.watched ? 'visible' : 'hidden') });
+}
+
 /** A person with a browser of their own: cookies, a window and a system that is light or dark. */
 export class Person {
   /** Somebody who opens a window at this origin. */
@@ -56,6 +61,7 @@ export class Person {
     this.page = await this.context.newPage();
     this.page.setDefaultTimeout(PATIENCE_MS);
     await this.page.evaluateOnNewDocument(watchShifts);
+    await this.page.evaluateOnNewDocument(lookAway);
     this.page.on('console', (message) => {
       if (['error', 'warn'].includes(message.type())) this.problems.push(message.text());
     });

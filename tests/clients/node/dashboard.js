@@ -7,7 +7,7 @@ import { addSecondFactor } from './dashboard_factor.js';
 import { addOperator } from './dashboard_operator.js';
 import { addCopying, addForms, addLists, addOverview, addPreferences, addSessions, addTryIt } from './dashboard_scripts.js';
 import { addSlowLine, addWatch } from './dashboard_watch.js';
-import { fact, run, setting } from './facts.js';
+import { fact, makeGroup, makeKey, run, setting } from './facts.js';
 
 const { origin } = new URL(setting('BASE_URL'));
 // Sign-in links of an owner and a viewer of an account that has a key labelled `Customer A` with some spend, and
@@ -30,7 +30,7 @@ const SECTIONS = [
   ['API keys', '/dashboard/keys', 'keys'],
   ['Groups', '/dashboard/groups', 'groups'],
   ['Management keys', '/dashboard/management-keys', 'management-keys'],
-  ['Activity', '/dashboard/activity', 'activity'],
+  ['Requests', '/dashboard/activity', 'requests'],
   ['Models', '/dashboard/models', 'models'],
   ['Credit', '/dashboard/credit', 'credit'],
   ['Members', '/dashboard/members', 'members'],
@@ -101,8 +101,12 @@ async function signIn(person, link, account, name) {
   assert.equal(pathOf(person), '/dashboard');
 }
 
-/** Opens the page of the key that was spent from. */
-const openKey = (person) => person.visit('/dashboard/keys').then(() => person.follow('link', KEY));
+/** Opens the page of the key that was spent from, or a part of it. */
+const openKey = async (person, part = '') => {
+  await person.visit('/dashboard/keys');
+  await person.follow('link', KEY);
+  if (part) await person.visit(`${pathOf(person)}/${part}`);
+};
 
 fact('a link signs in after a click, without scripts as well', async () => {
   await owner.allow(false);
@@ -128,10 +132,10 @@ for (const [role, person, pictures] of [['an owner', owner, 'owner'], ['a viewer
     fact(`${name} is sound for ${role}, wide and narrow, light and dark`, async () => {
       await person.look(1280, 'light');
       await person.visit('/dashboard');
-      await person.follow('link', name);
+      const link = `nav.main ::-p-aria([name="${name}"][role="link"])`;
+      await Promise.all([person.page.waitForNavigation(), person.page.click(link)]);
       assert.equal(pathOf(person), path);
-      const current = await (await person.the('link', name)).evaluate((link) => link.getAttribute('aria-current'));
-      assert.equal(current, 'page');
+      assert.equal(await person.page.$eval(link, (chosen) => chosen.getAttribute('aria-current')), 'page');
       await examine(person, `${pictures}-${picture}`);
     });
   }
@@ -155,6 +159,10 @@ for (const [role, person] of [['owner', owner], ['viewer', viewer]]) {
     assert.ok(pathOf(person).startsWith('/dashboard/keys/ak_'));
     await person.reads('Used');
     await examine(person, `${role}-key`);
+    for (const part of ['requests', 'settings', 'use']) {
+      await openKey(person, part);
+      await examine(person, `${role}-key-${part}`);
+    }
     await person.visit('/dashboard/you');
     await examine(person, `${role}-you`);
     await person.visit('/dashboard/you/second-factor');
@@ -163,10 +171,32 @@ for (const [role, person] of [['owner', owner], ['viewer', viewer]]) {
   });
 }
 
+fact('the page of a group, and what is found, are sound', async () => {
+  const { id } = await makeGroup({ name: 'Team A', limits: [{ amount: 20, per: 'month' }] });
+  await makeKey({ label: 'Of Team A', group_id: id, models: ['Model Flash', 'of later'] });
+  for (const part of ['', '/requests', '/settings', '/use']) {
+    await owner.visit(`/dashboard/groups/${id}${part}`);
+    await examine(owner, `owner-group${part.replace('/', '-')}`);
+  }
+  await owner.look(1280, 'light');
+  await owner.fill('Find', 'Team A');
+  await owner.follow('button', 'Go');
+  await owner.reads('Of Team A');
+  await examine(owner, 'owner-found');
+  await owner.look(1280, 'light');
+  await owner.fill('Find', id);
+  await owner.follow('button', 'Go');
+  assert.equal(pathOf(owner), `/dashboard/groups/${id}`);
+  await owner.visit('/dashboard/keys?order=spent');
+  await owner.fill('Group', id);
+  await owner.follow('button', 'Apply');
+  await owner.follow('link', 'Of Team A');
+});
+
 fact('pages that ask first, and those that have nothing to show, are sound', async () => {
   await owner.visit('/dashboard/keys/new');
   await examine(owner, 'owner-new-key');
-  await openKey(owner);
+  await openKey(owner, 'settings');
   await owner.follow('link', 'Revoke');
   await examine(owner, 'owner-revoke-key');
   for (const order of ['asc', 'spent', 'used']) {
@@ -178,6 +208,8 @@ fact('pages that ask first, and those that have nothing to show, are sound', asy
   await examine(owner, 'owner-overview-by-key');
   await owner.visit('/dashboard?show=tokens&days=90');
   await examine(owner, 'owner-overview-tokens');
+  await owner.visit('/dashboard?by=group&range=last-month&against=year');
+  await examine(owner, 'owner-overview-by-group');
   await owner.visit(`/dashboard/credit/${new Date().toISOString().slice(0, 7)}`);
   await owner.reads('Charged in all');
   await examine(owner, 'owner-statement');
@@ -204,7 +236,7 @@ fact('pages that ask first, and those that have nothing to show, are sound', asy
 fact('viewers are offered nothing that changes something, and owners are', async () => {
   for (const path of [...SECTIONS.map(([, section]) => section), '/dashboard/keys/new', KEY]) {
     const offered = await Promise.all([viewer, owner].map(async (person) => {
-      await (path === KEY ? openKey(person) : person.visit(path));
+      await (path === KEY ? openKey(person, 'settings') : person.visit(path));
       return person.page.$$eval(CHANGES, (all) => all.length);
     }));
     assert.equal(offered[0], 0, `a viewer on ${path}`);

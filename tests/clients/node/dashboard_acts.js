@@ -30,6 +30,7 @@ export async function keepsAKey(owner, { width, theme }) {
   await examineOnce(owner, 'owner-created-key');
   await owner.follow('link', 'I have copied it');
   await owner.reads('$0.25');
+  await owner.follow('link', 'Settings');
   await owner.fill('Label', `${label}, edited`);
   await owner.fill('Limit (USD)', '25');
   await owner.follow('button', 'Save');
@@ -38,6 +39,14 @@ export async function keepsAKey(owner, { width, theme }) {
   await owner.fill('Search', `${label}, ed`);
   await owner.follow('button', 'Apply');
   await owner.follow('link', `${label}, edited`);
+  await owner.follow('link', 'Settings');
+  await owner.follow('link', 'Duplicate this key');
+  assert.equal(await (await owner.field('Label')).evaluate((e) => e.value), `${label}, edited (copy)`);
+  assert.equal(await (await owner.field('Limit (USD)')).evaluate((e) => e.value), '25');
+  await owner.follow('button', 'Add a limit');
+  await owner.fill('Limit 2 (USD)', '1');
+  await owner.page.goBack();
+  await owner.page.goBack();
   await owner.follow('link', 'Revoke');
   await owner.reads('cannot be undone');
   await owner.follow('button', 'Revoke');

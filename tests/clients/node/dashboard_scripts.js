@@ -48,7 +48,7 @@ export function addForms(owner) {
       await owner.visit(await owner.page.$eval('tbody th a', (link) => new URL(link.href).pathname));
       const key = `keys/${new URL(owner.page.url()).pathname.split('/').at(-1)}`;
       const made = await makeGroup({ ...bounds, name: label, external_id: `form-${at}`, parent_id: at % 2 ? group : null });
-      for (const [path, page] of [[key, `/dashboard/${key}`], [`groups/${made.id}`, `/dashboard/groups/${made.id}`]]) {
+      for (const [path, page] of [[key, `/dashboard/${key}/settings`], [`groups/${made.id}`, `/dashboard/groups/${made.id}/settings`]]) {
         // A window may end meanwhile.
         const shown = async () => JSON.stringify(await shownBy(path), (name, value) => (name === 'resets_at' ? undefined : value));
         const before = await shown();
@@ -65,6 +65,7 @@ export function addForms(owner) {
     await owner.look(1280, 'light');
     await owner.visit('/dashboard/keys');
     await owner.follow('link', label);
+    await owner.follow('link', 'Settings');
     const expires = async () => (await owner.field('Expires')).evaluate((e) => e.value);
     assert.equal(await expires(), '2027-12-31T23:59:59');
     await owner.fill('Label', `${label}, changed`);
@@ -147,6 +148,43 @@ export function addOverview(owner) {
     await owner.page.keyboard.press('Escape');
     assert.equal(await says(), '');
     assert.deepEqual(await owner.shifts(), []);
+  });
+  fact('the bar of a day leads to its requests, by the pointer, by the keyboard and without scripts', async () => {
+    const today = new Date().toISOString().slice(0, 10);
+    const arrived = async () => {
+      const { pathname, search } = new URL(owner.page.url());
+      assert.equal(`${pathname}${search}`, `/dashboard/activity?from=${today}&to=${today}`);
+      await owner.reads('Model Max');
+    };
+    for (const scripts of [true, false]) {
+      await owner.allow(scripts);
+      await owner.visit('/dashboard');
+      const days = await owner.page.$$('.chart .days a');
+      await Promise.all([owner.page.waitForNavigation(), days.at(-1).click()]);
+      await arrived();
+    }
+    await owner.allow(true);
+    await owner.visit('/dashboard');
+    await owner.page.$eval('.chart svg', (picture) => picture.focus());
+    await Promise.all([owner.page.waitForNavigation(), owner.page.keyboard.press('Enter')]);
+    await arrived();
+  });
+  fact('a page that is looked at shows what happens meanwhile, and one in which something is entered stays', async () => {
+    for (const enters of [false, true]) {
+      await owner.visit('/dashboard');
+      await owner.page.mouse.move(0, 0);
+      await owner.page.evaluate(() => {
+        window.watched = true;
+        document.querySelector('main h1').dataset.first = 'true';
+      });
+      if (enters) await owner.page.$eval('main [name="from"]', (field) => field.dispatchEvent(new Event('input', { bubbles: true })));
+      const isFirst = () => document.querySelector('main h1').dataset.first === 'true';
+      if (enters) await sleep(11_000);
+      else await owner.page.waitForFunction(() => document.querySelector('main h1').dataset.first !== 'true', { polling: 100 });
+      assert.equal(await owner.page.evaluate(isFirst), enters);
+      await (await owner.page.$$('.chart .ground')).at(-1).hover();
+      assert.match(await owner.page.$eval('.chart .box', (box) => box.innerText), /Sum/, 'the chart works as before');
+    }
   });
   fact('a model has the same colour on every page and in every order', async () => {
     const colours = () => owner.page.$$eval('.chart .legend li', (all) => all.map((part) => [part.textContent.split(' $')[0].trim(), part.querySelector('i').className]));
@@ -278,7 +316,7 @@ export function addTryIt(viewer, scenes, examineOnce) {
     await viewer.fill('System prompt', 'Be brief: don\u2019t explain.');
     const sent = [];
     for (const [dialect, path, tokens] of [['responses', '/v1/responses', 21], ['messages', '/v1/messages', 22], ['chat', '/v1/chat/completions', 23]]) {
-      await viewer.fill('Dialect', dialect);
+      await viewer.fill('API', dialect);
       await viewer.page.waitForFunction(() => !document.querySelector('button[name="send"]').disabled);
       await viewer.fill('Message', scripted({ completion_tokens: tokens }).content);
       await viewer.page.keyboard.down('Control');
@@ -349,7 +387,7 @@ export function addPreferences(owner, paths) {
     for (const path of paths) {
       await owner.visit(path);
       const wanted = await owner.page.$$eval('a, button, input, select, textarea, summary, [tabindex="0"]', (all) => {
-        return all.filter((e) => e.type !== 'hidden' && !e.disabled && e.checkVisibility()).length;
+        return all.filter((e) => e.type !== 'hidden' && e.tabIndex >= 0 && !e.disabled && e.checkVisibility()).length;
       });
       const met = [];
       for (let stop = 0; stop < STOPS; stop += 1) {

@@ -16,6 +16,7 @@ use shared_door::admission::Permit;
 use super::{export::ExportLines, filters};
 use key_service_management::{Management, reading::EntrySearch};
 use key_service_page::{app::App, failure::Failure, form::query, session::Viewer};
+use key_service_ranges::range::Range;
 use key_service_store::store::StoreError;
 
 /// Entries read at a time, which bounds the memory of an export.
@@ -62,12 +63,14 @@ fn file(
     request: &Request,
     format: FileForm,
 ) -> Result<Response, Failure> {
+    let (query, today) = (query(request), app.management.today());
+    let query = filters::with_range(&query, &Range::of(&query, today));
     let rest = Rest {
         _permit: app.exports.begin(viewer.signed_in.account)?,
         management: app.management,
         account: viewer.signed_in.account,
         // A file has no refused requests.
-        search: filters::search(&query(request))?.billed.ok_or(Failure::NotFound)?,
+        search: filters::search(&query)?.billed.ok_or(Failure::NotFound)?,
         format,
         lines: ExportLines { with_upstream_cost: viewer.is_owner() },
         before: None,

@@ -15,6 +15,7 @@ use key_service_management::{
     spend::DAYS,
 };
 use key_service_page::{app::App, failure::Failure, form::Fields, paths::ACTIVITY, show::name_of};
+use key_service_ranges::range::Range;
 use key_service_store::store::JournalEntry;
 
 /// All filters. A page without them has the requests of the last [`DAYS`].
@@ -71,15 +72,28 @@ pub(super) fn offset(query: &Fields, name: &str) -> i64 {
     minutes.unwrap_or(0)
 }
 
-/// Returns the query with a first day. If it names none, that is the first of the last [`DAYS`]; if it leaves the field
-/// empty, the day of the oldest entry that is kept.
-pub(super) fn with_first_day(query: &Fields, today: Day, oldest: Option<&JournalEntry>) -> Fields {
+/// Returns the query with its days: those of the range that it names, or at least a first day. If it names none, that is
+/// the first of the last [`DAYS`]; if it leaves the field empty, the day of the oldest entry that is kept.
+pub(super) fn with_days(query: &Fields, range: &Range, today: Day, oldest: Option<&JournalEntry>) -> Fields {
+    if range.is_named(query) {
+        return with_range(query, range);
+    }
     let first = match query.filled("from").and_then(Day::parse) {
         Some(_) => return query.clone(),
         None if query.has("from") => oldest.map_or(today, |entry| Day::of(entry.entry.settlement.at)),
         None => query.filled("to").and_then(Day::parse).unwrap_or(today).plus(1 - DAYS),
     };
     query.clone().with("from", first.to_string())
+}
+
+/// Returns the query with the days of a range that it names, in UTC.
+pub(super) fn with_range(query: &Fields, range: &Range) -> Fields {
+    if !range.is_named(query) {
+        return query.clone();
+    }
+    let days = [("from", range.days.start()), ("to", range.days.end())];
+    let days = Fields::of(days.map(|(name, day)| (name, day.to_string())));
+    query.without(&["range", "days", "from_offset", "to_offset"]).replaced_by(days)
 }
 
 /// Makes the form with the filters of a query. `group` is the group that the query names.
@@ -184,11 +198,19 @@ mod tests {
     #[test]
     fn a_list_without_a_first_day_begins_with_the_last_days_and_says_so_in_its_field() {
         let today = Day::parse("2026-11-24").unwrap();
-        let first = |text: &str| with_first_day(&query(text), today, None).get("from").to_owned();
+        let first = |text: &str| {
+            let query = query(text);
+            with_days(&query, &Range::of(&query, today), today, None).get("from").to_owned()
+        };
         assert_eq!(first(""), "2026-10-26");
         assert_eq!(first("model=x&to=2020-01-30"), "2020-01-01");
         assert_eq!(first("from=2020-01-01"), "2020-01-01");
         assert_eq!(first("from="), "2026-11-24", "nothing was billed yet");
+        assert_eq!(
+            first("range=month&from=2020-01-01&from_offset=60"),
+            "2026-11-01",
+            "a range with a name wins"
+        );
     }
 
     #[test]

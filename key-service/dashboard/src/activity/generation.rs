@@ -65,7 +65,7 @@ pub(crate) async fn show(
         (costs(&app, settlement, viewer.is_owner()))
         p { a href={ (ACTIVITY) "?key=" (key.to_string()) } { "All requests of the key" } }
     };
-    Ok(page(&viewer, Section::Activity, "Generation", &content))
+    Ok(page(&viewer, Section::Requests, &format!("Generation {id}"), &content))
 }
 
 fn row(name: &str, value: &Markup) -> Markup {

@@ -10,11 +10,13 @@ use shared::wire::GroupField;
 
 use super::{
     super::{
+        limits,
         settings_form::{self, Edit, Offered, offered},
         words,
     },
-    keys_in, named, path, whole,
+    keys_in, named, path, tab,
 };
+use crate::tabs::Tab;
 use domain::group::{Group, GroupPatch};
 use key_service_management::{
     Error, Refused,
@@ -32,8 +34,32 @@ use key_service_page::{
     show::{count, name_of},
 };
 
-/// Shows an owner the settings and the end of a group.
-pub(super) async fn forms(
+/// Shows an owner the settings of a group.
+pub(crate) async fn settings(
+    State(app): State<App>,
+    viewer: Viewer,
+    Path(id): Path<String>,
+) -> Result<Response, Failure> {
+    let group = named(&app, &viewer, &id).await?;
+    settings_tab(&app, &viewer, &group, None).await
+}
+
+/// Writes the settings, with the fields of a form that was sent if there is one.
+async fn settings_tab(
+    app: &App,
+    viewer: &Viewer,
+    group: &Group,
+    sent: Option<Entered<'_>>,
+) -> Result<Response, Failure> {
+    let content = html! {
+        @if group.spend.archived_at.is_some() { p.empty { "The group is archived, for good." } }
+        @else if !viewer.is_owner() { p.empty { "Owners change settings. Your role is viewer." } }
+        @else { (forms(app, viewer, group, sent).await?) }
+    };
+    Ok(tab(viewer, group, Tab::Settings, &content))
+}
+
+async fn forms(
     app: &App,
     viewer: &Viewer,
     group: &Group,
@@ -56,7 +82,7 @@ pub(super) async fn forms(
             }
         }
         section.card {
-            h2 { "End" }
+            h2 { "Danger zone" }
             p.quiet { "Archived, the group refuses all its requests, for good. Its keys can also be revoked together." }
             div.buttons {
                 a.button.danger href={ (path(group)) "/archive" } { "Archive" }
@@ -110,6 +136,9 @@ pub(crate) async fn create(
     State(app): State<App>,
     OwnerAct(Act { viewer, form }): OwnerAct,
 ) -> Result<Response, Failure> {
+    if let Some(row) = limits::added_row(&form) {
+        return asked(&app, &viewer, Entered::new(&form).focused(row)).await;
+    }
     let made = match settings_form::read::<GroupPatch>(&form) {
         Ok(mut settings) => {
             settings_form::name_models_by_id(&app, &mut settings.bounds);
@@ -139,10 +168,13 @@ pub(crate) async fn update(
     OwnerAct(Act { viewer, form }): OwnerAct,
 ) -> Result<Response, Failure> {
     let group = named(&app, &viewer, &id).await?;
+    if let Some(row) = limits::added_row(&form) {
+        return settings_tab(&app, &viewer, &group, Some(Entered::new(&form).focused(row))).await;
+    }
     let now = app.management.now();
     let present = settings_form::entered(|field: GroupField| group.value(field, now));
     let again = async |form: &Fields, fault: &Fault| {
-        let again = whole(&app, &viewer, &group, Some(Entered::refused(form, fault))).await?;
+        let again = settings_tab(&app, &viewer, &group, Some(Entered::refused(form, fault))).await?;
         Ok((StatusCode::UNPROCESSABLE_ENTITY, again).into_response())
     };
     let Edit { mut patch, overtaken } = match settings_form::read_edit::<GroupPatch>(&form, &present) {
@@ -157,7 +189,7 @@ pub(crate) async fn update(
     match Group::update(viewer.by(&app), group.id, patch).await {
         Ok(changed) => {
             let values = |field: GroupField| [group.value(field, now), changed.value(field, now)];
-            Ok(notice::done(&viewer, &path(&group), &words::saved(values, &groups)))
+            Ok(notice::done(&viewer, &format!("{}/settings", path(&group)), &words::saved(values, &groups)))
         }
         Err(error) => match fault(&error) {
             Some(fault) => again(&form, &fault).await,

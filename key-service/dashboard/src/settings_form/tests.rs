@@ -27,6 +27,9 @@ fn sent(form: &Markup) -> Fields {
     for piece in html.split('<').skip(1) {
         let (tag, _) = piece.split_once('>').unwrap();
         let Some(name) = attribute(tag, "name") else { continue };
+        if tag.contains(" type=\"checkbox\"") && !tag.contains(" checked") {
+            continue;
+        }
         let (_, behind) = html.split_once(&format!("<{tag}>")).unwrap();
         let value = if tag.starts_with("input") {
             attribute(tag, "value").unwrap_or_default()
@@ -54,7 +57,12 @@ fn group() -> Group {
 }
 
 fn offered() -> Offered {
-    Offered { groups: vec![group()], has_all_groups: true, models: vec!["Model Flash".into()], now: NOW }
+    Offered {
+        groups: vec![group()],
+        has_all_groups: true,
+        models: vec![("Model Flash".into(), "$0.10 in, $0.40 out".into())],
+        now: NOW,
+    }
 }
 
 /// The form of an object with these settings.
@@ -188,6 +196,27 @@ fn a_form_changes_what_was_changed_in_it_alone() {
     // A form without what it showed changes all that it has.
     let bare = Fields::of([("limit", "5".to_owned())]);
     assert_eq!(change(&bare, &[], &before).0.bounds, BoundsPatch::of_limit(Some(NanoUsd::from_usd(5))));
+}
+
+#[test]
+fn models_are_boxes_of_which_those_that_are_not_offered_stay() {
+    let models = |list: &[&str]| BoundsPatch {
+        models: Some(Some(list.iter().map(ToString::to_string).collect())),
+        ..BoundsPatch::default()
+    };
+    let before = key(&KeyPatch { bounds: models(&["gone"]), ..KeyPatch::default() });
+    let page = form::<KeyField>(&texts(&before));
+    let html = page.clone().into_string();
+    assert!(html.contains("gone</bdi> <span class=\"quiet\">not offered"), "{html}");
+    assert!(html.contains("Model Flash</bdi> <span class=\"quiet\">$0.10 in, $0.40 out"), "{html}");
+    let opened = sent(&page);
+    let ticked = |values: &[&str]| {
+        let boxes = Fields::of(values.iter().map(|value| ("models", (*value).to_owned())));
+        read_edit::<KeyPatch>(&opened.clone().replaced_by(boxes), &texts(&before)).unwrap().patch.bounds
+    };
+    assert_eq!(ticked(&["", "gone", "Model Flash"]), models(&["gone", "Model Flash"]));
+    assert_eq!(ticked(&["", "gone"]), BoundsPatch::default());
+    assert_eq!(ticked(&[""]), BoundsPatch { models: Some(None), ..BoundsPatch::default() }, "none is all");
 }
 
 #[test]

@@ -26,6 +26,7 @@ fn every_type_of_event_reads_back_what_it_writes() {
         vec![change("label", "", "{\"a\": [1]}"), Change::new("limit", &Value::Null, &Value::Amount(amount))];
     let name = || "Ann".to_owned();
     let kinds = [
+        EventKind::AccountCreated { name: name() },
         EventKind::KeyCreated { changes: changes.clone() },
         EventKind::KeyUpdated { changes: changes.clone() },
         EventKind::KeyRotated { previous_key_expires_at: Some(AT) },

@@ -1,4 +1,5 @@
-// Copying, the code of a sign-in link, the reader's time, and a chart's day at the pointer. Every page works without this, but for Try it.
+// Copying, the code of a sign-in link, the reader's time, a chart's day at the pointer, and pages that keep up with what happens. Every
+// page works without this, but for Try it.
 'use strict';
 
 // Copies a text; without the clipboard API (no TLS), through a selection.
@@ -74,16 +75,12 @@ function showTimes() {
     }
   }
 }
-showTimes();
-setInterval(showTimes, 60_000);
 
 // The reader's zone, by name where times are shown.
 const zone = new Intl.DateTimeFormat('en', { timeZoneName: 'shortOffset' }).formatToParts().find(({ type }) => type === 'timeZoneName').value;
-for (const name of document.querySelectorAll('[data-zone="now"]')) name.textContent = zone;
 
 // Days of a filter are the reader's, and are sent with their offsets from UTC; those of an address from elsewhere stay as they are.
-const daysOf = document.querySelector('form[data-days]');
-if (daysOf) {
+function useZone(daysOf) {
   const { from, to, from_offset: fromOffset, to_offset: toOffset } = daysOf.elements;
   const offset = ({ value }, more) => {
     const midnight = new Date(`${value}T00:00`);
@@ -98,8 +95,8 @@ if (daysOf) {
 }
 
 // A chart's day under the pointer or the finger, or chosen by arrow keys, with its row of the table behind.
-for (const chart of document.querySelectorAll('.chart')) {
-  const [plot, picture, box] = ['.plot', 'svg', '.box'].map((part) => chart.querySelector(part));
+function followPointer(chart) {
+  const [plot, picture, links, box] = ['.plot', 'svg', '.days', '.box'].map((part) => chart.querySelector(part));
   const names = [...chart.querySelectorAll('thead th')].map((cell) => cell.textContent);
   const rows = [...chart.querySelectorAll('tbody tr')].reverse();
   const days = [...picture.querySelectorAll('.ground')];
@@ -138,18 +135,66 @@ for (const chart of document.querySelectorAll('.chart')) {
   for (const [name, value] of [['tabindex', 0], ['role', 'slider'], ['aria-valuemin', 0], ['aria-valuemax', days.length - 1], ['aria-valuenow', chosen]]) {
     picture.setAttribute(name, value);
   }
-  picture.addEventListener('pointermove', at);
-  picture.addEventListener('pointerdown', at);
-  picture.addEventListener('pointerleave', (event) => { if (event.pointerType === 'mouse') hide(); });
+  // A finger chooses a day first, and follows its link when it comes again.
+  let isFirst = false;
+  links.addEventListener('pointermove', at);
+  links.addEventListener('pointerdown', (event) => {
+    const before = box.hidden ? undefined : chosen;
+    at(event);
+    isFirst = event.pointerType !== 'mouse' && chosen !== before;
+  });
+  links.addEventListener('click', (event) => { if (isFirst) event.preventDefault(); });
+  links.addEventListener('pointerleave', (event) => { if (event.pointerType === 'mouse') hide(); });
   picture.addEventListener('focus', () => { if (picture.matches(':focus-visible')) choose(chosen); });
   picture.addEventListener('blur', hide);
   picture.addEventListener('keydown', (event) => {
     const to = { ArrowLeft: chosen - 1, ArrowRight: chosen + 1, Home: 0, End: days.length - 1 }[event.key];
+    isFirst = false;
     if (event.key === 'Escape') hide();
+    if (event.key === 'Enter') links.children[chosen].click();
     if (to === undefined) return;
     event.preventDefault();
     choose(to);
   });
+}
+
+// What a page is made of, when it comes and whenever its content comes again.
+function begin() {
+  showTimes();
+  for (const name of document.querySelectorAll('[data-zone="now"]')) name.textContent = zone;
+  for (const daysOf of document.querySelectorAll('form[data-days]')) useZone(daysOf);
+  for (const chart of document.querySelectorAll('.chart')) followPointer(chart);
+}
+begin();
+setInterval(showTimes, 60_000);
+
+// A page about a range of days asks for itself again while it is seen, until something is entered on it, and not while it is in use.
+// One that nobody attends to stops asking, so that its session ends as any unused one.
+const [AGAIN_MS, ATTENDED_MS] = [10_000, 3_600_000];
+let [isEntered, attendedAt] = [false, Date.now()];
+function isInUse(main) {
+  const { activeElement } = document;
+  const selection = getSelection();
+  return isEntered || (activeElement !== main && main.contains(activeElement)) || main.querySelector('.chart:hover') !== null
+    || (!selection.isCollapsed && main.contains(selection.anchorNode));
+}
+async function askAgain() {
+  const main = document.querySelector('main');
+  if (document.visibilityState !== 'visible' || Date.now() - attendedAt > ATTENDED_MS || isInUse(main)) return;
+  const answer = await fetch(location.href).catch(() => undefined);
+  if (!answer?.ok || answer.redirected) return;
+  const next = new DOMParser().parseFromString(await answer.text(), 'text/html').querySelector('main');
+  if (!next || isInUse(main)) return;
+  const [before, after] = [main, next].map((part) => [...part.querySelectorAll('details')]);
+  if (before.length === after.length) after.forEach((details, at) => { details.open = before[at].open; });
+  next.querySelector('h1').after(...main.querySelectorAll('.done'));
+  main.replaceChildren(...next.childNodes);
+  begin();
+}
+if (document.querySelector('[data-live]')) {
+  document.querySelector('main').addEventListener('input', () => { isEntered = true; });
+  for (const sign of ['pointermove', 'keydown']) addEventListener(sign, () => { attendedAt = Date.now(); });
+  setInterval(askAgain, AGAIN_MS);
 }
 
 // The dialects of *Try it*: their paths, bodies of a conversation, and what an event says.

@@ -144,7 +144,7 @@ impl Store {
                 return Err(no_answer());
             };
             for (name, record) in &page {
-                let name = String::from_utf8(name.to_vec());
+                let name = String::from_utf8(name.clone());
                 let name = name.map_err(|_| StoreError::Damaged("the name of an account".into()))?;
                 named.push((owner_of_name(&message(record)?)?, name));
             }

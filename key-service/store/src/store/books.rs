@@ -8,7 +8,7 @@ use std::{
 use domain::{
     ledger::{Entry, Record as LedgerRecord},
     search::EntrySearch,
-    usage::{Day, Margin, with_groupless},
+    usage::{Day, Margin, Sums, with_groupless},
 };
 use key_service_ledger::{codec, messages, names};
 use prost::Message;
@@ -190,7 +190,7 @@ impl Store {
         days: RangeInclusive<Day>,
     ) -> Result<BTreeMap<String, Margin>, StoreError> {
         let mut models = BTreeMap::<String, Margin>::new();
-        for (of, margin) in self.margins(account, days).await? {
+        for (_, of, margin) in self.margins(account, days).await? {
             if let SpendOf::Model(model) = of {
                 add_to(&mut models, model, margin);
             }
@@ -206,13 +206,34 @@ impl Store {
         days: RangeInclusive<Day>,
     ) -> Result<BTreeMap<Option<GroupId>, Margin>, StoreError> {
         let (mut groups, mut all) = (BTreeMap::<GroupId, Margin>::new(), Vec::new());
-        for (of, margin) in self.margins(account, days).await? {
+        for (_, of, margin) in self.margins(account, days).await? {
             match of {
                 SpendOf::Group(group) => add_to(&mut groups, group, margin),
                 SpendOf::Model(_) => all.push(margin),
             }
         }
         Ok(with_groupless(groups, all))
+    }
+
+    /// Sums up each of these days by the group that the key was in. `None` stands for keys without a group.
+    pub async fn spend_by_group(
+        &self,
+        account: AccountId,
+        days: RangeInclusive<Day>,
+    ) -> Result<Vec<(Day, Option<GroupId>, Sums)>, StoreError> {
+        let mut of_days = BTreeMap::<Day, (BTreeMap<GroupId, Margin>, Vec<Margin>)>::new();
+        for (day, of, margin) in self.margins(account, days).await? {
+            let (groups, all) = of_days.entry(day).or_default();
+            match of {
+                SpendOf::Group(group) => add_to(groups, group, margin),
+                SpendOf::Model(_) => all.push(margin),
+            }
+        }
+        let of_day = |(day, (groups, all))| {
+            let groups = with_groupless(groups, all).into_iter();
+            groups.map(move |(group, margin): (Option<GroupId>, Margin)| (day, group, margin.sums))
+        };
+        Ok(of_days.into_iter().flat_map(of_day).collect())
     }
 
     /// Returns the days after which the counters of a day are dropped; `None` if they are kept forever.
@@ -226,7 +247,7 @@ impl Store {
         &self,
         account: AccountId,
         days: RangeInclusive<Day>,
-    ) -> Result<Vec<(SpendOf, Margin)>, StoreError> {
+    ) -> Result<Vec<(Day, SpendOf, Margin)>, StoreError> {
         let (space, mut sets) = (names::space(account), BTreeMap::<Day, BTreeMap<Vec<u8>, Margin>>::new());
         let add = |day: Day, name: &[u8], record: &Record| {
             let margin = codec::read_margin(&message(record)?).of;
@@ -249,7 +270,10 @@ impl Store {
                 *margin = margin_now.map_or(Margin::default(), |sums| codec::read_margin(&sums).of);
             }
         }
-        sets.into_values().flatten().map(|(name, margin)| Ok((spend_of(&name)?, margin))).collect()
+        let of_day = |(day, sums): (Day, BTreeMap<Vec<u8>, Margin>)| {
+            sums.into_iter().map(move |(name, margin)| Ok((day, spend_of(&name)?, margin)))
+        };
+        sets.into_iter().flat_map(of_day).collect()
     }
 
     /// Passes on every record of the sets of these days. Returns the days whose sets had several pages.

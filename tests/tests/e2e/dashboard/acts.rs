@@ -119,11 +119,8 @@ async fn an_act_says_what_it_changed_once_in_the_browser_that_did_it() {
     let mut owner = signed_in(&stack, &stack.account, "owner").await;
     let path = format!("/dashboard/keys/{}", key.id);
     let saved = owner.post(&path, &[("label", "Customer A"), ("limit", "$5.00")]).await;
-    assert_eq!(
-        (saved.status, saved.header("location")),
-        (303, path.as_str()),
-        "nothing stands in the address"
-    );
+    let settings = format!("{path}/settings");
+    assert_eq!((saved.status, saved.header("location")), (303, &*settings), "nothing stands in the address");
     let notice = owner.cookies["faregate-notice"].clone();
     let page = owner.get(&path).await;
     assert!(page.text().contains("role=\"status\">Saved: limit $25.00 → $5.00.</p>"), "{page}");
@@ -326,4 +323,30 @@ async fn bounds_of_a_key_are_set_in_its_form_and_said_together() {
         page.text().contains("limits by window $5 a day → none") && !page.text().contains("At most"),
         "{page}"
     );
+}
+
+#[apply(fact)]
+async fn a_limit_is_added_to_a_form_and_a_key_is_duplicated() {
+    let stack = Stack::start().await;
+    let bounds =
+        json!({"label": "Student", "limit": 5, "models": ["Model Flash", "of later"], "max_in_flight": 3});
+    let key = stack.key_with(bounds).await;
+    let mut owner = signed_in(&stack, &stack.account, "owner").await;
+    let path = format!("/dashboard/keys/{}", key.id);
+    let form = owner.get(&format!("{path}/settings")).await;
+    assert!(form.text().contains("name=\"limit\"") && !form.text().contains("name=\"limit_2\""), "{form}");
+    let fields = [("label", "Pupil"), ("limit", "7"), ("resets", ""), ("rows", "2")];
+    let longer = owner.post(&path, &fields).await;
+    assert!(longer.status == 200 && longer.text().contains("name=\"limit_2\""), "{longer}");
+    assert!(longer.text().contains("value=\"Pupil\"") && longer.text().contains("value=\"7\""), "{longer}");
+    assert_eq!(stack.show(&key).await["limit"], 5, "nothing is saved yet");
+
+    let copy = owner.get(&format!("/dashboard/keys/new?like={}", key.id)).await;
+    for text in ["value=\"Student (copy)\"", "value=\"5\"", "value=\"of later\" checked", "value=\"3\""] {
+        assert!(copy.text().contains(text), "{text}: {copy}");
+    }
+    assert!(!copy.text().contains("value=\"Model Max\" checked"), "{copy}");
+    let foreign = stack.open_account("other", usd("5"));
+    let mut stranger = signed_in(&stack, &foreign, "owner").await;
+    assert_eq!(stranger.get(&format!("/dashboard/keys/new?like={}", key.id)).await.status, 404);
 }

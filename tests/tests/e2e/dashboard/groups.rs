@@ -8,7 +8,8 @@ use tests::{
     upstream::Script,
 };
 
-use super::signed_in;
+use super::{pages::spend, signed_in};
+use crate::budgets::group;
 
 const PATH: &str = "/dashboard/groups";
 
@@ -30,7 +31,10 @@ async fn a_group_is_created_filled_changed_and_archived() {
     let (course, page) =
         made(&[("name", "Course 101"), ("external_id", "c101"), ("parent_id", &school_id), ("limit", "400")])
             .await;
-    assert!(page.text().contains("At most $400 in all, shared with School: $1,000 a month."), "{page}");
+    assert!(
+        page.text().contains("At most $400 in all. Also counts toward School ($1,000 a month)."),
+        "{page}"
+    );
     let (again, page) = made(&[("name", "Another"), ("external_id", "c101")]).await;
     assert!(again == course && page.text().contains("has the external id already"), "{page}");
     let course_id = course.rsplit('/').next().unwrap().to_owned();
@@ -57,7 +61,7 @@ async fn a_group_is_created_filled_changed_and_archived() {
         assert!(page.text().contains("0 keys, 1 in 1 group"), "keys of child groups count: {path}: {page}");
     }
     let page = viewer.get(&format!("/dashboard/keys/{}", key.id)).await;
-    assert!(page.text().contains("At most $5 in all, shared with Course 101: $400 in all"), "{page}");
+    assert!(page.text().contains("At most $5 in all. Also counts toward Course 101 ($400 in all)"), "{page}");
     let listed = viewer.get(&format!("/dashboard/keys?group={school_id}")).await;
     assert!(listed.text().contains("No keys match"), "{listed}");
     assert!(viewer.get(&format!("/dashboard/keys?group={course_id}")).await.text().contains("Student"));
@@ -123,5 +127,50 @@ async fn the_page_of_a_group_shows_a_hundred_groups_and_leads_to_all() {
         assert_eq!(seen, (0..130).collect::<Vec<_>>());
         let wrong = owner.get(&format!("{PATH}?parent=agents")).await;
         assert_eq!(wrong.status, 404, "{wrong}");
+    }
+}
+
+#[apply(fact)]
+async fn the_page_of_a_group_has_a_chart_its_requests_and_the_use_of_each_key() {
+    // SQLite, and Redis.
+    for stack in [Stack::start().await, super::replicas().await] {
+        let school = group(&stack, json!({"name": "School"})).await;
+        let course = group(&stack, json!({"name": "Course", "parent_id": school["id"]})).await;
+        let [inside, outside] = ["inside", "outside"];
+        let inside = stack.key_with(json!({"label": inside, "group_id": course["id"]})).await;
+        let outside = stack.key_with(json!({"label": outside})).await;
+        for key in [&inside, &inside, &outside] {
+            spend(&stack, key).await;
+        }
+        let used = stack.used(&inside).await;
+        let mut viewer = signed_in(&stack, &stack.account, "viewer").await;
+        for of in [&school, &course] {
+            let path = format!("{PATH}/{}", of["id"].as_str().unwrap());
+            for by in ["", "?by=key", "?show=requests&range=month"] {
+                let page = viewer.get(&format!("{path}{by}")).await;
+                assert!(page.text().contains("figure class=\"chart\""), "{by}: {page}");
+                assert!(!page.text().contains("outside"), "{by}: {page}");
+            }
+            let page = viewer.get(&format!("{path}?by=key")).await;
+            let legend =
+                format!("<bdi title=\"inside\">inside</bdi> <strong><span class=\"usd\" title=\"${used}\">");
+            assert!(page.text().contains(&legend), "{page}");
+            assert_eq!(page.text().matches("<tr title=\"gen_").count(), 2, "{page}");
+            let requests = viewer.get(&format!("{path}/requests")).await;
+            assert_eq!(requests.text().matches("<tr title=\"gen_").count(), 2, "{requests}");
+            assert!(requests.text().contains("2 requests · "), "{requests}");
+            let earlier = viewer.get(&format!("{path}/requests?range=last-month")).await;
+            assert!(earlier.text().contains("There was no request on these days."), "{earlier}");
+            assert!(viewer.get(&format!("{path}/use")).await.text().contains("/v1/chat/completions"));
+            let settings = viewer.get(&format!("{path}/settings")).await;
+            assert!(settings.text().contains("Owners change settings."), "{settings}");
+        }
+        // The table of keys has what each was charged on these days, beside what it has used in all.
+        let path = format!("{PATH}/{}", course["id"].as_str().unwrap());
+        let page = viewer.get(&path).await;
+        let (_, keys) = page.text().split_once("aria-label=\"API keys\"").unwrap();
+        let (keys, _) = keys.split_once("</table>").unwrap();
+        assert!(keys.contains(">Last 30 days</th>"), "{page}");
+        assert_eq!(keys.matches(&format!("title=\"${used}\"")).count(), 2, "{keys}");
     }
 }

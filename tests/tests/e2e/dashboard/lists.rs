@@ -1,7 +1,11 @@
 //! Lists of the dashboard, page by page.
 
+use http::Method;
 use serde_json::json;
-use tests::harness::{Stack, attribute, usd};
+use tests::{
+    harness::{Stack, attribute, usd},
+    upstream::Script,
+};
 
 use super::{pages::spend, replicas, signed_in};
 use crate::budgets::group;
@@ -78,4 +82,98 @@ async fn lists_lead_forth_and_back_and_say_how_long_they_are() {
         let (_, total) = events.text().split_once("1–50 of ").unwrap();
         assert!(total.split('<').next().unwrap().parse::<u32>().unwrap() > 160, "{events}");
     }
+}
+
+#[apply(fact)]
+async fn a_range_of_days_goes_from_page_to_page_and_is_compared_and_kept_in_a_file() {
+    // SQLite, and Redis.
+    for stack in [Stack::start().await, replicas().await] {
+        let team = group(&stack, json!({"name": "Team A"})).await;
+        let key = stack.key_with(json!({"label": "=Customer A", "group_id": team["id"]})).await;
+        spend(&stack, &key).await;
+        spend(&stack, &key).await;
+        let used = stack.used(&key).await;
+        let mut owner = signed_in(&stack, &stack.account, "owner").await;
+        let page = owner.get("/dashboard?range=today&by=group").await;
+        for text in ["Nothing yesterday", "Team A", "href=\"/dashboard/activity?range=today\"", "By group"] {
+            assert!(page.text().contains(text), "{text}: {page}");
+        }
+        let of_key = format!("/dashboard/keys/{}", key.id);
+        for path in ["/dashboard", "/dashboard/margin", "/dashboard/activity", &of_key] {
+            let now = owner.get(&format!("{path}?range=month")).await;
+            let earlier = owner.get(&format!("{path}?range=last-month")).await;
+            let has_spend = |page: &tests::harness::Answer| {
+                let (_, main) = page.text().split_once("<main").unwrap();
+                main.contains("/activity/gen_") || main.contains(">Model Flash<") || main.contains("figure")
+            };
+            assert!(
+                has_spend(&now) && now.text().contains("aria-current=\"true\">This month</a>"),
+                "{path}: {now}"
+            );
+            if path == "/dashboard/activity" {
+                assert!(earlier.text().contains("Nothing was billed"), "{earlier}");
+            }
+            assert!(earlier.text().contains("\">Margin</a>") && earlier.text().contains("?range=last-month"));
+        }
+        let shown = stack.show(&key).await;
+        let day = &shown["last_used_at"].as_str().unwrap()[..10];
+        let bar = format!("href=\"/dashboard/activity?from={day}&amp;to={day}\"");
+        assert_eq!(owner.get("/dashboard").await.text().matches(&bar).count(), 2, "a bar and a row");
+        for (by, line) in [
+            ("", format!("{day},model,\"Model Flash\",\"Model Flash\",2,300,{used}\r\n")),
+            ("?by=key&range=today", format!("{day},key,{},\"'=Customer A\",2,300,{used}\r\n", key.id)),
+            (
+                "?by=group",
+                format!("{day},group,{},\"Team A\",2,300,{used}\r\n", team["id"].as_str().unwrap()),
+            ),
+        ] {
+            let file = owner.get(&format!("/dashboard/spend.csv{by}")).await;
+            assert_eq!(file.text(), format!("day,part,id,name,requests,tokens,charged\r\n{line}"), "{by}");
+        }
+        let file = owner.get("/dashboard/spend.csv?range=last-month").await;
+        assert_eq!(file.text().lines().count(), 1, "{file}");
+    }
+}
+
+#[apply(fact)]
+async fn one_box_finds_keys_groups_members_generations_and_events_and_a_plaintext_stands_in_no_address() {
+    let stack = replicas().await;
+    let team = group(&stack, json!({"name": "Team A"})).await;
+    let key = stack.key_with(json!({"label": "Customer A", "group_id": team["id"]})).await;
+    stack.key_with(json!({"label": "Customer B"})).await;
+    let generation = stack.call(&key, Script::tokens(100, 50)).send().await.json()["id"].clone();
+    let mut viewer = signed_in(&stack, &stack.account, "viewer").await;
+    let of_key = format!("/dashboard/keys/{}", key.id);
+    let of_team = format!("/dashboard/groups/{}", team["id"].as_str().unwrap());
+    let generation = generation.as_str().unwrap();
+    for (text, page) in [
+        (key.id.as_str(), of_key.clone()),
+        ("customer a", of_key.clone()),
+        (team["id"].as_str().unwrap(), of_team.clone()),
+        ("TEAM a", of_team),
+        (generation, format!("/dashboard/activity/{generation}")),
+        (key.secret.as_str(), of_key),
+    ] {
+        viewer.get("/dashboard").await;
+        let mut answer = viewer.post("/dashboard/find", &[("q", text)]).await;
+        assert_eq!(answer.status, 303, "{text}: {answer}");
+        while answer.status == 303 && answer.header("location") != page {
+            let next = answer.header("location").to_owned();
+            assert!(!next.contains(&key.secret), "{next}");
+            answer = viewer.get(&next).await;
+        }
+        assert_eq!(answer.header("location"), page, "{text}: {answer}");
+    }
+    let several = viewer.get("/dashboard/find?q=customer").await;
+    assert!(several.text().contains("Customer A") && several.text().contains("Customer B"), "{several}");
+    let none = viewer.get("/dashboard/find?q=northwind").await;
+    assert!(none.text().contains("No key, group or member has"), "{none}");
+    let events = stack.url("/v1/management/events");
+    let events = stack.http.send_as(&stack.account.management_key, Method::GET, &events, None).await.json();
+    let event = events["data"][1]["id"].as_str().unwrap();
+    let found = viewer.post("/dashboard/find", &[("q", event)]).await;
+    let list = viewer.get(found.header("location")).await;
+    assert!(list.status == 200 && list.text().contains(event), "{found}: {list}");
+    let unknown = viewer.post("/dashboard/find", &[("q", "sk-proj-0123456789abcdefgh")]).await;
+    assert_eq!(unknown.header("location"), "/dashboard/keys", "what may be a plaintext is not searched for");
 }

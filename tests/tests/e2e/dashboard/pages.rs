@@ -264,8 +264,8 @@ async fn the_first_steps_lead_to_a_key_that_says_how_to_use_it() {
     assert!(page.text().contains("Send a first request: the new key's page has it"), "{page}");
     let key = stack.key_of(&account, json!({"label": "First"})).await;
     let page = owner.get("/dashboard").await;
-    assert!(page.text().contains(&format!("href=\"/dashboard/keys/{}#use\"", key.id)), "{page}");
-    let page = owner.get(&format!("/dashboard/keys/{}", key.id)).await;
+    assert!(page.text().contains(&format!("href=\"/dashboard/keys/{}/use\"", key.id)), "{page}");
+    let page = owner.get(&format!("/dashboard/keys/{}/use", key.id)).await;
     for text in [
         "<h2 id=\"use\">Use it</h2>",
         "/v1/chat/completions",
@@ -327,7 +327,7 @@ async fn deposits_keep_their_notes_and_a_month_has_a_statement() {
     assert!(page.text().contains(">payment pay_7<"), "{page}");
     let events = viewer.get("/dashboard/events").await;
     assert!(events.text().contains("payment <bdi>pay_7</bdi>"), "{events}");
-    assert!(page.text().contains("=Invoice &lt;7&gt;") && page.text().contains("$5.000000"), "{page}");
+    assert!(page.text().contains("=Invoice &lt;7&gt;") && page.text().contains(">$5.00<"), "{page}");
     let csv = viewer.get("/dashboard/credit.csv").await;
     assert!(csv.text().contains(",5,") && csv.text().contains(",\"'=Invoice <7>\",\r\n"), "{csv}");
     assert!(csv.text().contains(",pay_7\r\n") || csv.text().contains(",\"pay_7\"\r\n"), "{csv}");
@@ -521,13 +521,22 @@ async fn walk(stack: &Stack, browser: &mut Browser, own: &ApiKey, foreign: &ApiK
     let cursor = format!("/dashboard/keys?after=50-{}", foreign.id);
     let filter = format!("/dashboard/activity?key={}", foreign.id);
     let files = [filter.replace("activity", "activity.csv"), filter.replace("activity", "activity.jsonl")];
-    let open = [cursor, filter, "/dashboard/activity.csv".into(), "/dashboard/keys?q=alone".into()];
+    let spend = format!("/dashboard/spend.csv?key={}", foreign.id);
+    let open = [cursor, filter, spend, "/dashboard/activity.csv".into(), "/dashboard/keys?q=alone".into()];
     for path in PAGES.into_iter().map(str::to_owned).chain(files).chain(open) {
         let page = browser.get(&path).await;
         assert_eq!(page.status, 200, "{path}: {page}");
         for secret in [label.as_str().unwrap(), hint.as_str().unwrap()] {
             assert!(!page.text().contains(secret), "{path} tells {secret}: {page}");
         }
+    }
+    let found = browser.get("/dashboard/find?q=alone").await;
+    assert!(
+        !found.text().contains(&foreign.id) && !found.header("location").contains(&foreign.id),
+        "{found}"
+    );
+    for part in ["requests", "settings", "use"] {
+        assert_eq!(browser.get(&format!("{of_key}/{part}")).await.status, 404, "{part}");
     }
     for path in [of_key.clone(), format!("{of_key}/revoke")] {
         assert_eq!(browser.get(&path).await.status, 404, "{path}");

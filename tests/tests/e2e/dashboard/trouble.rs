@@ -103,7 +103,7 @@ async fn a_page_that_was_opened_earlier_takes_nothing_back() {
     let mut owner = signed_in(&stack, &stack.account, "owner").await;
     let path = format!("/dashboard/keys/{}", key.id);
     let shown = |page: &Answer| attribute(page, "name=\"shown\" value=\"").unwrap().replace("&amp;", "&");
-    let opened = shown(&owner.get(&path).await);
+    let opened = shown(&owner.get(&format!("{path}/settings")).await);
     let form =
         |label, limit| [("label", label), ("limit", limit), ("resets", ""), ("shown", opened.as_str())];
     assert_eq!(owner.post(&path, &form("one", "20")).await.status, 303);
@@ -122,7 +122,7 @@ async fn a_page_that_was_opened_earlier_takes_nothing_back() {
 
     let team = group(&stack, json!({"name": "Team", "limits": [{"amount": 20, "per": "month"}]})).await;
     let path = format!("/dashboard/groups/{}", team["id"].as_str().unwrap());
-    let opened = shown(&owner.get(&path).await);
+    let opened = shown(&owner.get(&format!("{path}/settings")).await);
     let fields = [("name", "Crew"), ("limit", "20"), ("resets", "month"), ("shown", opened.as_str())];
     assert_eq!(owner.post(&path, &fields).await.status, 303);
     let page = owner.get(&path).await;

@@ -7,7 +7,7 @@ use std::{
 };
 
 use shared::{
-    ids::{AccountId, GenerationId, KeyId},
+    ids::{AccountId, GenerationId, GroupId, KeyId},
     money::NanoUsd,
     tokens::Usage,
 };
@@ -20,7 +20,7 @@ use domain::{
         Command, Entry, NewHold, Payer, Progress, Record,
         histories::{START, generation},
     },
-    usage::{self, COUNTED, Day, Margin},
+    usage::{self, COUNTED, Day, Margin, Sums},
 };
 
 fn progress(cost: i64, upstream_cost: Option<i64>) -> Progress {
@@ -83,6 +83,13 @@ pub(super) async fn the_margins_are_those_of(
     let mut expected = sums(entries, &days, |payer| payer.groups[0]);
     expected.retain(|group, margin| group.is_some() || *margin != Margin::default());
     assert_eq!(groups, expected);
+    let mut of_days = BTreeMap::<Option<GroupId>, Sums>::new();
+    for (_, group, sums) in store.spend_by_group(account, days).await.unwrap() {
+        let all = of_days.entry(group).or_default();
+        *all = all.plus(sums);
+    }
+    let of = |group: &Option<GroupId>| of_days.get(group).copied().unwrap_or_default();
+    assert!(expected.iter().all(|(group, margin)| of(group) == margin.sums), "{of_days:?} are {expected:?}");
 }
 
 pub(super) async fn margins_are_those_of_the_journal(subject: &mut impl Subject) {

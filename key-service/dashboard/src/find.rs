@@ -1,0 +1,111 @@
+//! Finding anything of an account from any page: a key, a group, a member, a generation or an event.
+
+use axum::{
+    extract::{Request, State},
+    response::{IntoResponse, Redirect, Response},
+};
+use maud::{Markup, html};
+use shared::ids::{EventId, GenerationId, GroupId, KeyId, MemberId};
+
+use crate::{events, keys};
+use key_service_management::reading::KeySearch;
+use key_service_page::{
+    app::App,
+    failure::Failure,
+    form::{Fields, query, with},
+    layout::{FIND as PATH, Section, page},
+    notice,
+    paths::{ACTIVITY, GROUPS, KEYS},
+    session::{Act, Viewer},
+    show::{name_of, or_unnamed},
+};
+use key_service_store::store::StoreError;
+
+/// Matches shown of each kind.
+const MATCHES: usize = 10;
+
+/// Leads to what a text names: a plaintext to its key, and an id to its page. Other texts are searched for, in an address
+/// that can be kept.
+pub(super) async fn find(State(app): State<App>, Act { viewer, form }: Act) -> Result<Response, Failure> {
+    let text = form.get("q").trim();
+    if let Some(found) = keys::of_plaintext(&app, &viewer, text).await? {
+        return Ok(found);
+    }
+    let address = match page_of(&app, &viewer, text).await? {
+        Some(page) => page,
+        None => format!("{PATH}?{}", with(&Fields::default(), "q", text)),
+    };
+    Ok(Redirect::to(&address).into_response())
+}
+
+/// Returns the address of the page of an id.
+async fn page_of(app: &App, viewer: &Viewer, text: &str) -> Result<Option<String>, StoreError> {
+    let account = viewer.signed_in.account;
+    if text.parse::<KeyId>().is_ok() {
+        return Ok(Some(format!("{KEYS}/{text}")));
+    }
+    if text.parse::<GroupId>().is_ok() {
+        return Ok(Some(format!("{GROUPS}/{text}")));
+    }
+    if text.parse::<MemberId>().is_ok() {
+        return Ok(Some(format!("/dashboard/members/{text}")));
+    }
+    if text.parse::<GenerationId>().is_ok() {
+        return Ok(Some(format!("{ACTIVITY}?generation={text}")));
+    }
+    let Ok(id) = text.parse::<EventId>() else { return Ok(None) };
+    // The list begins with the event.
+    let number = app.management.event_number(account, id).await?;
+    Ok(number.map(|number| format!("{}?after=0-{}", events::PATH, number + 1)))
+}
+
+/// Shows the keys, the groups and the members that match a text, or leads to the only one.
+pub(super) async fn show(
+    State(app): State<App>,
+    viewer: Viewer,
+    request: Request,
+) -> Result<Response, Failure> {
+    let (account, query) = (viewer.signed_in.account, query(&request));
+    let Some(text) = query.filled("q") else {
+        return Ok(notice::done(&viewer, KEYS, "Enter a label, a name or an id to find."));
+    };
+    let search = KeySearch { text: text.to_owned(), limit: MATCHES, ..KeySearch::default() };
+    let keys = app.management.find_keys(account, &search).await?;
+    let groups = app.management.find_groups(account, text, None, MATCHES).await?;
+    let mut members = app.management.members(account).await?;
+    members.retain(|member| member.name.to_lowercase().contains(&text.to_lowercase()));
+    members.truncate(MATCHES);
+    let mut found: Vec<(&str, String, Markup)> = Vec::new();
+    found.extend(keys.found.iter().map(|key| {
+        ("API key", format!("{KEYS}/{}", key.id), html! { (or_unnamed(&key.label)) " " code { (key.hint) } })
+    }));
+    found.extend(
+        groups
+            .found
+            .iter()
+            .map(|group| ("Group", format!("{GROUPS}/{}", group.id), html! { bdi { (name_of(group)) } })),
+    );
+    found.extend(members.iter().map(|member| {
+        ("Member", format!("/dashboard/members/{}", member.id), html! { bdi { (member.name) } })
+    }));
+    let has_more = keys.next.is_some();
+    if let ([(_, address, _)], false) = (found.as_slice(), has_more) {
+        return Ok(Redirect::to(address).into_response());
+    }
+    let content = html! {
+        @if found.is_empty() {
+            p.empty { "No key, group or member has " strong { bdi { (text) } } " in its name, and it is no id of this account." }
+        } @else {
+            div.scroll tabindex="0" role="region" aria-label="Found" {
+                table {
+                    thead { tr { th scope="col" { "Name" } th scope="col" { "Kind" } } }
+                    tbody { @for (kind, address, name) in &found {
+                        tr { th scope="row" { a href=(address) { (name) } } td { (kind) } }
+                    } }
+                }
+            }
+        }
+        @if has_more { p { a href={ (KEYS) "?" (with(&Fields::default(), "q", text)) } { "All API keys that match" } } }
+    };
+    Ok(page(&viewer, Section::Unlisted, "Find", &content))
+}

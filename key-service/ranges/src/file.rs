@@ -1,0 +1,52 @@
+//! The sums of a range as a file for spreadsheets.
+
+use axum::{
+    extract::{Request, State},
+    response::{IntoResponse, Response},
+};
+use http::header;
+
+use crate::spend::{PartNames, SpendScope, SpendView};
+use domain::usage::{Day, Sums};
+use key_service_management::spend::SpendPart;
+use key_service_page::{app::App, csv::cell, failure::Failure, form::query, session::Viewer};
+
+/// Columns. Scripts rely on the names: add, never rename.
+const HEAD: &str = "day,part,id,name,requests,tokens,charged\r\n";
+
+/// Answers with a line for each day and part: every measure, and no part is left out.
+pub async fn csv(State(app): State<App>, viewer: Viewer, request: Request) -> Result<Response, Failure> {
+    let (account, query) = (viewer.signed_in.account, query(&request));
+    let key = query.filled("key").map(str::parse).transpose().map_err(|_| Failure::NotFound)?;
+    let group = query.filled("group").map(str::parse).transpose().map_err(|_| Failure::NotFound)?;
+    let scope = match (key, group) {
+        (Some(key), _) => SpendScope::Key(key),
+        (None, Some(group)) => SpendScope::Group(group),
+        (None, None) => SpendScope::Account,
+    };
+    let report = SpendView::of(&query, scope, app.management.today()).read(&app, account).await?;
+    let names = PartNames::of(&app, account, report.parts.keys()).await?;
+    let mut lines = Vec::new();
+    for (part, days) in &report.parts {
+        let (kind, id) = match part {
+            SpendPart::Model(model) => ("model", cell(model)),
+            SpendPart::Key(id) => ("key", id.to_string()),
+            SpendPart::Group(id) => ("group", id.map_or_else(String::new, |id| id.to_string())),
+            SpendPart::OtherKeys => ("key", String::new()),
+        };
+        let name = cell(&names.text(part));
+        let line = |(day, sums): (&Day, &Sums)| {
+            let line =
+                format!("{day},{kind},{id},{name},{},{},{}\r\n", sums.requests, sums.tokens, sums.charged);
+            (*day, line)
+        };
+        lines.extend(days.iter().map(line));
+    }
+    lines.sort_by_key(|(day, _)| *day);
+    let text: String = lines.into_iter().map(|(_, line)| line).collect();
+    let headers = [
+        (header::CONTENT_TYPE, "text/csv; charset=utf-8"),
+        (header::CONTENT_DISPOSITION, "attachment; filename=\"spend.csv\""),
+    ];
+    Ok((headers, format!("{HEAD}{text}")).into_response())
+}

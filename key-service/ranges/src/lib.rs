@@ -1,0 +1,5 @@
+//! A range of days that a page is about, and what was spent on them.
+
+pub mod file;
+pub mod range;
+pub mod spend;
