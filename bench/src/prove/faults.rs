@@ -217,6 +217,10 @@ async fn happen(stack: &Stack, (kind, which): (Kind, usize), lasts: Duration, st
                 nothing_in_memory_alone(stack, &gateways[which]).await;
             }
             gateways[which].bound_files(None);
+            if key_services.is_empty() {
+                // What neither the database nor the spool had room for.
+                nothing_in_memory_alone(stack, &gateways[which]).await;
+            }
         }
         Kind::Failover => stack.redis().fail_over().await,
         Kind::ClockStep => stack.clocks[which].set(step),
