@@ -76,10 +76,11 @@ fn prices(model: &Model, upstream: &Upstream) -> Markup {
                     th.wraps scope="row" { (name(pair)) }
                     td.n { (usd(pair.first)) }
                     @if cost.is_some() { td.n { (usd(pair.second)) } td.n { (margin(pair.first, pair.second)) } }
-                    @else { td.n { span.quiet { "unknown" } } td.n { span.quiet { "unknown" } } }
+                    @else { td.n { span.quiet { "–" } } td.n { span.quiet { "–" } } }
                 } } }
             }
         }
+        @if cost.is_none() { p.quiet { "The catalogue does not say what it costs: " code { "[model.upstream.cost]" } "." } }
     }
 }
 
