@@ -39,7 +39,7 @@ FAULTS = {
         ("tokens reported with an error are not billed", METER,
          "                self.counter.count_report_of(&chunk);\n                return EventStep",
          "                drop(chunk);\n                return EventStep",
-         ""),
+         "tests::tokens_that_were_reported_without_text_before_an_error_are_billed"),
         ("a stream ends while a choice goes on", PROGRESS,
          "self.writer.finished_choices() >= self.choices && !self.goes_on",
          "self.writer.finished_choices() >= self.choices",
