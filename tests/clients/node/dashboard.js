@@ -187,7 +187,7 @@ fact('the page of a group, and what is found, are sound', async () => {
   await owner.fill('Find', id);
   await owner.follow('button', 'Go');
   assert.equal(pathOf(owner), `/dashboard/groups/${id}`);
-  await owner.visit('/dashboard/keys?order=spent');
+  await owner.visit('/dashboard/keys?order=asc');
   await owner.fill('Group', id);
   await owner.follow('button', 'Apply');
   await owner.follow('link', 'Of Team A');
