@@ -3,22 +3,36 @@
 use std::fmt;
 
 use serde::{
-    Deserialize, Deserializer,
-    de::{MapAccess, SeqAccess, Visitor},
+    Deserializer,
+    de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor},
 };
 
-/// Returns whether a text is a JSON object that strict readers take: nested no deeper than they recurse, and without halves of
-/// surrogate pairs and numbers beyond a double. No tree is made of it.
+/// Most levels of an object. Readers give up beyond 128, and a message has the object some levels below its own.
+const MOST_LEVELS: u8 = 100;
+
+/// Returns whether a text is a JSON object that strict readers take inside a message: nested no deeper than they recurse, and
+/// without halves of surrogate pairs and numbers beyond a double. No tree is made of it.
 pub fn is_strict_object(json: &str) -> bool {
-    json.starts_with('{') && serde_json::from_str::<Skipped>(json).is_ok()
+    let mut reader = serde_json::Deserializer::from_str(json);
+    json.starts_with('{') && Skipped(MOST_LEVELS).deserialize(&mut reader).is_ok() && reader.end().is_ok()
 }
 
-/// A value that was read, and of which nothing is kept.
-struct Skipped;
+/// A value that is read with so many levels at most, and of which nothing is kept.
+#[derive(Clone, Copy)]
+struct Skipped(u8);
 
-impl<'de> Deserialize<'de> for Skipped {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Self)
+impl Skipped {
+    /// What is inside of the value.
+    fn inner<E: Error>(self) -> Result<Self, E> {
+        self.0.checked_sub(1).map(Self).ok_or_else(|| E::custom("nested too deeply"))
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Skipped {
+    type Value = Self;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(self)
     }
 }
 
@@ -54,12 +68,14 @@ impl<'de> Visitor<'de> for Skipped {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Self, A::Error> {
-        while elements.next_element::<Self>()?.is_some() {}
+        let inner = self.inner()?;
+        while elements.next_element_seed(inner)?.is_some() {}
         Ok(self)
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Self, A::Error> {
-        while members.next_entry::<Self, Self>()?.is_some() {}
+        let inner = self.inner()?;
+        while members.next_entry_seed(inner, inner)?.is_some() {}
         Ok(self)
     }
 }
@@ -74,7 +90,7 @@ mod tests {
         for good in [
             "{}",
             r#"{"a":[1,-2.5e3,true,null,"\ud83d\ude00"],"b":{"\u00e9":18446744073709551615}}"#,
-            &nested(64),
+            &nested(99),
         ] {
             assert!(is_strict_object(good), "{good}");
         }
@@ -87,7 +103,7 @@ mod tests {
             r#"{"a":"\ud83d"}"#,
             r#"{"\ude00":1}"#,
             r#"{"a":1e400}"#,
-            &nested(200),
+            &nested(100),
         ] {
             assert!(!is_strict_object(bad), "{bad}");
         }
