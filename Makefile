@@ -1,7 +1,7 @@
 # run    serve, on the embedded store
 # check  formatting, lints, documentation
 # test   install what the tests need that is missing, then run them all; FAST=1 for units and first facts, some minutes once it is built
-# faults plant faults in a copy of the code, each of which a named test has to catch; some forty minutes
+# faults plant faults in a copy of the code, each of which a named test has to catch; the first run builds for long
 # fuzz   feed parsers with edited examples for FUZZ_SECONDS each, or those that begin with FUZZ_ONLY alone; see docs/proof.md
 # prove  kill, stop and starve the programs under load and compare the books to the nano-dollar; visit every state of larger models
 #        than `test` does, and simulate more seeds; PROVE_MINUTES=30, PROVE_SEED=N repeats a run, PROVE_ONLY=load|model|simulation,

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Mutation test: each of the faults in `planted/`, put into a copy of the code, fails the test that it names.
 
-`faults.py` takes some forty minutes; `faults.py WORD…` plants only the faults whose names contain one of the words. `--texts` only
+`faults.py WORD…` plants only the faults whose names contain one of the words. `--texts` only
 checks that the code still has the texts to replace.
 """
 

@@ -22,7 +22,7 @@ pub fn is_strict_object(json: &str) -> bool {
 struct Skipped(u8);
 
 impl Skipped {
-    /// What is inside of the value.
+    /// Returns what reads the values inside this one.
     fn inner<E: Error>(self) -> Result<Self, E> {
         self.0.checked_sub(1).map(Self).ok_or_else(|| E::custom("nested too deeply"))
     }

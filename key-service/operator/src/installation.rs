@@ -7,10 +7,9 @@ use key_service_page::{
     app::App,
     failure::Failure,
     operator::Operator,
-    show::{count, duration, glance, time},
+    show::{count, duration, time},
 };
 use maud::{Markup, html};
-use shared::money::NanoUsd;
 
 use crate::{
     ProgramFacts,
@@ -68,11 +67,9 @@ fn store(facts: &StoreFacts) -> Markup {
 /// Shows what waits: holds, leases, and captures that were not delivered.
 fn in_flight(metrics: &ProcessMetrics) -> Markup {
     let whole = |name: &str| metrics.value(name).map(|value| value.max(0.0).round());
-    let held = metrics.value("keyservice_held_nanousd");
     let lag = metrics.value("keyservice_sweeper_lag_seconds").unwrap_or_default();
     html! {
         dl.tiles {
-            @if let Some(held) = held { div.tile { dt { "Held" } dd { (glance(nanos(held))) small { "of all accounts" } } } }
             @if let Some(accounts) = whole("keyservice_accounts_with_holds") { div.tile { dt { "Accounts" } dd { (accounts) small { "have, or lately had, requests" } } } }
             div.tile { dt { "Lag" } dd { (format!("{lag:.1} s")) small { @if lag > NOTICEABLE_LAG { "holds expire late" } @else { "of the expiry of holds" } } } }
             @match (whole("gateway_spool_captures"), whole("gateway_captures_in_memory_alone")) {
@@ -82,15 +79,6 @@ fn in_flight(metrics: &ProcessMetrics) -> Markup {
             }
         }
     }
-}
-
-/// Returns an amount that a metric tells in nano-USD.
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "money of all accounts is far below the bound, and only shown"
-)]
-fn nanos(value: f64) -> NanoUsd {
-    NanoUsd::from_nanos(value as i64)
 }
 
 fn people(operators: &[Member]) -> Markup {
@@ -122,12 +110,11 @@ mod tests {
             let render: RenderMetrics = Arc::new(move || text.to_owned());
             in_flight(&ProcessMetrics::of(&render)).into_string()
         };
-        let apart = shown("keyservice_sweeper_lag_seconds 45\nkeyservice_held_nanousd 1500000000\n");
+        let apart = shown("keyservice_sweeper_lag_seconds 45\n");
         assert!(
             apart.contains("see gateway_spool_captures") && apart.contains("holds expire late"),
             "{apart}"
         );
-        assert!(apart.contains("$1.50"), "{apart}");
         let together = shown("gateway_spool_captures 3\ngateway_captures_in_memory_alone 1\n");
         assert!(together.contains("<dd>3<small>captures to deliver"), "{together}");
         assert!(together.contains("1 in memory alone"), "{together}");

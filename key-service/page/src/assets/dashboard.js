@@ -181,9 +181,10 @@ function isInUse(main) {
 async function askAgain() {
   const main = document.querySelector('main');
   if (document.visibilityState !== 'visible' || Date.now() - attendedAt > ATTENDED_MS || isInUse(main)) return;
-  const answer = await fetch(location.href).catch(() => undefined);
+  const answer = await fetch(location.href, { signal: AbortSignal.timeout(AGAIN_MS) }).catch(() => undefined);
   if (!answer?.ok || answer.redirected) return;
-  const next = new DOMParser().parseFromString(await answer.text(), 'text/html').querySelector('main');
+  const text = await answer.text().catch(() => '');
+  const next = new DOMParser().parseFromString(text, 'text/html').querySelector('main');
   if (!next || isInUse(main)) return;
   const [before, after] = [main, next].map((part) => [...part.querySelectorAll('details')]);
   if (before.length === after.length) after.forEach((details, at) => { details.open = before[at].open; });

@@ -43,14 +43,19 @@ impl UpstreamBills {
 
     /// Adds all counts to the store. Those that it did not take are added again later.
     async fn add_to(&self, store: &Store) {
-        let noted = std::mem::take(&mut *self.noted.lock());
-        for ((model, upstream, hour), calls) in noted {
-            if let Err(error) = store.add_upstream_calls((&model, &upstream), hour, calls).await {
-                tracing::warn!(%error, "cannot add the counts of upstreams; trying again in ten seconds");
-                let mut noted = self.noted.lock();
-                let counted = noted.entry((model, upstream, hour)).or_default();
+        let mut taken = std::mem::take(&mut *self.noted.lock()).into_iter();
+        while let Some((counter, calls)) = taken.next() {
+            let (model, upstream, hour) = &counter;
+            let Err(error) = store.add_upstream_calls((model, upstream), *hour, calls).await else {
+                continue;
+            };
+            tracing::warn!(%error, "cannot add the counts of upstreams; trying again in ten seconds");
+            let mut noted = self.noted.lock();
+            for (counter, calls) in std::iter::once((counter, calls)).chain(taken) {
+                let counted = noted.entry(counter).or_default();
                 *counted = counted.plus(calls);
             }
+            return;
         }
     }
 
