@@ -52,7 +52,7 @@ const DEFAULT_PUBLIC: &str = "http://127.0.0.1:8080";
 
 /// Decides who may spend and remembers what was spent.
 #[derive(Parser)]
-#[command(name = "key-service", version = shared_process::version(env!("CARGO_PKG_VERSION"), option_env!("FAREGATE_COMMIT")))]
+#[command(name = "key-service", version = key_service::server::version())]
 struct KeyServiceArguments {
     #[command(flatten)]
     common: Common,

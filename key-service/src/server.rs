@@ -115,6 +115,6 @@ impl RunningKeyService {
 }
 
 /// The version of the program, as `--version` prints it.
-fn version() -> &'static str {
+pub fn version() -> &'static str {
     shared_process::version(env!("CARGO_PKG_VERSION"), option_env!("FAREGATE_COMMIT"))
 }

@@ -52,7 +52,8 @@ impl NewDeposit {
 }
 
 impl Management {
-    /// Creates an account with this much credit. If an operator does, an event tells it. After [`Error::Store`] the account may exist without the credit.
+    /// Creates an account with this much credit. An event tells it if an operator did. After [`Error::Store`] the account may
+    /// exist without the credit.
     pub async fn create_account(
         &self,
         name: &str,

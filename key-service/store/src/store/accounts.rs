@@ -132,7 +132,7 @@ impl Store {
         self.govern(id, decide).await
     }
 
-    /// Lists the accounts whose names lie in a space, with their names, in any order. Some may not be made yet, and some may be there
+    /// Lists the accounts whose names lie in a space, with their names. Some may not be made yet, and some may be there
     /// twice.
     async fn accounts_named_in(&self, space: Space) -> Result<Vec<(AccountId, String)>, StoreError> {
         let set = Set { table: layout::ACCOUNT_NAMES, part: 0 };
