@@ -214,12 +214,13 @@ fn known(headers: &HeaderMap, secure: bool) -> Vec<String> {
     known.map(|(_, mark)| mark.to_owned()).take(MAX_KNOWN).collect()
 }
 
-/// Lists the cookies of a browser, by name without the prefix used with TLS.
+/// Lists the cookies of a browser, by name without the prefix used with TLS. A name with a space before its `=` is not
+/// the name without it: browsers check the prefix of a name as it stands.
 fn cookies(headers: &HeaderMap, secure: bool) -> impl Iterator<Item = (&str, &str)> {
     let values = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
     let prefix = if secure { HOST_PREFIX } else { "" };
-    values.flat_map(Cookie::split_parse).filter_map(move |cookie| {
-        let cookie = cookie.ok()?;
-        Some((cookie.name_raw()?.strip_prefix(prefix)?, cookie.value_raw()?))
+    values.flat_map(|value| value.split(';')).filter_map(move |pair| {
+        let (name, value) = pair.trim_start_matches(' ').split_once('=')?;
+        Some((name.strip_prefix(prefix)?, value))
     })
 }

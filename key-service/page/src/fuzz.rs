@@ -30,6 +30,7 @@ fn cookies() {
     let examples = [
         format!("faregate={token}; faregate-theme=dark; faregate-destination=/dashboard/keys"),
         format!("__Host-faregate={token}; __Host-faregate-account=YWNtZQ; __Host-faregate-known-x=1.abc"),
+        format!("__Host-faregate ={token}"),
     ];
     fuzz!(Examples::of(examples), |input: &Input| {
         let Ok(cookie) = HeaderValue::from_bytes(input.bytes()) else { return };
