@@ -12,7 +12,7 @@ use shared::{
     wire::EVENT_TYPES,
 };
 
-use crate::words;
+use crate::settings::words;
 use domain::{
     event::{Actor, Change, Event, EventKind, EventSearch, MoneyBound, Threshold},
     group::Group,

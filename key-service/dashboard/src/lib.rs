@@ -30,35 +30,25 @@ use shared_catalog::Catalog;
 use shared_config::current::Current;
 
 mod activity;
-mod budget;
-mod credit;
+mod api_keys;
 mod events;
-mod find;
-mod first_steps;
-mod groups;
-mod key;
-mod keys;
-mod limits;
+mod group;
+mod home;
 mod management_keys;
-mod many_keys;
-mod margin;
 #[cfg(test)]
 mod measure;
-mod members;
-mod models;
-mod overview;
+mod money;
+mod people;
 mod refused;
-mod rotation;
-mod second_factor;
-mod settings_form;
-mod sign_in;
+mod settings;
 mod tabs;
-mod theme_choice;
-mod trouble;
-mod try_it;
 mod webhooks;
-mod words;
-mod you;
+
+use api_keys::{key, keys, many_keys, rotation};
+use group::{acts, groups};
+use home::{find, overview, try_it};
+use money::{credit, margin, models};
+use people::{members, second_factor, sign_in, theme_choice, you};
 
 /// Routes of the dashboard. `behind_tls` says that clients reach this installation over TLS, by its public address.
 pub fn router(management: Arc<Management>, catalog: Arc<Current<Catalog>>, behind_tls: bool) -> Router {
@@ -130,20 +120,14 @@ fn keys_and_groups() -> Router<App> {
         .route("/dashboard/keys/{id}/use", get(key::use_it))
         .route("/dashboard/keys/{id}/rotate", post(rotation::rotate))
         .route("/dashboard/keys/{id}/revoke", get(key::confirm).post(key::revoke))
-        .route(GROUPS, get(groups::list).post(groups::acts::create))
-        .route("/dashboard/groups/new", get(groups::acts::new))
-        .route("/dashboard/groups/{id}", get(groups::show).post(groups::acts::update))
+        .route(GROUPS, get(groups::list).post(acts::create))
+        .route("/dashboard/groups/new", get(acts::new))
+        .route("/dashboard/groups/{id}", get(groups::show).post(acts::update))
         .route("/dashboard/groups/{id}/requests", get(groups::requests))
-        .route("/dashboard/groups/{id}/settings", get(groups::acts::settings))
+        .route("/dashboard/groups/{id}/settings", get(acts::settings))
         .route("/dashboard/groups/{id}/use", get(groups::use_it))
-        .route(
-            "/dashboard/groups/{id}/archive",
-            get(groups::acts::confirm_archiving).post(groups::acts::archive),
-        )
-        .route(
-            "/dashboard/groups/{id}/revoke-keys",
-            get(groups::acts::confirm_revoking).post(groups::acts::revoke_keys),
-        )
+        .route("/dashboard/groups/{id}/archive", get(acts::confirm_archiving).post(acts::archive))
+        .route("/dashboard/groups/{id}/revoke-keys", get(acts::confirm_revoking).post(acts::revoke_keys))
 }
 
 /// Middleware: sets the headers of a careful site, makes pages of failures, and tells gateways whose answer it is.

@@ -15,7 +15,7 @@ use shared::{
     time::Timestamp,
 };
 
-use crate::settings_form::{self, Offered, offered};
+use crate::settings::settings_form::{self, Offered, offered};
 use domain::{
     access::{Access, Scope},
     group::{BadGroup, Group},

@@ -37,7 +37,7 @@ const PARTS: [(SpendBy, &str, &str); 3] =
 const ROWS: usize = 100;
 
 /// Shows the margins of a range of days.
-pub(super) async fn show(
+pub(crate) async fn show(
     State(app): State<App>,
     Owner(viewer): Owner,
     request: Request,

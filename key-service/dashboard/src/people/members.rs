@@ -31,7 +31,7 @@ const PATH: &str = "/dashboard/members";
 /// Reason why owners cannot lock themselves out.
 const ONESELF: &str = "This is you. Another owner can change your role, or remove you.";
 
-pub(super) async fn list(State(app): State<App>, viewer: Viewer) -> Result<Response, Failure> {
+pub(crate) async fn list(State(app): State<App>, viewer: Viewer) -> Result<Response, Failure> {
     whole(&app, &viewer, None, Entered::new(&Fields::default())).await
 }
 
@@ -126,7 +126,7 @@ const fn other_role(member: &Member) -> Role {
 }
 
 /// Shows a member, with what an owner may do.
-pub(super) async fn show(
+pub(crate) async fn show(
     State(app): State<App>,
     viewer: Viewer,
     Path(id): Path<String>,
@@ -176,7 +176,7 @@ fn actions(viewer: &Viewer, member: &Member) -> Markup {
 }
 
 /// Makes a member, and shows a link to hand over.
-pub(super) async fn invite(
+pub(crate) async fn invite(
     State(app): State<App>,
     OwnerAct(Act { viewer, form }): OwnerAct,
 ) -> Result<Response, Failure> {
@@ -212,7 +212,7 @@ async fn named(app: &App, viewer: &Viewer, id: &str) -> Result<Member, Failure> 
 }
 
 /// Makes a link for a member to sign in with.
-pub(super) async fn make_link(
+pub(crate) async fn make_link(
     State(app): State<App>,
     Path(id): Path<String>,
     OwnerAct(Act { viewer, .. }): OwnerAct,
@@ -227,7 +227,7 @@ pub(super) async fn make_link(
 }
 
 /// Explains what another role does, before the member has it.
-pub(super) async fn confirm_role(
+pub(crate) async fn confirm_role(
     State(app): State<App>,
     viewer: Viewer,
     Path(id): Path<String>,
@@ -271,7 +271,7 @@ fn asked(viewer: &Viewer, member: &Member, deed: &str, question: &Markup, effect
 }
 
 /// Gives a member another role.
-pub(super) async fn change_role(
+pub(crate) async fn change_role(
     State(app): State<App>,
     Path(id): Path<String>,
     OwnerAct(Act { viewer, form }): OwnerAct,
@@ -287,7 +287,7 @@ pub(super) async fn change_role(
 }
 
 /// Explains what removing a second factor does, before it is removed.
-pub(super) async fn confirm_second_factor(
+pub(crate) async fn confirm_second_factor(
     State(app): State<App>,
     viewer: Viewer,
     Path(id): Path<String>,
@@ -302,7 +302,7 @@ pub(super) async fn confirm_second_factor(
 }
 
 /// Removes a member's second factor.
-pub(super) async fn remove_second_factor(
+pub(crate) async fn remove_second_factor(
     State(app): State<App>,
     Path(id): Path<String>,
     OwnerAct(Act { viewer, .. }): OwnerAct,
@@ -318,7 +318,7 @@ pub(super) async fn remove_second_factor(
 }
 
 /// Explains what removing does, before the member is removed.
-pub(super) async fn confirm(
+pub(crate) async fn confirm(
     State(app): State<App>,
     viewer: Viewer,
     Path(id): Path<String>,
@@ -332,7 +332,7 @@ pub(super) async fn confirm(
     Ok(asked(&viewer, &member, "Remove member", &question, &effects))
 }
 
-pub(super) async fn remove(
+pub(crate) async fn remove(
     State(app): State<App>,
     Path(id): Path<String>,
     OwnerAct(Act { viewer, .. }): OwnerAct,

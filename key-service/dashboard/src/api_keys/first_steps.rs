@@ -15,7 +15,7 @@ struct Spelling {
 }
 
 /// Shows a request with this new key at this address, for curl and the SDKs and agents that most clients use.
-pub(super) fn commands(base: &str, key: &SecretString, model: &str) -> Markup {
+pub(crate) fn commands(base: &str, key: &SecretString, model: &str) -> Markup {
     let key = key.expose_secret();
     let spelling = Spelling {
         header: format!("'Authorization: Bearer {key}'"),
@@ -30,7 +30,7 @@ pub(super) fn commands(base: &str, key: &SecretString, model: &str) -> Markup {
 }
 
 /// Shows the same for a key whose plaintext is no longer known, and is in an environment variable.
-pub(super) fn commands_of_known_key(base: &str, model: &str) -> Markup {
+pub(crate) fn commands_of_known_key(base: &str, model: &str) -> Markup {
     let spelling = Spelling {
         header: format!("\"Authorization: Bearer ${VARIABLE}\""),
         python: format!("os.environ[\"{VARIABLE}\"]"),

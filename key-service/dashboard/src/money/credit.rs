@@ -32,7 +32,7 @@ const DEPOSITS: usize = 10_000;
 const MONTHS: usize = 13;
 
 /// Shows the credit of the account.
-pub(super) async fn show(
+pub(crate) async fn show(
     State(app): State<App>,
     viewer: Viewer,
     request: Request,
@@ -126,7 +126,7 @@ fn details(deposited: &Deposited) -> String {
 }
 
 /// Sends the deposits as a table for spreadsheets.
-pub(super) async fn csv(State(app): State<App>, viewer: Viewer) -> Result<Response, Failure> {
+pub(crate) async fn csv(State(app): State<App>, viewer: Viewer) -> Result<Response, Failure> {
     let deposits = app.management.deposits(viewer.signed_in.account, DEPOSITS).await?;
     let line = |deposit: &Deposit| {
         let Deposited { amount, credit, note, payment } = &deposit.deposited;
@@ -145,7 +145,7 @@ pub(super) async fn csv(State(app): State<App>, viewer: Viewer) -> Result<Respon
 }
 
 /// Shows the statement of a month, to be printed.
-pub(super) async fn statement(
+pub(crate) async fn statement(
     State(app): State<App>,
     viewer: Viewer,
     Path(month): Path<String>,

@@ -7,7 +7,7 @@ use axum::{
 use maud::{Markup, html};
 use shared::money::NanoUsd;
 
-use crate::{trouble, webhooks};
+use crate::{home::trouble, webhooks};
 use domain::{
     key::{ApiKey, Status},
     usage::Sums,
@@ -35,7 +35,7 @@ const FAR: i64 = 365;
 const SOON: i64 = 7;
 
 /// Shows the account at a glance.
-pub(super) async fn show(
+pub(crate) async fn show(
     State(app): State<App>,
     viewer: Viewer,
     request: Request,

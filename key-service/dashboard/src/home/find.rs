@@ -7,7 +7,7 @@ use axum::{
 use maud::{Markup, html};
 use shared::ids::{EventId, GenerationId, GroupId, KeyId, MemberId};
 
-use crate::{events, keys};
+use crate::{api_keys::keys, events};
 use key_service_management::reading::KeySearch;
 use key_service_page::{
     app::App,
@@ -26,7 +26,7 @@ const MATCHES: usize = 10;
 
 /// Leads to what a text names: a plaintext to its key, and an id to its page. Other texts are searched for, in an address
 /// that can be kept.
-pub(super) async fn find(State(app): State<App>, Act { viewer, form }: Act) -> Result<Response, Failure> {
+pub(crate) async fn find(State(app): State<App>, Act { viewer, form }: Act) -> Result<Response, Failure> {
     let text = form.get("q").trim();
     if let Some(found) = keys::of_plaintext(&app, &viewer, text).await? {
         return Ok(found);
@@ -60,7 +60,7 @@ async fn page_of(app: &App, viewer: &Viewer, text: &str) -> Result<Option<String
 }
 
 /// Shows the keys, the groups and the members that match a text, or leads to the only one.
-pub(super) async fn show(
+pub(crate) async fn show(
     State(app): State<App>,
     viewer: Viewer,
     request: Request,

@@ -8,7 +8,7 @@ use http::StatusCode;
 use maud::{Markup, html};
 use shared::ids::SessionId;
 
-use crate::second_factor;
+use crate::people::second_factor;
 use domain::member::{LinkMaker, PasswordCondition, Session, SignInWay};
 use key_service_management::{
     Error,
@@ -27,7 +27,7 @@ use key_service_page::{
 };
 
 /// Shows how the member signs in.
-pub(super) async fn show(State(app): State<App>, viewer: Viewer) -> Result<Response, Failure> {
+pub(crate) async fn show(State(app): State<App>, viewer: Viewer) -> Result<Response, Failure> {
     whole(&app, &viewer, None).await
 }
 
@@ -179,7 +179,7 @@ fn program(agent: &str) -> &str {
     })
 }
 
-pub(super) async fn set_password(
+pub(crate) async fn set_password(
     State(app): State<App>,
     Act { viewer, form }: Act,
 ) -> Result<Response, Failure> {
@@ -205,7 +205,7 @@ pub(super) async fn set_password(
 }
 
 /// Ends a session of the member.
-pub(super) async fn end_session(
+pub(crate) async fn end_session(
     State(app): State<App>,
     Path(id): Path<String>,
     Act { viewer, .. }: Act,

@@ -17,10 +17,13 @@ use shared::{
 use shared_rpc::Principal;
 
 use crate::{
-    budget::{reached_badge, tightest},
-    limits, many_keys,
-    settings_form::{self, offered},
-    words,
+    api_keys::many_keys,
+    settings::{
+        budget::{reached_badge, tightest},
+        limits,
+        settings_form::{self, offered},
+        words,
+    },
 };
 use domain::{
     group::Group,
@@ -49,7 +52,7 @@ use key_service_page::{
 use key_service_ranges::spend::SpendReport;
 
 /// Path of the form that searches.
-pub(super) const SEARCH: &str = "/dashboard/keys/search";
+pub(crate) const SEARCH: &str = "/dashboard/keys/search";
 
 /// Orders of the list, with their names in the address and on the page. None is by label, since no store has such an
 /// index.
@@ -78,7 +81,7 @@ const MAX_LABEL_OF_COPY: usize = 70;
 /// Fewest characters of a text that may be a plaintext although it has no known beginning.
 const SECRET_CHARS: usize = 24;
 
-pub(super) async fn list(
+pub(crate) async fn list(
     State(app): State<App>,
     viewer: Viewer,
     request: Request,
@@ -163,7 +166,7 @@ fn filters(viewer: &Viewer, query: &Fields, groups: &[Group], group: Option<&Gro
 }
 
 /// Leads to the key of a plaintext, or to the list with the filters in its address.
-pub(super) async fn search(State(app): State<App>, Act { viewer, form }: Act) -> Result<Response, Failure> {
+pub(crate) async fn search(State(app): State<App>, Act { viewer, form }: Act) -> Result<Response, Failure> {
     if let Some(found) = of_plaintext(&app, &viewer, form.get("q").trim()).await? {
         return Ok(found);
     }
@@ -173,7 +176,7 @@ pub(super) async fn search(State(app): State<App>, Act { viewer, form }: Act) ->
 }
 
 /// Leads to the key of a plaintext; `None` if the text is none.
-pub(super) async fn of_plaintext(
+pub(crate) async fn of_plaintext(
     app: &App,
     viewer: &Viewer,
     text: &str,
@@ -202,11 +205,11 @@ fn is_secret(text: &str) -> bool {
 
 /// Columns of a table of keys beside those that each has.
 #[derive(Default)]
-pub(super) struct KeyColumns<'a> {
+pub(crate) struct KeyColumns<'a> {
     /// Name of a range of days, for what each key was charged on them.
-    pub(super) charged: Option<(&'a str, &'a SpendReport)>,
+    pub(crate) charged: Option<(&'a str, &'a SpendReport)>,
     /// The query of the list, whose headings sort it and whose keys have groups.
-    pub(super) list: Option<&'a Fields>,
+    pub(crate) list: Option<&'a Fields>,
 }
 
 impl<'a> KeyColumns<'a> {
@@ -231,7 +234,7 @@ impl<'a> KeyColumns<'a> {
 }
 
 /// Writes a table of keys, in which owners can choose rows. `reached` knows the limits of the keys.
-pub(super) fn table(
+pub(crate) fn table(
     viewer: &Viewer,
     keys: &[ApiKey],
     reached: &ReachedLimits,
@@ -301,7 +304,7 @@ fn row(
 
 /// Shows the status of a key, and what its owner may want to change. `limit` is the reached limit for which its
 /// requests are refused. `is_brief` leaves out that a key is active.
-pub(super) fn badges(key: &ApiKey, limit: Option<LimitOf<'_>>, now: Timestamp, is_brief: bool) -> Markup {
+pub(crate) fn badges(key: &ApiKey, limit: Option<LimitOf<'_>>, now: Timestamp, is_brief: bool) -> Markup {
     let limit = limit.filter(|_| key.is_in(Condition::LimitReached, true, now));
     let expires_soon = key.spend.expires_at.filter(|_| key.is_in(Condition::ExpiresSoon, false, now));
     let is_fine = key.status(now) == Status::Active && limit.is_none() && expires_soon.is_none();
@@ -313,7 +316,7 @@ pub(super) fn badges(key: &ApiKey, limit: Option<LimitOf<'_>>, now: Timestamp, i
 }
 
 /// Says in words how long it is until an instant within days.
-pub(super) fn within(at: Timestamp, now: Timestamp) -> String {
+pub(crate) fn within(at: Timestamp, now: Timestamp) -> String {
     let hours = (at.seconds() - now.seconds()) / 3_600;
     match (hours, (hours + 12) / 24) {
         (..1, _) => "within the hour".into(),
@@ -325,7 +328,7 @@ pub(super) fn within(at: Timestamp, now: Timestamp) -> String {
 }
 
 /// Shows the form for a new key.
-pub(super) async fn new(
+pub(crate) async fn new(
     State(app): State<App>,
     viewer: Viewer,
     request: Request,
@@ -363,7 +366,7 @@ async fn asked(app: &App, viewer: &Viewer, entered: Entered<'_>) -> Result<Respo
 }
 
 /// Makes a key, and shows its plaintext only this once.
-pub(super) async fn create(
+pub(crate) async fn create(
     State(app): State<App>,
     OwnerAct(Act { viewer, form }): OwnerAct,
 ) -> Result<Response, Failure> {
@@ -408,7 +411,7 @@ pub(super) async fn create(
 }
 
 /// Finds the key of a path in the account.
-pub(super) async fn named(app: &App, viewer: &Viewer, id: &str) -> Result<ApiKey, Failure> {
+pub(crate) async fn named(app: &App, viewer: &Viewer, id: &str) -> Result<ApiKey, Failure> {
     let id: KeyId = id.parse().map_err(|_| Failure::NotFound)?;
     Ok(app.management.get(viewer.signed_in.account, id).await?)
 }

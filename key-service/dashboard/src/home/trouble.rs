@@ -4,9 +4,9 @@ use maud::{Markup, html};
 use shared::time::Timestamp;
 
 use crate::{
-    budget::{reached_badge, tightest},
-    keys::within,
+    api_keys::keys::within,
     refused,
+    settings::budget::{reached_badge, tightest},
 };
 use domain::{
     key::{ApiKey, Status},
@@ -22,7 +22,7 @@ use key_service_page::{
 const NAMED: usize = 5;
 
 /// Says what is wrong; nothing if all is well.
-pub(super) fn strip(trouble: &Trouble, now: Timestamp) -> Markup {
+pub(crate) fn strip(trouble: &Trouble, now: Timestamp) -> Markup {
     let Trouble { limited, ended, nearly, expiring, refused, limits } = trouble;
     let reached = |TroubledKey { key, .. }: &TroubledKey| {
         let limits = limits.limits(Holder::Key(key.id, None), &key.spend.budget);

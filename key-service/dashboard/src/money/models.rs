@@ -15,7 +15,7 @@ use key_service_page::{
 };
 
 /// Shows the catalogue, as far as callers need it.
-pub(super) async fn show(State(app): State<App>, viewer: Viewer) -> Response {
+pub(crate) async fn show(State(app): State<App>, viewer: Viewer) -> Response {
     let catalog = app.catalog.get();
     let content = html! {
         p.lead { "What " code { "model" } " may say in a request, and what it costs: prices are in USD for a million tokens." }
@@ -52,7 +52,7 @@ fn card(model: &Model) -> Markup {
 }
 
 /// Says what a million tokens of a model cost.
-pub(super) fn price(model: &Model) -> String {
+pub(crate) fn price(model: &Model) -> String {
     let Rates { input, output, .. } = model.price.base;
     format!("{} in, {} out", usd(input), usd(output))
 }

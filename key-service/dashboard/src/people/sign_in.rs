@@ -29,15 +29,15 @@ use key_service_page::{
 /// Path of the page that signs in with a link, and of the page that names the member.
 pub(crate) const LINK: &str = "/dashboard/sign-in/link";
 /// Path of the form that continues with a code after a password.
-pub(super) const CODE: &str = "/dashboard/sign-in/code";
+pub(crate) const CODE: &str = "/dashboard/sign-in/code";
 /// Path of the form that uses a link up.
-pub(super) const USE_LINK: &str = "/dashboard/sign-in/link/use";
+pub(crate) const USE_LINK: &str = "/dashboard/sign-in/link/use";
 
 /// What to do without app and recovery codes.
 const LOST: &str = "Lost both? Ask an owner of the account.";
 
 /// Asks for a password, unless the member is signed in.
-pub(super) async fn show(
+pub(crate) async fn show(
     State(app): State<App>,
     browser: Browser,
     request: Request,
@@ -67,7 +67,7 @@ pub(super) async fn show(
 
 /// Asks for the code of a link. It stands after the link's `#`, where only the browser sees it. A script enters it, or
 /// a person does.
-pub(super) async fn link(State(app): State<App>, browser: Browser) -> Response {
+pub(crate) async fn link(State(app): State<App>, browser: Browser) -> Response {
     form_page(&app, &browser, None, |visit| with_a_code(visit, LINK))
 }
 
@@ -118,7 +118,7 @@ fn with_a_password(visit: &Token, entered: &Fields) -> Markup {
 }
 
 /// Says whom a link signs in, and offers to do so. This does not use the link up, since mail scanners open links too.
-pub(super) async fn open_link(State(app): State<App>, request: Request) -> Result<Response, Failure> {
+pub(crate) async fn open_link(State(app): State<App>, request: Request) -> Result<Response, Failure> {
     let (browser, _, form) = visitors_form(&app, request).await?;
     opened(&app, &browser, &form, None).await
 }
@@ -142,7 +142,7 @@ async fn opened(
 }
 
 /// Signs in with a link.
-pub(super) async fn with_link(State(app): State<App>, request: Request) -> Result<Response, Failure> {
+pub(crate) async fn with_link(State(app): State<App>, request: Request) -> Result<Response, Failure> {
     let (browser, _, form) = visitors_form(&app, request).await?;
     let code = form.get("code");
     let signed_in = match link_token(&form) {
@@ -159,7 +159,7 @@ pub(super) async fn with_link(State(app): State<App>, request: Request) -> Resul
 }
 
 /// Signs in with a password, or asks for a code as well.
-pub(super) async fn with_password(State(app): State<App>, request: Request) -> Result<Response, Failure> {
+pub(crate) async fn with_password(State(app): State<App>, request: Request) -> Result<Response, Failure> {
     let (browser, visit, form) = visitors_form(&app, request).await?;
     let attempt = SignIn {
         account: form.get("account").trim(),
@@ -180,7 +180,7 @@ pub(super) async fn with_password(State(app): State<App>, request: Request) -> R
 }
 
 /// Signs in with a code after a password.
-pub(super) async fn with_code(State(app): State<App>, request: Request) -> Result<Response, Failure> {
+pub(crate) async fn with_code(State(app): State<App>, request: Request) -> Result<Response, Failure> {
     let (browser, visit, form) = visitors_form(&app, request).await?;
     let (challenge, code) = (form.get("challenge"), form.get("code"));
     let attempt = CodeSignIn { challenge, code, visit: &visit, client: browser.client() };
@@ -232,7 +232,7 @@ async fn end(app: &App, token: &Token) -> Result<(), Failure> {
 }
 
 /// Signs out, which ends the session here and in the store.
-pub(super) async fn out(State(app): State<App>, Act { viewer, .. }: Act) -> Result<Response, Failure> {
+pub(crate) async fn out(State(app): State<App>, Act { viewer, .. }: Act) -> Result<Response, Failure> {
     let (account, member) = (viewer.signed_in.account, viewer.signed_in.member.id);
     app.management.end_session(account, member, viewer.signed_in.session.id).await?;
     let cookie = [(header::SET_COOKIE, viewer.browser.no_session_cookie())];

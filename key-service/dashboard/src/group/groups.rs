@@ -11,13 +11,17 @@ use shared::ids::GroupId;
 
 use crate::{
     activity,
-    budget::{gauge, reached_badge, tightest},
+    api_keys::{
+        first_steps, key,
+        keys::{self, KeyColumns},
+        many_keys,
+    },
     events::{self, Subject},
-    first_steps, key,
-    keys::{self, KeyColumns},
-    many_keys,
+    settings::{
+        budget::{gauge, reached_badge, tightest},
+        words,
+    },
     tabs::{Tab, tabs},
-    words,
 };
 use domain::{group::Group, ledger::Holder};
 use key_service_management::{
@@ -39,13 +43,11 @@ use key_service_page::{
 use key_service_ranges::spend::{SpendReport, SpendScope, SpendView};
 use key_service_store::store::{Found, Order};
 
-pub(super) mod acts;
-
 /// Newest child groups on the page of a group, whose size they keep at some 100 kB.
 const CHILDREN_ON_PAGE: usize = 100;
 
 /// Lists the groups, child groups below their parents.
-pub(super) async fn list(
+pub(crate) async fn list(
     State(app): State<App>,
     viewer: Viewer,
     request: Request,
@@ -148,12 +150,12 @@ fn row((group, is_below): (&Group, bool), reached: &ReachedLimits, children: Opt
     }
 }
 
-fn path(group: &Group) -> String {
+pub(super) fn path(group: &Group) -> String {
     format!("{PATH}/{}", group.id)
 }
 
 /// Says how many keys are in a group and in its child groups: `1 key, 6 in 3 groups`.
-fn keys_in(group: &Group, children: Option<&Children>) -> String {
+pub(super) fn keys_in(group: &Group, children: Option<&Children>) -> String {
     let own = if group.keys == 1 { "1 key".into() } else { format!("{} keys", count(group.keys)) };
     children.map_or_else(|| own.clone(), |children| format!("{own}, {}", in_children(children)))
 }
@@ -174,7 +176,7 @@ fn badges(group: &Group, reached: &ReachedLimits) -> Markup {
 }
 
 /// Shows a group at a glance: its limits, its spend, its keys and what happened lately.
-pub(super) async fn show(
+pub(crate) async fn show(
     State(app): State<App>,
     viewer: Viewer,
     Path(id): Path<String>,
@@ -201,13 +203,13 @@ pub(super) async fn show(
 }
 
 /// Makes a part of the page of a group.
-fn tab(viewer: &Viewer, group: &Group, tab: Tab, content: &Markup) -> Response {
+pub(super) fn tab(viewer: &Viewer, group: &Group, tab: Tab, content: &Markup) -> Response {
     let content = html! { (tabs(viewer, &path(group), tab)) (content) };
     page(viewer, Section::Groups, &name_of(group), &content)
 }
 
 /// Lists the requests of a group.
-pub(super) async fn requests(
+pub(crate) async fn requests(
     State(app): State<App>,
     viewer: Viewer,
     Path(id): Path<String>,
@@ -220,7 +222,7 @@ pub(super) async fn requests(
 }
 
 /// Shows how to use a key of a group.
-pub(super) async fn use_it(
+pub(crate) async fn use_it(
     State(app): State<App>,
     viewer: Viewer,
     Path(id): Path<String>,
@@ -238,7 +240,7 @@ pub(super) async fn use_it(
 }
 
 /// Finds the group of a path in the account.
-async fn named(app: &App, viewer: &Viewer, id: &str) -> Result<Group, Failure> {
+pub(super) async fn named(app: &App, viewer: &Viewer, id: &str) -> Result<Group, Failure> {
     let id: GroupId = id.parse().map_err(|_| Failure::NotFound)?;
     Ok(app.management.group(viewer.signed_in.account, id).await?)
 }

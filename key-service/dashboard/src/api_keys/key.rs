@@ -10,14 +10,20 @@ use shared::wire::KeyField;
 
 use crate::{
     activity,
-    budget::gauge,
+    api_keys::{
+        first_steps,
+        keys::{badges, named},
+        rotation,
+    },
     events::{self, Subject},
-    first_steps,
-    keys::{badges, named},
-    limits, refused, rotation,
-    settings_form::{self, Edit, offered},
+    refused,
+    settings::{
+        budget::gauge,
+        limits,
+        settings_form::{self, Edit, offered},
+        words,
+    },
     tabs::{Tab, tabs},
-    words,
 };
 use domain::{
     group::Group,
@@ -39,7 +45,7 @@ use key_service_page::{
 use key_service_ranges::spend::{SpendScope, SpendView};
 
 /// Shows a key at a glance: its limits, its spend and what happened lately.
-pub(super) async fn show(
+pub(crate) async fn show(
     State(app): State<App>,
     viewer: Viewer,
     Path(id): Path<String>,
@@ -84,7 +90,7 @@ fn tab(viewer: &Viewer, key: &ApiKey, tab: Tab, content: &Markup) -> Response {
 }
 
 /// Lists the requests of a key.
-pub(super) async fn requests(
+pub(crate) async fn requests(
     State(app): State<App>,
     viewer: Viewer,
     Path(id): Path<String>,
@@ -97,7 +103,7 @@ pub(super) async fn requests(
 }
 
 /// Shows an owner the settings of a key.
-pub(super) async fn settings(
+pub(crate) async fn settings(
     State(app): State<App>,
     viewer: Viewer,
     Path(id): Path<String>,
@@ -122,7 +128,7 @@ async fn settings_tab(
 }
 
 /// Shows how to use a key: requests and agents, ready to paste.
-pub(super) async fn use_it(
+pub(crate) async fn use_it(
     State(app): State<App>,
     viewer: Viewer,
     Path(id): Path<String>,
@@ -164,7 +170,7 @@ fn models_note(app: &App, key: &ApiKey, groups: &[&Group]) -> Markup {
 }
 
 /// Returns the first model to chat with that all lists allow, for commands to paste.
-pub(super) fn first_model(app: &App, lists: &[&Vec<String>]) -> String {
+pub(crate) fn first_model(app: &App, lists: &[&Vec<String>]) -> String {
     let catalog = app.catalog.get();
     let mut chats = catalog.models.iter().filter(|model| model.serves.chat);
     let allowed = chats.find(|model| lists.iter().all(|list| list.contains(&model.id)));
@@ -208,7 +214,7 @@ async fn forms(
     })
 }
 
-pub(super) async fn update(
+pub(crate) async fn update(
     State(app): State<App>,
     Path(id): Path<String>,
     OwnerAct(Act { viewer, form }): OwnerAct,
@@ -252,7 +258,7 @@ async fn again(
 }
 
 /// Explains what revoking does, before the key is revoked.
-pub(super) async fn confirm(
+pub(crate) async fn confirm(
     State(app): State<App>,
     viewer: Viewer,
     Path(id): Path<String>,
@@ -291,7 +297,7 @@ fn effects(key: &ApiKey, in_flight: u64) -> [Markup; 3] {
     ]
 }
 
-pub(super) async fn revoke(
+pub(crate) async fn revoke(
     State(app): State<App>,
     Path(id): Path<String>,
     OwnerAct(Act { viewer, .. }): OwnerAct,

@@ -8,13 +8,11 @@ use http::StatusCode;
 use maud::{Markup, html};
 use shared::wire::GroupField;
 
-use super::{
-    super::{
-        limits,
-        settings_form::{self, Edit, Offered, offered},
-        words,
-    },
-    keys_in, named, path, tab,
+use super::groups::{keys_in, named, path, tab};
+use crate::settings::{
+    limits,
+    settings_form::{self, Edit, Offered, offered},
+    words,
 };
 use crate::tabs::Tab;
 use domain::group::{Group, GroupPatch};

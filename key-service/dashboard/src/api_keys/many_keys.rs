@@ -8,7 +8,7 @@ use http::StatusCode;
 use maud::{Markup, html};
 use shared::{ids::KeyId, time::Timestamp};
 
-use crate::settings_form::{self, offered};
+use crate::settings::settings_form::{self, offered};
 use domain::key::{ApiKey, KeyPatch};
 use key_service_management::{Error, Refused, governed::Governed as _};
 use key_service_page::{
@@ -25,12 +25,12 @@ use key_service_page::{
 };
 
 /// Path of the page that asks first.
-pub(super) const CONFIRM: &str = "/dashboard/keys/many";
+pub(crate) const CONFIRM: &str = "/dashboard/keys/many";
 /// Path of the form that acts.
-pub(super) const APPLY: &str = "/dashboard/keys/many/apply";
+pub(crate) const APPLY: &str = "/dashboard/keys/many/apply";
 
 /// Id of the form whose rows are chosen in a list.
-pub(super) const FORM: &str = "many";
+pub(crate) const FORM: &str = "many";
 
 /// Something that is done to many keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,7 +77,7 @@ impl Deed {
 }
 
 /// Shows a list of keys with buttons for the chosen rows.
-pub(super) fn form(viewer: &Viewer, table: &Markup) -> Markup {
+pub(crate) fn form(viewer: &Viewer, table: &Markup) -> Markup {
     html! {
         (table)
         @if viewer.is_owner() {
@@ -108,7 +108,7 @@ async fn chosen(app: &App, viewer: &Viewer, form: &Fields) -> Result<Vec<ApiKey>
 }
 
 /// Names the keys and their number, before anything is done.
-pub(super) async fn confirm(
+pub(crate) async fn confirm(
     State(app): State<App>,
     OwnerAct(Act { viewer, form }): OwnerAct,
 ) -> Result<Response, Failure> {
@@ -157,7 +157,7 @@ async fn asked(
 }
 
 /// Acts on each of the keys.
-pub(super) async fn apply(
+pub(crate) async fn apply(
     State(app): State<App>,
     OwnerAct(Act { viewer, form }): OwnerAct,
 ) -> Result<Response, Failure> {

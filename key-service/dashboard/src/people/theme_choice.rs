@@ -14,7 +14,7 @@ use key_service_page::{
 };
 
 /// Stores the chosen colours in the browser, and leads back to the page of the choice.
-pub(super) async fn choose(State(_): State<App>, headers: HeaderMap, act: Act) -> Result<Response, Failure> {
+pub(crate) async fn choose(State(_): State<App>, headers: HeaderMap, act: Act) -> Result<Response, Failure> {
     let theme = Theme::parse(act.form.get("theme")).unwrap_or(Theme::System);
     let cookie = act.viewer.browser.theme_cookie(theme);
     Ok((

@@ -23,10 +23,10 @@ use key_service_page::{
     session::{Act, Viewer},
 };
 
-pub(super) const PATH: &str = "/dashboard/you/second-factor";
+pub(crate) const PATH: &str = "/dashboard/you/second-factor";
 
 /// Shows how to turn the second factor on or off.
-pub(super) async fn show(State(app): State<App>, viewer: Viewer) -> Result<Response, Failure> {
+pub(crate) async fn show(State(app): State<App>, viewer: Viewer) -> Result<Response, Failure> {
     let none = Fields::default();
     if viewer.signed_in.member.second_factor.is_some() {
         return Ok(asked_off(&viewer, Entered::new(&none)));
@@ -35,7 +35,7 @@ pub(super) async fn show(State(app): State<App>, viewer: Viewer) -> Result<Respo
 }
 
 /// Shows the part of the member's page that links here.
-pub(super) fn summary(member: &Member) -> Markup {
+pub(crate) fn summary(member: &Member) -> Markup {
     html! {
         @match &member.second_factor {
             None => {
@@ -101,7 +101,7 @@ fn asked_off(viewer: &Viewer, entered: Entered<'_>) -> Response {
 }
 
 /// Turns the second factor on, and shows the recovery codes only this once.
-pub(super) async fn enable(State(app): State<App>, Act { viewer, form }: Act) -> Result<Response, Failure> {
+pub(crate) async fn enable(State(app): State<App>, Act { viewer, form }: Act) -> Result<Response, Failure> {
     let id = FactorId::parse(form.get("factor")).ok_or(Failure::NotFound)?;
     let (code, present) = (form.get("code"), form.get("present").into());
     let refused = match app.management.enable_second_factor(&viewer.signed_in, id, code, present).await {
@@ -118,7 +118,7 @@ pub(super) async fn enable(State(app): State<App>, Act { viewer, form }: Act) ->
 }
 
 /// Turns the second factor off.
-pub(super) async fn disable(State(app): State<App>, Act { viewer, form }: Act) -> Result<Response, Failure> {
+pub(crate) async fn disable(State(app): State<App>, Act { viewer, form }: Act) -> Result<Response, Failure> {
     let (code, present) = (form.get("code"), form.get("present").into());
     match app.management.disable_second_factor(&viewer.signed_in, code, present).await {
         Ok(()) => Ok(notice::done(&viewer, YOU, "Your second factor is off.")),

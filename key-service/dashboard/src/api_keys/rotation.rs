@@ -8,7 +8,7 @@ use axum::{
 };
 use maud::{Markup, html};
 
-use crate::keys::named;
+use crate::api_keys::keys::named;
 use domain::key::ApiKey;
 use key_service_management::{governed::Made, rotation::RotationTerms};
 use key_service_page::{
@@ -35,7 +35,7 @@ const GRACES: [(u64, &str); 5] = [
 const USUAL_GRACE: u64 = 86_400;
 
 /// Shows the form for a key that works, or that can be enabled again.
-pub(super) fn form(app: &App, viewer: &Viewer, key: &ApiKey) -> Markup {
+pub(crate) fn form(app: &App, viewer: &Viewer, key: &ApiKey) -> Markup {
     let previous_until = key.previous_expires_at(app.management.now());
     html! {
         section.card {
@@ -59,7 +59,7 @@ pub(super) fn form(app: &App, viewer: &Viewer, key: &ApiKey) -> Markup {
 }
 
 /// Rotates a key, and shows its new plaintext only this once.
-pub(super) async fn rotate(
+pub(crate) async fn rotate(
     State(app): State<App>,
     Path(id): Path<String>,
     OwnerAct(Act { viewer, form }): OwnerAct,
