@@ -12,7 +12,6 @@ use shared::{
     wire::EVENT_TYPES,
 };
 
-use crate::settings::words;
 use domain::{
     event::{Actor, Change, Event, EventKind, EventSearch, MoneyBound, Threshold},
     group::Group,
@@ -27,6 +26,7 @@ use key_service_page::{
     session::Viewer,
     show::{name_of, or_unnamed, time_to_second, usd},
 };
+use key_service_settings::words;
 use key_service_store::store::NumberedEvent;
 
 pub(super) const PATH: &str = "/dashboard/events";

@@ -1,6 +1,6 @@
 //! The dashboard: pages for the people of an account, over the same use-cases as the management API.
 //!
-//! A page is a handler and a template in a file below, and a route here. A handler that only shows something takes a
+//! A page is a handler and a template in a file of its subject's folder, and a route here. A handler that only shows something takes a
 //! `Viewer` of [`key_service_page::session`], or an `Owner`. A handler that changes something takes an `Act` or, if
 //! only owners may do it, an `OwnerAct`. Both exist only with a session, a form of this dashboard, and the right
 //! origin.
@@ -40,7 +40,6 @@ mod measure;
 mod money;
 mod people;
 mod refused;
-mod settings;
 mod tabs;
 mod webhooks;
 

@@ -15,7 +15,6 @@ use shared::{
     time::Timestamp,
 };
 
-use crate::settings::settings_form::{self, Offered, offered};
 use domain::{
     access::{Access, Scope},
     group::{BadGroup, Group},
@@ -37,6 +36,7 @@ use key_service_page::{
     session::{OwnerAct, Viewer},
     show::{copyable, new_key, status, time, time_or},
 };
+use key_service_settings::settings_form::{self, Offered, offered};
 use key_service_store::store::ManagementKey;
 
 /// Most characters of a name.

@@ -17,12 +17,6 @@ use crate::{
     },
     events::{self, Subject},
     refused,
-    settings::{
-        budget::gauge,
-        limits,
-        settings_form::{self, Edit, offered},
-        words,
-    },
     tabs::{Tab, tabs},
 };
 use domain::{
@@ -43,6 +37,12 @@ use key_service_page::{
     show::{copyable_line, count, name_of, or_unnamed, time, time_or, usd},
 };
 use key_service_ranges::spend::{SpendScope, SpendView};
+use key_service_settings::{
+    budget::gauge,
+    limits,
+    settings_form::{self, Edit, offered},
+    words,
+};
 
 /// Shows a key at a glance: its limits, its spend and what happened lately.
 pub(crate) async fn show(

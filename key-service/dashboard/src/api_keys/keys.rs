@@ -16,15 +16,7 @@ use shared::{
 };
 use shared_rpc::Principal;
 
-use crate::{
-    api_keys::many_keys,
-    settings::{
-        budget::{reached_badge, tightest},
-        limits,
-        settings_form::{self, offered},
-        words,
-    },
-};
+use crate::api_keys::many_keys;
 use domain::{
     group::Group,
     key::{ApiKey, Condition, KeyPatch, Status},
@@ -50,6 +42,12 @@ use key_service_page::{
     show::{aligned, copyable_line, name_of, new_key, or_unnamed, status, time_or},
 };
 use key_service_ranges::spend::SpendReport;
+use key_service_settings::{
+    budget::{reached_badge, tightest},
+    limits,
+    settings_form::{self, offered},
+    words,
+};
 
 /// Path of the form that searches.
 pub(crate) const SEARCH: &str = "/dashboard/keys/search";

@@ -8,7 +8,6 @@ use http::StatusCode;
 use maud::{Markup, html};
 use shared::{ids::KeyId, time::Timestamp};
 
-use crate::settings::settings_form::{self, offered};
 use domain::key::{ApiKey, KeyPatch};
 use key_service_management::{Error, Refused, governed::Governed as _};
 use key_service_page::{
@@ -23,6 +22,7 @@ use key_service_page::{
     session::{Act, OwnerAct, Viewer},
     show::or_unnamed,
 };
+use key_service_settings::settings_form::{self, offered};
 
 /// Path of the page that asks first.
 pub(crate) const CONFIRM: &str = "/dashboard/keys/many";

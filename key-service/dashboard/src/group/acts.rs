@@ -9,11 +9,6 @@ use maud::{Markup, html};
 use shared::wire::GroupField;
 
 use super::groups::{keys_in, named, path, tab};
-use crate::settings::{
-    limits,
-    settings_form::{self, Edit, Offered, offered},
-    words,
-};
 use crate::tabs::Tab;
 use domain::group::{Group, GroupPatch};
 use key_service_management::{
@@ -30,6 +25,11 @@ use key_service_page::{
     paths::GROUPS as PATH,
     session::{Act, OwnerAct, Viewer},
     show::{count, name_of},
+};
+use key_service_settings::{
+    limits,
+    settings_form::{self, Edit, Offered, offered},
+    words,
 };
 
 /// Shows an owner the settings of a group.

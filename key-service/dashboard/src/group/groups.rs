@@ -17,10 +17,6 @@ use crate::{
         many_keys,
     },
     events::{self, Subject},
-    settings::{
-        budget::{gauge, reached_badge, tightest},
-        words,
-    },
     tabs::{Tab, tabs},
 };
 use domain::{group::Group, ledger::Holder};
@@ -41,6 +37,10 @@ use key_service_page::{
     show::{aligned, copyable_line, count, name_of, time},
 };
 use key_service_ranges::spend::{SpendReport, SpendScope, SpendView};
+use key_service_settings::{
+    budget::{gauge, reached_badge, tightest},
+    words,
+};
 use key_service_store::store::{Found, Order};
 
 /// Newest child groups on the page of a group, whose size they keep at some 100 kB.

@@ -3,11 +3,7 @@
 use maud::{Markup, html};
 use shared::time::Timestamp;
 
-use crate::{
-    api_keys::keys::within,
-    refused,
-    settings::budget::{reached_badge, tightest},
-};
+use crate::{api_keys::keys::within, refused};
 use domain::{
     key::{ApiKey, Status},
     ledger::Holder,
@@ -17,6 +13,7 @@ use key_service_page::{
     paths::{ACTIVITY, KEYS},
     show::{count, or_unnamed, time},
 };
+use key_service_settings::budget::{reached_badge, tightest};
 
 /// Most keys listed for each trouble. The heading counts all of them.
 const NAMED: usize = 5;

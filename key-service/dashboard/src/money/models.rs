@@ -51,12 +51,6 @@ fn card(model: &Model) -> Markup {
     }
 }
 
-/// Says what a million tokens of a model cost.
-pub(crate) fn price(model: &Model) -> String {
-    let Rates { input, output, .. } = model.price.base;
-    format!("{} in, {} out", usd(input), usd(output))
-}
-
 /// Says what a model answers, in a sentence.
 const fn serves(model: &Model) -> &'static str {
     match (model.serves.chat, model.serves.embeddings) {

@@ -18,7 +18,7 @@ use key_service_page::show::{count, name_of, usd};
 
 /// Says what a budget allows: `At most $5 a day and $50 in all. Also counts toward Course 101 ($400 a month).` `groups` also
 /// bound the key or group, the nearest first. Empty if nothing is bounded.
-pub(crate) fn bounds(own: &Budget, groups: &[&Group]) -> String {
+pub fn bounds(own: &Budget, groups: &[&Group]) -> String {
     let own_money = money(own).map(|money| format!("at most {money}"));
     let of_group = |group: &&Group| Some(format!("{} ({})", name_of(group), money(&group.spend.budget)?));
     let also = if own_money.is_some() { "also counts" } else { "counts" };
@@ -39,7 +39,7 @@ pub(crate) fn bounds(own: &Budget, groups: &[&Group]) -> String {
 
 /// Says which models of some lists are not offered, and whether any model is left. All lists bound the same requests,
 /// and name models by id; if no model is left, `who` may call nothing. `None` if all are offered.
-pub(crate) fn unknown_models(lists: &[&Vec<String>], offered: &[String], who: &str) -> Option<String> {
+pub fn unknown_models(lists: &[&Vec<String>], offered: &[String], who: &str) -> Option<String> {
     let mut unknown: Vec<&str> = Vec::new();
     for model in lists.iter().flat_map(|list| list.iter()).filter(|model| !offered.contains(model)) {
         if !unknown.contains(&model.as_str()) {
@@ -59,7 +59,7 @@ pub(crate) fn unknown_models(lists: &[&Vec<String>], offered: &[String], who: &s
 }
 
 /// Returns the models that a budget allows, if it has a list.
-pub(crate) fn list_of(budget: &Budget) -> Option<&Vec<String>> {
+pub fn list_of(budget: &Budget) -> Option<&Vec<String>> {
     budget.bounds.as_deref()?.models.as_ref()
 }
 
@@ -81,13 +81,13 @@ fn rates(bounds: &Bounds) -> Option<String> {
 }
 
 /// Writes an amount in each window of this length.
-pub(crate) fn per(amount: NanoUsd, per: Per) -> String {
+pub fn per(amount: NanoUsd, per: Per) -> String {
     let article = if per == Per::Hour { "an" } else { "a" };
     format!("{} {article} {}", dollars(amount), per.as_str())
 }
 
 /// Writes an exact amount, without cents if there are none.
-pub(crate) fn dollars(amount: NanoUsd) -> String {
+pub fn dollars(amount: NanoUsd) -> String {
     let text = usd(amount);
     text.strip_suffix(".00").map_or_else(|| text.clone(), str::to_owned)
 }
@@ -104,7 +104,7 @@ fn capitalised(text: &str) -> String {
 }
 
 /// Says what a change did: `Saved: limit $25.00 → $5.00.` `values` are those of a setting before and after.
-pub(crate) fn saved<F: Table>(values: impl Fn(F) -> [Value; 2], groups: &[Group]) -> String {
+pub fn saved<F: Table>(values: impl Fn(F) -> [Value; 2], groups: &[Group]) -> String {
     let changes = F::settings().filter_map(|field| {
         let values = values(field).map(Value::setting);
         (values[0] != values[1]).then(|| change(&field.row(), &values, groups))
@@ -114,12 +114,12 @@ pub(crate) fn saved<F: Table>(values: impl Fn(F) -> [Value; 2], groups: &[Group]
 }
 
 /// Says how a setting was changed: `limit $25.00 → $5.00`.
-pub(crate) fn change(field: &Field, [before, after]: &[Value; 2], groups: &[Group]) -> String {
+pub fn change(field: &Field, [before, after]: &[Value; 2], groups: &[Group]) -> String {
     format!("{} {} → {}", title(field), shown(before, groups), shown(after, groups))
 }
 
 /// Says a changed setting of an event: the name of the field, and the values before and after as JSON.
-pub(crate) fn of_event(change: &Change, groups: &[Group]) -> (String, [String; 2]) {
+pub fn of_event(change: &Change, groups: &[Group]) -> (String, [String; 2]) {
     let mut rows = KeyField::settings().map(KeyField::row).chain(GroupField::settings().map(GroupField::row));
     let row = rows.find(|row| row.name == change.field);
     let values = [&change.before, &change.after].map(|json| {
@@ -173,7 +173,7 @@ fn title(field: &Field) -> String {
 }
 
 /// A flag in a word.
-pub(crate) const fn yes_or_no(flag: bool) -> &'static str {
+pub const fn yes_or_no(flag: bool) -> &'static str {
     if flag { "yes" } else { "no" }
 }
 

@@ -24,18 +24,18 @@ const FIELDS: [(&str, &str, &str, &str); 5] = [
 
 /// Limits of a form, each `None` if the form lacks it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Limits {
+pub struct Limits {
     /// The limit that never resets.
-    pub(crate) lifetime: Option<Value>,
-    pub(crate) windows: Option<Value>,
+    pub lifetime: Option<Value>,
+    pub windows: Option<Value>,
 }
 
-pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+pub fn names() -> impl Iterator<Item = &'static str> {
     FIELDS.into_iter().flat_map(|(name, resets, _, _)| [name, resets])
 }
 
 /// Reads the limits of a form, the shortest window first.
-pub(crate) fn read(form: &Fields) -> Result<Limits, Fault> {
+pub fn read(form: &Fields) -> Result<Limits, Fault> {
     if !form.has("limit") {
         return Ok(Limits::default());
     }
@@ -77,7 +77,7 @@ fn amount(text: &str) -> Result<NanoUsd, String> {
 }
 
 /// Returns a number without commas between thousands; `None` if a comma is elsewhere, as in `1,5`.
-pub(crate) fn without_commas(number: &str) -> Option<String> {
+pub fn without_commas(number: &str) -> Option<String> {
     let (whole, fraction) =
         number.split_once('.').map_or((number, None), |(whole, rest)| (whole, Some(rest)));
     if fraction.is_some_and(|fraction| fraction.contains(',')) {
@@ -91,7 +91,7 @@ pub(crate) fn without_commas(number: &str) -> Option<String> {
 }
 
 /// Returns the texts of a form for these settings: all fields, the first ones filled.
-pub(crate) fn texts(lifetime: &Value, windows: &Value) -> Vec<(String, String)> {
+pub fn texts(lifetime: &Value, windows: &Value) -> Vec<(String, String)> {
     let mut limits: Vec<(String, String)> = Vec::new();
     if let Value::Amount(amount) = lifetime {
         limits.push((amount.to_string(), String::new()));
@@ -112,13 +112,13 @@ pub(crate) fn texts(lifetime: &Value, windows: &Value) -> Vec<(String, String)> 
 const ROWS: &str = "rows";
 
 /// Returns the field of the row that a form asks for, if it was sent for a further one.
-pub(crate) fn added_row(form: &Fields) -> Option<&'static str> {
+pub fn added_row(form: &Fields) -> Option<&'static str> {
     let rows: usize = form.filled(ROWS)?.parse().ok()?;
     FIELDS.get(rows.checked_sub(1)?).map(|(name, _, _, _)| *name)
 }
 
 /// Makes a row for each limit, at least one, and a button that adds a row.
-pub(crate) fn rows(entered: Entered<'_>, (_, hint): (&str, &str)) -> Markup {
+pub fn rows(entered: Entered<'_>, (_, hint): (&str, &str)) -> Markup {
     let used = FIELDS.iter().rposition(|(name, resets, _, _)| entered.has_any(&[name, resets]));
     let asked = entered.get(ROWS).parse().unwrap_or_default();
     let rows = used.map_or(1, |last| last + 1).max(asked).min(FIELDS.len());

@@ -7,13 +7,11 @@ use shared::{
     time::Timestamp,
     wire::{Field, Fields as Table, Input, Kind, MAX_MODEL_CHARS, MAX_MODELS, Value},
 };
+use shared_catalog::{Model, Rates};
 
 use crate::{
-    money::models::price,
-    settings::{
-        limits::{self, Limits},
-        words,
-    },
+    limits::{self, Limits},
+    words,
 };
 use domain::{group::Group, ledger::BoundsPatch, settings::Patch};
 use key_service_page::{
@@ -22,7 +20,7 @@ use key_service_page::{
     failure::Failure,
     form::Fields,
     session::Viewer,
-    show::name_of,
+    show::{name_of, usd},
 };
 
 /// Groups that a form offers by name, newest first. If there are more, the id of a group is typed in.
@@ -32,26 +30,32 @@ const OFFERED_GROUPS: usize = 200;
 const LIVES: [(u64, &str); 3] = [(30, "in 30 days"), (90, "in 90 days"), (365, "in a year")];
 
 /// Choices that a form offers.
-pub(crate) struct Offered {
-    pub(crate) groups: Vec<Group>,
+pub struct Offered {
+    pub groups: Vec<Group>,
     /// The account has no other groups.
-    pub(crate) has_all_groups: bool,
+    pub has_all_groups: bool,
     /// Ids of models, with their prices in words.
-    pub(crate) models: Vec<(String, String)>,
+    pub models: Vec<(String, String)>,
     /// The present time, which offered expiries count from.
-    pub(crate) now: Timestamp,
+    pub now: Timestamp,
 }
 
 /// Finds what forms of this account offer.
-pub(crate) async fn offered(app: &App, viewer: &Viewer) -> Result<Offered, Failure> {
+pub async fn offered(app: &App, viewer: &Viewer) -> Result<Offered, Failure> {
     let groups = app.management.newest_groups(viewer.signed_in.account, OFFERED_GROUPS).await?;
     let models = app.catalog.get().models.iter().map(|model| (model.id.clone(), price(model))).collect();
     let has_all_groups = groups.len() < OFFERED_GROUPS;
     Ok(Offered { groups, has_all_groups, models, now: app.management.now() })
 }
 
+/// Says what a million tokens of a model cost.
+fn price(model: &Model) -> String {
+    let Rates { input, output, .. } = model.price.base;
+    format!("{} in, {} out", usd(input), usd(output))
+}
+
 /// Names the models of bounds by id.
-pub(crate) fn name_models_by_id(app: &App, bounds: &mut BoundsPatch) {
+pub fn name_models_by_id(app: &App, bounds: &mut BoundsPatch) {
     if let Some(Some(models)) = &mut bounds.models {
         app.catalog.get().name_by_id(models);
     }
@@ -62,22 +66,22 @@ pub(crate) fn name_models_by_id(app: &App, bounds: &mut BoundsPatch) {
 const SHOWN: &str = "shown";
 
 /// Changes that a form makes to an existing object.
-pub(crate) struct Edit<P> {
+pub struct Edit<P> {
     /// Settings that differ from those that the form showed.
-    pub(crate) patch: P,
+    pub patch: P,
     /// Changed settings that somebody else has changed too since the form was shown.
-    pub(crate) overtaken: Vec<Overtaken>,
+    pub overtaken: Vec<Overtaken>,
 }
 
 /// A setting that somebody else changed after the form showed it.
-pub(crate) struct Overtaken {
+pub struct Overtaken {
     field: Field,
     /// The value that the form showed, and the present value.
     values: [Value; 2],
 }
 
 /// Reads the settings of a new object, or finds the first fault.
-pub(crate) fn read<P: Patch>(form: &Fields) -> Result<P, Fault> {
+pub fn read<P: Patch>(form: &Fields) -> Result<P, Fault> {
     let form = &with_joined_boxes::<P::Field>(form);
     let (mut patch, limits) = (P::default(), limits::read(form)?);
     for (field, row, _) in inputs::<P::Field>(true) {
@@ -90,7 +94,7 @@ pub(crate) fn read<P: Patch>(form: &Fields) -> Result<P, Fault> {
 
 /// Reads what a form changes of an object whose settings are now `present`, or finds the first fault. Settings without
 /// a field in the form stay as they are.
-pub(crate) fn read_edit<P: Patch>(form: &Fields, present: &Fields) -> Result<Edit<P>, Fault> {
+pub fn read_edit<P: Patch>(form: &Fields, present: &Fields) -> Result<Edit<P>, Fault> {
     let (shown, changed) = changed::<P::Field>(form);
     let (mut edit, limits) = (Edit { patch: P::default(), overtaken: Vec::new() }, limits::read(&changed)?);
     let known = [&shown, present].map(|texts| (texts, limits::read(texts).unwrap_or_default()));
@@ -149,7 +153,7 @@ fn set<P: Patch>(patch: &mut P, (field, row): (P::Field, &Field), value: Value) 
 
 /// Makes the form with its changes over the present settings, and a fault that asks whether to overwrite what somebody
 /// else has changed. Sent again, the form overwrites it.
-pub(crate) fn ask<F: Table>(
+pub fn ask<F: Table>(
     form: &Fields,
     present: &Fields,
     overtaken: &[Overtaken],
@@ -250,13 +254,13 @@ fn models(text: &str) -> Result<Vec<String>, String> {
 }
 
 /// The fields of a form for a new object.
-pub(crate) fn new_fields<F: Table>(entered: Entered<'_>, offered: &Offered) -> Markup {
+pub fn new_fields<F: Table>(entered: Entered<'_>, offered: &Offered) -> Markup {
     fields::<F>(entered, offered, true)
 }
 
 /// Makes the fields of a form for an object whose settings are `present`. The form keeps what it showed first, even if
 /// it is refused.
-pub(crate) fn edit_fields<F: Table>(entered: Entered<'_>, present: &Fields, offered: &Offered) -> Markup {
+pub fn edit_fields<F: Table>(entered: Entered<'_>, present: &Fields, offered: &Offered) -> Markup {
     let shown = if entered.get(SHOWN).is_empty() { present.query() } else { entered.get(SHOWN).to_owned() };
     html! {
         input type="hidden" name=(SHOWN) value=(shown);
@@ -342,7 +346,7 @@ fn models_boxes(
 }
 
 /// Lists instants to which an expiry can be set with a click, in the form of inputs.
-pub(crate) fn later(now: Timestamp) -> Vec<(String, &'static str)> {
+pub fn later(now: Timestamp) -> Vec<(String, &'static str)> {
     let minute = Timestamp::from_millis(now.millis() - now.millis().rem_euclid(60_000));
     let at = |days: u64| minute.plus(Duration::from_hours(24 * days));
     LIVES.iter().map(|(days, title)| (instant(at(*days)), *title)).collect()
@@ -356,7 +360,7 @@ fn instant(at: Timestamp) -> String {
 }
 
 /// Makes a choice of groups by name, or a field for the id if not all are known.
-pub(crate) fn group<'a>(
+pub fn group<'a>(
     name: &'a str,
     (title, hint): (&str, &str),
     entered: Entered<'a>,
@@ -387,7 +391,7 @@ pub(crate) fn group<'a>(
 }
 
 /// Returns the settings of an existing object as texts of its form. `value` reads a setting.
-pub(crate) fn entered<F: Table>(value: impl Fn(F) -> Value) -> Fields {
+pub fn entered<F: Table>(value: impl Fn(F) -> Value) -> Fields {
     let mut texts = Vec::new();
     let (mut lifetime, mut windows) = (Value::Null, Value::Null);
     for (field, row, _) in inputs::<F>(false) {
@@ -405,7 +409,7 @@ pub(crate) fn entered<F: Table>(value: impl Fn(F) -> Value) -> Fields {
 }
 
 /// Shows the settings that forms do not have, if they are set. `value` reads a setting.
-pub(crate) fn other_settings<F: Table>(value: impl Fn(F) -> Value) -> Markup {
+pub fn other_settings<F: Table>(value: impl Fn(F) -> Value) -> Markup {
     let other = F::settings().filter(|field| field.row().input.is_none());
     let values = other.map(|field| (field.row(), value(field).setting()));
     let set: Vec<_> = values.filter(|(_, value)| !value.is_unset()).collect();

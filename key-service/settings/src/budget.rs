@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 use shared::money::NanoUsd;
 
-use crate::settings::words::{dollars, per};
+use crate::words::{dollars, per};
 use domain::{
     group::Group,
     ledger::{Budget, Holder},
@@ -36,7 +36,7 @@ impl BudgetLimits<'_> {
 
 /// Shows what is used, held and left of the limits of a key or a group, and of the groups above it, the nearest first.
 /// `is_over` says that nothing can be spent any more.
-pub(crate) fn gauge(
+pub fn gauge(
     (holder, budget): (Holder, &Budget),
     groups: &[&Group],
     reached: &ReachedLimits,
@@ -94,7 +94,7 @@ fn refusal(of: &BudgetLimits<'_>, limit: &MoneyLimit) -> Markup {
 }
 
 /// Makes a badge for a limit for which requests are refused.
-pub(crate) fn reached_badge(of: Option<LimitOf<'_>>) -> Markup {
+pub fn reached_badge(of: Option<LimitOf<'_>>) -> Markup {
     html! {
         @match of {
             None => {},
@@ -105,7 +105,7 @@ pub(crate) fn reached_badge(of: Option<LimitOf<'_>>) -> Markup {
 }
 
 /// Shows the limit that is nearest to its end, with its bar: `$0.14 of $35 a month`.
-pub(crate) fn tightest(limits: &[MoneyLimit]) -> Markup {
+pub fn tightest(limits: &[MoneyLimit]) -> Markup {
     let tightest = limits.iter().max_by_key(|limit| (limit.is_reached, part(limit.used, limit.amount)));
     html! {
         @match tightest {

@@ -1,0 +1,6 @@
+//! Settings of keys and groups on a page: their form, their limits, their use as bars, and what changed in words.
+
+pub mod budget;
+pub mod limits;
+pub mod settings_form;
+pub mod words;
