@@ -16,8 +16,8 @@ fn catalogues() {
     let examples = [
         include_str!("../../../config/models.toml"),
         include_str!("../../../deploy/compose/vllm.toml"),
-        include_str!("../../../tests/tests/e2e/natives/own_query.toml"),
-        include_str!("../../../tests/tests/e2e/sizes/all_apis.toml"),
+        include_str!("../../../tests/tests/e2e/upstreams/natives/own_query.toml"),
+        include_str!("../../../tests/tests/e2e/hostile/sizes/all_apis.toml"),
     ];
     let examples = Examples::of(examples).and(Examples::folder("catalogues"));
     fuzz!(examples, |input: &Input| {

@@ -2,19 +2,14 @@
 
 mod acts;
 mod attacks;
-mod bounds;
 mod browser;
-mod events;
 mod first_use;
-mod groups;
+pub(crate) mod keys;
 mod lists;
-mod management_keys;
 mod pages;
-mod rotation;
 pub(super) mod second_factor;
 mod signing_in;
-mod trouble;
-mod webhooks;
+pub(crate) mod told;
 
 use tests::harness::{Account, Browser, Deployment, Options, Stack};
 

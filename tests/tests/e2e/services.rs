@@ -13,27 +13,17 @@ use tests::{
 };
 use tokio::time::sleep;
 
-use crate::caps;
+use crate::money::caps;
 
-mod away;
-mod bills;
-mod budgets;
-mod clocks;
 mod cluster;
-mod late_releases;
-mod natives;
-mod outages;
-mod random_faults;
-mod reboots;
+pub(crate) mod faults;
+pub(crate) mod money;
 mod replicas;
 mod rolling;
-mod room;
 mod rotation;
 mod secured;
 mod side_by_side;
-mod spool;
 mod spread;
-mod tokens;
 pub(crate) mod told;
 mod webhooks;
 

@@ -9,7 +9,7 @@ use tests::{
     upstream::Script,
 };
 
-use crate::clients::{client, succeeds};
+use crate::apis::clients::{client, succeeds};
 
 /// How long a slow machine may take to load every page at each width, in each colours and for each role.
 const EVERY_PAGE: Duration = Duration::from_mins(15);

@@ -5,7 +5,7 @@ use std::{path::Path, process::Command, time::Duration};
 use tests::harness::{Answer, Stack, attribute};
 
 use super::signed_in;
-use crate::clients::succeeds;
+use crate::apis::clients::succeeds;
 
 /// How long an SDK may take to start on a slow machine.
 const PATIENCE: Duration = Duration::from_mins(1);

@@ -8,7 +8,7 @@ use tests::{
 };
 
 use super::{pages::spend, replicas, signed_in};
-use crate::budgets::group;
+use crate::money::budgets::group;
 
 #[apply(fact)]
 async fn keys_are_found_page_by_page_by_label_and_status() {

@@ -8,7 +8,7 @@ use tests::{
 };
 
 use super::{first_use::pasted, replicas, signed_in};
-use crate::budgets::group;
+use crate::money::budgets::group;
 
 /// Every page without an id in its address.
 const PAGES: [&str; 14] = [

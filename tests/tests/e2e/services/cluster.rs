@@ -17,7 +17,7 @@ use tests::{
 };
 use tokio::time::sleep;
 
-use super::outages::{LEASE, heals};
+use super::faults::outages::{LEASE, heals};
 
 /// Enough accounts that all three masters have some, except with a probability of one in 10¹⁵.
 const ACCOUNTS: usize = 72;

@@ -21,9 +21,10 @@ use tests::{
 use tokio::time::sleep;
 
 use super::{
-    bills::{self, CUT, Sent},
-    end, from_environment,
-    outages::{LEASE, heals},
+    end,
+    faults::outages::{LEASE, heals},
+    from_environment,
+    money::bills::{self, CUT, Sent},
 };
 
 /// Rounds in which each process is restarted once, unless `FAREGATE_TEST_ROLLING_ROUNDS` sets them.

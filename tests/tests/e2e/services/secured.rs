@@ -9,7 +9,7 @@ use tests::{
     upstream::Script,
 };
 
-use crate::{
+use crate::operation::{
     certificates::Signed,
     reload::{RELOADED, logged},
 };

@@ -7,7 +7,7 @@ use tests::{
     upstream::Script,
 };
 
-use crate::caps;
+use crate::money::caps;
 
 /// A lease that tests can wait for.
 const LEASE: Duration = Duration::from_secs(3);

@@ -19,8 +19,11 @@ use tests::{
 };
 use tokio::time::sleep;
 
-use super::{outages::heals, tokens::reload_all};
-use crate::{certificates::Signed, documents::root, metrics::promtool_path, reload::RELOADED};
+use super::{faults::outages::heals, money::tokens::reload_all};
+use crate::{
+    house::documents::root,
+    operation::{certificates::Signed, metrics::promtool_path, reload::RELOADED},
+};
 
 /// Minutes for which the alerts see what the programs tell: longer than any of them waits but the tickets of an hour.
 const WATCHED_MINUTES: u32 = 90;

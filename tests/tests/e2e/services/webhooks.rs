@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use tests::harness::{Deployment, LOOK_EVERY, Options, PATIENCE, Received, Receiver, Server, Stack};
 use tokio::time::{Instant, sleep};
 
-use crate::webhooks::{events, webhook};
+use crate::governing::webhooks::{events, webhook};
 
 /// Keys that are made before the kill, and as many afterwards.
 const KEYS: usize = 40;

@@ -1,0 +1,6 @@
+//! Pages of keys and groups.
+
+pub(crate) mod bounds;
+pub(crate) mod groups;
+pub(crate) mod management_keys;
+pub(crate) mod rotation;

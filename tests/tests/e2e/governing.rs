@@ -1,0 +1,7 @@
+//! Management of keys: who may do what, and what receivers are told of it.
+
+pub(crate) mod credentials;
+pub(crate) mod management;
+pub(crate) mod moving;
+pub(crate) mod scopes;
+pub(crate) mod webhooks;

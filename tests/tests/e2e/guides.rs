@@ -1,0 +1,8 @@
+//! Documents for people who begin, run as they are printed.
+
+pub(crate) mod demo_model;
+pub(crate) mod first_request;
+pub(crate) mod init;
+pub(crate) mod operating;
+pub(crate) mod recipes;
+pub(crate) mod start;

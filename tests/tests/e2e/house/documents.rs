@@ -1,0 +1,181 @@
+//! Documents: what they link to is there, and the catalogues that they show can be used.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use shared_catalog::Catalog;
+
+/// Head of a catalogue, which blocks in documents leave out.
+const SERVICE: &str = "[service]\nname = \"f\"\nprovider = \"f\"\ndocs = \"f\"\n";
+
+/// The documents whose links are followed.
+const DOCUMENTS: [&str; 35] = [
+    "ARCHITECTURE.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "README.md",
+    "SECURITY.md",
+    "docs/README.md",
+    "docs/alerts.md",
+    "docs/backup.md",
+    "docs/callers.md",
+    "docs/catalogue.md",
+    "docs/clients.md",
+    "docs/commands.md",
+    "docs/first-hour.md",
+    "docs/governing.md",
+    "docs/measurements.md",
+    "docs/moving.md",
+    "docs/observe.md",
+    "docs/overshoot.md",
+    "docs/proof.md",
+    "docs/releasing.md",
+    "docs/run.md",
+    "docs/scaling.md",
+    "docs/settings.md",
+    "docs/start/README.md",
+    "docs/start/agent.md",
+    "docs/start/anthropic.md",
+    "docs/start/ollama.md",
+    "docs/start/openai.md",
+    "docs/start/reseller.md",
+    "docs/start/university.md",
+    "docs/start/vllm.md",
+    "docs/store.md",
+    "docs/tried.md",
+    "docs/upgrade.md",
+    "tests/README.md",
+];
+
+/// Largest architecture that a reader takes in at once, in lines.
+const ARCHITECTURE_LINES: usize = 180;
+
+#[test]
+fn documents_link_to_files_headings_and_names_that_are_there() {
+    let root = root();
+    for document in DOCUMENTS {
+        let path = root.join(document);
+        let text = fs::read_to_string(&path).unwrap();
+        for (label, target) in links(&text) {
+            let (file, heading) = target.split_once('#').unwrap_or((target, ""));
+            let linked = if file.is_empty() { path.clone() } else { path.parent().unwrap().join(file) };
+            assert!(linked.exists(), "{document} links to {target}");
+            if linked.extension().is_none_or(|extension| extension == "png") {
+                continue;
+            }
+            let content = fs::read_to_string(&linked).unwrap();
+            let anchors = content.lines().filter_map(|line| line.strip_prefix('#'));
+            assert!(
+                heading.is_empty() || anchors.map(anchor).any(|it| it == heading),
+                "{document}: #{heading}"
+            );
+            // A name in code style is defined there: a test, a type or a function.
+            if let Some(name) = label.strip_prefix('`').and_then(|label| label.strip_suffix('`'))
+                && is_rust(&linked)
+                && !is_rust(name)
+            {
+                let defined = name.rsplit("::").next().unwrap();
+                assert!(content.contains(defined), "{document}: {name} is not in {target}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_architecture_is_short_and_names_files_that_are_there() {
+    let text = include_str!("../../../../ARCHITECTURE.md");
+    assert!(text.lines().count() <= ARCHITECTURE_LINES);
+    let root = root();
+    let mut files = Vec::new();
+    for source in ["shared", "key-service", "inference-gateway", "local-model", "faregate", "tests"] {
+        collect(&root.join(source), &mut files);
+    }
+    let code = text.split('`').skip(1).step_by(2);
+    for name in code.filter(|name| is_rust(name) && !name.contains(' ')) {
+        assert!(files.iter().any(|file| file.ends_with(name)), "{name}");
+    }
+}
+
+#[test]
+fn catalogues_that_documents_and_examples_show_are_read_and_leave_room_for_prompts() {
+    let root = root();
+    let mut shown = Vec::new();
+    for document in ["README.md", "docs/catalogue.md"] {
+        let text = fs::read_to_string(root.join(document)).unwrap();
+        let blocks = text.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap().to_owned());
+        shown.extend(blocks.map(|block| (document, format!("{SERVICE}{block}"))));
+    }
+    shown.push(("vllm.toml", fs::read_to_string(root.join("deploy/compose/vllm.toml")).unwrap()));
+    let values = fs::read_to_string(root.join("deploy/helm/faregate/values.yaml")).unwrap();
+    let (_, models) = values.split_once("\n  [service]\n").unwrap();
+    let (models, _) = models.split_once("\ngateway:").unwrap();
+    shown.push(("values.yaml", format!("[service]\n{models}")));
+    assert!(shown.len() >= 5, "{}", shown.len());
+    for (document, text) in shown {
+        let catalog = Catalog::parse(&text, document).unwrap_or_else(|e| panic!("{e}\n{text}"));
+        for model in &catalog.models {
+            // A request without a limit wants all of the output; what is left of a server's window is for its prompt.
+            assert!(2 * model.max_output_tokens <= model.context_window, "{document}: {}", model.id);
+        }
+    }
+}
+
+#[test]
+fn the_first_hour_changes_lines_and_breaks_tests_that_are_there() {
+    let page = include_str!("../../../../docs/first-hour.md");
+    let mut files = Vec::new();
+    for pure in ["domain", "moving"] {
+        collect(&root().join("key-service").join(pure).join("src"), &mut files);
+    }
+    let sources: String = files.iter().map(|file| fs::read_to_string(file).unwrap()).collect();
+    let snippet = page.split("```rust\n").nth(1).unwrap().lines().next().unwrap();
+    let removed = page.lines().find_map(|line| line.strip_prefix("-  ")).unwrap();
+    for line in [snippet, removed] {
+        assert!(sources.contains(line.trim()), "{line}");
+    }
+    for test in ["a_list_of_models_is_never_wider", "checks_are_made_in", "checks_of_groups_stand_between"] {
+        assert!(page.contains(test) && sources.contains(test), "{test}");
+    }
+}
+
+/// Root of the workspace.
+pub(crate) fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
+}
+
+/// Adds the Rust files below a folder.
+pub(crate) fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() && !path.ends_with("target") && !path.ends_with("clients") {
+            collect(&path, files);
+        } else if is_rust(&path) {
+            files.push(path);
+        }
+    }
+}
+
+fn is_rust(file: impl AsRef<Path>) -> bool {
+    file.as_ref().extension().is_some_and(|extension| extension == "rs")
+}
+
+/// Labels and targets of the links to files of the repository, outside of code blocks.
+fn links(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    let prose = text.split("```").step_by(2);
+    prose.flat_map(|part| {
+        part.match_indices("](").filter_map(move |(at, _)| {
+            let label = part[..at].rsplit('[').next()?;
+            let target = part[at + 2..].split(')').next()?;
+            (!target.contains("://")).then_some((label, target))
+        })
+    })
+}
+
+/// Anchor of a heading: lower case, hyphens for blanks, and no other punctuation.
+fn anchor(heading: &str) -> String {
+    let title = heading.trim_start_matches('#').trim().to_lowercase();
+    let kept = title.chars().filter(|c| c.is_alphanumeric() || [' ', '-', '_'].contains(c));
+    kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+}

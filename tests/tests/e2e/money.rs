@@ -1,0 +1,13 @@
+//! Money: limits hold, bounds renew, and each token that was served is billed once.
+
+pub(crate) mod budgets;
+pub(crate) mod caps;
+pub(crate) mod counting;
+pub(crate) mod grants;
+pub(crate) mod leases;
+pub(crate) mod leaving;
+pub(crate) mod payments;
+pub(crate) mod prices;
+pub(crate) mod unread;
+pub(crate) mod usage;
+pub(crate) mod windows;

@@ -1,0 +1,10 @@
+//! A running installation: what operators ask of it, and what it tells them.
+
+pub(crate) mod certificates;
+pub(crate) mod commands;
+pub(crate) mod doctor;
+pub(crate) mod metrics;
+pub(crate) mod reload;
+pub(crate) mod takeover;
+pub(crate) mod tls;
+pub(crate) mod traces;

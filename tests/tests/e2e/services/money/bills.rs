@@ -1,0 +1,236 @@
+//! Bills compared with the upstream's own count, request by request.
+
+use std::{
+    collections::{HashMap, HashSet},
+    fmt,
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+use shared::money::NanoUsd;
+use tests::{
+    harness::{ApiKey, Call, FLASH, PATIENCE, Server, Stack, billed, cost, nanos, usd},
+    upstream::{Generation, Script, TOKENS_IN_TRANSIT},
+};
+use tokio::time::{sleep, timeout};
+
+/// Smallest prompt in tokens. Each prompt of a key has a different length, so that a journal entry identifies its
+/// request.
+pub(crate) const FEWEST: u64 = 10;
+/// Largest prompt in tokens.
+pub(crate) const MOST: u64 = 2_000;
+/// Longest time that a client waits for an answer.
+pub(crate) const GIVEN_UP: Duration = Duration::from_secs(20);
+
+/// Reason for a stream that was ended early.
+pub(crate) const CUT: &str = "cut, with tokens on their way";
+
+/// A request and the time during which its client waited.
+pub(crate) struct Sent {
+    pub(crate) tag: String,
+    pub(crate) key: String,
+    pub(crate) prompt: u64,
+    pub(crate) gateway: usize,
+    pub(crate) from: Instant,
+    pub(crate) to: Instant,
+    /// Generation id, if the answer told it.
+    generation: Option<String>,
+    /// Status of the answer; 0 if none came.
+    pub(crate) status: u16,
+    /// The client may try again on another gateway.
+    pub(crate) may_be_repeated: bool,
+}
+
+/// Sends the request to this gateway, whole or streamed, and waits for the end of its answer.
+pub(crate) async fn send(
+    stack: &Stack,
+    gateway: usize,
+    key: &ApiKey,
+    script: Script,
+    (streamed, choices): (bool, u64),
+) -> Sent {
+    let prompt = script.prompt_tokens.unwrap();
+    let call = call(stack, &stack.gateways[gateway], key, script).with("n", choices);
+    let (tag, from) = (call.tag.clone(), Instant::now());
+    let answered = async {
+        if !streamed {
+            let answer = call.try_send().await.ok()?;
+            let id = answer.header("x-generation-id").to_owned();
+            return Some((answer.status, id, answer.header("x-should-retry") == "false"));
+        }
+        match call.reach_stream().await.ok()? {
+            Ok(stream) => {
+                let id = stream.header("x-generation-id").to_owned();
+                // No client repeats a stream that it has begun to read.
+                Some((if stream.rest().await.chunks.is_empty() { 0 } else { 200 }, id, true))
+            }
+            Err(answer) => Some((answer.status, String::new(), answer.header("x-should-retry") == "false")),
+        }
+    };
+    let (status, generation, last) = timeout(GIVEN_UP, answered).await.ok().flatten().unwrap_or_default();
+    Sent {
+        tag,
+        key: key.id.clone(),
+        prompt,
+        gateway,
+        from,
+        to: Instant::now(),
+        generation: Some(generation).filter(|id| !id.is_empty()),
+        status,
+        may_be_repeated: (matches!(status, 0 | 429) || status >= 500) && !last,
+    }
+}
+
+/// A request whose bound covers its prompt.
+fn call(stack: &Stack, gateway: &Server, key: &ApiKey, script: Script) -> Call {
+    let call = stack.call_at(gateway, key, script);
+    let padding = "x".repeat(usize::try_from(MOST).unwrap());
+    let script = call.body["messages"][0]["content"].clone();
+    let messages = json!([{"role": "system", "content": padding}, {"role": "user", "content": script}]);
+    call.with("messages", messages).with("max_tokens", 200).costing(NanoUsd::ZERO, usd("1"))
+}
+
+/// A generation whose bill differs from the tokens served.
+pub(crate) struct Difference {
+    pub(crate) tag: String,
+    pub(crate) key: String,
+    pub(crate) served: NanoUsd,
+    pub(crate) charged: NanoUsd,
+    pub(crate) entry: Option<Value>,
+    /// The contract's reason for the difference; `None` if it gives none.
+    pub(crate) reason: Option<&'static str>,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { tag, key: _, served, charged, entry, reason } = self;
+        let entry = entry.as_ref().map_or_else(|| "no entry".into(), ToString::to_string);
+        write!(f, "{tag}: {served} served, {charged} billed: {}; {entry}", reason.unwrap_or("NO REASON"))
+    }
+}
+
+/// Journal entries by the two things that identify a request.
+struct Entries {
+    by_generation: HashMap<String, Value>,
+    by_prompt: HashMap<(String, u64), Value>,
+}
+
+impl Entries {
+    fn of(stack: &Stack) -> Self {
+        let (mut by_generation, mut by_prompt) = (HashMap::new(), HashMap::new());
+        for entry in stack.journal(&stack.account) {
+            let key = entry["key_id"].as_str().unwrap().to_owned();
+            by_generation.insert(entry["generation_id"].as_str().unwrap().to_owned(), entry.clone());
+            by_prompt.insert((key, entry["prompt_tokens"].as_u64().unwrap()), entry);
+        }
+        Self { by_generation, by_prompt }
+    }
+
+    fn find(&self, sent: &Sent) -> Option<&Value> {
+        let by_generation = sent.generation.as_ref().and_then(|id| self.by_generation.get(id));
+        by_generation.or_else(|| self.by_prompt.get(&(sent.key.clone(), sent.prompt)))
+    }
+}
+
+/// All generations whose bill differs from the tokens served, each with its reason; and bills without a generation.
+pub(crate) fn differences(
+    stack: &Stack,
+    sent: &[Sent],
+    reason: impl Fn(&Generation, &Sent, Option<&Value>) -> Option<&'static str>,
+) -> Vec<Difference> {
+    let entries = Entries::of(stack);
+    let generations = stack.upstream.generations();
+    let by_tag: HashMap<&str, &Generation> = generations.iter().map(|g| (g.tag.as_str(), g)).collect();
+    let (mut all, mut known) = (Vec::new(), HashSet::new());
+    for sent in sent {
+        let entry = entries.find(sent);
+        known.extend(entry.map(|entry| entry["generation_id"].as_str().unwrap()));
+        let Some(generation) = by_tag.get(sent.tag.as_str()) else { continue };
+        let charged = entry.map_or(NanoUsd::ZERO, |entry| nanos(&entry["charged"]));
+        let (least, most) = billed(FLASH, generation);
+        let served = cost(FLASH, generation.served);
+        // A cut stream is billed for the tokens generated until then.
+        let cut = generation.streamed && least < most;
+        let right = if cut { charged == served } else { (least..=most).contains(&charged) };
+        if !right {
+            let (tag, key, entry) = (sent.tag.clone(), sent.key.clone(), entry.cloned());
+            let reason = reason(generation, sent, entry.as_ref());
+            all.push(Difference { tag, key, served, charged, entry, reason });
+        }
+    }
+    let keys: HashSet<&str> = sent.iter().map(|sent| sent.key.as_str()).collect();
+    for (id, entry) in &entries.by_generation {
+        let (key, charged) = (entry["key_id"].as_str().unwrap(), nanos(&entry["charged"]));
+        // A hold of a request that never began expires, and costs nothing.
+        if charged > NanoUsd::ZERO && keys.contains(key) && !known.contains(id.as_str()) {
+            let (tag, key) = (format!("not sent: {id}"), key.to_owned());
+            let entry = Some(entry.clone());
+            all.push(Difference { tag, key, served: NanoUsd::ZERO, charged, entry, reason: None });
+        }
+    }
+    all
+}
+
+/// Requests that were billed although their client got no answer, and so had reason to try again.
+pub(crate) fn billed_in_vain(stack: &Stack, sent: &[Sent]) -> Vec<String> {
+    let entries = Entries::of(stack);
+    let unanswered = sent.iter().filter(|sent| sent.status != 200);
+    let entry_of = |sent| Some((sent, entries.find(sent)?));
+    let shown = |(sent, entry): (&Sent, &Value)| format!("{}, answered {}: {entry}", sent.tag, sent.status);
+    unanswered
+        .filter_map(entry_of)
+        .filter(|(_, entry)| nanos(&entry["charged"]) > NanoUsd::ZERO)
+        .map(shown)
+        .collect()
+}
+
+/// The differences, once every one has a reason or time is up: captures that could not reach their store are delivered
+/// later.
+pub(crate) async fn differences_at_last(
+    stack: &Stack,
+    sent: &[Sent],
+    reason: impl Fn(&Generation, &Sent, Option<&Value>) -> Option<&'static str>,
+) -> Vec<Difference> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let differences = differences(stack, sent, &reason);
+        if Instant::now() > deadline || differences.iter().all(|difference| difference.reason.is_some()) {
+            return differences;
+        }
+        sleep(Duration::from_millis(500)).await;
+    }
+}
+
+/// Prints the differences, those of cut streams as a number alone, and asserts that each has a reason.
+pub(crate) fn assert_explained(differences: &[Difference]) {
+    let cut = differences.iter().filter(|difference| difference.reason == Some(CUT)).count();
+    println!(
+        "{} differences; {cut} of them were cut with tokens on their way; the others:",
+        differences.len()
+    );
+    for difference in differences.iter().filter(|difference| difference.reason != Some(CUT)) {
+        println!("{difference}");
+    }
+    let unexplained = differences.iter().filter(|difference| difference.reason.is_none()).count();
+    assert_eq!(unexplained, 0, "{unexplained} differences have no reason");
+}
+
+/// Returns whether more was billed than served.
+pub(crate) fn is_above(generation: &Generation, entry: Option<&Value>) -> bool {
+    entry.is_some_and(|entry| nanos(&entry["charged"]) > cost(FLASH, generation.served))
+}
+
+/// Returns whether the bill is an estimate.
+pub(crate) fn is_estimated(entry: Option<&Value>) -> bool {
+    entry.is_some_and(|entry| entry["estimated"] == true)
+}
+
+/// Returns whether the bill lacks only tokens that the upstream generated after its stream was ended.
+pub(crate) fn lacks_only_tokens_on_their_way(generation: &Generation, entry: Option<&Value>) -> bool {
+    entry.is_some_and(|entry| {
+        let billed = entry["completion_tokens"].as_u64().unwrap();
+        let lacking = generation.served.completion.checked_sub(billed);
+        let choices = generation.script.lengths.len().max(1) as u64;
+        lacking.is_some_and(|lacking| lacking <= TOKENS_IN_TRANSIT * choices)
+    })
+}
