@@ -10,7 +10,7 @@ use http::StatusCode;
 pub use body::ErrorBody;
 pub use response::X_SHOULD_RETRY;
 
-use crate::time::Timestamp;
+use crate::timing::time::Timestamp;
 
 macro_rules! codes {
     ($($(#[$doc:meta])* $variant:ident = $name:literal, $status:ident, $kind:literal;)+) => {

@@ -7,15 +7,16 @@ use serde_json::Value;
 use shared_fuzz::{Examples, Input, fuzz};
 
 use crate::{
-    calendar::Per,
+    credential::{
+        key::{Class, Prefix, Presented, without_keys},
+        secret::ExposeSecret,
+    },
+    host::network::Network,
     ids::{KeyId, RequestId},
     json::{Kind, Object, text},
-    key::{Class, Prefix, Presented, without_keys},
     money::{MoneyError, NanoUsd},
-    network::Network,
-    secret::ExposeSecret,
     text::{cut, is_control, is_name, shown},
-    time::Timestamp,
+    timing::{calendar::Per, time::Timestamp},
 };
 
 /// An amount is the number that JSON and a float read, to half a nano-USD; and it reads back as it is written.

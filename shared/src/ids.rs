@@ -6,7 +6,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use uuid::{Uuid, fmt::Simple};
 
-use crate::{
+use crate::timing::{
     clock::{Clock, random_bytes},
     time::Timestamp,
 };

@@ -3,25 +3,22 @@
 //! The types here hold everywhere: an amount is an integer of nano-USD, a key has a class and a checksum, an error has
 //! one code and one status. Decisions about spending are made elsewhere.
 
-pub mod backoff;
-pub mod calendar;
-pub mod clock;
+mod call;
+mod credential;
 pub mod error;
-pub mod generation;
+mod host;
 pub mod ids;
 pub mod json;
-pub mod key;
 pub mod money;
-pub mod network;
-pub mod private_files;
-pub mod rates;
-pub mod refusal;
-pub mod secret;
-pub mod table;
 pub mod text;
-pub mod time;
+mod timing;
 pub mod tokens;
 pub mod wire;
+
+pub use call::{generation, rates, refusal};
+pub use credential::{key, secret};
+pub use host::{network, private_files, table};
+pub use timing::{backoff, calendar, clock, time};
 
 #[cfg(test)]
 mod fuzz;

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use http::{Method, Uri};
 
-use crate::key::without_keys;
+use crate::credential::key::without_keys;
 
 /// Mark that stands for the rest of a cut text.
 const CUT: char = '…';

@@ -27,30 +27,23 @@ use tokio::{
 mod answer;
 mod cache;
 mod calls;
+pub(crate) mod chat;
 mod conversation;
-mod cut;
-mod fault;
+pub(crate) mod faults;
 mod native;
-mod plan;
 mod record;
-mod render;
 mod reply;
-mod request;
 mod script;
 mod steps;
-mod streaming;
 mod style;
-mod template;
-mod too_long;
-mod vendor_error;
 
 pub use calls::ScriptedCall;
-pub use fault::{Fault, Shape};
+pub use faults::fault::{Fault, Shape};
+pub use faults::too_long::TooLong;
+pub use faults::vendor_error::{ORGANIZATION, RETRY_AFTER_SECONDS, VendorError};
 pub use record::{Api, Count, End, Generation, TOKENS_IN_TRANSIT};
 pub use script::{Script, Told, Usage, text};
 pub use style::{CallIds, ReasoningField, ReasoningTold, Style};
-pub use too_long::TooLong;
-pub use vendor_error::{ORGANIZATION, RETRY_AFTER_SECONDS, VendorError};
 
 /// Longest wait for a generation, so that a test fails rather than hangs.
 const GENERATION_TIMEOUT: Duration = Duration::from_secs(30);

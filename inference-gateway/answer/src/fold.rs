@@ -9,12 +9,14 @@ use shared::{
     json::{Kind, RawValue},
 };
 
-use super::{
+use crate::{
     Chunk, Nonsense,
-    calls::{Calls, PieceId},
-    finish::FinishWord,
-    logprobs::Logprobs,
-    parts::{Delta, MAX_CALLS, ToolCall},
+    pieces::{
+        calls::{Calls, PieceId},
+        finish::FinishWord,
+        logprobs::Logprobs,
+        parts::{Delta, MAX_CALLS, ToolCall},
+    },
     stream::ChunkChoice,
 };
 

@@ -4,21 +4,14 @@
 //! that the OpenAI API does not have are dropped. Texts are copied as the upstream spelled them. Types with such texts
 //! have no `Debug`, so that no log can show a text.
 
-mod call_ids;
-mod calls;
-mod finish;
+mod dialect;
 mod fold;
-mod logprobs;
-mod messages;
-mod parts;
-mod passed;
+mod pieces;
 mod reader;
-mod responses;
 mod rewriter;
 pub mod schema;
 mod sse;
 mod stream;
-mod turn;
 mod usage;
 mod whole;
 mod writer;
@@ -28,10 +21,10 @@ use std::str::Utf8Error;
 use bytes::BytesMut;
 use shared::{ids::GenerationId, money::NanoUsd, tokens::Usage};
 
+pub use dialect::messages::message_error;
 pub use fold::Fold;
-pub use messages::message_error;
-use parts::BEYOND;
-pub use parts::OutputSize;
+use pieces::parts::BEYOND;
+pub use pieces::parts::OutputSize;
 pub use reader::{AnswerReader, whole_as_chat};
 use rewriter::Rewriter;
 pub use sse::{Decoder, EventTooLong};

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use shared::json::RawValue;
 use shared_catalog::UpstreamApi;
 
-use super::{Event, Fold, Nonsense, parts::Delta};
+use crate::{Event, Fold, Nonsense, pieces::parts::Delta};
 use messages::MessagesReader;
 use responses::ResponsesReader;
 
@@ -68,7 +68,7 @@ pub(super) fn read_whole<'a>(
     }
 }
 
-/// Turns a whole answer into one of chat, which [`super::Completion::read`] reads. The usage stays as the upstream
+/// Turns a whole answer into one of chat, which [`crate::Completion::read`] reads. The usage stays as the upstream
 /// spelled it.
 pub fn whole_as_chat(api: UpstreamApi, body: Bytes) -> Result<Bytes, Nonsense> {
     if api == UpstreamApi::Chat {

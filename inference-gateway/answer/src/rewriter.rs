@@ -4,9 +4,12 @@ use bytes::{Bytes, BytesMut};
 use raw_json::RawString;
 use shared::{error::ApiError, generation::FinishReason, ids::GenerationId, money::NanoUsd, tokens::Usage};
 
-use super::{
-    Chunk, Generation, call_ids::MadeIds, calls::Calls, logprobs::put_logprobs, parts::Delta, put,
-    put_number, stream::ChunkChoice, usage::put_usage,
+use crate::{
+    Chunk, Generation,
+    pieces::{call_ids::MadeIds, calls::Calls, logprobs::put_logprobs, parts::Delta},
+    put, put_number,
+    stream::ChunkChoice,
+    usage::put_usage,
 };
 
 /// Delta that opens a choice for which nothing was generated.

@@ -9,11 +9,13 @@ use shared::{
 };
 use upstream_error::UpstreamError;
 
-use super::{
+use crate::{
     Nonsense, Reported,
-    finish::FinishWord,
-    logprobs::listed_tokens,
-    parts::{AtMost, Delta, MAX_LISTED_CHOICES, OutputSize},
+    pieces::{
+        finish::FinishWord,
+        logprobs::listed_tokens,
+        parts::{AtMost, Delta, MAX_LISTED_CHOICES, OutputSize},
+    },
     usage::ReportForm,
 };
 

@@ -19,8 +19,7 @@ use shared::{
     tokens::{Usage, UsageDetails},
 };
 
-use super::*;
-use crate::sse::Decoder;
+use crate::{sse::Decoder, *};
 
 const USAGE: Usage = Usage {
     details: UsageDetails {

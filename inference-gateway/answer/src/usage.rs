@@ -9,7 +9,7 @@ use shared::{
     tokens::{Usage, UsageDetails},
 };
 
-use super::{put, put_number};
+use crate::{put, put_number};
 pub(super) use read::ReportForm;
 
 /// Stands for all larger counts too. It is beyond any believable request, and small enough that sums of counts do not

@@ -11,19 +11,23 @@ use shared::{
 };
 use shared_catalog::UpstreamApi;
 
-use super::{
+use crate::{
     Generation, Nonsense, Reported, Settled,
-    call_ids::MadeIds,
-    finish::FinishWord,
-    logprobs::{listed_tokens, put_logprobs},
-    messages::{self, MessagesStream},
-    parts::{AtMost, Delta, MAX_LISTED_CHOICES, OutputSize},
-    passed::PassedAnswer,
+    dialect::{
+        messages::{self, MessagesStream},
+        passed::PassedAnswer,
+        responses::{self, ResponsesStream},
+        turn::{TurnEnd, WholeTurn},
+    },
+    pieces::{
+        call_ids::MadeIds,
+        finish::FinishWord,
+        logprobs::{listed_tokens, put_logprobs},
+        parts::{AtMost, Delta, MAX_LISTED_CHOICES, OutputSize},
+    },
     put, put_number,
     reader::read_whole,
-    responses::{self, ResponsesStream},
     schema::{EmbeddingsObject, EmbeddingsUsage},
-    turn::{TurnEnd, WholeTurn},
     usage::{ReportForm, put_usage},
 };
 

@@ -4,14 +4,16 @@ use bytes::BytesMut;
 use reply::Reply;
 use shared::{error::ApiError, generation::FinishReason};
 
-use super::{
+use crate::{
     Chunk, Generation, Nonsense, Rewriter, Settled,
-    call_ids::AnswerCallIds,
-    messages::MessagesStream,
-    passed::{PassedStream, PassedWriter},
+    dialect::{
+        messages::MessagesStream,
+        passed::{PassedStream, PassedWriter},
+        responses::ResponsesStream,
+        turn::{Turn, TurnEnd, TurnWriter},
+    },
+    pieces::call_ids::AnswerCallIds,
     put,
-    responses::ResponsesStream,
-    turn::{Turn, TurnEnd, TurnWriter},
 };
 
 /// Writer of the stream that a client reads.

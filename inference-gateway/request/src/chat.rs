@@ -16,10 +16,9 @@ use shared::{
 pub use schema::ChatRequest;
 
 use crate::{
-    caller,
     checked::Request,
     draft::{AskedEffort, Draft},
-    dropped::DroppedNames,
+    names::{caller, dropped::DroppedNames},
 };
 
 /// Members that are parsed here and, if needed, written anew. A model's extra parameters cannot have these names.

@@ -14,9 +14,9 @@ use token_bounds::{MAX_DEPTH, TooDeep};
 
 use crate::{
     draft::{AskedEffort, Draft, Limit},
-    dropped::DroppedNames,
     forward::{Bodies, BodyForm, Forward},
     hub::Hub,
+    names::dropped::DroppedNames,
     passage::Passage,
     trimmed::trimmed,
 };

@@ -12,7 +12,11 @@ use shared::{
 
 pub use schema::EmbeddingsRequest;
 
-use crate::{caller, checked::Request, draft::Draft, dropped::DroppedNames};
+use crate::{
+    checked::Request,
+    draft::Draft,
+    names::{caller, dropped::DroppedNames},
+};
 use schema::{ENCODINGS, MAX_DIMENSIONS, MAX_PROMPTS};
 
 /// Parses the body of a request. The error names the first fault and the fault's place.

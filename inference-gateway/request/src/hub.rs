@@ -11,7 +11,7 @@ mod responses;
 use shared::error::ApiError;
 use shared_catalog::UpstreamApi;
 
-use crate::{dropped::DroppedNames, forward::BodyForm};
+use crate::{forward::BodyForm, names::dropped::DroppedNames};
 pub(crate) use chat::Hub;
 
 impl Hub<'_> {

@@ -4,17 +4,15 @@
 //! upstream is written in one pass: a single copy of each byte. Types with a prompt have no `Debug`, so that no log can
 //! show a prompt.
 
-mod caller;
 pub mod chat;
 mod checked;
 mod draft;
-mod dropped;
 pub mod embeddings;
 mod forward;
 mod hub;
 pub mod messages;
+mod names;
 mod passage;
-mod pseudonym;
 pub mod responses;
 mod sampled;
 mod trimmed;

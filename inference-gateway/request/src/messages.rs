@@ -18,9 +18,9 @@ use shared::{error::ApiError, generation::kept_user};
 pub use schema::{CountRequest, MessagesRequest};
 
 use crate::{
-    caller,
     checked::Request,
     draft::{self, AskedEffort, Draft, Limit, MAX_STOPS, SystemTexts, json_schema, stop_sequence},
+    names::caller,
 };
 use content::BLOCKS;
 use passage::LIMIT;

@@ -10,8 +10,13 @@ use raw_json::{ANY_NUMBER, Members, Value};
 use shared::{error::ApiError, ids::AccountId};
 use shared_catalog::Effort;
 
-use super::{dropped::DroppedNames, trimmed::trimmed};
-use crate::pseudonym::{kept_name, pseudonym};
+use crate::{
+    names::{
+        dropped::DroppedNames,
+        pseudonym::{kept_name, pseudonym},
+    },
+    trimmed::trimmed,
+};
 
 /// What happens to a member that a passed body leaves out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

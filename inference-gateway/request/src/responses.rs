@@ -18,9 +18,9 @@ use shared::error::{ApiError, Code};
 pub use schema::ResponsesRequest;
 
 use crate::{
-    caller,
     checked::Request,
     draft::{self, AskedEffort, Draft, Limit, TOP_LOGPROBS, json_schema},
+    names::caller,
 };
 use input::NOTHING_STORED;
 use passage::LIMIT;

@@ -7,7 +7,7 @@ use serde_json::Value;
 use shared::{error::ApiError, ids::AccountId, time::Timestamp};
 use shared_catalog::{Catalog, LimitParam, Model};
 
-use super::{
+use crate::{
     checked::Request,
     forward::{BodyForm, Forward, ProgressReports, UpstreamParams},
 };

@@ -24,16 +24,12 @@ use key_service_page::{
 use shared_catalog::Catalog;
 use shared_config::current::Current;
 
-mod account;
-mod accounts;
 mod catalogue;
-mod credit;
-mod credit_form;
+mod customers;
 mod installation;
 mod layout;
 #[cfg(test)]
 mod measure;
-mod new_account;
 mod paths;
 mod process_metrics;
 mod second_factor;
@@ -41,6 +37,7 @@ mod sign_in;
 mod theme_choice;
 mod upstreams;
 
+use customers::{account, accounts, credit, new_account};
 use paths::{CATALOGUE, INSTALLATION, NEW_ACCOUNT, UPSTREAMS};
 pub use process_metrics::RenderMetrics;
 

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 use shared::text::is_control;
 
-use super::{form::Fields, layout::hinted};
+use crate::{form::Fields, framed::layout::hinted};
 
 /// The first fault of a form.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use axum::response::{IntoResponse, Redirect, Response};
 use http::{StatusCode, header};
 
-use super::{
+use crate::site::{
     destination::{Destination, SignInReason, sign_in_address},
     paths::{OPERATOR_SECOND_FACTOR, OPERATOR_SIGN_IN},
 };

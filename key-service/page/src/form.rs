@@ -5,7 +5,7 @@ use http::{HeaderMap, header};
 use shared::error::Code;
 use shared_door::http::read_body;
 
-use super::failure::Failure;
+use crate::failure::Failure;
 
 /// Largest form in bytes. The largest sensible one has a few hundred.
 const MAX_FORM: usize = 64 << 10;

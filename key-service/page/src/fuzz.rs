@@ -5,7 +5,12 @@ use key_service_management::members::Token;
 use shared::secret::ExposeSecret;
 use shared_fuzz::{Examples, Input, fuzz};
 
-use crate::{browser::Browser, destination::Destination, form::Fields, pagination::Pagination, paths::HOME};
+use crate::{
+    form::Fields,
+    pagination::Pagination,
+    site::{destination::Destination, paths::HOME},
+    visitors::browser::Browser,
+};
 
 /// A page that is gone on to is one of the dashboard at the same host.
 #[test]

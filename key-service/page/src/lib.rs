@@ -2,29 +2,21 @@
 //! times and charts are shown.
 
 pub mod app;
-pub mod assets;
-pub mod browser;
-pub mod chart;
-pub mod csv;
-pub mod destination;
-mod document;
 pub mod entry;
 pub mod exports;
 pub mod failure;
-pub mod failure_page;
 pub mod form;
-pub mod frame;
-pub mod headers;
-pub mod layout;
-pub mod notice;
-pub mod operator;
+mod framed;
 pub mod pagination;
-pub mod paths;
 pub mod second_factor;
-pub mod session;
-pub mod show;
-pub mod theme;
-pub mod visitor;
+mod shown;
+mod site;
+mod visitors;
+
+pub use framed::{failure_page, frame, layout};
+pub use shown::{chart, csv, show};
+pub use site::{assets, destination, headers, paths, theme};
+pub use visitors::{browser, notice, operator, session, visitor};
 
 #[cfg(test)]
 mod fuzz;

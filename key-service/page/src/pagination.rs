@@ -3,10 +3,10 @@
 
 use maud::{Markup, html};
 
-use super::{
+use crate::{
     failure::Failure,
     form::{Fields, with},
-    show::count,
+    shown::show::count,
 };
 
 /// Rows on a page, which a browser shows at once.

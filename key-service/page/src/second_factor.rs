@@ -6,10 +6,10 @@ use qrcode::{Color, QrCode};
 use shared::secret::ExposeSecret;
 
 use crate::{
-    document::hinted,
     entry::{Entered, Fault},
     failure::{Failure, sentence},
-    show::copyable_line,
+    shown::show::copyable_line,
+    site::document::hinted,
 };
 use key_service_management::{
     Error,

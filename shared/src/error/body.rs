@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::ApiError;
-use crate::{text::cut, time::Timestamp};
+use crate::{text::cut, timing::time::Timestamp};
 
 /// Most characters of an error's message: a longer one only repeats its input.
 const MAX_MESSAGE_CHARS: usize = 2_000;

@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 
 use crate::{
     ids::{EventId, GroupId, KeyId},
-    time::Timestamp,
+    timing::time::Timestamp,
 };
 
 /// Types of events. Types are added, and never renamed.

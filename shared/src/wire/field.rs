@@ -4,7 +4,7 @@
 use schemars::{Schema, SchemaGenerator, json_schema};
 
 use super::{MAX_EXTERNAL_ID_CHARS, MAX_LABEL_CHARS, MAX_LIFETIME_SECONDS, MAX_RATE, STATUSES};
-use crate::{money::NanoUsd, time::Timestamp};
+use crate::{money::NanoUsd, timing::time::Timestamp};
 
 /// Type of a field's values, and the check of a value that a client sends.
 #[derive(Clone, Copy)]

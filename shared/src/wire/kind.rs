@@ -9,7 +9,11 @@ use super::{
 };
 use serde_json::{Map, Value};
 
-use crate::{calendar::Per, ids::GroupId, money::NanoUsd, time::Timestamp};
+use crate::{
+    ids::GroupId,
+    money::NanoUsd,
+    timing::{calendar::Per, time::Timestamp},
+};
 
 /// A bound on the spend in each window of the calendar.
 #[derive(JsonSchema)]

@@ -4,10 +4,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
-    generation::{FinishReason, ModelApi},
+    call::generation::{FinishReason, ModelApi},
     ids::{EventId, GenerationId, GroupId, KeyId, RefusalId},
     money::NanoUsd,
-    time::Timestamp,
+    timing::time::Timestamp,
 };
 
 /// Money of an account.

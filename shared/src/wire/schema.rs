@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     ids::{EventId, GenerationId, GroupId, KeyId, RefusalId, WebhookId},
-    time::Timestamp,
+    timing::time::Timestamp,
 };
 
 /// An object of the management API: its fields, and the members before them.

@@ -5,7 +5,11 @@ use std::{collections::BTreeMap, fmt};
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
 use super::field::{DefaultField, Fields};
-use crate::{calendar::Per, ids::GroupId, money::NanoUsd, time::Timestamp};
+use crate::{
+    ids::GroupId,
+    money::NanoUsd,
+    timing::{calendar::Per, time::Timestamp},
+};
 
 /// Value of a field, checked.
 #[derive(Clone, Debug, PartialEq, Eq)]

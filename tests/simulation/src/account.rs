@@ -18,11 +18,12 @@ use shared::{
 use tokio::time::Instant;
 
 use crate::{
-    clock::ProcessClock,
-    dice::Dice,
-    key_service::UseCases,
+    chance::{clock::ProcessClock, dice::Dice},
     keys::RunKey,
-    store::{Direct, SharedMaps},
+    services::{
+        key_service::UseCases,
+        store::{Direct, SharedMaps},
+    },
 };
 
 /// What a request of the run costs, roughly: a hold of 100 tokens of output and some hundred of a prompt's bytes.

@@ -13,7 +13,7 @@ use tests::{
 };
 use tokio::time::{Instant, sleep};
 
-use crate::{gateway::Gateway, tell, trace::Trace};
+use crate::{services::gateway::Gateway, tell, trace::Trace};
 
 /// A request to be made.
 #[derive(Clone, Debug)]

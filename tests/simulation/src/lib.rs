@@ -4,40 +4,16 @@
 #[cfg(test)]
 mod account;
 #[cfg(test)]
+mod chance;
+#[cfg(test)]
 mod client;
 #[cfg(test)]
-mod clock;
-#[cfg(test)]
-mod dice;
-#[cfg(test)]
-mod faults;
-#[cfg(test)]
-mod gateway;
-#[cfg(test)]
-mod judge;
-#[cfg(test)]
-mod key_service;
+mod course;
 #[cfg(test)]
 mod keys;
 #[cfg(test)]
-mod load;
-#[cfg(test)]
-mod network;
-#[cfg(test)]
-mod owner;
-#[cfg(test)]
-mod poll;
-#[cfg(test)]
-mod process;
-#[cfg(test)]
-mod run;
-#[cfg(test)]
-mod seeds;
-#[cfg(test)]
-mod store;
+mod services;
 #[cfg(test)]
 mod trace;
-#[cfg(test)]
-mod upstream;
 #[cfg(test)]
 mod world;

@@ -17,17 +17,18 @@ use tokio::time::Instant;
 
 use crate::{
     account::{Account, open_account},
+    chance::{clock::ProcessClock, dice::Dice},
     client::Outcome,
-    clock::ProcessClock,
-    dice::Dice,
-    gateway::{self, Gateway},
-    key_service::{self, SimulatedKeyService},
     keys::RunKey,
-    network::Network,
-    store::SharedMaps,
+    services::{
+        gateway::{self, Gateway},
+        key_service::{self, SimulatedKeyService},
+        network::Network,
+        store::SharedMaps,
+        upstream,
+    },
     tell,
     trace::Trace,
-    upstream,
 };
 
 /// Places of gateways and key-services.

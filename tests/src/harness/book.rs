@@ -11,7 +11,7 @@ use std::{
 use serde_json::Value;
 use shared::money::NanoUsd;
 
-use super::{catalogue::cost, client::nanos, server::Settings};
+use super::{catalogue::cost, clients::client::nanos, servers::server::Settings};
 use crate::upstream::{End, Fault, Generation, Upstream};
 
 /// An account and a management key for it.

@@ -12,9 +12,11 @@ use super::{
     ApiKey,
     book::{Book, Entry},
     catalogue::FLASH,
-    client::{Answer, Http, nanos},
-    dialect::Dialect,
-    events::{Event, Events},
+    clients::{
+        client::{Answer, Http, nanos},
+        dialect::Dialect,
+        events::{Event, Events},
+    },
 };
 use crate::upstream::Script;
 
@@ -323,7 +325,7 @@ impl Ended {
     #[track_caller]
     pub fn assert_error(&self, status: u16, code: &str) {
         let error = self.error.as_ref().unwrap_or_else(|| panic!("no error: {self:?}"));
-        super::client::assert_error_object(error, status);
+        super::clients::client::assert_error_object(error, status);
         assert_eq!(error["code"], code, "{self:?}");
         assert!(!self.done && self.broken.is_none() && self.usage().is_none(), "{self:?}");
     }

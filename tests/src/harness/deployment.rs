@@ -7,8 +7,10 @@ use std::{
 
 use super::{
     ACCOUNT, FIRST_CREDIT, Options,
-    redis::{Form, Redis},
-    server::{Server, Settings},
+    servers::{
+        redis::{Form, Redis},
+        server::{Server, Settings},
+    },
     wall_clock::WallClock,
 };
 

@@ -11,16 +11,20 @@ use serde_json::json;
 
 use super::{
     State,
-    cut::{cut, sleep_ms},
-    fault::{Fault, Shape},
+    chat::{
+        plan::{Place, Plan},
+        render,
+        request::Asked,
+        streaming, template,
+    },
+    faults::{
+        cut::{cut, sleep_ms},
+        fault::{Fault, Shape},
+    },
     native::{self, Arrived},
-    plan::{Place, Plan},
     record::{Api, End, Generation, Running},
-    render,
     reply::{Body, json_response, respond, status, take_time_to_count, whole_text},
-    request::Asked,
     script::Usage,
-    streaming, template,
 };
 
 /// Answers one request; an error cuts the connection.

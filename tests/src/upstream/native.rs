@@ -11,12 +11,14 @@ use serde_json::{Value, json};
 
 use super::{
     State,
-    cut::{cut, sleep_ms},
-    fault::{Fault, Shape},
+    faults::{
+        cut::{cut, sleep_ms},
+        fault::{Fault, Shape},
+        vendor_error::VendorError,
+    },
     record::{Api, End, Generation, Running},
     reply::{Body, json_response, respond, take_time_to_count, whole_text},
     script::{Script, Usage},
-    vendor_error::VendorError,
 };
 
 mod breakpoints;

@@ -10,8 +10,10 @@ use hyper::body::Frame;
 
 use super::{
     State,
-    cut::{cut_later, sleep_ms},
-    fault::Fault,
+    faults::{
+        cut::{cut_later, sleep_ms},
+        fault::Fault,
+    },
     record::{End, Running},
     script::Script,
 };

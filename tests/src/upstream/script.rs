@@ -5,7 +5,11 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{calls::ScriptedCall, fault::Fault, style::Style, too_long::TooLong, vendor_error::VendorError};
+use super::{
+    calls::ScriptedCall,
+    faults::{fault::Fault, too_long::TooLong, vendor_error::VendorError},
+    style::Style,
+};
 
 /// Description of the answer to one request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -7,8 +7,10 @@ use futures_util::{Stream, StreamExt, stream, stream::BoxStream};
 use tokio::{select, sync::mpsc, time::sleep};
 
 use super::{
-    cut::cut_later,
-    fault::{Fault, Shape},
+    faults::{
+        cut::cut_later,
+        fault::{Fault, Shape},
+    },
     record::{End, Running},
     script::Script,
 };

@@ -4,7 +4,7 @@ use raw_json::RawString;
 
 use crate::{
     Nonsense,
-    parts::{Delta, MAX_CALLS},
+    pieces::parts::{Delta, MAX_CALLS},
 };
 
 /// Arguments of a call that has none.

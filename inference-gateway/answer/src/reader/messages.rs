@@ -9,7 +9,7 @@ use upstream_error::UpstreamError;
 use super::{Pieces, WholeAnswer, calls::CallPlaces};
 use crate::{
     Chunk, Event, Nonsense,
-    parts::{AtMost, Delta, even_null, short},
+    pieces::parts::{AtMost, Delta, even_null, short},
     stream::{Edited, Original},
 };
 

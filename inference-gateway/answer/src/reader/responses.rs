@@ -8,7 +8,7 @@ use upstream_error::UpstreamError;
 use super::{Pieces, WholeAnswer, calls::CallPlaces, messages::read};
 use crate::{
     Chunk, Event, Nonsense,
-    parts::{Delta, even_null, short},
+    pieces::parts::{Delta, even_null, short},
     stream::{ChunkChoice, Edited, Original},
 };
 

@@ -8,7 +8,7 @@ use shared::{
 use token_bounds::{MAX_DEPTH, TooDeep};
 
 use super::body::Draft;
-use crate::dropped::{is_of_name, plain};
+use crate::names::dropped::{is_of_name, plain};
 
 /// Tools that a request may offer. Agents with several tool servers offer well over a hundred.
 pub(crate) const MAX_TOOLS: usize = 512;

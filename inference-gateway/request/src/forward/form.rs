@@ -111,7 +111,7 @@ impl Bodies {
             body.write_pseudonyms(account, head);
         }
         if form.api() == UpstreamApi::Responses && !has_key {
-            let _ = write!(head, r#","{CACHE_KEY}":"{}""#, crate::pseudonym::pseudonym(account, ""));
+            let _ = write!(head, r#","{CACHE_KEY}":"{}""#, crate::names::pseudonym::pseudonym(account, ""));
         }
     }
 

@@ -8,7 +8,7 @@ use shared::{
 };
 use shared_catalog::Effort;
 
-use crate::dropped::DroppedNames;
+use crate::names::dropped::DroppedNames;
 
 /// Sampling parameters that neither API knows. Leaving them out makes no answer wrong.
 pub(super) const LEFT_OUT: [&str; 3] = ["seed", "frequency_penalty", "presence_penalty"];

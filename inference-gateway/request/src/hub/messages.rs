@@ -7,7 +7,7 @@ use shared::{error::ApiError, json::Kind};
 use shared_catalog::Effort;
 
 use super::chat::{Hub, LEFT_OUT, ToolChoice, member};
-use crate::dropped::DroppedNames;
+use crate::names::dropped::DroppedNames;
 use cache::Breakpoints;
 use turns::Turns;
 

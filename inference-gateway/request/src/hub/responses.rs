@@ -8,7 +8,7 @@ use super::{
     calls,
     chat::{EMPTY, Hub, LEFT_OUT, ToolChoice, member},
 };
-use crate::dropped::DroppedNames;
+use crate::names::dropped::DroppedNames;
 
 /// Member of the chat with the sequences that end an answer. This API has none.
 const STOP: &str = "stop";

@@ -6,9 +6,8 @@ use shared::error::{ApiError, Code};
 
 use super::tools::is_run_by_vendor;
 use crate::{
-    caller,
     draft::Draft,
-    dropped::DroppedNames,
+    names::{caller, dropped::DroppedNames},
     passage::{Left, Passage},
 };
 

@@ -5,7 +5,7 @@ use shared::error::{ApiError, Code};
 
 use crate::{
     draft::{Draft, Function, MAX_TOOLS, name, unsupported_kind},
-    dropped::DroppedNames,
+    names::dropped::DroppedNames,
 };
 
 /// Checks and writes the tools and the choice. Tools that run on a provider's servers are dropped, and if no other is

@@ -10,7 +10,7 @@ use crate::{
     checked::Request,
     forward::{BodyForm, CountBody, Forward, UpstreamParams},
     messages,
-    pseudonym::pseudonym,
+    names::pseudonym::pseudonym,
     tests::{account, model_with, responses, text_for},
 };
 

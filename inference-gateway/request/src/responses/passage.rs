@@ -6,7 +6,7 @@ use shared::error::ApiError;
 
 use crate::{
     draft::Draft,
-    dropped::DroppedNames,
+    names::dropped::DroppedNames,
     passage::{Left, Passage},
 };
 

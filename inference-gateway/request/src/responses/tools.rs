@@ -10,7 +10,7 @@ use shared::{
 use super::passage::is_run_by_vendor;
 use crate::{
     draft::{Draft, Function, MAX_NAME, MAX_TOOLS, name},
-    dropped::DroppedNames,
+    names::dropped::DroppedNames,
 };
 
 /// Digits of the digest in a name that was too long or already taken.

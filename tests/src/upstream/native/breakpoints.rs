@@ -20,7 +20,7 @@ const MOST_PREFIXES: usize = 1 << 14;
 
 /// Prefixes that were written, each identified by a hash of everything up to its end.
 #[derive(Default)]
-pub(in super::super) struct BreakpointCache(Mutex<HashSet<u64>>);
+pub(in crate::upstream) struct BreakpointCache(Mutex<HashSet<u64>>);
 
 /// Time for which a prefix is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,8 @@
 use http::{HeaderMap, HeaderValue, header::AUTHORIZATION};
 use serde_json::Value;
 
-use super::{super::record::Api, error::ApiError, prompt::Prompt};
+use super::{error::ApiError, prompt::Prompt};
+use crate::upstream::record::Api;
 
 mod blocks;
 mod cache_marks;

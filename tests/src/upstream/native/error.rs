@@ -3,11 +3,10 @@
 use http::{HeaderValue, Response, header};
 use serde_json::{Value, json};
 
-use super::super::{
-    fault::Shape,
+use crate::upstream::{
+    faults::{fault::Shape, vendor_error::ORGANIZATION},
     record::Api,
     reply::{Body, json_response, status},
-    vendor_error::ORGANIZATION,
 };
 
 /// An error of a vendor's API.

@@ -3,13 +3,13 @@
 use serde_json::{Value, json};
 
 use super::{
-    super::{
-        fault::{Fault, Shape},
-        script::{Token, Usage, word},
-    },
     plan::{NativePlan, Reported, Shortened, object},
     signature,
     writer::{AnswerWriter, append},
+};
+use crate::upstream::{
+    faults::fault::{Fault, Shape},
+    script::{Token, Usage, word},
 };
 
 /// Writer of an answer of Messages.

@@ -2,10 +2,8 @@
 
 use serde_json::{Map, Value};
 
-use super::{
-    super::script::{Script, Told, Usage},
-    prompt::Prompt,
-};
+use super::prompt::Prompt;
+use crate::upstream::script::{Script, Told, Usage};
 
 /// Marks for the script's verbatim usage: reading it as JSON would change its numbers.
 const FIRST_USAGE: &str = "verbatim usage of the script, first";

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::super::{conversation::script_of, record::Api, script::Script};
+use crate::upstream::{conversation::script_of, record::Api, script::Script};
 
 /// A request in one of the two APIs.
 pub(super) struct Prompt {

@@ -2,10 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::{
-    super::{fault::Fault, script::Usage},
-    plan::{NativePlan, Reported, Shortened},
-};
+use super::plan::{NativePlan, Reported, Shortened};
+use crate::upstream::{faults::fault::Fault, script::Usage};
 
 /// Creation time of every scripted response.
 const CREATED: u64 = 1_700_000_000;

@@ -3,14 +3,14 @@
 use serde_json::{Value, json};
 
 use super::{
-    super::{
-        fault::Shape,
-        script::{Token, word},
-    },
     plan::NativePlan,
     response_object::{response, usage},
     signature,
     writer::{AnswerWriter, append},
+};
+use crate::upstream::{
+    faults::fault::Shape,
+    script::{Token, word},
 };
 
 /// Writer of an answer of Responses.

@@ -5,15 +5,17 @@ use std::io;
 use futures_util::stream::BoxStream;
 
 use super::{
-    super::{
-        cut::sleep_ms,
-        fault::{Fault, Shape},
-        record::{End, Running},
-        script::Script,
-        steps::{self, Step, StepWriter, Steps},
-    },
     plan::NativePlan,
     writer::{AnswerWriter, event_text},
+};
+use crate::upstream::{
+    faults::{
+        cut::sleep_ms,
+        fault::{Fault, Shape},
+    },
+    record::{End, Running},
+    script::Script,
+    steps::{self, Step, StepWriter, Steps},
 };
 
 /// All pieces of a stream.

@@ -5,8 +5,10 @@ use http::Request;
 use http_body_util::Full;
 use serde_json::{Value, json};
 
-use super::super::{Api, Script, Upstream};
-use crate::harness::{Answer, Event, Events, Http};
+use crate::{
+    harness::{Answer, Event, Events, Http},
+    upstream::{Api, Script, Upstream},
+};
 
 mod caches;
 mod faults;

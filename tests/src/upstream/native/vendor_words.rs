@@ -1,11 +1,9 @@
 //! Words in which the vendors refuse requests of an account.
 
-use super::{
-    super::{
-        record::Api,
-        vendor_error::{ORGANIZATION, RETRY_AFTER_SECONDS, VendorError},
-    },
-    error::ApiError,
+use super::error::ApiError;
+use crate::upstream::{
+    faults::vendor_error::{ORGANIZATION, RETRY_AFTER_SECONDS, VendorError},
+    record::Api,
 };
 
 impl ApiError {

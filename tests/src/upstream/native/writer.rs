@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use super::{super::fault::Shape, plan::NativePlan};
+use super::plan::NativePlan;
+use crate::upstream::faults::fault::Shape;
 
 /// Writes the events of an answer, and remembers what they said for those that repeat it and for the whole answer.
 pub(super) trait AnswerWriter: Send {

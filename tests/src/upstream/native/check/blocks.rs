@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use super::{super::signature, Checked, all_of, invalid, is_plain, no_more};
+use super::{Checked, all_of, invalid, is_plain, no_more};
+use crate::upstream::native::signature;
 
 /// Blocks of the vendor's own tools, which only an answer of theirs begins.
 const OF_THE_VENDOR: [&str; 12] = [

@@ -5,10 +5,10 @@ use std::collections::HashSet;
 use serde_json::Value;
 
 use super::{
-    super::{error::ApiError, signature},
     Checked,
     openai::{at_most, need, of_type, one_of, only, refused},
 };
+use crate::upstream::native::{error::ApiError, signature};
 
 /// Types of `response_input_item_param.py` that are not checked further.
 const OTHERS: [&str; 25] = [

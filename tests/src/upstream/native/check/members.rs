@@ -2,10 +2,8 @@
 
 use serde_json::Value;
 
-use super::{
-    super::{super::record::Api, error::ApiError},
-    Checked, Purpose,
-};
+use super::{Checked, Purpose};
+use crate::upstream::{native::error::ApiError, record::Api};
 
 /// Members of `message_create_params.py`, and the parameters of sampling that older models take.
 const MESSAGES: [&str; 20] = [

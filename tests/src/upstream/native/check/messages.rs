@@ -2,10 +2,8 @@
 
 use serde_json::Value;
 
-use super::{
-    super::{error::ApiError, prompt::Prompt},
-    Checked, Purpose, all_of, blocks, cache_marks, invalid, no_more, pairing, thinking, tools,
-};
+use super::{Checked, Purpose, all_of, blocks, cache_marks, invalid, no_more, pairing, thinking, tools};
+use crate::upstream::native::{error::ApiError, prompt::Prompt};
 
 /// Efforts of `output_config_param.py`.
 const EFFORTS: [&str; 5] = ["low", "medium", "high", "xhigh", "max"];

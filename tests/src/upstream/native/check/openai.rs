@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use super::{super::error::ApiError, Checked};
+use super::Checked;
+use crate::upstream::native::error::ApiError;
 
 /// Refuses the parameter with this code and message.
 pub(super) fn refused(code: &'static str, param: &str, message: &str) -> Checked {

@@ -3,10 +3,10 @@
 use serde_json::Value;
 
 use super::{
-    super::prompt::Prompt,
     Checked, Purpose, is_plain, items,
     openai::{at_most, need, of_type, one_of, only, refused, strict_schema, within},
 };
+use crate::upstream::native::prompt::Prompt;
 
 /// Least limit of an answer.
 const LEAST_OUTPUT_TOKENS: i64 = 16;

@@ -1,0 +1,214 @@
+//! Passes on answers of the API that the client itself speaks, unchanged except for the model's name and the cost.
+
+use std::ops::Range;
+
+use bytes::{Bytes, BytesMut};
+use raw_json::Splice;
+use shared::{
+    error::ApiError,
+    generation::FinishReason,
+    json::{Object, RawValue},
+};
+
+use super::turn::{TurnEnd, TurnWriter};
+use crate::{
+    Chunk, Generation, Settled, put,
+    reader::WholeAnswer,
+    stream::{Edited, Original},
+};
+
+/// Writes the end of an answer that the upstream did not finish.
+pub(crate) trait PassedWriter: TurnWriter {
+    /// Notes an event that is passed on.
+    fn pass(&mut self, event: &Original<'_>);
+    /// Closes the blocks or items that are open.
+    fn close_passed(&mut self, out: &mut BytesMut);
+    /// Returns the bytes after the upstream's last event.
+    fn behind(&self) -> &'static str;
+    /// Returns the writer of the usage that clients read.
+    fn usage(&self) -> UsageOf;
+}
+
+/// Writes usage in the members of an API.
+pub(crate) type UsageOf = fn(Settled, &mut BytesMut);
+
+pub(crate) struct PassedStream {
+    writer: Box<dyn PassedWriter>,
+    /// Model as a JSON string.
+    model: String,
+    has_begun: bool,
+    end: Option<PassedEnd>,
+}
+
+enum PassedEnd {
+    /// The upstream's last event, held back until its cost is known.
+    Told(LastEvent),
+    /// The gateway cut the stream before its end.
+    Cut,
+}
+
+impl PassedStream {
+    pub(crate) fn new(generation: Generation<'_>, writer: Box<dyn PassedWriter>) -> Self {
+        Self { writer, model: generation.model_json(), has_begun: false, end: None }
+    }
+
+    /// Writes the event of a chunk. The last event is held back, and events after it mean nothing.
+    pub(crate) fn chunk(&mut self, chunk: &Chunk<'_>, out: &mut BytesMut) {
+        let Some(event) = chunk.original.filter(|_| self.end.is_none()) else { return };
+        self.writer.pass(&event);
+        if chunk.finish_reasons().next().is_some() {
+            self.end = Some(PassedEnd::Told(LastEvent::of(&event)));
+        } else if event.edited.object.is_some() {
+            self.has_begun = true;
+            let mut splice = Splice::of(event.payload);
+            event.edited.rename(&self.model, &mut splice);
+            put_event(event.kind, &splice.finish(), out);
+        } else {
+            put_event(event.kind, event.payload, out);
+        }
+    }
+
+    pub(crate) const fn is_finished(&self) -> bool {
+        self.end.is_some()
+    }
+
+    /// Ends what is open with an incomplete block.
+    pub(crate) fn cut(&mut self, out: &mut BytesMut) {
+        if self.end.is_some() {
+            return;
+        }
+        if !self.has_begun {
+            self.writer.begin(None, out);
+        }
+        self.writer.close_passed(out);
+        self.end = Some(PassedEnd::Cut);
+    }
+
+    pub(crate) fn done(&mut self, settled: Settled, out: &mut BytesMut) {
+        self.cut(out);
+        let Some(PassedEnd::Told(event)) = &self.end else {
+            let end = TurnEnd { finish: FinishReason::Length, stop: None };
+            return self.writer.done(&end, settled, out);
+        };
+        let (edited, mut splice) = (event.edited(), Splice::of(&event.payload));
+        edited.rename(&self.model, &mut splice);
+        edited.settle(settled, self.writer.usage(), &mut splice);
+        put_event(&event.kind, &splice.finish(), out);
+        put(out, self.writer.behind());
+    }
+
+    pub(crate) fn fail(&mut self, error: &ApiError, settled: Option<Settled>, out: &mut BytesMut) {
+        self.writer.fail(error, settled, out);
+    }
+
+    pub(crate) fn keep_alive(&self) -> &'static str {
+        self.writer.keep_alive()
+    }
+
+    pub(crate) fn held_bytes(&self) -> usize {
+        let end = match &self.end {
+            Some(PassedEnd::Told(event)) => event.payload.len(),
+            Some(PassedEnd::Cut) | None => 0,
+        };
+        end + self.writer.held_bytes()
+    }
+}
+
+/// The upstream's last event, with the places that are edited.
+struct LastEvent {
+    payload: String,
+    kind: String,
+    object: Option<Range<usize>>,
+    model: Option<Range<usize>>,
+    usage: Option<Range<usize>>,
+}
+
+impl LastEvent {
+    fn of(event: &Original<'_>) -> Self {
+        let place = |part: Option<&str>| {
+            let start = (part?.as_ptr() as usize).checked_sub(event.payload.as_ptr() as usize)?;
+            Some(start..start + part?.len())
+        };
+        let Edited { object, model, usage } = event.edited;
+        let (payload, kind) = (event.payload.to_owned(), event.kind.to_owned());
+        Self { payload, kind, object: place(object), model: place(model), usage: place(usage) }
+    }
+
+    fn edited(&self) -> Edited<'_> {
+        let part = |place: &Option<Range<usize>>| self.payload.get(place.clone()?);
+        Edited { object: part(&self.object), model: part(&self.model), usage: part(&self.usage) }
+    }
+}
+
+impl Edited<'_> {
+    /// Replaces the upstream's name of the model with the client's, as a JSON string.
+    fn rename<'s>(&self, model: &'s str, splice: &mut Splice<'s>) {
+        if let Some(known) = self.model {
+            splice.replace(known, model);
+        }
+    }
+
+    /// Writes the cost into the usage, or a whole usage if the upstream has none.
+    fn settle(&self, settled: Settled, put_usage: UsageOf, splice: &mut Splice<'_>) {
+        let Some(usage) = self.usage.filter(|usage| usage.starts_with('{')) else {
+            let mut out = BytesMut::new();
+            put_usage(settled, &mut out);
+            let ours = String::from_utf8_lossy(&out).into_owned();
+            return match (self.usage, self.object) {
+                (Some(other), _) => splice.replace(other, ours),
+                (None, Some(object)) => splice.insert(object, "usage", ours),
+                (None, None) => splice.insert_at_root("usage", ours),
+            };
+        };
+        let Some(cost) = settled.cost else { return };
+        // Few upstreams report a cost, and a search is cheaper than reading each member.
+        let tells = memchr::memmem::find(usage.as_bytes(), b"cost").is_some();
+        let members = if tells { serde_json::from_str(usage).unwrap_or_default() } else { Object::default() };
+        match members.get("cost") {
+            Some(known) => splice.replace(known.get(), cost.to_string()),
+            None => splice.insert(usage, "cost", cost.to_string()),
+        }
+    }
+}
+
+/// A whole answer that is passed on.
+pub(crate) struct PassedAnswer<'a> {
+    source: &'a str,
+    edited: Edited<'a>,
+    put_usage: UsageOf,
+}
+
+impl<'a> PassedAnswer<'a> {
+    /// Takes the answer that was read from this text.
+    pub(crate) fn of(source: &'a str, answer: &WholeAnswer<'a>, put_usage: UsageOf) -> Self {
+        let [model, usage] = [answer.model, answer.usage].map(|value| value.map(RawValue::get));
+        let edited = Edited { object: None, model, usage };
+        Self { source, edited, put_usage }
+    }
+
+    pub(crate) fn write(&self, generation: Generation<'_>, settled: Settled) -> Bytes {
+        let model = generation.model_json();
+        let mut splice = Splice::of(self.source);
+        self.edited.rename(&model, &mut splice);
+        self.edited.settle(settled, self.put_usage, &mut splice);
+        Bytes::from(splice.finish())
+    }
+}
+
+/// Writes an event with this payload, which may have several lines.
+fn put_event(kind: &str, payload: &str, out: &mut BytesMut) {
+    if !kind.is_empty() {
+        put(out, "event: ");
+        put(out, kind);
+        put(out, "\n");
+    }
+    let mut rest = payload.as_bytes();
+    loop {
+        put(out, "data: ");
+        let Some(end) = memchr::memchr(b'\n', rest) else { break };
+        out.extend_from_slice(&rest[..=end]);
+        rest = &rest[end + 1..];
+    }
+    out.extend_from_slice(rest);
+    put(out, "\n\n");
+}

@@ -1,0 +1,113 @@
+//! Keeps what is needed to end a response whose events are passed on unchanged.
+
+use bytes::BytesMut;
+use raw_json::RawString;
+use serde::Deserialize;
+
+use super::{ResponsesStream, put_usage};
+use crate::{
+    dialect::{
+        passed::{PassedWriter, UsageOf},
+        turn::{Block, BlockContent},
+    },
+    pieces::parts::short,
+    put,
+    stream::Original,
+};
+
+/// Longest id of a response that is kept, in bytes.
+const MAX_ID: usize = 1024;
+
+/// An item as its first event has it.
+#[derive(Deserialize)]
+struct Begun<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Option<RawString<'a>>,
+    #[serde(borrow, default, deserialize_with = "short")]
+    id: Option<RawString<'a>>,
+    #[serde(borrow, default, deserialize_with = "short")]
+    call_id: Option<RawString<'a>>,
+    #[serde(borrow, default, deserialize_with = "short")]
+    name: Option<RawString<'a>>,
+}
+
+impl PassedWriter for ResponsesStream {
+    fn pass(&mut self, event: &Original<'_>) {
+        let number = event.number.and_then(|number| number.get().parse().ok());
+        self.sequence = number.unwrap_or(self.sequence).saturating_add(1);
+        match event.kind {
+            "response.output_text.delta"
+            | "response.function_call_arguments.delta"
+            | "response.custom_tool_call_input.delta"
+            | "response.refusal.delta" => {
+                if let (Some(block), Some(delta)) = (&mut self.passed, event.delta.and_then(RawString::of)) {
+                    if event.kind == "response.refusal.delta" {
+                        block.content = BlockContent::Refusal;
+                    }
+                    delta.write_inner(&mut self.text);
+                }
+            }
+            "response.output_item.added" => self.begin_passed(event),
+            "response.output_item.done" => {
+                self.forget_passed();
+                if let Some(item) = event.item {
+                    if !self.output.is_empty() {
+                        put(&mut self.output, ",");
+                    }
+                    // Strings have no line ends, so each one stands between tokens, where a blank means the same.
+                    self.output
+                        .extend(item.get().bytes().map(|byte| if byte == b'\n' { b' ' } else { byte }));
+                }
+            }
+            "response.created" => {
+                if let Some(id) = event.id.filter(|id| id.inner().len() <= MAX_ID) {
+                    self.id = id.sound().into_owned();
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn close_passed(&mut self, out: &mut BytesMut) {
+        if let Some(block) = self.passed.take() {
+            let start = self.keep_item(&block, false);
+            self.item_done(&block, start, out);
+        }
+        self.forget_passed();
+    }
+
+    fn behind(&self) -> &'static str {
+        ""
+    }
+
+    fn usage(&self) -> UsageOf {
+        put_usage
+    }
+}
+
+impl ResponsesStream {
+    /// Notes a message or a call that begins. Reasoning that is cut is left out: without what the vendor encrypts at
+    /// its end, the vendor accepts it in no later request.
+    fn begin_passed(&mut self, event: &Original<'_>) {
+        self.forget_passed();
+        let item = event.item.and_then(|item| serde_json::from_str::<Begun<'_>>(item.get()).ok());
+        let index = event.index.and_then(|index| index.get().parse().ok());
+        let (Some(Begun { kind, id, call_id, name }), Some(index)) = (item, index) else { return };
+        let spelled =
+            |text: Option<RawString<'_>>| text.map(|text| text.sound().into_owned()).unwrap_or_default();
+        let content = match kind.map_or("", RawString::inner) {
+            "message" => BlockContent::Text,
+            "function_call" | "custom_tool_call" => {
+                BlockContent::Call { place: index, id: spelled(call_id), name: spelled(name) }
+            }
+            _ => return,
+        };
+        self.passed = Some(Block { index, content });
+        self.item_id = id.map(|id| spelled(Some(id)));
+    }
+
+    fn forget_passed(&mut self) {
+        (self.passed, self.item_id) = (None, None);
+        self.text.clear();
+    }
+}

@@ -1,0 +1,76 @@
+//! Ids of calls in an answer: the upstream's own, or a new one if a call has none or if another call of the
+//! conversation has the same.
+//!
+//! Some servers number the calls of each answer from the start (`call_0`, `functions.read:0`). A client that knows
+//! calls by their ids drops the second one, and asks again forever.
+
+use std::sync::Arc;
+
+use raw_json::RawString;
+use reply::EarlierCalls;
+use shared::ids::GenerationId;
+
+/// Length and digits of an id that is made here: the form that Mistral demands of every id, and that no other vendor
+/// refuses.
+const MADE_ID_CHARS: usize = 9;
+const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+
+/// Makes the ids of a choice's calls. They follow from the generation's id, which is random, so that all pieces of a
+/// call share an id and no other call has it.
+#[derive(Clone, Copy)]
+pub(crate) struct MadeIds {
+    pub(crate) generation: GenerationId,
+    pub(crate) choice: usize,
+}
+
+impl MadeIds {
+    /// Returns the id of this call, which needs no escapes in JSON.
+    pub(crate) fn spelled(self, call: u64) -> String {
+        let mut hasher = blake3::Hasher::new_derive_key("faregate 2026 ids of tool calls");
+        hasher.update(self.generation.as_bytes());
+        hasher.update(&(self.choice as u64).to_le_bytes()).update(&call.to_le_bytes());
+        let mut number = u128::from_le_bytes(first_bytes(&hasher.finalize()));
+        let mut digit = || {
+            let digit = DIGITS[(number % 62) as usize];
+            number /= 62;
+            char::from(digit)
+        };
+        (0..MADE_ID_CHARS).map(|_| digit()).collect()
+    }
+}
+
+/// Ids of an answer's calls, for a dialect whose clients know calls by their ids.
+pub(crate) struct AnswerCallIds {
+    made: MadeIds,
+    earlier: Arc<EarlierCalls>,
+    /// Ids of the upstream that this answer has passed on.
+    passed: Vec<u64>,
+}
+
+impl AnswerCallIds {
+    /// Makes the ids of an answer that has no calls yet.
+    pub(crate) const fn new(generation: GenerationId, earlier: Arc<EarlierCalls>) -> Self {
+        Self { made: MadeIds { generation, choice: 0 }, earlier, passed: Vec::new() }
+    }
+
+    /// Returns the id of the next call, as spelled in JSON without quotes. `own` is the upstream's.
+    pub(crate) fn next(&mut self, own: Option<RawString<'_>>, place: u64) -> String {
+        let own = own.filter(|own| !own.is_empty() && self.is_new(*own));
+        own.map_or_else(|| self.made.spelled(place), |own| own.sound().into_owned())
+    }
+
+    fn is_new(&mut self, id: RawString<'_>) -> bool {
+        let number = EarlierCalls::number_of(id);
+        let is_new = !self.earlier.contains(number) && !self.passed.contains(&number);
+        if is_new {
+            self.passed.push(number);
+        }
+        is_new
+    }
+}
+
+fn first_bytes(hash: &blake3::Hash) -> [u8; 16] {
+    let mut first = [0; 16];
+    first.copy_from_slice(&hash.as_bytes()[..16]);
+    first
+}

@@ -1,0 +1,163 @@
+//! Puts streamed tool calls in order, so that a client that joins pieces gets each id and each name once. A call
+//! without an id gets one, since a client could not answer it.
+
+use bytes::BytesMut;
+use raw_json::RawString;
+
+use super::{call_ids::MadeIds, parts::ToolCall};
+use crate::{put, put_number};
+
+/// Most calls of a choice that are tracked, more than any model makes in an answer. Further calls pass unchanged.
+const MOST_CALLS: usize = 256;
+
+/// Tool calls of a choice that were sent so far. It has no `Debug`, since names are the client's own words.
+#[derive(Default)]
+pub(crate) struct Calls(Vec<SentCall>);
+
+struct SentCall {
+    /// Index given by the upstream.
+    upstream: u64,
+    /// Index sent to the client.
+    index: u64,
+    /// Id as the upstream spelled it; empty if one had to be made first.
+    id: String,
+    /// Name as spelled; empty before the first piece that has one.
+    name: String,
+    /// Some of the arguments were sent.
+    has_arguments: bool,
+}
+
+/// What a piece says about the id of its call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PieceId {
+    /// An id sent with an earlier piece.
+    Sent,
+    /// The upstream's own id, which must be sent.
+    Upstream,
+    /// An id that must be made and sent, since the upstream gives none.
+    Made,
+}
+
+/// Call of a piece, with the members that the client has not read yet.
+pub(crate) struct ToolCallDelta {
+    pub(crate) index: u64,
+    pub(crate) id: PieceId,
+    /// The name must be sent, since no earlier piece had it.
+    pub(crate) name_is_new: bool,
+}
+
+impl Calls {
+    /// Adds the piece at `place` of the array of calls.
+    ///
+    /// SDKs join pieces of the same index, texts end to end. So an id or name that is repeated (llama-cpp-python does
+    /// so in every piece) is sent once, and another call under the same index (as from Ollama) gets its own index.
+    pub(crate) fn place(&mut self, call: &ToolCall<'_>, place: usize) -> ToolCallDelta {
+        let upstream = call.index(place);
+        let (id, name) = (text_or_empty(call.id()), text_or_empty(call.name()));
+        let adds_arguments = !text_or_empty(call.arguments()).is_empty();
+        let own_id = if id.is_empty() { PieceId::Made } else { PieceId::Upstream };
+        let known = self.0.iter().rposition(|known| known.upstream == upstream);
+        let known = known.filter(|at| !self.0[*at].is_another(id, name));
+        let Some(at) = known else {
+            if self.0.len() == MOST_CALLS {
+                let id = if id.is_empty() && name.is_empty() { PieceId::Sent } else { own_id };
+                return ToolCallDelta { index: upstream, id, name_is_new: true };
+            }
+            let index = self.free_index(upstream);
+            let (id, name) = (id.to_owned(), name.to_owned());
+            let name_is_new = !name.is_empty();
+            self.0.push(SentCall { upstream, index, id, name, has_arguments: adds_arguments });
+            return ToolCallDelta { index, id: own_id, name_is_new };
+        };
+        let call = &mut self.0[at];
+        // A name may come in pieces, so the new part belongs to the same call.
+        let name_is_new = !name.is_empty() && call.name != name;
+        if call.name.is_empty() {
+            name.clone_into(&mut call.name);
+        }
+        call.has_arguments |= adds_arguments;
+        ToolCallDelta { index: call.index, id: PieceId::Sent, name_is_new }
+    }
+
+    /// Returns the upstream's index, or the next free one if that is taken.
+    fn free_index(&self, upstream: u64) -> u64 {
+        if self.0.iter().any(|call| call.index == upstream) {
+            self.0.iter().map(|call| call.index.saturating_add(1)).max().unwrap_or(upstream)
+        } else {
+            upstream
+        }
+    }
+}
+
+impl SentCall {
+    /// Returns whether a piece with this id and name begins another call. A new id alone does not, since some servers
+    /// make up an id for every piece. Among calls without ids, a name that comes after arguments does.
+    fn is_another(&self, id: &str, name: &str) -> bool {
+        let differs = if self.id.is_empty() {
+            id.is_empty() && self.has_arguments
+        } else {
+            self.id != id && !id.is_empty()
+        };
+        differs && !name.is_empty()
+    }
+}
+
+impl ToolCall<'_> {
+    /// Writes the call at `place` of a whole answer, with all members.
+    pub(crate) fn write_whole(&self, place: usize, made: MadeIds, out: &mut BytesMut) {
+        let function = self.function.as_ref();
+        let or = |text: Option<RawString<'_>>, otherwise: &'static str, out: &mut BytesMut| match text {
+            Some(text) => text.write(out),
+            None => put(out, otherwise),
+        };
+        put(out, r#"{"id":"#);
+        match self.id {
+            Some(id) if !id.is_empty() => id.write(out),
+            Some(_) | None => put_made(made, place as u64, out),
+        }
+        put(out, r#","type":"function","function":{"name":"#);
+        or(function.and_then(|f| f.name), r#""""#, out);
+        put(out, r#","arguments":"#);
+        or(function.and_then(|f| f.arguments), r#""{}""#, out);
+        put(out, "}}");
+    }
+
+    /// Writes a piece of a call: the index, and the members not sent before.
+    pub(crate) fn write_piece(&self, piece: &ToolCallDelta, made: MadeIds, out: &mut BytesMut) {
+        put(out, r#"{"index":"#);
+        put_number(out, piece.index);
+        if piece.id != PieceId::Sent {
+            put(out, r#","id":"#);
+            match self.id.filter(|_| piece.id == PieceId::Upstream) {
+                Some(id) => id.write(out),
+                None => put_made(made, piece.index, out),
+            }
+            put(out, r#","type":"function""#);
+        }
+        if let Some(function) = &self.function {
+            put(out, r#","function":{"#);
+            let name = function.name.filter(|_| piece.name_is_new);
+            if let Some(name) = name {
+                put(out, r#""name":"#);
+                name.write(out);
+            }
+            if let Some(arguments) = function.arguments {
+                put(out, if name.is_some() { r#","arguments":"# } else { r#""arguments":"# });
+                arguments.write(out);
+            }
+            put(out, "}");
+        }
+        put(out, "}");
+    }
+}
+
+fn put_made(made: MadeIds, call: u64, out: &mut BytesMut) {
+    put(out, "\"");
+    put(out, &made.spelled(call));
+    put(out, "\"");
+}
+
+/// Returns a text as spelled, without quotes; empty if it is absent.
+fn text_or_empty(text: Option<RawString<'_>>) -> &str {
+    text.map_or("", RawString::inner)
+}

@@ -1,0 +1,50 @@
+//! Names that clients chose, which errors and headers repeat.
+
+use raw_json::{Members, Value};
+use shared::json::Kind;
+
+/// Dropped members or tools that an answer names.
+const MAX_DROPPED: usize = 16;
+/// Most characters of a client's word that are repeated.
+const MAX_WORD: usize = 64;
+
+/// Names of members or tools that no upstream gets, for a header of the answer.
+#[derive(Default)]
+pub(crate) struct DroppedNames(Vec<String>);
+
+impl DroppedNames {
+    pub(crate) fn add(&mut self, name: &str) {
+        let name = plain(name);
+        if !name.is_empty() && self.0.len() < MAX_DROPPED && !self.0.contains(&name) {
+            self.0.push(name);
+        }
+    }
+
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Lists the members that are not among these.
+    pub(crate) fn but(members: &Members<'_, '_>, known: &[&str]) -> Self {
+        let mut dropped = Self::default();
+        let unknown =
+            |(name, value): &(&str, Value<'_, '_>)| value.kind() != Kind::Null && !known.contains(name);
+        members.iter().filter(unknown).for_each(|(name, _)| dropped.add(name));
+        dropped
+    }
+
+    /// Writes the names as the value of a header; `None` without any.
+    pub(crate) fn into_header(self) -> Option<String> {
+        (!self.0.is_empty()).then(|| self.0.join(", "))
+    }
+}
+
+/// Makes a client's word fit for an error or a header.
+pub(crate) fn plain(word: &str) -> String {
+    word.bytes().filter(|byte| is_of_name(*byte)).take(MAX_WORD).map(char::from).collect()
+}
+
+/// Returns whether the name of a function may have this byte.
+pub(crate) const fn is_of_name(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-')
+}

@@ -1,0 +1,105 @@
+//! An account: its numbers, more credit, and its last deposits.
+
+use axum::{
+    extract::{Path, State},
+    response::Response,
+};
+use key_service_management::{account_list::AccountRow, spend::DAYS};
+use key_service_page::{
+    app::App,
+    entry::Entered,
+    failure::Failure,
+    form::Fields,
+    operator::Operator,
+    show::{aligned, copyable, count, glance, program, requests, time},
+};
+use key_service_store::store::Deposit;
+use maud::{Markup, html};
+use shared::ids::AccountId;
+
+use crate::{
+    customers::{accounts::lasts, credit_form},
+    layout::{Section, page},
+};
+
+/// Deposits that the page shows.
+const DEPOSITS: usize = 10;
+
+/// Finds the account of an address.
+pub(crate) async fn found(app: &App, id: &str) -> Result<AccountRow, Failure> {
+    let id: AccountId = id.parse().map_err(|_| Failure::NotFound)?;
+    app.management.account_row(id).await?.ok_or(Failure::NotFound)
+}
+
+pub(crate) async fn show(
+    State(app): State<App>,
+    Path(id): Path<String>,
+    operator: Operator,
+) -> Result<Response, Failure> {
+    let account = found(&app, &id).await?;
+    whole(&app, &operator, &account, Entered::new(&Fields::default())).await
+}
+
+/// Shows the account with what was entered into the form for credit.
+pub(crate) async fn whole(
+    app: &App,
+    operator: &Operator,
+    account: &AccountRow,
+    entered: Entered<'_>,
+) -> Result<Response, Failure> {
+    let deposits = app.management.deposits(account.id, DEPOSITS).await?;
+    let name = account.funds.name.replace('\'', "'\\''");
+    let content = html! {
+        (tiles(account))
+        section.card {
+            h2 { "Add credit" }
+            (credit_form::form(operator, account.id, entered))
+        }
+        h2 { "Last deposits" }
+        @if deposits.is_empty() { p.empty { "No credit was added yet." } } @else { (table(&deposits)) }
+        h2 { "Let its people in" }
+        p { "This makes a member of the account on the server, and prints a link:" }
+        (copyable("Command", &format!("{} members invite --account '{name}' --name NAME", program())))
+    };
+    Ok(page(operator, Section::Accounts, &account.funds.name, &content))
+}
+
+fn tiles(account: &AccountRow) -> Markup {
+    let AccountRow { id, funds, spent, refused } = account;
+    html! {
+        p.lead { code { (id.to_string()) } ", since " (time(id.created_at())) }
+        dl.tiles {
+            div.tile { dt { "Credit" } dd { (glance(funds.credit)) small { (glance(account.available())) " is not held" } } }
+            div.tile { dt { "Held" } dd { (glance(funds.held)) small { "by requests in flight" } } }
+            div.tile { dt { "Lasts" } dd { (lasts(funds.credit, spent.charged)) } }
+            div.tile { dt { "Last " (DAYS) " days" } dd { (glance(spent.charged)) small { (requests(spent.requests)) } } }
+            div.tile { dt { "Refused today" } dd { (count(*refused)) small { "of a day in UTC" } } }
+            div.tile { dt { "Keys" } dd { (count(funds.keys)) small { "groups: " (count(funds.groups)) } } }
+        }
+    }
+}
+
+fn table(deposits: &[Deposit]) -> Markup {
+    html! {
+        div.scroll tabindex="0" role="region" aria-label="Deposits" {
+            table {
+                thead { tr {
+                    th scope="col" { "Time" } th.wide-only scope="col" { "Note" } th.wide-only scope="col" { "Payment" }
+                    th.n scope="col" { "Amount" }
+                } }
+                tbody {
+                    @for deposit in deposits {
+                        @let payment = deposit.deposited.payment.as_ref().map_or("", |payment| payment.id.as_str());
+                        @let note = deposit.deposited.note.as_str();
+                        tr {
+                            th scope="row" { (time(deposit.at())) p.narrow-only { (note) } p.narrow-only { (payment) } }
+                            td.wide-only.wraps { bdi { (note) } }
+                            td.wide-only.wraps { bdi { (payment) } }
+                            td.n { (aligned(deposit.deposited.amount)) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

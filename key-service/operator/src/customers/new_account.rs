@@ -1,0 +1,78 @@
+//! Making an account, with its first credit.
+
+use axum::{
+    extract::State,
+    response::{IntoResponse, Response},
+};
+use http::StatusCode;
+use key_service_page::{
+    app::App,
+    entry::{Entered, Fault},
+    failure::Failure,
+    form::Fields,
+    frame::hidden,
+    notice,
+    operator::{Operator, OperatorAct},
+    paths::OPERATOR,
+    show::usd,
+};
+use maud::html;
+use shared::{money::NanoUsd, text::is_name};
+
+use crate::{
+    customers::credit_form::{amount, amount_field, fault},
+    layout::{Section, page},
+    paths::{ACCOUNT, NEW_ACCOUNT},
+};
+
+/// Most characters of a name, as many as the command takes.
+const MAX_NAME_CHARS: usize = 80;
+
+pub(crate) async fn show(operator: Operator) -> Response {
+    let fields = Fields::of([("amount", "0".to_owned())]);
+    asked(&operator, Entered::new(&fields).focused("name"))
+}
+
+fn asked(operator: &Operator, entered: Entered<'_>) -> Response {
+    let content = html! {
+        p.lead { "An account owns keys and prepaid credit. Its people get links afterwards, from a command." }
+        form.stack method="post" action=(NEW_ACCOUNT) {
+            (hidden(operator))
+            (entered.line("name", ("Name", "Unique. Its people see it, and give it when they sign in."), MAX_NAME_CHARS))
+            (amount_field(entered, "First credit (USD)", "0 for none. A payment with an id is added on the account’s page."))
+            div.buttons { button.primary { "Create account" } a.button href=(OPERATOR) { "Cancel" } }
+        }
+    };
+    page(operator, Section::Accounts, "New account", &content)
+}
+
+/// Reads name and first credit.
+fn read(form: &Fields) -> Result<(&str, NanoUsd), Fault> {
+    let name = form.get("name").trim();
+    if !is_name(name, MAX_NAME_CHARS) {
+        return Err(Fault::of("name", format!("Give 1 to {MAX_NAME_CHARS} characters that can be seen.")));
+    }
+    Ok((name, amount(form, NanoUsd::ZERO)?))
+}
+
+/// Makes the account. Its name is unique, so a form that is sent twice makes one.
+pub(crate) async fn create(
+    State(app): State<App>,
+    OperatorAct { operator, form }: OperatorAct,
+) -> Result<Response, Failure> {
+    let fault = match read(&form) {
+        Ok((name, credit)) => {
+            match app.management.create_account(name, credit, operator.0.signed_in.as_operator()).await {
+                Ok(id) => {
+                    tracing::info!(account = %id, name, usd = %credit, operator = operator.0.name(), "account created");
+                    let line = format!("{name} is made, with {} of credit.", usd(credit));
+                    return Ok(notice::done(&operator, &format!("{ACCOUNT}/{id}"), &line));
+                }
+                Err(error) => fault(error)?,
+            }
+        }
+        Err(fault) => fault,
+    };
+    let again = asked(&operator, Entered::refused(&form, &fault));
+    Ok((StatusCode::UNPROCESSABLE_ENTITY, again).into_response())
+}

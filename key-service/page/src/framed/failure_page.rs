@@ -1,0 +1,35 @@
+//! Pages of failures: with navigation for members, bare for others.
+
+use axum::response::{IntoResponse, Response};
+use maud::{Markup, html};
+
+use crate::{
+    app::App,
+    failure::Explained,
+    framed::layout::{Section, bare, page},
+    site::paths::HOME,
+    visitors::{browser::Browser, session::Viewer},
+};
+
+/// Puts a page around an answer if it is a failure: with navigation for a member, bare for others.
+pub async fn framed(app: &App, browser: Browser, mut response: Response) -> Response {
+    let Some((title, content)) = explained(&mut response, ("Back to the dashboard", HOME)) else {
+        return response;
+    };
+    let theme = browser.theme;
+    let page = match Viewer::of(app, browser).await {
+        Ok(Some(viewer)) => page(&viewer, Section::Unlisted, title, &content),
+        Ok(None) | Err(_) => bare(theme, title, &html! { h1 { (title) } (content) }),
+    };
+    (response.status(), page).into_response()
+}
+
+/// Takes title and content of the page out of a failure. The page leads back to the address of this name.
+pub fn explained(response: &mut Response, (name, home): (&str, &str)) -> Option<(&'static str, Markup)> {
+    let Explained { title, message } = response.extensions_mut().remove()?;
+    let content = html! {
+        p { (message) }
+        p { a.button href=(home) { (name) } }
+    };
+    Some((title, content))
+}

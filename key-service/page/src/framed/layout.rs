@@ -1,0 +1,167 @@
+//! The pages of the dashboard in their frame: navigation, the account, and who is signed in.
+
+use axum::response::Response;
+use maud::{Markup, Render, html};
+use shared::money::NanoUsd;
+
+pub use super::frame::hidden;
+pub use crate::site::document::{bare, hinted, problem, reveals};
+use crate::{
+    framed::frame::Frame,
+    shown::show::glance,
+    site::paths::{ACTIVITY, GROUPS, HOME, KEYS, MANAGEMENT_KEYS, MARGIN, YOU},
+    visitors::session::Viewer,
+};
+
+/// Address that finds anything of the account by a name, an id or a plaintext.
+pub const FIND: &str = "/dashboard/find";
+
+/// A part in the navigation, with its name and its address.
+type ListedSection = (Section, &'static str, &'static str);
+
+/// A part of the dashboard, as in the navigation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Section {
+    /// Spend of the last days, and what needs attention.
+    Overview,
+    /// Keys that make model calls.
+    Keys,
+    /// Groups of keys, which share bounds.
+    Groups,
+    /// Keys that govern the account.
+    ManagementKeys,
+    /// Every request that was billed, and the last ones that were refused.
+    Requests,
+    /// Models on offer, with their prices.
+    Models,
+    /// Deposits, and a statement for each month.
+    Credit,
+    /// Charges beside what the upstreams charge, for owners.
+    Margin,
+    /// The people who sign in.
+    Members,
+    /// Acts that governed the account, and thresholds that were crossed.
+    Events,
+    Webhooks,
+    /// A request sent from the browser.
+    TryIt,
+    /// A page that the navigation does not list: the member's own sign-in, and failures.
+    Unlisted,
+}
+
+impl Section {
+    /// The parts listed in the navigation, with addresses, below what they are for.
+    const LISTED: [(&'static str, &'static [ListedSection]); 4] = [
+        (
+            "Use",
+            &[
+                (Self::Overview, "Overview", HOME),
+                (Self::Requests, "Requests", ACTIVITY),
+                (Self::Models, "Models", "/dashboard/models"),
+                (Self::TryIt, "Try it", "/dashboard/try-it"),
+            ],
+        ),
+        ("Keys", &[(Self::Keys, "API keys", KEYS), (Self::Groups, "Groups", GROUPS)]),
+        ("Money", &[(Self::Credit, "Credit", "/dashboard/credit"), (Self::Margin, "Margin", MARGIN)]),
+        (
+            "Settings",
+            &[
+                (Self::Members, "Members", "/dashboard/members"),
+                (Self::ManagementKeys, "Management keys", MANAGEMENT_KEYS),
+                (Self::Webhooks, "Webhooks", "/dashboard/webhooks"),
+                (Self::Events, "Events", "/dashboard/events"),
+            ],
+        ),
+    ];
+
+    /// Returns whether the part is about a range of days, which its link then keeps.
+    const fn has_range(self) -> bool {
+        matches!(self, Self::Overview | Self::Requests | Self::Margin)
+    }
+}
+
+/// Makes a page for a signed-in member. Its title is also its heading. A page below the one of its section leads back
+/// to it, and the page after an act says what was done.
+pub fn page(viewer: &Viewer, section: Section, title: &str, content: &Markup) -> Response {
+    let listed =
+        Section::LISTED.iter().flat_map(|(_, parts)| *parts).find(|(listed, _, _)| *listed == section);
+    let above = listed.filter(|(_, name, _)| *name != title).map(|(_, name, path)| (*name, *path));
+    let frame = Frame {
+        home: HOME,
+        name: &viewer.funds.name,
+        balance: html! { p.balance { span { "Credit" } strong { (glance(viewer.funds.credit)) } } },
+        finding: find(viewer),
+        navigation: "Dashboard",
+        links: links(viewer, section),
+        person: name_and_rights(viewer),
+    };
+    frame.page(viewer, above, title, content)
+}
+
+/// Makes the box that finds anything. It is sent as a form, so that a pasted plaintext is in no address.
+fn find(viewer: &Viewer) -> Markup {
+    html! {
+        form.find method="post" action=(FIND) role="search" aria-label="All of the account" {
+            (hidden(viewer))
+            input type="search" name="q" required aria-label="Find" placeholder="Key, group, id …" autocomplete="off";
+            button { "Go" }
+        }
+    }
+}
+
+/// Links the parts of the dashboard that the member may see.
+fn links(viewer: &Viewer, section: Section) -> Markup {
+    let needs_a_look = viewer.funds.has_refused || viewer.funds.credit <= NanoUsd::ZERO;
+    let is_seen = |listed: Section| listed != Section::Margin || viewer.is_owner();
+    let address = |listed: Section, path: &str| match viewer.range.as_str() {
+        range if !range.is_empty() && listed.has_range() => format!("{path}?{range}"),
+        _ => path.to_owned(),
+    };
+    html! {
+        @for (heading, parts) in Section::LISTED {
+            p aria-hidden="true" { (heading) }
+            ul aria-label=(heading) {
+                @for (listed, name, path) in parts.iter().copied().filter(|(listed, _, _)| is_seen(*listed)) {
+                    @let dot = (listed == Section::Overview && needs_a_look).then_some("needs-a-look");
+                    li { a.dot[dot.is_some()] href=(address(listed, path)) aria-current=[(listed == section).then_some("page")] aria-describedby=[dot] { (name) } }
+                }
+            }
+        }
+        // Beside the link, so that it is no part of its name.
+        @if needs_a_look { span.hidden #needs-a-look { "Something needs a look." } }
+    }
+}
+
+/// The member's name and rights.
+fn name_and_rights(viewer: &Viewer) -> Markup {
+    let member = &viewer.signed_in.member;
+    html! {
+        a.name href=(YOU) title={ "Your sign-in: " (member.name) } { bdi { (member.name) } }
+        // The owner of a first run is named after the role.
+        @if member.name != member.role.as_str() { span.badge { (member.role.as_str()) } }
+    }
+}
+
+/// Makes a form that asks before something is done. Viewers read that owners can do it. `back` is an address, with the
+/// name of its page.
+pub fn confirmation(
+    viewer: &Viewer,
+    question: &Markup,
+    effects: &[impl Render],
+    deed: &str,
+    (back, name): (&str, &str),
+) -> Markup {
+    html! {
+        @if viewer.is_owner() {
+            form method="post" {
+                p.lead { (question) }
+                ul { @for effect in effects { li { (effect) } } }
+                (hidden(viewer))
+                div.buttons { button.danger { (deed) } a.button href=(back) { "Cancel" } }
+            }
+        } @else {
+            p.lead { "Owners can do this. Your role is viewer." }
+            p { a.button href=(back) { "Back to the " (name) } }
+        }
+    }
+}

@@ -1,0 +1,485 @@
+//! Amounts by day as a picture with a scale, with a table behind it.
+
+use std::{collections::BTreeMap, ops::RangeInclusive};
+
+use maud::{Markup, html};
+use shared::money::NanoUsd;
+
+use super::show::{aligned, count, glance, short_count, usd};
+use domain::usage::{Day, Sums};
+
+/// Colours of parts in the style sheet, which people who see only two primary colours can tell apart too. A further
+/// colour is that of all others.
+const COLOURS: usize = 7;
+/// Height of the picture in pixels, which the style sheet has too.
+const HEIGHT: i64 = 160;
+/// Lines of the scale above zero.
+const LINES: i64 = 3;
+/// Round steps of a scale, in tenths of a power of ten.
+const STEPS: [i64; 8] = [10, 15, 20, 25, 30, 40, 50, 75];
+/// Names of months below a chart.
+const MONTHS: [&str; 12] =
+    ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+
+/// Returns how many of `most` units an amount is of a whole. Floats are not used for amounts.
+pub fn scaled(amount: NanoUsd, whole: NanoUsd, most: i64) -> i64 {
+    share(amount.nanos(), whole.nanos(), most)
+}
+
+fn share(part: i64, whole: i64, most: i64) -> i64 {
+    let (part, whole) = (i128::from(part.max(0)), i128::from(whole.max(1)));
+    i64::try_from((part * i128::from(most) / whole).min(i128::from(most))).unwrap_or(most)
+}
+
+/// Amount of a chart: charges in nano-USD, requests, or tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Measure {
+    Spend,
+    Requests,
+    /// Tokens of prompts and answers.
+    Tokens,
+}
+
+impl Measure {
+    /// Every measure; the first is the default.
+    pub const ALL: [Self; 3] = [Self::Spend, Self::Requests, Self::Tokens];
+
+    /// Name of the measure on the page.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Spend => "Spend",
+            Self::Requests => "Requests",
+            Self::Tokens => "Tokens",
+        }
+    }
+
+    pub fn of(self, sums: Sums) -> i64 {
+        match self {
+            Self::Spend => sums.charged.nanos(),
+            Self::Requests => sums.requests.cast_signed(),
+            Self::Tokens => sums.tokens.cast_signed(),
+        }
+    }
+
+    /// Shows an amount at a glance.
+    pub fn glance(self, amount: i64) -> Markup {
+        match self {
+            Self::Spend => glance(NanoUsd::from_nanos(amount)),
+            Self::Requests | Self::Tokens => {
+                html! { span.usd title=(count(amount.unsigned_abs())) { (short_count(amount.unsigned_abs())) } }
+            }
+        }
+    }
+
+    /// An amount in a column.
+    fn aligned(self, amount: i64) -> Markup {
+        match self {
+            Self::Spend => aligned(NanoUsd::from_nanos(amount)),
+            Self::Requests | Self::Tokens => html! { (count(amount.unsigned_abs())) },
+        }
+    }
+
+    /// An amount in a sentence.
+    fn label(self, amount: i64) -> String {
+        match self {
+            Self::Spend => usd(NanoUsd::from_nanos(amount)),
+            Self::Requests | Self::Tokens => short_count(amount.unsigned_abs()),
+        }
+    }
+
+    /// Lists the amounts at the lines of a scale, from the top down to zero. All have as many decimals.
+    fn scale(self, step: i64) -> Vec<String> {
+        let lines = (0..=LINES).rev().map(|line| self.label(step.saturating_mul(line)));
+        let mut labels: Vec<String> = lines.collect();
+        if self == Self::Spend {
+            let decimals = |label: &String| label.split_once('.').map_or(0, |(_, decimals)| decimals.len());
+            let most = labels.iter().map(decimals).max().unwrap_or_default();
+            for label in &mut labels {
+                label.extend(std::iter::repeat_n('0', most - decimals(label)));
+            }
+        }
+        labels
+    }
+}
+
+/// A part of a chart: the sums of a model or a key.
+pub struct Series {
+    /// Name of the model, or label of the key.
+    pub name: Markup,
+    /// Number that decides the colour, the same on every page: the model's place in the catalogue, or a number of the
+    /// key. `None` for models that left the catalogue.
+    pub place: Option<usize>,
+    /// Stands for several small parts together.
+    pub is_rest: bool,
+    pub days: BTreeMap<Day, Sums>,
+}
+
+impl Series {
+    pub fn total(&self) -> Sums {
+        self.days.values().fold(Sums::default(), |all, sums| all.plus(*sums))
+    }
+}
+
+/// A chart of these parts.
+pub struct Chart<'a> {
+    pub measure: Measure,
+    /// Days on the axis, including those without spend.
+    pub days: RangeInclusive<Day>,
+    /// The parts of each bar, from the bottom up.
+    pub series: &'a [Series],
+    /// Address of the requests that the chart adds up. Each bar leads to those of its day.
+    pub requests: &'a str,
+}
+
+impl Chart<'_> {
+    fn days(&self) -> impl DoubleEndedIterator<Item = Day> + use<> {
+        (self.days.start().number()..=self.days.end().number()).map(Day::from_number)
+    }
+
+    fn on(&self, series: &Series, day: Day) -> i64 {
+        self.measure.of(series.days.get(&day).copied().unwrap_or_default())
+    }
+
+    fn total(&self, day: Day) -> i64 {
+        self.series.iter().fold(0, |sum: i64, series| sum.saturating_add(self.on(series, day)))
+    }
+
+    /// Draws the picture, with the table behind it.
+    pub fn markup(&self) -> Markup {
+        let (measure, count) = (self.measure, self.days().count());
+        let most = self.days().map(|day| self.total(day)).max().unwrap_or_default();
+        if most <= 0 {
+            return html! { p.empty { "No request was billed from " (self.days.start().to_string()) " to " (self.days.end().to_string()) "." } };
+        }
+        let (step, colours) = (step(most), colours(self.series));
+        let says =
+            format!("{} by day, at most {}; the table has the amounts", measure.title(), measure.label(most));
+        html! {
+            figure.chart {
+                div.plot {
+                    div.axis aria-hidden="true" {
+                        @for label in measure.scale(step) { span { (label) } }
+                    }
+                    svg role="img" aria-label=(says) {
+                        @for line in 0..=LINES {
+                            @let y = HEIGHT - line * HEIGHT / LINES;
+                            line x1="0" y1=(y) x2="100%" y2=(y) {}
+                        }
+                        @for (at, day) in self.days().enumerate() {
+                            (Self::column(day, (at, count), &self.bars(day, step.saturating_mul(LINES), &colours)))
+                        }
+                    }
+                    // For the pointer alone: the table has the same links for the keyboard and for screen readers.
+                    div.days aria-hidden="true" {
+                        @for day in self.days() { a href=(self.requests_of(day)) tabindex="-1" {} }
+                    }
+                    p.box hidden {}
+                }
+                ul.legend {
+                    @for (series, colour) in self.series.iter().zip(&colours) {
+                        li { i class={ "c" (colour) } {} (series.name) " " strong { (measure.glance(measure.of(series.total()))) } }
+                    }
+                }
+                (self.table())
+            }
+        }
+    }
+
+    fn requests_of(&self, day: Day) -> String {
+        let sign = if self.requests.contains('?') { '&' } else { '?' };
+        format!("{}{sign}from={day}&to={day}", self.requests)
+    }
+
+    /// Draws the bar of a day, which is number `at` of `count` days. `bars` are the colours and heights of its parts.
+    fn column(day: Day, (at, count): (usize, usize), bars: &[(usize, i64)]) -> Markup {
+        let mut y = HEIGHT;
+        html! {
+            rect.ground x=(across(10 * at, count)) y="0" width=(across(10, count)) height=(HEIGHT) {}
+            @for (colour, height) in bars {
+                @if *height > 0 {
+                    @let y = { y -= height; y };
+                    rect class={ "c" (colour) } x=(across(10 * at + 1, count)) y=(y) width=(across(8, count)) height=(height) {}
+                }
+            }
+            @match dated(day, at, count) {
+                Dated::No => {},
+                Dated::Wide => text.wide x=(across(10 * at + 5, count)) y=(HEIGHT + 18) { (short(day)) },
+                Dated::Always => text x=(across(10 * at + 5, count)) y=(HEIGHT + 18) { (short(day)) },
+            }
+        }
+    }
+
+    /// Returns the colour and the height of each part of a day. `top` is the top of the scale.
+    fn bars(&self, day: Day, top: i64, colours: &[usize]) -> Vec<(usize, i64)> {
+        colours.iter().copied().zip(self.heights(day, top)).collect()
+    }
+
+    /// Returns the height of each part of a day. Together they are as high as the day's sum, and at least a pixel. A
+    /// part is as high as its share of that, so it may be too small to be seen.
+    fn heights(&self, day: Day, top: i64) -> Vec<i64> {
+        let parts: Vec<i64> = self.series.iter().map(|series| self.on(series, day).max(0)).collect();
+        let sum: i128 = parts.iter().copied().map(i128::from).sum();
+        let whole = self.total(day);
+        let height = if whole > 0 { share(whole, top, HEIGHT).max(1) } else { 0 };
+        let (mut below, mut y) = (0, 0);
+        let heights = parts.into_iter().map(|part| {
+            below += i128::from(part);
+            // The end of a part is rounded, not its height, so that rounded parts add up to the height of the day.
+            let end =
+                i64::try_from((2 * below * i128::from(height) + sum) / (2 * sum).max(1)).unwrap_or(height);
+            end - std::mem::replace(&mut y, end)
+        });
+        heights.collect()
+    }
+
+    /// Writes a row for each day, with a column for each part. The box at the pointer shows the row too.
+    fn table(&self) -> Markup {
+        let cell = |amount: i64| {
+            html! { td.n { @if amount == 0 { "–" } @else { (self.measure.aligned(amount)) } } }
+        };
+        html! {
+            details {
+                summary { "Table" }
+                div.scroll.free tabindex="0" role="region" aria-label={ (self.measure.title()) " by day" } {
+                    table {
+                        thead { tr {
+                            th scope="col" { "Day (UTC)" }
+                            @for series in self.series { th.n scope="col" { (series.name) } }
+                            th.n scope="col" { "Sum" }
+                        } }
+                        tbody {
+                            @for day in self.days().rev() {
+                                tr {
+                                    th scope="row" { a href=(self.requests_of(day)) { (day.to_string()) } }
+                                    @for series in self.series { (cell(self.on(series, day))) }
+                                    (cell(self.total(day)))
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Place of a day's date below a chart.
+enum Dated {
+    No,
+    /// The date is shown if there is room.
+    Wide,
+    Always,
+}
+
+/// Decides which days have a date. A week has one for each day, longer times have one for each Monday, and very long ones
+/// one for the first day of a month. A narrow page shows every second one, every fourth week's, or a quarter's first.
+fn dated(day: Day, at: usize, count: usize) -> Dated {
+    match count {
+        ..=7 if at.is_multiple_of(2) => Dated::Always,
+        ..=7 => Dated::Wide,
+        101.. => match day.to_string().get(5..) {
+            Some("01-01" | "04-01" | "07-01" | "10-01") => Dated::Always,
+            Some(date) if date.ends_with("-01") => Dated::Wide,
+            Some(_) | None => Dated::No,
+        },
+        _ if !day.is_monday() => Dated::No,
+        8..=31 => Dated::Always,
+        _ if (day.number() + 3) / 7 % 4 == 0 => Dated::Always,
+        _ => Dated::Wide,
+    }
+}
+
+/// Returns the smallest round step of which [`LINES`] reach an amount.
+fn step(most: i64) -> i64 {
+    let mut power: i64 = 1;
+    loop {
+        let round = STEPS.into_iter().map(|tenths| i128::from(tenths) * i128::from(power));
+        let mut enough = round.filter(|step| step % 10 == 0).map(|step| step / 10);
+        if let Some(step) = enough.find(|step| step * i128::from(LINES) >= i128::from(most)) {
+            return i64::try_from(step).unwrap_or(i64::MAX);
+        }
+        power = power.saturating_mul(10);
+    }
+}
+
+/// Returns the share of the picture's width that tenths of a day take.
+fn across(tenths: usize, days: usize) -> String {
+    let hundredths = tenths * 1_000 / days;
+    format!("{}.{:02}%", hundredths / 100, hundredths % 100)
+}
+
+/// Writes a day without its year, such as `Nov 23`.
+fn short(day: Day) -> String {
+    let date = day.to_string();
+    let number = |part: Option<&str>| part.and_then(|digits| digits.parse::<usize>().ok()).unwrap_or(1);
+    let month = MONTHS.get(number(date.get(5..7)).saturating_sub(1)).copied().unwrap_or_default();
+    format!("{month} {}", number(date.get(8..10)))
+}
+
+/// Chooses the colour of each part. If another part has it already, the next free one is taken.
+fn colours(series: &[Series]) -> Vec<usize> {
+    let mut colours = vec![COLOURS; series.len()];
+    let mut order: Vec<usize> = (0..series.len()).filter(|at| !series[*at].is_rest).collect();
+    // Parts are sorted by place rather than amount, so that a colour does not change with the amounts.
+    order.sort_by_key(|at| (series[*at].place.is_none(), series[*at].place));
+    for at in order {
+        let wanted = series[at].place.unwrap_or(COLOURS - 1);
+        let free =
+            (0..COLOURS).map(|next| (wanted + next) % COLOURS).find(|colour| !colours.contains(colour));
+        colours[at] = free.unwrap_or(COLOURS);
+    }
+    colours
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_scaled_without_floats() {
+        let nanos = NanoUsd::from_nanos;
+        assert_eq!(scaled(nanos(1), nanos(2), 100), 50);
+        assert_eq!(scaled(NanoUsd::MAX, NanoUsd::MAX, 160), 160);
+        assert_eq!(scaled(nanos(5), nanos(0), 100), 100);
+        assert_eq!(scaled(nanos(-5), nanos(10), 100), 0);
+    }
+
+    #[test]
+    fn a_scale_has_round_steps_and_room_for_the_highest_day() {
+        for (most, expected) in
+            [(1, 1), (3, 1), (4, 2), (31, 15), (60, 20), (9_700, 4_000), (i64::MAX, i64::MAX / 3)]
+        {
+            let step = step(most);
+            assert!(i128::from(step) * 3 >= i128::from(most), "{most}: {step}");
+            assert!(step == expected || most == i64::MAX, "{most}: {step}");
+        }
+    }
+
+    fn part(name: &str, place: Option<usize>, day: Day, nanos: i64) -> Series {
+        let sums = Sums { charged: NanoUsd::from_nanos(nanos), ..Sums::default() };
+        Series { name: html! { (name) }, place, is_rest: false, days: BTreeMap::from([(day, sums)]) }
+    }
+
+    #[test]
+    fn a_day_is_as_high_as_its_sum_and_a_part_as_its_share() {
+        let today = Day::parse("2026-11-23").unwrap();
+        let heights = |parts: &[i64], top| {
+            let series: Vec<Series> = parts.iter().map(|nanos| part("", None, today, *nanos)).collect();
+            Chart { measure: Measure::Spend, days: today..=today, series: &series, requests: "" }
+                .heights(today, top)
+        };
+        assert_eq!(heights(&[996, 1, 1, 1, 1], 1_000), [159, 1, 0, 0, 0], "as high as the scale");
+        assert_eq!(heights(&[500, 500, 0], 1_000), [80, 80, 0]);
+        assert_eq!(
+            heights(&[10, 10, 10, 10, 10, 10], 1_000).iter().sum::<i64>(),
+            9,
+            "six models cost as much as one"
+        );
+        assert_eq!(heights(&[60], 1_000), [9]);
+        assert_eq!(heights(&[1, 1, 1], 1_000_000).iter().sum::<i64>(), 1, "every day with a cost is seen");
+        assert_eq!(heights(&[0, 0], 1_000), [0, 0]);
+        assert_eq!(heights(&[i64::MAX / 2, i64::MAX / 2], i64::MAX), [80, 79]);
+    }
+
+    #[test]
+    fn a_colour_follows_the_place_in_the_catalogue_and_no_two_parts_share_one() {
+        let today = Day::parse("2026-11-23").unwrap();
+        let of = |places: &[Option<usize>]| {
+            let series: Vec<Series> = places.iter().map(|place| part("", *place, today, 1)).collect();
+            colours(&series)
+        };
+        assert_eq!(of(&[Some(3), Some(0)]), [3, 0]);
+        assert_eq!(of(&[Some(0), Some(1), Some(3)]), [0, 1, 3], "another order changes no colour");
+        assert_eq!(of(&[Some(8), Some(1), None, None]), [2, 1, 6, 0]);
+        let mut rest = part("3 others", None, today, 1);
+        rest.is_rest = true;
+        assert_eq!(colours(&[part("", Some(6), today, 1), rest]), [6, COLOURS]);
+    }
+
+    #[test]
+    fn amounts_of_a_scale_have_as_many_decimals() {
+        assert_eq!(Measure::Spend.scale(15_000_000), ["$0.045", "$0.030", "$0.015", "$0.000"]);
+        assert_eq!(Measure::Spend.scale(2_000_000_000), ["$6.00", "$4.00", "$2.00", "$0.00"]);
+        assert_eq!(Measure::Requests.scale(20), ["60", "40", "20", "0"]);
+    }
+
+    #[test]
+    fn every_day_has_a_row_and_its_bar_leads_to_its_requests() {
+        let today = Day::parse("2026-11-23").unwrap();
+        let series = [part("Model Max", Some(0), today.plus(-2), 7)];
+        let page = |days: i64, requests: &str| {
+            let days = today.plus(1 - days)..=today;
+            let chart = Chart { measure: Measure::Spend, days, series: &series, requests };
+            chart.markup().into_string().replace("&amp;", "&")
+        };
+        for days in [7_usize, 30, 90, 400] {
+            let page = page(days.try_into().unwrap(), "/r");
+            assert_eq!(page.matches("<th scope=\"row\">").count(), days);
+            assert_eq!(page.matches("href=\"/r?from=2026-11-21&to=2026-11-21\"").count(), 2, "{days}");
+        }
+        let month = page(30, "/r?key=k");
+        assert!(month.contains("href=\"/r?key=k&from=2026-11-21&to=2026-11-21\""), "{month}");
+        assert!(month.contains("title=\"$0.000000007\""), "{month}");
+        assert!(month.contains(">Nov 16</text>") && month.contains(">Nov 23</text>"), "{month}");
+        assert!(
+            page(400, "/r").contains("<text class=\"wide\"") && !page(400, "/r").contains(">Nov 16</text>")
+        );
+    }
+
+    /// A colour in the space in which distances are as people see them (CIELAB), for eyes of some kind.
+    fn seen(colour: &str, eyes: [[f64; 3]; 3]) -> [f64; 3] {
+        let part = |at: usize| f64::from(u8::from_str_radix(&colour[at..at + 2], 16).unwrap()) / 255.0;
+        let linear = [1, 3, 5]
+            .map(part)
+            .map(|c| if c <= 0.040_45 { c / 12.92 } else { ((c + 0.055) / 1.055).powf(2.4) });
+        let product = |row: &[f64; 3], of: [f64; 3]| row.iter().zip(of).map(|(a, b)| a * b).sum::<f64>();
+        let rgb = eyes.map(|row| product(&row, linear).clamp(0.0, 1.0));
+        // Of the white of screens (D65).
+        let whites = [[0.4338, 0.3762, 0.1899], [0.2126, 0.7152, 0.0722], [0.0177, 0.1095, 0.8729]];
+        let roots = whites.map(|row| match product(&row, rgb) {
+            light if light > 0.008_856 => light.cbrt(),
+            light => 7.787 * light + 16.0 / 116.0,
+        });
+        let [red, light, blue] = roots;
+        [116.0 * light - 16.0, 500.0 * (red - light), 200.0 * (light - blue)]
+    }
+
+    #[test]
+    fn colours_are_told_apart_by_people_who_see_two_primary_colours() {
+        // All cones; without the first and the second kind (Machado, Oliveira and Fernandes 2009).
+        let eyes = [
+            [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
+            [
+                [0.152_286, 1.052_583, -0.204_868],
+                [0.114_503, 0.786_281, 0.099_216],
+                [-0.003_882, -0.048_116, 1.051_998],
+            ],
+            [
+                [0.367_322, 0.860_646, -0.227_968],
+                [0.280_085, 0.672_501, 0.047_413],
+                [-0.011_820, 0.042_940, 0.968_881],
+            ],
+        ];
+        let css = include_str!("../site/assets/dashboard.css");
+        let palettes: Vec<&str> = css.lines().filter(|line| line.trim_start().starts_with("--c0:")).collect();
+        assert_eq!(palettes.len(), 3, "light, dark by the system, and dark by choice");
+        for palette in palettes {
+            let colours: Vec<&str> =
+                palette.split(';').filter_map(|one| one.split_once(": ")).map(|(_, colour)| colour).collect();
+            assert_eq!(colours.len(), COLOURS + 1);
+            for eye in eyes {
+                for (at, one) in colours.iter().enumerate() {
+                    for other in &colours[at + 1..] {
+                        let apart = seen(one, eye)
+                            .iter()
+                            .zip(seen(other, eye))
+                            .map(|(a, b)| (a - b).powi(2))
+                            .sum::<f64>()
+                            .sqrt();
+                        assert!(apart >= 7.0, "{one} and {other} are {apart} apart");
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! Facts of a request that come from the browser and from the gateway before us.
+
+use std::convert::Infallible;
+
+use axum::extract::FromRequestParts;
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use cookie::{Cookie, SameSite, time::Duration};
+use http::{HeaderMap, HeaderName, header, request::Parts};
+use shared::secret::same;
+use shared_door::http::{X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO};
+
+use crate::{
+    app::App,
+    failure::Failure,
+    site::{destination::Destination, theme::Theme},
+};
+use key_service_management::members::{KnownBrowser, SignInClient, Token};
+
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+/// Names of cookies, which begin with [`HOST_PREFIX`] under TLS.
+const SESSION: &str = "faregate";
+const OPERATOR: &str = "faregate-operator";
+const VISIT: &str = "faregate-visit";
+const THEME: &str = "faregate-theme";
+const ACCOUNT: &str = "faregate-account";
+const NOTICE: &str = "faregate-notice";
+const DESTINATION: &str = "faregate-destination";
+/// Beginning of the names of cookies that mark members who signed in before.
+const KNOWN: &str = "faregate-known-";
+/// Beginning of the name of a cookie that other hosts of the domain cannot set.
+const HOST_PREFIX: &str = "__Host-";
+
+/// Seconds that a browser keeps cookies. Sessions end earlier.
+const SESSION_AGE: i64 = 7 * 24 * 3600;
+const VISIT_AGE: i64 = 3600;
+/// Seconds for the page after an act to arrive.
+const NOTICE_AGE: i64 = 60;
+const THEME_AGE: i64 = 365 * 24 * 3600;
+/// Browsers keep no cookie for longer than 400 days.
+const KNOWN_AGE: i64 = 400 * 24 * 3600;
+
+/// Marks of members that are read. Few people share a browser.
+const MAX_KNOWN: usize = 16;
+
+/// A browser that asks for something.
+#[derive(Clone, Debug)]
+pub struct Browser {
+    /// The browser reaches the dashboard over TLS.
+    pub secure: bool,
+    /// Host and port that the browser used.
+    pub(crate) host: String,
+    /// Network address of the browser, as far as known.
+    pub address: String,
+    pub agent: String,
+    /// Colours chosen in the browser.
+    pub theme: Theme,
+    /// Token of a member's session, which may have ended.
+    pub session: Option<Token>,
+    /// Token of an operator's session, which may have ended.
+    pub operator: Option<Token>,
+    /// Token of the visit before the sign-in.
+    pub visit: Option<Token>,
+    /// Marks of members who signed in before.
+    pub known: Vec<String>,
+    /// Sealed sentence about the last act.
+    pub notice: Option<String>,
+    /// Page that was requested before the sign-in.
+    pub destination: Option<Destination>,
+    /// Name of the account that a password last signed in to; empty if there is none.
+    pub account: String,
+}
+
+impl Browser {
+    /// Reads the headers of a request.
+    pub fn of(headers: &HeaderMap, behind_tls: bool) -> Self {
+        let text = |name: &HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
+        let secure = behind_tls || text(&X_FORWARDED_PROTO) == Some("https");
+        let token = |name| cookie(headers, name, secure).and_then(Token::parse);
+        Self {
+            secure,
+            host: text(&X_FORWARDED_HOST).or_else(|| text(&header::HOST)).unwrap_or_default().to_owned(),
+            address: text(&X_FORWARDED_FOR).unwrap_or_default().to_owned(),
+            agent: text(&header::USER_AGENT).unwrap_or_default().to_owned(),
+            theme: cookie(headers, THEME, secure).and_then(Theme::parse).unwrap_or(Theme::System),
+            session: token(SESSION),
+            operator: token(OPERATOR),
+            visit: token(VISIT),
+            known: known(headers, secure),
+            notice: cookie(headers, NOTICE, secure).map(str::to_owned),
+            destination: cookie(headers, DESTINATION, secure).and_then(Destination::parse),
+            account: cookie(headers, ACCOUNT, secure).and_then(decoded).unwrap_or_default(),
+        }
+    }
+
+    /// Describes the browser as a sign-in knows it.
+    pub fn client(&self) -> SignInClient<'_> {
+        SignInClient { agent: &self.agent, address: &self.address, known: &self.known }
+    }
+
+    /// Address that clients use, for commands to paste.
+    pub fn base(&self) -> String {
+        format!("{}://{}", if self.secure { "https" } else { "http" }, self.host)
+    }
+
+    /// The cookie of a session.
+    pub fn session_cookie(&self, token: &Token) -> String {
+        self.set_cookie(SESSION, reveal(token).as_str(), SESSION_AGE)
+    }
+
+    /// The cookie of an operator's session. Its path is the whole site, since a name that no other host of the domain can
+    /// set (`__Host-`) has no other.
+    pub fn operator_cookie(&self, token: &Token) -> String {
+        self.set_cookie(OPERATOR, reveal(token).as_str(), SESSION_AGE)
+    }
+
+    /// Returns the header that removes the cookie of an operator's session.
+    pub fn no_operator_cookie(&self) -> String {
+        self.set_cookie(OPERATOR, "", 0)
+    }
+
+    /// The cookie of a visit.
+    pub fn visit_cookie(&self, token: &Token) -> String {
+        self.set_cookie(VISIT, reveal(token).as_str(), VISIT_AGE)
+    }
+
+    /// The cookie of a theme.
+    pub fn theme_cookie(&self, theme: Theme) -> String {
+        self.set_cookie(THEME, theme.as_str(), THEME_AGE)
+    }
+
+    /// The cookie of the account that a password signed in to.
+    pub fn account_cookie(&self, name: &str) -> String {
+        self.set_cookie(ACCOUNT, &URL_SAFE_NO_PAD.encode(name), KNOWN_AGE)
+    }
+
+    /// The cookie by which the browser is known to a member.
+    pub fn known_cookie(&self, KnownBrowser { name, mark }: &KnownBrowser) -> String {
+        self.set_cookie(&format!("{KNOWN}{name}"), mark, KNOWN_AGE)
+    }
+
+    /// Returns the header that removes the cookie of a session.
+    pub fn no_session_cookie(&self) -> String {
+        self.set_cookie(SESSION, "", 0)
+    }
+
+    /// Makes the cookie with the sentence that the next page shows.
+    pub(crate) fn notice_cookie(&self, sealed: &str) -> String {
+        self.set_cookie(NOTICE, sealed, NOTICE_AGE)
+    }
+
+    /// Makes the header that removes a sentence that a page has shown.
+    pub(crate) fn no_notice_cookie(&self) -> String {
+        self.set_cookie(NOTICE, "", 0)
+    }
+
+    /// Makes the cookie of the page that follows the sign-in; without a page, the header that removes the cookie.
+    pub fn destination_cookie(&self, destination: Option<&Destination>) -> String {
+        match destination {
+            Some(page) => self.set_cookie(DESTINATION, page.as_str(), VISIT_AGE),
+            None => self.set_cookie(DESTINATION, "", 0),
+        }
+    }
+
+    fn set_cookie(&self, name: &str, value: &str, age: i64) -> String {
+        let prefix = if self.secure { HOST_PREFIX } else { "" };
+        let cookie =
+            Cookie::build((format!("{prefix}{name}"), value)).path("/").max_age(Duration::seconds(age));
+        cookie.http_only(true).same_site(SameSite::Lax).secure(self.secure).to_string()
+    }
+}
+
+impl FromRequestParts<App> for Browser {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Infallible> {
+        Ok(Self::of(&parts.headers, app.behind_tls))
+    }
+}
+
+/// Refuses a form that another site has sent. Browsers name the origin of every form; a client that names none must
+/// still know the form's token.
+pub fn check_origin(headers: &HeaderMap, browser: &Browser) -> Result<(), Failure> {
+    let ours = |origin: &str| origin.split_once("://").is_some_and(|(_, host)| host == browser.host);
+    let same_origin = match (headers.get(header::ORIGIN), headers.get(SEC_FETCH_SITE)) {
+        (Some(origin), _) => origin.to_str().is_ok_and(ours),
+        (None, Some(site)) => site == "same-origin",
+        (None, None) => true,
+    };
+    if same_origin { Ok(()) } else { Err(Failure::ForeignForm) }
+}
+
+/// Returns the token that a form needs, derived from a cookie that no other site can read.
+pub fn form_token(cookie: &Token) -> String {
+    hex::encode(cookie.digest("form").as_bytes())
+}
+
+/// Refuses a form with a wrong token.
+pub fn check_form_token(cookie: &Token, presented: &str) -> Result<(), Failure> {
+    if same(&form_token(cookie), presented) { Ok(()) } else { Err(Failure::StaleForm) }
+}
+
+/// Reads a text from a cookie, which may have any characters.
+fn decoded(cookie: &str) -> Option<String> {
+    String::from_utf8(URL_SAFE_NO_PAD.decode(cookie).ok()?).ok()
+}
+
+fn reveal(token: &Token) -> String {
+    shared::secret::ExposeSecret::expose_secret(&token.reveal()).to_owned()
+}
+
+fn cookie<'a>(headers: &'a HeaderMap, name: &str, secure: bool) -> Option<&'a str> {
+    cookies(headers, secure).find(|(named, _)| *named == name).map(|(_, value)| value)
+}
+
+fn known(headers: &HeaderMap, secure: bool) -> Vec<String> {
+    let known = cookies(headers, secure).filter(|(name, _)| name.starts_with(KNOWN));
+    known.map(|(_, mark)| mark.to_owned()).take(MAX_KNOWN).collect()
+}
+
+/// Lists the cookies of a browser, by name without the prefix used with TLS. A name with a space before its `=` is not
+/// the name without it: browsers check the prefix of a name as it stands.
+fn cookies(headers: &HeaderMap, secure: bool) -> impl Iterator<Item = (&str, &str)> {
+    let values = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
+    let prefix = if secure { HOST_PREFIX } else { "" };
+    values.flat_map(|value| value.split(';')).filter_map(move |pair| {
+        let (name, value) = pair.trim_start_matches(' ').split_once('=')?;
+        Some((name.strip_prefix(prefix)?, value))
+    })
+}

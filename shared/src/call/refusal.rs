@@ -1,0 +1,161 @@
+//! Reasons for refusing a request, from the key-service over gRPC to the client.
+
+use std::time::Duration;
+
+use crate::{
+    call::rates::{RateBound, TokenRoom},
+    error::{ApiError, Code},
+    timing::time::Timestamp,
+};
+
+/// Largest `Retry-After` in seconds: SDKs sleep for exactly this time, or give up.
+const MOST_RETRY_SECONDS: u32 = 60;
+
+macro_rules! refusals {
+    ($($(#[$doc:meta])* $variant:ident = $message:literal;)+) => {
+        /// Reason why a request was refused. A refusal changes nothing. The names are wire format: add, never rename.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Refusal { $($(#[$doc])* $variant),+ }
+
+        impl Refusal {
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            /// The error code in the public API.
+            pub const fn code(self) -> Code {
+                match self { $(Self::$variant => Code::$variant),+ }
+            }
+
+            /// The sentence in the public API.
+            pub const fn message(self) -> &'static str {
+                match self { $(Self::$variant => $message),+ }
+            }
+        }
+    };
+}
+
+refusals! {
+    /// The API key does not exist, or was revoked.
+    InvalidApiKey = "The API key is unknown or was revoked.";
+    /// The management key does not exist, or was revoked.
+    InvalidManagementKey = "The management key is unknown or was revoked.";
+    /// The API key is disabled.
+    KeyDisabled = "The API key is disabled. Whoever manages it can enable it again.";
+    /// The `expires_at` of the key has passed.
+    KeyExpired = "The key has expired.";
+    /// A management key on a model route.
+    ManagementKeyNotAllowed = "Management keys cannot make model calls; use an API key.";
+    /// An API key on a management route.
+    ManagementKeyRequired = "API keys cannot govern keys; use a management key.";
+    /// The key has spent its limit, or the rest cannot pay for this request.
+    KeyLimitReached = "The API key has reached its spend limit, or what is left of it cannot pay for this request.";
+    /// The account's credit is empty, or cannot pay for this request.
+    InsufficientCredits = "The account's credit is used up, or what is left of it cannot pay for this request.";
+    /// Requests in flight hold the rest.
+    SpendReserved = "What is left to spend is reserved by requests in flight; try again in 1 s.";
+    /// The model is not in the catalogue.
+    ModelNotFound = "There is no such model.";
+    /// The key's group, or its parent, is archived.
+    GroupArchived = "The API key's group is archived.";
+    /// A group of the key has spent its limit, or the rest cannot pay for this request.
+    GroupLimitReached = "A group of the API key has reached its spend limit, or what is left of it cannot pay for this request.";
+    /// The key or one of its groups does not allow the model.
+    ModelNotAllowed = "The API key may not use this model.";
+    /// A rate, or the number of requests at a time, is used up.
+    RateLimitExceeded = "The API key or its group has reached a rate limit; try again later.";
+}
+
+/// A refusal with the details for its caller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Denial {
+    pub refusal: Refusal,
+    /// The details; `None` for most refusals.
+    pub detail: Option<Box<DenialDetail>>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DenialDetail {
+    /// End of the window of spending that is used up.
+    pub resets_at: Option<Timestamp>,
+    /// Time after which the rates may let the request in.
+    pub retry_after: Option<Duration>,
+    /// The rate that is used up.
+    pub rate: Option<RateBound>,
+    /// Free tokens of the rate, if it is one of tokens.
+    pub token_room: Option<TokenRoom>,
+    /// Models that the key may use.
+    pub models: Vec<String>,
+}
+
+impl Denial {
+    pub fn new(refusal: Refusal, detail: DenialDetail) -> Self {
+        let detail = (detail != DenialDetail::default()).then(|| Box::new(detail));
+        Self { refusal, detail }
+    }
+
+    /// The rate that is used up, if a rate is the reason.
+    pub fn rate(&self) -> Option<RateBound> {
+        self.detail.as_ref()?.rate
+    }
+
+    /// The room for tokens, if a rate of tokens is the reason.
+    pub fn token_room(&self) -> Option<TokenRoom> {
+        self.detail.as_ref()?.token_room
+    }
+}
+
+impl From<Refusal> for Denial {
+    fn from(refusal: Refusal) -> Self {
+        Self { refusal, detail: None }
+    }
+}
+
+/// Makes an error of the public API.
+impl From<Refusal> for ApiError {
+    fn from(refusal: Refusal) -> Self {
+        Denial::from(refusal).into()
+    }
+}
+
+/// Makes an error of the public API, whose message tells the details.
+impl From<Denial> for ApiError {
+    fn from(Denial { refusal, detail }: Denial) -> Self {
+        let mut error = Self::new(refusal.code(), refusal.message());
+        error.param = (refusal == Refusal::ModelNotAllowed).then(|| "model".to_owned());
+        let Some(detail) = detail else { return error };
+        let DenialDetail { resets_at, retry_after, rate, token_room: _, models } = *detail;
+        (error.resets_at, error.retry_after) = (resets_at, retry_after.map(retry_seconds));
+        if let Some(resets_at) = resets_at {
+            error.message = format!("{} It renews at {resets_at}.", error.message).into();
+        }
+        if let (Some(rate), Some(retry_after)) = (rate, retry_after) {
+            let bound = match rate {
+                RateBound::InFlight => "as many requests in flight as they may have",
+                RateBound::Requests => "used up their requests per minute",
+                RateBound::Tokens => "used up their tokens per minute",
+            };
+            let seconds = whole_seconds(retry_after);
+            error.message = format!("The API key or its group has {bound}; try again in {seconds} s.").into();
+        }
+        if !models.is_empty() {
+            error.message = format!("{} It may use: {}.", error.message, models.join(", ")).into();
+            error.valid_models = models;
+        }
+        error
+    }
+}
+
+/// Whole seconds of a time, rounded up.
+fn whole_seconds(time: Duration) -> u64 {
+    time.as_secs() + u64::from(time.subsec_nanos() > 0)
+}
+
+fn retry_seconds(time: Duration) -> u32 {
+    u32::try_from(whole_seconds(time)).unwrap_or(u32::MAX).clamp(1, MOST_RETRY_SECONDS)
+}
+
+impl ApiError {
+    /// The error for a model that is not in the catalogue.
+    pub fn model_not_found(valid_models: Vec<String>) -> Self {
+        Self { valid_models, ..Self::at(Code::ModelNotFound, "model", Refusal::ModelNotFound.message()) }
+    }
+}

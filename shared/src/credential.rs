@@ -1,0 +1,4 @@
+//! Keys and other secrets.
+
+pub mod key;
+pub mod secret;

@@ -1,0 +1,5 @@
+//! Chance and time of a run, both by its seed.
+
+pub(crate) mod clock;
+pub(crate) mod dice;
+pub(crate) mod poll;

@@ -1,0 +1,170 @@
+//! Faults, one after another: each is over before the next begins, so that a hold whose gateway lives is always renewed in time.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::time::{Instant, sleep, sleep_until};
+
+use crate::{
+    chance::dice::Dice,
+    course::owner,
+    services::upstream::UPSTREAMS,
+    tell,
+    world::{BUSY, GATEWAYS, KEY_SERVICES, World},
+};
+
+/// A fault of the surroundings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    /// Nothing arrives, one way or both.
+    Cut,
+    /// Connections break, and may be made anew.
+    Break,
+    KillKeyService,
+    KillGateway,
+    /// A gateway has been apart from all key-services for so long that its bills are in its spool, and is killed.
+    KillGatewayApart,
+    /// The store takes long.
+    Stall,
+    /// Some answers of the store are lost.
+    LoseAnswers,
+    /// A wall clock is moved.
+    StepClock,
+    /// The owner revokes a key.
+    Revoke,
+    /// The owner lowers the limit of a key.
+    Lower,
+}
+
+impl Fault {
+    const ALL: [Self; 10] = [
+        Self::Cut,
+        Self::Break,
+        Self::KillKeyService,
+        Self::KillGateway,
+        Self::KillGatewayApart,
+        Self::Stall,
+        Self::LoseAnswers,
+        Self::StepClock,
+        Self::Revoke,
+        Self::Lower,
+    ];
+}
+
+/// Longest time in milliseconds for which a gateway is apart from all key-services: so short that a lease is renewed behind it.
+const MOST_APART: u64 = 4_000;
+/// One seed in so many has no faults.
+const CALM: u64 = 6;
+
+/// Lets faults happen until the run is no longer busy. Returns their number.
+pub(crate) async fn happen(world: &Arc<World>, mut dice: Dice) -> usize {
+    let until = Instant::now() + BUSY;
+    let mut faults = 0;
+    if dice.one_in(CALM) {
+        return faults;
+    }
+    loop {
+        sleep(dice.millis(100..=1_000)).await;
+        if Instant::now() >= until {
+            return faults;
+        }
+        let fault = *dice.pick(&Fault::ALL);
+        carry_out(world, fault, &mut dice).await;
+        faults += 1;
+    }
+}
+
+async fn carry_out(world: &Arc<World>, fault: Fault, dice: &mut Dice) {
+    let (gateway, key_service) = (*dice.pick(&GATEWAYS), *dice.pick(&KEY_SERVICES));
+    match fault {
+        Fault::Cut => cut(world, gateway, dice).await,
+        Fault::Break => {
+            let peer = if dice.one_in(3) { *dice.pick(&UPSTREAMS) } else { key_service };
+            tell!(world.trace, "connections of {gateway} with {peer} break");
+            world.network.break_between(gateway, peer);
+        }
+        Fault::KillKeyService => {
+            let is_heard = !dice.one_in(3);
+            tell!(world.trace, "{key_service} is killed, heard by its peers: {is_heard}");
+            let killed = world.key_services.lock().remove(key_service);
+            if let Some(killed) = killed {
+                world.network.kill(&killed.process, is_heard);
+            }
+            sleep(dice.millis(10..=4_000)).await;
+            world.start_key_service(key_service);
+        }
+        Fault::KillGateway => kill_gateway(world, gateway, dice.millis(10..=6_000), dice).await,
+        Fault::KillGatewayApart => {
+            let time = dice.millis(2_100..=MOST_APART);
+            tell!(world.trace, "{gateway} is apart from all key-services for {time:?}");
+            apart(world, (gateway, &KEY_SERVICES), time, 2);
+            sleep(time).await;
+            // Until its holds have expired, or not.
+            kill_gateway(world, gateway, dice.millis(10..=16_000), dice).await;
+        }
+        Fault::Stall => {
+            let time = dice.millis(50..=2_500);
+            tell!(world.trace, "the store takes {time:?}");
+            world.maps.stall(time);
+            sleep(time).await;
+        }
+        Fault::LoseAnswers => {
+            tell!(world.trace, "the store loses answers");
+            world.maps.lose_answers(true);
+            sleep(dice.millis(200..=3_000)).await;
+            world.maps.lose_answers(false);
+            tell!(world.trace, "the store answers again");
+        }
+        Fault::StepClock => {
+            let place = *dice.pick(&[GATEWAYS, KEY_SERVICES].concat());
+            let step = i64::try_from(dice.within(0..=20_000)).unwrap() * 60 - 600_000;
+            tell!(world.trace, "the clock of {place} moves by {step} ms");
+            world.clock(place).step(step);
+        }
+        Fault::Revoke => owner::revoke(world, key_service, own_key(dice)).await,
+        Fault::Lower => owner::lower(world, key_service, own_key(dice), dice.within(1..=3)).await,
+    }
+}
+
+/// A key other than the one with which the last requests are made.
+fn own_key(dice: &mut Dice) -> usize {
+    usize::try_from(dice.within(0..=2)).unwrap()
+}
+
+/// Cuts a gateway off from some of its peers, one way or both.
+async fn cut(world: &World, gateway: &str, dice: &mut Dice) {
+    let peers: &[&str] = match dice.within(0..=3) {
+        0 => &UPSTREAMS[..1],
+        1 => &KEY_SERVICES[..1],
+        2 => &KEY_SERVICES[1..],
+        _ => &KEY_SERVICES,
+    };
+    let most = if peers.len() == KEY_SERVICES.len() { MOST_APART } else { 9_000 };
+    let (time, ways) = (dice.millis(100..=most), dice.within(0..=2));
+    tell!(world.trace, "{gateway} and {peers:?} are apart for {time:?}, ways {ways}");
+    apart(world, (gateway, peers), time, ways);
+    sleep_until(Instant::now() + time + Duration::from_millis(500)).await;
+}
+
+/// Lets nothing arrive between a gateway and its peers: of way 0 and 1 nothing of one side, of way 2 nothing at all.
+fn apart(world: &World, (gateway, peers): (&str, &[&str]), time: Duration, ways: u64) {
+    for peer in peers {
+        if ways != 0 {
+            world.network.cut(gateway, peer, time);
+        }
+        if ways != 1 {
+            world.network.cut(peer, gateway, time);
+        }
+    }
+}
+
+async fn kill_gateway(world: &Arc<World>, gateway: &'static str, away: Duration, dice: &mut Dice) {
+    tell!(world.trace, "{gateway} is killed");
+    world.crashes.lock().push(Instant::now());
+    let killed = world.gateways.lock().remove(gateway);
+    if let Some(killed) = killed {
+        world.network.kill(&killed.process, !dice.one_in(3));
+        killed.gateway.crash();
+    }
+    sleep(away).await;
+    world.start_gateway(gateway);
+}

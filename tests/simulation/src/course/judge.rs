@@ -1,0 +1,224 @@
+//! What is promised, held against what happened.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use domain::ledger::{Budget, Ending};
+use key_service_store::store::JournalEntry;
+use shared::{ids::GenerationId, money::NanoUsd};
+use tests::upstream::{Api, End, Fault, Generation, Told, Usage};
+use tokio::time::Instant;
+
+use crate::{
+    chance::poll::at_once, client::Outcome, services::key_service::words::usage, tell, world::World,
+};
+
+/// Entries of a journal: more than any run has.
+const ALL: usize = 10_000;
+
+/// Compares all bounds whenever something was written.
+pub(crate) fn after_every_commit(world: &Arc<World>) {
+    let (store, account, trace) = (world.present.clone(), world.account, world.trace.clone());
+    let (keys, groups) = (world.keys.clone(), world.groups.clone());
+    world.maps.after_each_commit(Box::new(move || {
+        let Some(funds) = at_once(store.funds(account)).unwrap() else { return };
+        if funds.held > funds.credit {
+            trace.break_promise(format!("{} are held of a credit of {}", funds.held, funds.credit));
+        }
+        let spent = |budget: &Budget| NanoUsd::from_nanos(budget.used.nanos() + budget.held.nanos());
+        let is_over = |budget: &Budget| budget.limit.is_some_and(|limit| spent(budget) > limit);
+        for (number, known) in keys.lock().iter_mut().enumerate() {
+            let budget = at_once(store.key(account, known.id)).unwrap().unwrap().spend.budget;
+            if known.limit != budget.limit {
+                (known.limit, known.allowed) = (budget.limit, spent(&budget));
+            }
+            if is_over(&budget) && spent(&budget) > known.allowed {
+                trace.break_promise(format!("key {number} is beyond its limit: {budget:?}"));
+            }
+            known.allowed = known.allowed.min(spent(&budget));
+        }
+        for id in &groups {
+            let group = at_once(store.group(account, *id)).unwrap().unwrap();
+            if is_over(&group.spend.budget) {
+                trace.break_promise(format!("{} is beyond its limit: {:?}", group.name, group.spend.budget));
+            }
+        }
+    }));
+}
+
+/// Judges a run that has come to rest.
+pub(crate) async fn at_the_end(world: &World, faults: usize) {
+    books(world).await;
+    let journal = world.present.journal(world.account, 0, ALL).await.unwrap().entries;
+    for entry in &journal {
+        let JournalEntry { number, generation, entry } = entry;
+        let bill = &entry.settlement;
+        tell!(
+            world.trace,
+            "entry {number}: {generation} {:?} {}, estimated {}, costs {}, charged {}, change {}",
+            bill.ending,
+            usage(bill.usage),
+            bill.estimated,
+            bill.cost,
+            bill.charged,
+            entry.delta
+        );
+    }
+    let outcomes = world.outcomes.lock().clone();
+    bills(world, &journal, &outcomes);
+    revocations(world, &outcomes);
+    if faults == 0 {
+        calm(world, &outcomes);
+    }
+    expiries(world, &journal);
+}
+
+/// The books add up, and nothing is held.
+async fn books(world: &World) {
+    let audit = world.present.audit(world.account).await.unwrap().unwrap();
+    for wrong in audit.wrong {
+        world.trace.break_promise(format!("the audit finds {wrong:?}"));
+    }
+    let funds = world.present.funds(world.account).await.unwrap().unwrap();
+    if funds.held != NanoUsd::ZERO {
+        world.trace.break_promise(format!("{} are held after all leases", funds.held));
+    }
+}
+
+/// Each generation is billed once: what was served, by what was told.
+fn bills(world: &World, journal: &[JournalEntry], outcomes: &[Outcome]) {
+    let mut by_generation: BTreeMap<GenerationId, Vec<&JournalEntry>> = BTreeMap::new();
+    for entry in journal {
+        by_generation.entry(entry.generation).or_default().push(entry);
+    }
+    for (generation, entries) in &by_generation {
+        let sum: i64 = entries.iter().map(|entry| entry.entry.delta.nanos()).sum();
+        let last = &entries[entries.len() - 1].entry.settlement;
+        if sum != last.charged.nanos() || last.charged > last.cost {
+            world.trace.break_promise(format!(
+                "{generation} was billed {sum} n$ in all, and {} at last",
+                last.charged
+            ));
+        }
+    }
+    let generations: Vec<Generation> =
+        world.upstreams.iter().flat_map(|upstream| upstream.generations()).collect();
+    let mut attributed = 0;
+    for outcome in outcomes {
+        let served: Vec<_> =
+            generations.iter().filter(|served| served.tag == outcome.plan.script.tag).collect();
+        let billed = outcome.generation.and_then(|id| by_generation.get(&id));
+        attributed += usize::from(billed.is_some());
+        let billed = billed.map(|entries| &entries[entries.len() - 1].entry.settlement);
+        let is_estimated = billed.is_some_and(|bill| bill.estimated);
+        let (used, charged, cost) =
+            billed.map_or_else(Default::default, |bill| (usage(bill.usage), bill.charged, bill.cost));
+        let tag = &outcome.plan.script.tag;
+        if outcome.cost.is_some_and(|told| told != charged) {
+            world.trace.break_promise(format!("{tag} was told {:?} and billed {charged}", outcome.cost));
+        }
+        if let Some(expected) = exact(outcome, &served) {
+            let expected = price(expected);
+            if cost != expected {
+                world.trace.break_promise(format!("{tag} cost {expected}, and is billed {cost} for {used}"));
+            }
+            // An upstream that says it passed its limit is billed up to what was held.
+            if charged != cost && outcome.plan.script.told == Told::Truth && world.crashes.lock().is_empty() {
+                world.trace.break_promise(format!("{tag} cost {cost}, and is charged {charged}"));
+            }
+        }
+        let most = most(outcome, &served, is_estimated);
+        if outcome.generation.is_some() && cost > most {
+            world.trace.break_promise(format!("{tag} is billed {cost} for {used}, more than {most}"));
+        }
+    }
+    let unknown = by_generation.len() - attributed;
+    let unanswered = outcomes.iter().filter(|outcome| outcome.generation.is_none()).count();
+    if unknown > unanswered {
+        world
+            .trace
+            .break_promise(format!("{unknown} bills belong to {unanswered} requests without an answer"));
+    }
+}
+
+/// The usage that must be billed, where the client has all of an answer and the upstream told what it did.
+fn exact(outcome: &Outcome, served: &[&Generation]) -> Option<Usage> {
+    let script = &outcome.plan.script;
+    if !outcome.is_complete || script.fault != Fault::None {
+        return None;
+    }
+    let finished = served.iter().find(|served| served.ended_by(End::Finished))?;
+    match &script.told {
+        Told::Truth => Some(finished.served),
+        Told::Lie(told) => Some(*told),
+        Told::Nothing | Told::First(_) | Told::Json { .. } => None,
+    }
+}
+
+/// The most that may be billed for a request. An estimate may be too high, but not beyond what was held.
+fn most(outcome: &Outcome, served: &[&Generation], is_estimated: bool) -> NanoUsd {
+    let script = &outcome.plan.script;
+    if is_estimated {
+        return price(Usage { prompt: 2_000, cached: 0, completion: outcome.plan.max_tokens });
+    }
+    match &script.told {
+        Told::Truth => served.iter().map(|served| price(told_first(served))).max().unwrap_or_default(),
+        Told::Nothing | Told::Lie(_) | Told::First(_) | Told::Json { .. } => {
+            price(Usage { prompt: 2_000, cached: 0, completion: outcome.plan.max_tokens })
+        }
+    }
+}
+
+/// The usage that an upstream has told at least: Messages tell the prompt, and count a first token, before there is any.
+fn told_first(served: &Generation) -> Usage {
+    let least = u64::from(served.api == Api::Messages);
+    let prompt = served.script.prompt_tokens.unwrap_or_default();
+    Usage { prompt, cached: 0, completion: served.served.completion.max(least) }
+}
+
+/// Price of a usage by the run's catalogue: a tenth of a dollar a million tokens of input, four of output.
+fn price(usage: Usage) -> NanoUsd {
+    let cached = i64::try_from(usage.cached).unwrap();
+    let (prompt, completion) =
+        (i64::try_from(usage.prompt).unwrap() - cached, i64::try_from(usage.completion).unwrap());
+    NanoUsd::from_nanos(prompt * 100 + cached * 25 + completion * 400)
+}
+
+/// A request that was sent after the answer to its key's revocation is not served.
+fn revocations(world: &World, outcomes: &[Outcome]) {
+    let keys = world.keys.lock();
+    let revoked: Vec<Option<Instant>> = keys.iter().map(|key| key.revoked).collect();
+    drop(keys);
+    for outcome in outcomes {
+        let is_late = revoked[outcome.plan.key].is_some_and(|revoked| outcome.sent > revoked);
+        if is_late && outcome.status == Some(200) {
+            world
+                .trace
+                .break_promise(format!("{} was served after its key's revocation", outcome.plan.script.tag));
+        }
+    }
+}
+
+/// Without a fault of the surroundings each request is served, or refused for money. An upstream's own fault is a 502 or a 504.
+fn calm(world: &World, outcomes: &[Outcome]) {
+    for outcome in outcomes {
+        let script = &outcome.plan.script;
+        let in_order = match outcome.status {
+            Some(200 | 402 | 429) => true,
+            Some(_) => script.fault != Fault::None,
+            None => outcome.plan.leaves_after.is_some(),
+        };
+        if !in_order {
+            world.trace.break_promise(format!("{} got {:?} without a fault", script.tag, outcome.status));
+        }
+    }
+}
+
+/// While every gateway lives, no hold expires: each is renewed, and no fault lasts as long as a lease.
+fn expiries(world: &World, journal: &[JournalEntry]) {
+    let expired = journal.iter().filter(|entry| entry.entry.settlement.ending == Ending::Expired);
+    if world.crashes.lock().is_empty() {
+        for entry in expired {
+            world.trace.break_promise(format!("{} expired although its gateway lived", entry.generation));
+        }
+    }
+}

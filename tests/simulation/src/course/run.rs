@@ -1,0 +1,86 @@
+//! A run of a seed: its beginning, its busy time with faults, and the quiet after which it is judged.
+
+use std::{sync::Arc, time::Duration};
+
+use shared::money::NanoUsd;
+use tokio::{
+    runtime::Builder,
+    time::{Instant, sleep, sleep_until},
+};
+
+use crate::{
+    course::{faults, judge, load},
+    services::gateway::LEASE,
+    world::{BUSY, GATEWAYS, KEY_SERVICES, World},
+};
+
+/// Time for requests to end, for restarts, and for sessions to open again.
+const SETTLING: Duration = Duration::from_secs(6);
+/// Time in which a hold that nobody uses is resolved: a whole answer goes on for 15 seconds without a client, and the hold of a
+/// gateway that is gone for a lease, a sixth and a second.
+const RESOLVED: Duration = Duration::from_secs(15 + LEASE.as_secs() + LEASE.as_secs() / 6 + 1);
+/// Time in which a copy of an authorization that was late, and its release, have arrived.
+const LATE: Duration = Duration::from_secs(8);
+
+/// The end of a run.
+pub(crate) struct RunEnd {
+    pub(crate) hash: String,
+    /// Promises that were broken; empty where all were kept.
+    pub(crate) broken: Vec<String>,
+    /// The events, a line each.
+    pub(crate) text: String,
+    /// Requests that were answered completely.
+    pub(crate) served: usize,
+    pub(crate) faults: usize,
+}
+
+/// Runs a seed, in a runtime of its own.
+pub(crate) fn run(seed: u64) -> RunEnd {
+    let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    runtime.block_on(async {
+        let world = begin(seed).await;
+        let faults = live(&world).await;
+        judge::at_the_end(&world, faults).await;
+        let outcomes = world.outcomes.lock();
+        let served = outcomes.iter().filter(|outcome| outcome.is_complete).count();
+        let broken = world.trace.broken();
+        RunEnd { hash: world.trace.hash(), broken, text: world.trace.text(), served, faults }
+    })
+}
+
+/// Opens a world in which nothing has been asked yet.
+async fn begin(seed: u64) -> Arc<World> {
+    let world = Arc::new(World::new(seed).await);
+    judge::after_every_commit(&world);
+    for place in KEY_SERVICES {
+        world.start_key_service(place);
+    }
+    for place in GATEWAYS {
+        world.start_gateway(place);
+    }
+    world
+}
+
+/// Lets clients ask and faults happen, and waits until all is quiet. Returns the number of faults.
+async fn live(world: &Arc<World>) -> usize {
+    let (load, faults) = (world.fork(), world.fork());
+    // Sessions open.
+    sleep(Duration::from_millis(200)).await;
+    let clients = load::start(world, load);
+    let faults = faults::happen(world, faults).await;
+    sleep_until(world.began + BUSY + SETTLING).await;
+    load::last_requests(world).await;
+    for client in clients {
+        client.await.unwrap();
+    }
+    let until = Instant::now() + RESOLVED;
+    sleep(LATE).await;
+    while Instant::now() < until && is_holding(world).await {
+        sleep(Duration::from_secs(1)).await;
+    }
+    faults
+}
+
+async fn is_holding(world: &World) -> bool {
+    world.present.funds(world.account).await.unwrap().unwrap().held != NanoUsd::ZERO
+}

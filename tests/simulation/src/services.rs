@@ -1,0 +1,8 @@
+//! Processes, the network and the store between them, and model servers.
+
+pub(crate) mod gateway;
+pub(crate) mod key_service;
+pub(crate) mod network;
+pub(crate) mod process;
+pub(crate) mod store;
+pub(crate) mod upstream;

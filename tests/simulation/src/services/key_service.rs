@@ -1,0 +1,220 @@
+//! A key-service: the real spending over the maps, and the real gRPC over the network.
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use axum::middleware;
+use domain::digest::{Pepper, Peppers};
+use http::Request;
+use hyper::{body::Incoming, server::conn::http2};
+use hyper_util::{
+    rt::{TokioIo, TokioTimer},
+    service::TowerToHyperService,
+};
+use key_service_credentials::Credentials;
+use key_service_management::Management;
+use key_service_spending::{
+    grpc::{Grpc, deadline::drop_late_calls},
+    held_money,
+    service::Service,
+    sweeper,
+};
+use key_service_store::store::{EVENTS_KEPT, EventBounds, Store, StoreRetention};
+use parking_lot::Mutex;
+use shared::{clock::Clock, key::Prefix};
+use shared_catalog::Catalog;
+use shared_config::current::Current;
+use shared_rpc::{
+    Answer, Authorize, Call, CallFailure, KeyService, RequireToken, TracedCall,
+    v1::key_service_server::KeyServiceServer,
+};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tonic::service::{Routes, interceptor::InterceptedService};
+use tower::ServiceExt;
+
+use crate::{
+    chance::{clock::ProcessClock, dice::Dice},
+    keys::RunKey,
+    services::{
+        gateway::{LEASE, internal_token},
+        network::Network,
+        process::{Process, TasksOf},
+        store::{SharedMaps, WayToMaps},
+    },
+    tell,
+    trace::Trace,
+};
+
+/// A running key-service.
+pub(crate) struct SimulatedKeyService {
+    pub(crate) process: Arc<Process>,
+    /// The use-cases of owners, in this process.
+    pub(crate) management: Arc<Management>,
+}
+
+/// The use-cases over a way to the maps.
+pub(crate) struct UseCases {
+    pub(crate) store: Arc<Store>,
+    pub(crate) credentials: Arc<Credentials>,
+    pub(crate) management: Arc<Management>,
+}
+
+impl UseCases {
+    pub(crate) fn over(records: Arc<dyn key_service_records::Records>, clock: Arc<dyn Clock>) -> Self {
+        let kept = StoreRetention::all(EventBounds::with_life(EVENTS_KEPT));
+        let store = Arc::new(Store::new(records, clock.clone(), kept));
+        let peppers = Peppers { current: Pepper::new([7; 32]), previous: None };
+        let prefix = Prefix::parse("fg").unwrap();
+        let credentials = Arc::new(Credentials::new(store.clone(), peppers, prefix));
+        let management = Arc::new(Management::new(store.clone(), clock, credentials.clone()));
+        Self { store, credentials, management }
+    }
+}
+
+/// Starts a key-service at a place.
+pub(crate) fn start(
+    place: &str,
+    (network, maps): (&Arc<Network>, &Arc<SharedMaps>),
+    (clock, mut dice): (Arc<ProcessClock>, Dice),
+    (catalog, keys): (Arc<Current<Catalog>>, Arc<Mutex<Vec<RunKey>>>),
+) -> SimulatedKeyService {
+    let process = Process::new(place);
+    let way = WayToMaps { shared: maps.clone(), process: process.clone(), dice: Mutex::new(dice.fork()) };
+    let UseCases { store, credentials, management } = UseCases::over(Arc::new(way), clock.clone());
+    let shutdown = CancellationToken::new();
+    let service = Service::new(store.clone(), clock.clone(), credentials, catalog, LEASE);
+    let refusals = service.refusals();
+    let service = Told { service, trace: network.trace.clone(), place: place.to_owned(), keys };
+    let grpc = KeyServiceServer::new(Grpc::new(Arc::new(service), shutdown.clone(), &*clock));
+    let routes = Routes::new(InterceptedService::new(grpc, RequireToken(internal_token())))
+        .into_axum_router()
+        .layer(middleware::from_fn(drop_late_calls));
+    process.spawn(refusals.run(store.clone(), shutdown.clone()));
+    process.spawn(held_money::show(store.clone(), shutdown.clone()));
+    process.spawn(sweeper::run(store, clock, LEASE, shutdown));
+    let (mut connections, of_process) = (network.listen(place), process.clone());
+    process.spawn(async move {
+        while let Some(wire) = connections.recv().await {
+            let routes =
+                routes.clone().map_request(|request: Request<Incoming>| request.map(axum::body::Body::new));
+            let serving = http2::Builder::new(TasksOf(of_process.clone()))
+                .timer(TokioTimer::new())
+                .serve_connection(TokioIo::new(wire), TowerToHyperService::new(routes));
+            // A connection ends with an error where its peer is gone.
+            of_process.spawn(async move { drop(serving.await) });
+        }
+    });
+    SimulatedKeyService { process, management }
+}
+
+/// A key-service that tells the calls and its answers.
+struct Told {
+    service: Service,
+    trace: Arc<Trace>,
+    place: String,
+    keys: Arc<Mutex<Vec<RunKey>>>,
+}
+
+/// Time after its deadline in which an authorization may still be carried out. The gateway releases the hold behind it.
+const LATE_EXECUTION_WINDOW: Duration = Duration::from_secs(4);
+
+/// What an answer may not be: known or granted.
+struct Judged {
+    /// The key was revoked, and that was answered, before the call came.
+    is_revoked: bool,
+    /// Time from which the hold of an authorization has no gateway.
+    released: Option<Instant>,
+}
+
+impl Told {
+    fn judged(&self, call: &Call) -> Judged {
+        let revoked = |credential: &str| {
+            let keys = self.keys.lock();
+            keys.iter()
+                .any(|key| key.credential == credential && key.revoked.is_some_and(|at| at < Instant::now()))
+        };
+        match call {
+            Call::Authenticate { credential, .. } => {
+                Judged { is_revoked: revoked(credential), released: None }
+            }
+            // A copy of one that was granted before is granted again.
+            Call::Authorize(Authorize { valid_until, .. }) => {
+                Judged { is_revoked: false, released: valid_until.map(|until| until + LATE_EXECUTION_WINDOW) }
+            }
+            Call::Extend(_) | Call::Capture(_) | Call::Release(_) => {
+                Judged { is_revoked: false, released: None }
+            }
+        }
+    }
+
+    /// Notes an answer that allows what may not be.
+    fn judge(&self, name: &str, answer: &Result<Answer, CallFailure>, judged: &Judged) {
+        let allows = matches!(answer, Ok(Answer::Authenticated(Ok(_)) | Answer::Authorized(Ok(_))));
+        if allows && judged.is_revoked {
+            self.trace.break_promise(format!("{} allows {name} after the key's revocation", self.place));
+        }
+        if allows && judged.released.is_some_and(|released| released < Instant::now()) {
+            self.trace.break_promise(format!("{} opens a hold that nobody can use: {name}", self.place));
+        }
+    }
+}
+
+#[async_trait]
+impl KeyService for Told {
+    async fn handle(&self, calls: Vec<TracedCall>) -> Vec<Result<Answer, CallFailure>> {
+        let names: Vec<String> = calls.iter().map(|call| words::call(&call.call)).collect();
+        let judged: Vec<Judged> = calls.iter().map(|call| self.judged(&call.call)).collect();
+        tell!(self.trace, "{} is asked: {}", self.place, names.join("; "));
+        let answers = self.service.handle(calls).await;
+        for ((name, answer), judged) in names.iter().zip(&answers).zip(&judged) {
+            self.judge(name, answer, judged);
+            tell!(self.trace, "{} answers {name}: {}", self.place, words::answer(answer));
+        }
+        answers
+    }
+}
+
+/// Calls and answers in a few words, without the times of this machine's clock.
+pub(crate) mod words {
+    use shared::tokens::Usage;
+    use shared_rpc::{Answer, Call, CallFailure, Captured, Extended, Release};
+
+    pub(crate) fn call(call: &Call) -> String {
+        match call {
+            Call::Authenticate { .. } => "authenticate".to_owned(),
+            Call::Authorize(a) => {
+                format!("authorize {} for {} + {} tokens", a.generation, a.prompt_tokens, a.output_tokens)
+            }
+            Call::Extend(e) => {
+                let used = usage(e.usage);
+                format!("extend {} to {} tokens, used {used}", e.hold.generation, e.output_tokens)
+            }
+            Call::Capture(c) => format!("capture {} of {}", c.hold.generation, usage(c.usage)),
+            Call::Release(Release::Hold(hold)) => format!("release {}", hold.generation),
+            Call::Release(Release::Unknown { generation, .. }) => format!("release doubtful {generation}"),
+        }
+    }
+
+    pub(crate) fn usage(usage: Usage) -> String {
+        format!("{} + {} tokens", usage.prompt, usage.completion)
+    }
+
+    pub(crate) fn answer(answer: &Result<Answer, CallFailure>) -> String {
+        match answer {
+            Ok(Answer::Authenticated(Ok(_))) => "known".to_owned(),
+            Ok(Answer::Authorized(Ok(grant))) => format!("granted {} tokens", grant.output_tokens),
+            Ok(Answer::Authenticated(Err(denial)) | Answer::Authorized(Err(denial))) => {
+                format!("refused, {:?}", denial.refusal)
+            }
+            Ok(Answer::Extended(Extended::Open(extension))) => {
+                format!("open with {} tokens, {:?}", extension.output_tokens, extension.revoked_by)
+            }
+            Ok(Answer::Extended(Extended::Gone)) => "gone".to_owned(),
+            Ok(Answer::Captured(Captured::Billed(charge))) => format!("billed {}", charge.charged),
+            Ok(Answer::Captured(Captured::Gone)) => "the key is gone".to_owned(),
+            Ok(Answer::Released) => "released".to_owned(),
+            Err(failure) => format!("failed, {failure}"),
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! The store: maps that all key-services share, each over a way that takes time, stalls and loses answers.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use key_service_records::{Answer, Commit, Committed, Failure, Place, Question, Records, Space, maps::Maps};
+use parking_lot::Mutex;
+use tokio::{
+    sync::oneshot,
+    time::{Instant, sleep, sleep_until, timeout},
+};
+
+use crate::{chance::dice::Dice, services::process::Process};
+
+/// Longest time of a call, as over Redis.
+const CALL_DEADLINE: Duration = Duration::from_millis(1_500);
+
+/// What is asked after every commit that has written.
+pub(crate) type AfterCommit = Box<dyn Fn() + Send + Sync>;
+
+/// The maps, as every key-service shares them.
+#[derive(Default)]
+pub(crate) struct SharedMaps {
+    pub(crate) maps: Maps,
+    stalled_until: Mutex<Option<Instant>>,
+    loses_answers: AtomicBool,
+    after_commit: Mutex<Option<AfterCommit>>,
+}
+
+impl SharedMaps {
+    pub(crate) fn after_each_commit(&self, ask: AfterCommit) {
+        *self.after_commit.lock() = Some(ask);
+    }
+
+    /// Lets calls take effect only after some time.
+    pub(crate) fn stall(&self, time: Duration) {
+        *self.stalled_until.lock() = Some(Instant::now() + time);
+    }
+
+    /// Lets some answers be lost, after the effect.
+    pub(crate) fn lose_answers(&self, loses: bool) {
+        self.loses_answers.store(loses, Ordering::Relaxed);
+    }
+
+    fn stalled_until(&self) -> Instant {
+        self.stalled_until.lock().unwrap_or_else(Instant::now)
+    }
+}
+
+/// The way of a key-service to the maps.
+pub(crate) struct WayToMaps {
+    pub(crate) shared: Arc<SharedMaps>,
+    pub(crate) process: Arc<Process>,
+    pub(crate) dice: Mutex<Dice>,
+}
+
+impl WayToMaps {
+    /// Makes a call. Once sent it may take effect although the process has ended.
+    async fn call<T, F>(&self, call: impl FnOnce(Arc<SharedMaps>) -> F + Send) -> Result<T, Failure>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, Failure>> + Send + 'static,
+    {
+        let (there, back, arrives_late, is_lost) = {
+            let mut dice = self.dice.lock();
+            let loses = self.shared.loses_answers.load(Ordering::Relaxed);
+            (dice.millis(0..=1), dice.millis(0..=1), dice.one_in(2), loses && dice.one_in(3))
+        };
+        let (answer, answered) = oneshot::channel();
+        let (shared, process, effect) =
+            (self.shared.clone(), self.process.clone(), call(self.shared.clone()));
+        tokio::spawn(async move {
+            let sent = Instant::now();
+            sleep(there).await;
+            sleep_until(shared.stalled_until()).await;
+            // The backend gives up what it could not begin in time, as a client of Redis does.
+            if sent.elapsed() >= CALL_DEADLINE || (process.is_dead() && !arrives_late) {
+                return;
+            }
+            let done = effect.await;
+            sleep(back).await;
+            let lost = || Failure::Unknown("the answer was lost".into());
+            let _ = answer.send(if is_lost { done.and_then(|_| Err(lost())) } else { done });
+        });
+        match timeout(CALL_DEADLINE, answered).await {
+            Ok(Ok(answered)) => answered,
+            Ok(Err(_)) | Err(_) => Err(Failure::Unknown("no answer in time".into())),
+        }
+    }
+}
+
+#[async_trait]
+impl Records for WayToMaps {
+    fn system(&self) -> &'static str {
+        "maps"
+    }
+
+    async fn read(&self, space: &Space, questions: Vec<Question>) -> Result<Vec<Answer>, Failure> {
+        let space = space.clone();
+        self.call(|shared| async move { shared.maps.read(&space, questions).await }).await
+    }
+
+    async fn commit(&self, space: &Space, commit: Commit) -> Result<Committed, Failure> {
+        let space = space.clone();
+        self.call(|shared| async move {
+            let is_changed = !commit.writes.is_empty();
+            let committed = shared.maps.commit(&space, commit).await;
+            if !is_changed {
+                return committed;
+            }
+            if let (Ok(Committed::Written), Some(ask)) = (&committed, &*shared.after_commit.lock()) {
+                ask();
+            }
+            committed
+        })
+        .await
+    }
+
+    async fn places(&self) -> Result<Vec<(Space, Place)>, Failure> {
+        self.call(|shared| async move { shared.maps.places().await }).await
+    }
+}
+
+/// The maps without a way: every call is answered at once.
+pub(crate) struct Direct(pub(crate) Arc<SharedMaps>);
+
+#[async_trait]
+impl Records for Direct {
+    fn system(&self) -> &'static str {
+        "maps"
+    }
+
+    async fn read(&self, space: &Space, questions: Vec<Question>) -> Result<Vec<Answer>, Failure> {
+        self.0.maps.read(space, questions).await
+    }
+
+    async fn commit(&self, space: &Space, commit: Commit) -> Result<Committed, Failure> {
+        self.0.maps.commit(space, commit).await
+    }
+
+    async fn places(&self) -> Result<Vec<(Space, Place)>, Failure> {
+        self.0.maps.places().await
+    }
+}

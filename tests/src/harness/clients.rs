@@ -1,0 +1,7 @@
+//! Clients of the programs, and people at a browser or a terminal.
+
+pub(crate) mod browser;
+pub(crate) mod client;
+pub(crate) mod dialect;
+pub(crate) mod events;
+pub(crate) mod terminal;

@@ -1,0 +1,93 @@
+//! A master and its replica, at one address that leads to the master.
+
+use std::{
+    net::SocketAddr,
+    path::Path,
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
+use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
+
+use super::{Node, ports, until};
+use crate::harness::servers::balancer::pass;
+
+/// Options beyond those of every server: a replica has the data at once, and the disk does not keep what only replicas should.
+const REPLICATING: [&str; 6] =
+    ["--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1", "--appendfsync", "everysec"];
+
+/// The address of whichever server is the master, as a Sentinel or a DNS name would give.
+pub(super) struct MasterAddress {
+    pub(super) address: SocketAddr,
+    master: AtomicUsize,
+    target: watch::Sender<String>,
+    task: JoinHandle<()>,
+}
+
+/// Starts a master, and a replica of it.
+pub(super) fn nodes(folder: &Path) -> Vec<Node> {
+    let node = |name: &str| Node::on_a_port(&folder.join(name), ports::free_port(), &REPLICATING);
+    vec![node("one"), node("other")]
+}
+
+impl MasterAddress {
+    /// Makes the second server a replica of the first.
+    pub(super) async fn of(nodes: &[Node]) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("the loopback has a free port");
+        let address = listener.local_addr().unwrap();
+        let (target, changes) = watch::channel(nodes[0].address());
+        let task = tokio::spawn(lead(listener, changes));
+        replicate(&nodes[1], &nodes[0]).await;
+        Self { address, master: AtomicUsize::new(0), target, task }
+    }
+
+    /// Number of the server that is the replica now.
+    pub(super) fn replica(&self) -> usize {
+        1 - self.master.load(Ordering::Relaxed)
+    }
+
+    /// Kills the master, promotes the replica, and makes the master before, started anew, a replica of it.
+    pub(super) async fn fail_over(&self, nodes: &[Node]) {
+        let promoted = self.replica();
+        let (before, now) = (&nodes[1 - promoted], &nodes[promoted]);
+        before.kill();
+        now.ask("REPLICAOF NO ONE").expect("the replica answers");
+        self.master.store(promoted, Ordering::Relaxed);
+        self.target.send_replace(now.address());
+        before.launch();
+        before.ready().await;
+        replicate(before, now).await;
+    }
+}
+
+impl Drop for MasterAddress {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn replicate(replica: &Node, master: &Node) {
+    master.ready().await;
+    replica.ready().await;
+    let address = master.address();
+    let (host, port) = address.split_once(':').unwrap();
+    replica.ask(&format!("REPLICAOF {host} {port}")).expect("it answers");
+    until("a replica to have the data", || {
+        let says = |node: &Node, words| node.ask("INFO replication").is_some_and(|info| info.contains(words));
+        says(master, "state=online") && says(replica, "master_link_status:up")
+    })
+    .await;
+}
+
+/// Passes connections on to the master, and ends them all when it changes.
+async fn lead(listener: TcpListener, changes: watch::Receiver<String>) {
+    while let Ok((stream, _)) = listener.accept().await {
+        let mut changes = changes.clone();
+        tokio::spawn(async move {
+            let master = changes.borrow_and_update().clone();
+            tokio::select! {
+                () = pass(stream, master) => {}
+                _changed = changes.changed() => {}
+            }
+        });
+    }
+}
