@@ -19,7 +19,7 @@ use crate::upstream::{
 };
 
 /// All pieces of a stream.
-pub(crate) fn pieces(plan: Plan, running: Running) -> BoxStream<'static, io::Result<String>> {
+pub(in crate::upstream) fn pieces(plan: Plan, running: Running) -> BoxStream<'static, io::Result<String>> {
     let events = Events::new(&plan.model, plan.script.style, plan.alternatives);
     let (steps, generated) = (steps(&plan), vec![0; plan.lengths.len()]);
     steps::pieces(Streaming { plan, events, generated, round: 0, first: true }, steps, running)
