@@ -37,17 +37,20 @@ check:
 # What a first version has to do: a key, its limit, a call, its bill, its end.
 FIRST_FACTS = first_request:: management:: caps:: credentials:: wire:: start:: openapi::
 
+# Tests that start programs wait more than they compute, so that more of them run at a time than there are cores.
+TEST_THREADS ?= $(shell echo $$((3 * $$(nproc))))
+
 # The end-to-end tests start the programs themselves, so these are built first. Tests of services over one Redis also
-# run over a cluster.
+# run over a cluster. No crate has tests in its documentation.
 test:
 	tests/tools/install.sh
 	cargo build --profile checked --workspace --bins
 ifdef FAST
 	cargo test --profile checked --workspace --lib
-	cargo test --profile checked --workspace --test e2e -- $(FIRST_FACTS)
+	cargo test --profile checked --workspace --test e2e -- --test-threads $(TEST_THREADS) $(FIRST_FACTS)
 else
-	cargo test --profile checked --workspace
-	FAREGATE_TEST_REDIS=cluster cargo test --profile checked --workspace --test e2e services
+	cargo test --profile checked --workspace --tests -- --test-threads $(TEST_THREADS)
+	FAREGATE_TEST_REDIS=cluster cargo test --profile checked --workspace --test e2e -- --test-threads $(TEST_THREADS) services
 endif
 
 faults:
