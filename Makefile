@@ -40,6 +40,9 @@ FIRST_FACTS = first_request:: management:: caps:: credentials:: wire:: start:: o
 # Tests that start programs wait more than they compute, so that more of them run at a time than there are cores.
 TEST_THREADS ?= $(shell echo $$((3 * $$(nproc))))
 
+# Tests of services that name the form of their Redis, which are the same over a cluster.
+OF_ONE_FORM = $(addprefix --skip services::,cluster:: replicas:: faults::reboots:: faults::room::)
+
 # The end-to-end tests start the programs themselves, so these are built first. Tests of services over one Redis also
 # run over a cluster. No crate has tests in its documentation.
 test:
@@ -50,7 +53,7 @@ ifdef FAST
 	cargo test --profile checked --workspace --test e2e -- --test-threads $(TEST_THREADS) $(FIRST_FACTS)
 else
 	cargo test --profile checked --workspace --tests -- --test-threads $(TEST_THREADS)
-	FAREGATE_TEST_REDIS=cluster cargo test --profile checked --workspace --test e2e -- --test-threads $(TEST_THREADS) services
+	FAREGATE_TEST_REDIS=cluster cargo test --profile checked --workspace --test e2e -- --test-threads $(TEST_THREADS) services $(OF_ONE_FORM)
 endif
 
 faults:
