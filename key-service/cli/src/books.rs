@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::{bail, ensure};
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
 use shared::{
     ids::{AccountId, GroupId, KeyId},
@@ -15,6 +15,7 @@ use shared::{
 };
 
 mod lines;
+mod parts;
 
 use lines::{EntryLine, UsageLineJson};
 
@@ -66,12 +67,22 @@ pub struct UsageQuery {
     /// Only of this key: ak_…
     #[arg(long, value_name = "ID")]
     key: Option<KeyId>,
+    /// By hour in place of day, or by the user that callers name, in place of key and model
+    #[arg(long, value_enum, conflicts_with = "margin")]
+    by: Option<UsageBy>,
     /// With the upstreams' charges, and the margin between charges and the upstreams' charges, where these are known
     #[arg(long)]
     margin: bool,
     /// As a JSON array, margins included
     #[arg(long)]
     json: bool,
+}
+
+/// Parts of a listing of usage other than days, keys and models.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum UsageBy {
+    Hour,
+    User,
 }
 
 /// The books to prove.
@@ -139,12 +150,16 @@ pub(super) async fn usage(
     management: &Management,
     out: &mut (dyn Write + Send),
 ) -> anyhow::Result<()> {
-    let UsageQuery { account, from, to, key, margin: with_margin, json } = command;
+    let UsageQuery { account, from, to, key, by, margin: with_margin, json } = command;
     let to = to.unwrap_or_else(|| management.today());
     let from = from.unwrap_or_else(|| Day::from_number(to.number() - DAYS + 1));
     ensure!(from <= to, "--from: {from} is after {to}");
     ensure!(to.number() - from.number() < MOST_DAYS, "--from: more than {MOST_DAYS} days before {to}");
     let id = management.account(&account).await.map_err(operator_error)?;
+    if let Some(by) = by {
+        ensure!(by != UsageBy::User || key.is_none(), "--by user: users are not counted by key");
+        return parts::write((id, from..=to, key), (by, json), management, out).await;
+    }
     let lines = management.usage(id, from..=to, key).await?;
     if json {
         return write_json(out, lines.iter().map(UsageLineJson::of));
@@ -166,7 +181,7 @@ const COLUMNS: [&str; 8] = ["DAY", "KEY", "MODEL", "REQUESTS", "PROMPT", "CACHED
 const MARGIN_COLUMNS: [&str; 2] = ["UPSTREAM", "MARGIN"];
 
 fn row(UsageLine { day, payer, counts }: &UsageLine, with_margin: bool) -> Vec<String> {
-    let Counts { requests, usage, charged, .. } = counts;
+    let Counts { requests, usage, charged, .. } = &counts.of;
     let mut row = vec![
         day.to_string(),
         payer.key.to_string(),
@@ -178,9 +193,9 @@ fn row(UsageLine { day, payer, counts }: &UsageLine, with_margin: bool) -> Vec<S
         charged.to_string(),
     ];
     if with_margin {
-        let known = counts.margin();
+        let known = counts.of.margin();
         row.extend(
-            [known.map(|_| counts.upstream_cost), known]
+            [known.map(|_| counts.of.upstream_cost), known]
                 .map(|amount| amount.map_or_else(|| "-".to_owned(), |amount| amount.to_string())),
         );
     }
@@ -270,8 +285,14 @@ fn sentence(Wrong { figure, recorded, proven }: &Wrong) -> String {
         Figure::ModelCount(day, model, counter) => {
             (format!("{} on {day} for {model}", counter.as_words()), "the journal adds up to")
         }
-        Figure::GroupCount(group, day, counter) => {
-            (format!("{group} {} on {day}", counter.as_words()), "its journal adds up to")
+        Figure::UserSum(day, part) => {
+            (format!("charged on {day} for users of record {part}"), "the journal adds up to")
+        }
+        Figure::Part(part, day, counter) => {
+            (format!("{part}: {} on {day}", counter.as_words()), "the journal adds up to")
+        }
+        Figure::Listed(key, day, model) => {
+            (format!("{key} list of sums of {day} for {model}"), "the sums that there are, are")
         }
         Figure::Hold(generation) => (format!("the hold of {generation}"), "the index of open holds has"),
         Figure::HoldLease(generation) => {

@@ -282,7 +282,7 @@ fn sums_line(
                     @if let Some(compared) = compared { " · " (compared) }
                 }
             },
-            None if billed.is_some_and(is_of_details) => p.quiet { "Sums are kept by day, key, group and model alone." },
+            None if billed.is_some_and(is_of_details) => p.quiet { "Sums are kept by day, key, group and model, and by user alone." },
             None => {},
         }
     }

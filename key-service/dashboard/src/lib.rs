@@ -75,6 +75,7 @@ pub fn router(management: Arc<Management>, catalog: Arc<Current<Catalog>>, behin
         .route("/dashboard/models", get(models::show))
         .route(MARGIN, get(margin::show))
         .route("/dashboard/credit", get(credit::show))
+        .route(margin::FILE, get(margin::csv))
         .route("/dashboard/credit.csv", get(credit::csv))
         .route("/dashboard/credit/{month}", get(credit::statement))
         .route("/dashboard/members", get(members::list).post(members::invite))

@@ -1,6 +1,7 @@
 //! Audit of an account: compares recorded figures with the sums of entries, holds and deposits.
 
 mod bills;
+mod day_counters;
 mod figure;
 mod replay;
 #[cfg(test)]
@@ -18,7 +19,8 @@ use shared::{
     time::Timestamp,
 };
 
-pub use self::figure::{Counter, Figure, Quantity, Wrong};
+pub use self::day_counters::{DayCounters, SumOwner};
+pub use self::figure::{Counter, DayPart, Figure, GroupKeys, Quantity, Wrong};
 use self::{
     bills::Bills,
     replay::{Known, Replay, Since},

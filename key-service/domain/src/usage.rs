@@ -1,9 +1,14 @@
 //! Daily counters of usage by payer, updated by every settlement.
 
-use std::{collections::BTreeMap, fmt, time::Duration};
+mod parts;
 
-use shared::{ids::GroupId, money::NanoUsd, time::Timestamp, tokens::Usage};
+use std::{fmt, time::Duration};
 
+use shared::{money::NanoUsd, time::Timestamp, tokens::Usage};
+
+pub use self::parts::{
+    DayTotal, GroupDay, GroupModel, HOURS, HoursOfDay, PartCounts, USER_PARTS, UserDay, part_of_user,
+};
 use super::ledger::{Entry, Payer, Record, Settlement};
 
 /// Bound on the tokens of a kind that a request adds: a million times the context of any model. A larger number is an
@@ -17,10 +22,15 @@ pub const COUNTED: u64 = (1 << 53) - 1;
 /// at most.
 const LATE: Duration = Duration::from_mins(10);
 
-const DAY: i64 = 24 * 60 * 60 * 1000;
+const HOUR: i64 = 60 * 60 * 1000;
+const DAY: i64 = 24 * HOUR;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Day(i64);
+
+/// An hour in UTC: the number of hours since 1970.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Hour(pub i64);
 
 /// Counters of a day. None exceeds [`COUNTED`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,7 +71,11 @@ pub struct Margin {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Added {
     pub payer: Payer,
+    /// The caller's name of its user; `None` if it told none.
+    pub user: Option<String>,
     pub day: Day,
+    /// Hour of the day, from 0 to 23.
+    pub hour: u8,
     pub counts: Counts,
 }
 
@@ -114,6 +128,39 @@ impl fmt::Display for Day {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let midnight = Timestamp::from_millis(self.0.saturating_mul(DAY)).to_string();
         f.write_str(midnight.split('T').next().unwrap_or_default())
+    }
+}
+
+impl Hour {
+    /// The hour of an instant.
+    pub const fn of(at: Timestamp) -> Self {
+        Self(at.millis().div_euclid(HOUR))
+    }
+
+    /// The hour of a day that begins so many hours after midnight.
+    pub fn in_day(day: Day, hour: u8) -> Self {
+        Self(day.0.saturating_mul(24).saturating_add(hour.into()))
+    }
+
+    /// The first hour of the day.
+    #[must_use]
+    pub const fn midnight(self) -> Self {
+        Self(self.day().0 * 24)
+    }
+
+    pub const fn day(self) -> Day {
+        Day(self.0.div_euclid(24))
+    }
+
+    /// Number of the hour in its day, from 0 to 23.
+    pub const fn of_day(self) -> u8 {
+        let [hour, ..] = self.0.rem_euclid(24).to_le_bytes();
+        hour
+    }
+
+    /// The instant at which the hour begins.
+    pub const fn begins(self) -> Timestamp {
+        Timestamp::from_millis(self.0.saturating_mul(HOUR))
     }
 }
 
@@ -197,17 +244,6 @@ impl Margin {
     }
 }
 
-/// Adds to the sums by group those of keys without a group, which is the part of `all` that no group has.
-pub fn with_groupless(
-    groups: BTreeMap<GroupId, Margin>,
-    all: impl IntoIterator<Item = Margin>,
-) -> BTreeMap<Option<GroupId>, Margin> {
-    let total = |margins: &mut dyn Iterator<Item = Margin>| margins.fold(Margin::default(), Margin::plus);
-    let groupless = total(&mut all.into_iter()).less(total(&mut groups.values().copied()));
-    let groupless = Some((None, groupless)).filter(|(_, margin)| *margin != Margin::default());
-    groups.into_iter().map(|(group, margin)| (Some(group), margin)).chain(groupless).collect()
-}
-
 /// Returns the change of the counters by an entry of the journal. `before` is the generation's record before the entry.
 /// The first settlement counts a request. The correction of an expiry counts on the day of the correction, so that
 /// day's charge may be below zero. Tokens that the expiry overcounted stay counted.
@@ -233,7 +269,8 @@ pub fn added(before: &Record, entry: &Entry) -> Added {
             charged_at_known_cost: known.charged,
         },
     };
-    Added { payer: settlement.payer.clone(), day: Day::of(settlement.at), counts }
+    let (user, hour) = (settlement.user().map(str::to_owned), Hour::of(settlement.at));
+    Added { payer: settlement.payer.clone(), user, day: hour.day(), hour: hour.of_day(), counts }
 }
 
 /// Amounts of a settlement whose upstream cost is known; zero otherwise.

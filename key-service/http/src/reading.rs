@@ -23,12 +23,14 @@ use crate::{
 use domain::{access::Subject, event::Event, refused::RefusedCall, usage::Day};
 use key_service_management::{
     generations::Bill,
-    usage::{GROUPINGS, MAX_DAYS, UsageSearch, UsageSum},
+    usage::{GROUPINGS, Grouping, MAX_DAYS, UsageSearch, UsageSum, UserPart},
 };
 use key_service_objects::{Shown, own_group, with_group};
 
 /// Days of usage that are shown without a `start`.
 const DEFAULT_DAYS: i64 = 30;
+/// Days of usage by hour, of which each has up to 24 lines for each other part.
+const MAX_HOURLY_DAYS: i64 = 31;
 
 pub(super) async fn credits(State(api): State<Api>, Caller(caller): Caller) -> Result<Response, ApiError> {
     let money = api.management.money(caller.account).await.map_err(read_error)?;
@@ -48,6 +50,7 @@ pub(super) async fn usage(
 ) -> Result<Response, ApiError> {
     let mut search = usage_search(&Query::parse(request.uri().query()), api.management.today())?;
     search.within = caller.access.group;
+    check_users(&search)?;
     let sums = api.management.sums_of_usage(caller.account, &search).await.map_err(read_error)?;
     let data = sums.iter().map(line).collect();
     Ok(ok(&UsageList { object: "list", data, has_more: false }))
@@ -63,22 +66,44 @@ fn usage_search(query: &Query<'_>, today: Day) -> Result<UsageSearch, ApiError> 
     let mut by = BTreeSet::new();
     for name in query.one("group_by")?.iter().flat_map(|names| names.split(',')) {
         let grouping = GROUPINGS.into_iter().find(|grouping| grouping.as_str() == name);
-        let message = "`group_by` must name `day`, `key`, `group` or `model`, or several with commas.";
+        let message =
+            "`group_by` must name `day`, `hour`, `key`, `group`, `model` or `user`, or several with commas.";
         by.insert(grouping.ok_or_else(|| invalid("group_by", message))?);
     }
+    if by.contains(&Grouping::Hour) && last.number() - first.number() >= MAX_HOURLY_DAYS {
+        let message = format!("Sums by hour are of at most {MAX_HOURLY_DAYS} days.");
+        return Err(invalid("group_by", message));
+    }
     Ok(UsageSearch { days: first..=last, key: query.key()?, group: query.group()?, within: None, by })
+}
+
+/// Refuses sums by user of less than the account, since users are not counted by key, group, model or hour.
+fn check_users(search: &UsageSearch) -> Result<(), ApiError> {
+    let is_alone = search.by.iter().all(|by| matches!(by, Grouping::User | Grouping::Day));
+    let is_of_account = search.key.is_none() && search.group.is_none() && search.within.is_none();
+    if search.by.contains(&Grouping::User) && !(is_alone && is_of_account) {
+        let message = "Sums by `user` are those of the whole account, apart by `day` at most.";
+        return Err(invalid("group_by", message));
+    }
+    Ok(())
 }
 
 fn line((of, counts): &UsageSum) -> UsageObject<'_> {
     UsageObject {
         day: of.day.map(|day| day.to_string()),
+        hour: of.hour.map(|hour| hour.begins().to_string()),
+        user: of.user.as_ref().map(|user| match user {
+            UserPart::Named(user) => Some(user.as_str()),
+            UserPart::Unnamed | UserPart::Others => None,
+        }),
+        other_users: of.user == Some(UserPart::Others),
         key_id: of.key,
         group_id: of.group,
         model: of.model.as_deref(),
         requests: counts.requests,
-        prompt_tokens: counts.usage.prompt,
-        cached_tokens: counts.usage.cached,
-        completion_tokens: counts.usage.completion,
+        prompt_tokens: counts.prompt,
+        cached_tokens: counts.cached,
+        completion_tokens: counts.completion,
         cost: counts.charged,
     }
 }

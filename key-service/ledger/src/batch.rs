@@ -5,7 +5,7 @@ mod missing;
 use domain::{
     event::Event,
     ledger::{self, CallEvents, Command, Outcome, Record, RecordId, Refused, State, Told},
-    usage::{self, Margin},
+    usage::{self, part_of_user},
 };
 use records::{Commit, Revision, Write};
 use shared::{
@@ -17,7 +17,10 @@ use self::missing::Missing;
 use super::{
     Retention,
     codec::{self, AccountRecord, Balance},
-    copies::{Copies, Expired, PayerSum, Slot, Sum, SumOf, TheAccount, TheEvents, TheTurn, ToldName},
+    copies::{
+        Copies, Expired, GroupSum, ModelSum, PayerSum, PayersOf, Slot, TheAccount, TheEvents, TheTurn,
+        ToldName, UserSum,
+    },
     names::{self, PayerName},
     trim::{self, WrittenEvents},
 };
@@ -221,26 +224,48 @@ impl<'a> Batch<'a> {
         self.copies.set_generation(&id, record);
     }
 
-    /// Adds an entry of this number to the sums of its day.
-    fn count(&mut self, usage::Added { payer, day, counts }: usage::Added, last_entry: u64) {
+    /// Adds an entry of this number to the sums of its day. A sum that cannot be read stays as it is, and does not hold up
+    /// the bill.
+    fn count(&mut self, added: usage::Added, last_entry: u64) {
+        let usage::Added { payer, user, day, hour, counts } = added;
         let of_payer = PayerSum(day, PayerName::of(&payer));
         if !self.copies.payers.has(&of_payer) {
             self.needs(Slot::OfPayer(of_payer.clone()));
         }
-        // A sum that cannot be read stays as it is, and does not hold up the bill.
-        if let Some(Balance { of, .. }) = self.copies.of_payer(&of_payer) {
-            self.copies.set_of_payer(&of_payer, Balance { of: of.plus(counts), last_entry });
+        let had_none = self.copies.change_of_payer(&of_payer, |sums| {
+            sums.of.add(hour, counts);
+            std::mem::replace(&mut sums.last_entry, last_entry) == 0
+        });
+        if had_none == Some(true) {
+            let payers_of = PayersOf(payer.key);
+            self.needs(Slot::PayersOf(payers_of));
+            let kept = self.kept.usage_days.map(|days| day.plus(-i64::from(days)));
+            self.copies.change_payers_of(&payers_of, |payers| payers.list(&of_payer.1, day, kept));
         }
-        let [group, _] = payer.groups;
-        for of in std::iter::once(SumOf::Model(payer.model)).chain(group.map(SumOf::Group)) {
-            let sum = Sum(day, of);
-            if !self.copies.sums.has(&sum) {
-                self.needs(Slot::Sum(sum.clone()));
-            }
-            if let Some(Balance { of, .. }) = self.copies.sum(&sum) {
-                self.copies.set_sum(&sum, Balance { of: of.plus(Margin::from(counts)), last_entry });
-            }
+        for (group, is_own) in payer.groups.into_iter().zip([true, false]) {
+            let Some(sum) = group.map(|group| GroupSum(day, group)) else { continue };
+            self.needs(Slot::OfGroup(sum));
+            self.copies.change_of_group(&sum, |sums| {
+                sums.of.add(&payer.model, is_own, (hour, counts));
+                sums.last_entry = last_entry;
+            });
         }
+        if let Some(user) = user {
+            let sum = UserSum(day, part_of_user(&user));
+            self.needs(Slot::OfUsers(sum));
+            self.copies.change_of_users(&sum, |sums| {
+                sums.of.add(&user, counts.into());
+                sums.last_entry = last_entry;
+            });
+        }
+        let of_model = ModelSum(day, payer.model);
+        if !self.copies.models.has(&of_model) {
+            self.needs(Slot::OfModel(of_model.clone()));
+        }
+        self.copies.change_of_model(&of_model, |sums| {
+            sums.of.add(hour, counts);
+            sums.last_entry = last_entry;
+        });
     }
 
     /// Notes that the commands need a record, if there is no copy of it. They are decided again once it is read.
@@ -366,7 +391,10 @@ fn index(copies: &Copies, writes: &mut Vec<Write>) {
             | Slot::Expired(_)
             | Slot::Deposit(_)
             | Slot::OfPayer(_)
-            | Slot::Sum(_)
+            | Slot::PayersOf(_)
+            | Slot::OfModel(_)
+            | Slot::OfGroup(_)
+            | Slot::OfUsers(_)
             | Slot::Told(_) => {}
         }
     }

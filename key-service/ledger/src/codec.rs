@@ -1,6 +1,7 @@
 //! Conversion of the ledger's values to messages and back. `None` stands for what no program writes.
 
 mod course;
+mod sums;
 
 use std::sync::Arc;
 
@@ -10,7 +11,6 @@ use domain::{
         Payer, Progress, Rate, Record, Rotation, Settlement, Window,
     },
     payment::{Payment, PaymentId},
-    usage::{Counts, Margin, Sums},
 };
 use shared::{
     calendar::Per,
@@ -24,6 +24,10 @@ use super::Retention;
 use crate::messages::{self, generation::State};
 use course::{read_course, write_course};
 pub use course::{read_origin, write_origin};
+pub use sums::{
+    PayerSpan, PayersOfKey, read_counts, read_group_day, read_margin, read_payers, read_user_day,
+};
+pub(crate) use sums::{write_counts, write_group_day, write_margin, write_payers, write_user_day};
 
 const fn nanos(amount: NanoUsd) -> i64 {
     amount.nanos()
@@ -404,53 +408,4 @@ pub(crate) fn write_entry(
         delta: nanos(*delta),
         used_after: nanos(*used_after),
     }
-}
-
-pub(crate) fn write_counts(Balance { of: counts, last_entry }: &Balance<Counts>) -> messages::Sums {
-    let Counts { requests, usage, charged, upstream_cost, charged_at_known_cost } = counts;
-    messages::Sums {
-        requests: *requests,
-        usage: Some(write_usage(usage)),
-        tokens: 0,
-        charged: nanos(*charged),
-        upstream_cost: nanos(*upstream_cost),
-        charged_at_known_cost: nanos(*charged_at_known_cost),
-        last_entry: *last_entry,
-    }
-}
-
-/// Reads the sums of a payer.
-pub fn read_counts(sums: messages::Sums) -> Balance<Counts> {
-    let last_entry = sums.last_entry;
-    let of = Counts {
-        requests: sums.requests,
-        usage: read_usage(&sums.usage.unwrap_or_default()),
-        charged: usd(sums.charged),
-        upstream_cost: usd(sums.upstream_cost),
-        charged_at_known_cost: usd(sums.charged_at_known_cost),
-    };
-    Balance { of, last_entry }
-}
-
-pub(crate) fn write_margin(Balance { of: margin, last_entry }: &Balance<Margin>) -> messages::Sums {
-    let Margin { sums: Sums { requests, tokens, charged }, upstream_cost, charged_at_known_cost } = margin;
-    messages::Sums {
-        requests: *requests,
-        usage: None,
-        tokens: *tokens,
-        charged: nanos(*charged),
-        upstream_cost: nanos(*upstream_cost),
-        charged_at_known_cost: nanos(*charged_at_known_cost),
-        last_entry: *last_entry,
-    }
-}
-
-/// Reads the sums of a model or of a group.
-pub fn read_margin(sums: &messages::Sums) -> Balance<Margin> {
-    let of = Margin {
-        sums: Sums { requests: sums.requests, tokens: sums.tokens, charged: usd(sums.charged) },
-        upstream_cost: usd(sums.upstream_cost),
-        charged_at_known_cost: usd(sums.charged_at_known_cost),
-    };
-    Balance { of, last_entry: sums.last_entry }
 }

@@ -13,7 +13,8 @@ use records::{Guard, Name, Record, Revision, Write};
 use shared::ids::{DepositId, GenerationId, GroupId, KeyId};
 
 pub(super) use self::kinds::{
-    Expired, PayerSum, RecordKind, Sum, SumOf, TheAccount, TheEvents, TheTurn, ToldName,
+    Expired, GroupSum, ModelSum, PayerSum, PayersOf, RecordKind, TheAccount, TheEvents, TheTurn, ToldName,
+    UserSum,
 };
 use super::codec::OldestEvent;
 use crate::view::FORM;
@@ -56,7 +57,10 @@ pub(super) enum Slot {
     Expired(GenerationId),
     Deposit(DepositId),
     OfPayer(PayerSum),
-    Sum(Sum),
+    PayersOf(PayersOf),
+    OfModel(ModelSum),
+    OfGroup(GroupSum),
+    OfUsers(UserSum),
     Told(ToldName),
 }
 
@@ -74,7 +78,10 @@ pub(super) struct Copies {
     pub(super) expired: CopyTable<Expired>,
     pub(super) deposits: CopyTable<DepositId>,
     pub(super) payers: CopyTable<PayerSum>,
-    pub(super) sums: CopyTable<Sum>,
+    pub(super) payers_of: CopyTable<PayersOf>,
+    pub(super) models: CopyTable<ModelSum>,
+    pub(super) group_sums: CopyTable<GroupSum>,
+    pub(super) users: CopyTable<UserSum>,
     pub(super) told: CopyTable<ToldName>,
     /// The oldest event that is kept, if somebody has checked.
     pub(super) oldest_event: Option<OldestEvent>,
@@ -203,6 +210,32 @@ macro_rules! touching {
     };
 }
 
+/// Changes a value in the running batch in its place, since it may be large. `$slot` names it among the copies that were
+/// read.
+macro_rules! changing {
+    ($($change:ident, $table:ident: $key:ty as $slot:expr;)*) => {
+        $(
+            /// Changes a value, and returns what `change` does; `None` if the record cannot be read, or if there is no
+            /// copy. From now on, the commit guards the record.
+            pub(super) fn $change<T>(
+                &mut self,
+                key: &$key,
+                change: impl FnOnce(&mut <$key as RecordKind>::Value) -> T,
+            ) -> Option<T> {
+                let copy = self.$table.0.get_mut(key)?;
+                if !copy.is_touched {
+                    copy.is_touched = true;
+                    self.touched.push($slot(key));
+                }
+                if copy.next.is_none() {
+                    copy.next = copy.value.clone();
+                }
+                copy.next.as_mut().map(change)
+            }
+        )*
+    };
+}
+
 impl Slot {
     pub(super) fn name(&self) -> Name {
         match self {
@@ -215,7 +248,10 @@ impl Slot {
             Self::Expired(id) => Expired(*id).name(),
             Self::Deposit(id) => id.name(),
             Self::OfPayer(sum) => sum.name(),
-            Self::Sum(sum) => sum.name(),
+            Self::PayersOf(key) => key.name(),
+            Self::OfModel(sum) => sum.name(),
+            Self::OfGroup(sum) => sum.name(),
+            Self::OfUsers(sum) => sum.name(),
             Self::Told(name) => name.name(),
         }
     }
@@ -231,9 +267,15 @@ impl Copies {
         generation, set_generation, generations: GenerationId as |id: &GenerationId| Slot::Generation(*id);
         expired, set_expired, expired: Expired as |Expired(id): &Expired| Slot::Expired(*id);
         deposit, set_deposit, deposits: DepositId as |id: &DepositId| Slot::Deposit(*id);
-        of_payer, set_of_payer, payers: PayerSum as |sum: &PayerSum| Slot::OfPayer(sum.clone());
-        sum, set_sum, sums: Sum as |sum: &Sum| Slot::Sum(sum.clone());
         told, set_told, told: ToldName as |name: &ToldName| Slot::Told(name.clone());
+    }
+
+    changing! {
+        change_of_payer, payers: PayerSum as |sum: &PayerSum| Slot::OfPayer(sum.clone());
+        change_payers_of, payers_of: PayersOf as |key: &PayersOf| Slot::PayersOf(*key);
+        change_of_model, models: ModelSum as |sum: &ModelSum| Slot::OfModel(sum.clone());
+        change_of_group, group_sums: GroupSum as |sum: &GroupSum| Slot::OfGroup(*sum);
+        change_of_users, users: UserSum as |sum: &UserSum| Slot::OfUsers(*sum);
     }
 
     /// Names the copies that the running batch has read.
@@ -252,7 +294,10 @@ impl Copies {
             Slot::Expired(id) => self.expired.has(&Expired(*id)),
             Slot::Deposit(id) => self.deposits.has(id),
             Slot::OfPayer(sum) => self.payers.has(sum),
-            Slot::Sum(sum) => self.sums.has(sum),
+            Slot::PayersOf(key) => self.payers_of.has(key),
+            Slot::OfModel(sum) => self.models.has(sum),
+            Slot::OfGroup(sum) => self.group_sums.has(sum),
+            Slot::OfUsers(sum) => self.users.has(sum),
             Slot::Told(name) => self.told.has(name),
         }
     }
@@ -269,7 +314,10 @@ impl Copies {
             Slot::Expired(id) => self.expired.keep(Expired(id), record),
             Slot::Deposit(id) => self.deposits.keep(id, record),
             Slot::OfPayer(sum) => self.payers.keep(sum, record),
-            Slot::Sum(sum) => self.sums.keep(sum, record),
+            Slot::PayersOf(key) => self.payers_of.keep(key, record),
+            Slot::OfModel(sum) => self.models.keep(sum, record),
+            Slot::OfGroup(sum) => self.group_sums.keep(sum, record),
+            Slot::OfUsers(sum) => self.users.keep(sum, record),
             Slot::Told(name) => self.told.keep(name, record),
         }
     }
@@ -285,7 +333,10 @@ impl Copies {
             Slot::Expired(id) => self.expired.0.get(&Expired(*id))?,
             Slot::Deposit(id) => self.deposits.0.get(id)?,
             Slot::OfPayer(sum) => self.payers.0.get(sum)?,
-            Slot::Sum(sum) => self.sums.0.get(sum)?,
+            Slot::PayersOf(key) => self.payers_of.0.get(key)?,
+            Slot::OfModel(sum) => self.models.0.get(sum)?,
+            Slot::OfGroup(sum) => self.group_sums.0.get(sum)?,
+            Slot::OfUsers(sum) => self.users.0.get(sum)?,
             Slot::Told(name) => self.told.0.get(name)?,
         })
     }
@@ -301,7 +352,10 @@ impl Copies {
             Slot::Expired(id) => self.expired.0.get_mut(&Expired(*id))?,
             Slot::Deposit(id) => self.deposits.0.get_mut(id)?,
             Slot::OfPayer(sum) => self.payers.0.get_mut(sum)?,
-            Slot::Sum(sum) => self.sums.0.get_mut(sum)?,
+            Slot::PayersOf(key) => self.payers_of.0.get_mut(key)?,
+            Slot::OfModel(sum) => self.models.0.get_mut(sum)?,
+            Slot::OfGroup(sum) => self.group_sums.0.get_mut(sum)?,
+            Slot::OfUsers(sum) => self.users.0.get_mut(sum)?,
             Slot::Told(name) => self.told.0.get_mut(name)?,
         })
     }
@@ -340,6 +394,7 @@ impl Copies {
             }
             Slot::Expired(id) => self.expired.forget(&Expired(*id)),
             Slot::Deposit(id) => self.deposits.forget(id),
+            Slot::PayersOf(key) => self.payers_of.forget(key),
             Slot::Account
             | Slot::Turn
             | Slot::Events
@@ -347,7 +402,9 @@ impl Copies {
             | Slot::Group(_)
             | Slot::Generation(_)
             | Slot::OfPayer(_)
-            | Slot::Sum(_)
+            | Slot::OfModel(_)
+            | Slot::OfGroup(_)
+            | Slot::OfUsers(_)
             | Slot::Told(_) => {}
         }
     }
@@ -377,19 +434,18 @@ impl Copies {
     }
 
     pub(super) fn len(&self) -> usize {
-        let Self { keys, groups, generations, expired, deposits, payers, sums, told, .. } = self;
+        let Self { keys, groups, generations, expired, deposits, told, .. } = self;
+        let Self { payers, payers_of, models, group_sums, users, .. } = self;
         let of_money = keys.len() + groups.len() + generations.len() + expired.len() + deposits.len();
-        of_money + payers.len() + sums.len() + told.len()
+        let of_days = payers.len() + payers_of.len() + models.len() + group_sums.len() + users.len();
+        of_money + of_days + told.len()
     }
 
     /// Drops copies that few commands read again, if there are many.
     pub(super) fn shrink(&mut self, most: usize, today: Day) {
-        let Self { generations, keys, payers, told, expired, deposits, .. } = self;
-        if [generations.len(), keys.len(), payers.len(), told.len(), expired.len(), deposits.len()]
-            .iter()
-            .max()
-            <= Some(&most)
-        {
+        let Self { generations, keys, payers, group_sums, told, expired, deposits, .. } = self;
+        let of_money = generations.len().max(keys.len()).max(expired.len()).max(deposits.len());
+        if of_money.max(payers.len()).max(group_sums.len()).max(told.len()) <= most {
             return;
         }
         let is_open =
@@ -406,7 +462,13 @@ impl Copies {
         if self.generations.len() > 4 * most {
             self.generations.0.clear();
         }
+        if self.group_sums.len() > most {
+            self.group_sums.0.clear();
+        }
+        self.payers_of.0.clear();
         self.payers.0.retain(|PayerSum(day, _), _| *day == today);
-        self.sums.0.retain(|Sum(day, _), _| *day == today);
+        self.models.0.retain(|ModelSum(day, _), _| *day == today);
+        self.group_sums.0.retain(|GroupSum(day, _), _| *day == today);
+        self.users.0.retain(|UserSum(day, _), _| *day == today);
     }
 }

@@ -1,5 +1,6 @@
 //! Fuzz targets of the ledger's records: whatever bytes a store has, they are a value that is written as it is read, or none.
 
+use domain::ledger::Payer;
 use prost::Message;
 use records::{Record, Revision};
 use shared::{
@@ -9,7 +10,9 @@ use shared::{
 use shared_fuzz::{Examples, Input, fuzz};
 
 use crate::{
-    copies::{PayerSum, RecordKind, Sum, TheAccount, TheEvents, TheTurn, ToldName},
+    copies::{
+        GroupSum, ModelSum, PayerSum, PayersOf, RecordKind, TheAccount, TheEvents, TheTurn, ToldName, UserSum,
+    },
     messages::{self, generation::State},
     names::{DueMoney, PayerName, read_due, spending_key},
 };
@@ -82,9 +85,25 @@ fn examples() -> Examples {
         usage: Some(progress.clone()),
         tokens: 7,
         charged: 3,
+        hours: Some(messages::HourColumns { hours: vec![7, 23], counts: Some(columns(2)) }),
         ..Default::default()
     };
+    let of_group = messages::GroupModelSums {
+        model: "Model Flash".into(),
+        own: Some(messages::Sums { usage: None, ..sums.clone() }),
+        below: None,
+    };
+    let name = PayerName::of(&Payer { key, model: "Model Flash".into(), groups: [Some(group), None] });
+    let listed = messages::ListedPayer { name: name.to_vec(), first: 7, last: 9 };
+    let of_users = messages::UserSums {
+        users: vec!["ann".into(), "bob".into()],
+        counts: Some(columns(3)),
+        last_entry: 4,
+    };
     Examples::of([
+        messages::GroupSums { models: vec![of_group], last_entry: 4 }.encode_to_vec(),
+        messages::KeyPayers { payers: vec![listed], whole_from: 3 }.encode_to_vec(),
+        of_users.encode_to_vec(),
         account.encode_to_vec(),
         key_record.encode_to_vec(),
         group_record.encode_to_vec(),
@@ -95,6 +114,17 @@ fn examples() -> Examples {
         messages::EventsKept { first: 3, bytes: 900 }.encode_to_vec(),
         messages::Turn { of: vec![7; 8] }.encode_to_vec(),
     ])
+}
+
+/// Columns of this many parts.
+fn columns(parts: usize) -> messages::CountColumns {
+    messages::CountColumns {
+        requests: vec![2; parts],
+        prompt: vec![300; parts],
+        cached: vec![0; parts],
+        completion: vec![5; parts],
+        charged: vec![-7; parts],
+    }
 }
 
 #[test]
@@ -108,7 +138,10 @@ fn records_of_money() {
         is_written_as_read::<GenerationId>(input.bytes());
         is_written_as_read::<DepositId>(input.bytes());
         is_written_as_read::<PayerSum>(input.bytes());
-        is_written_as_read::<Sum>(input.bytes());
+        is_written_as_read::<PayersOf>(input.bytes());
+        is_written_as_read::<ModelSum>(input.bytes());
+        is_written_as_read::<GroupSum>(input.bytes());
+        is_written_as_read::<UserSum>(input.bytes());
         is_written_as_read::<ToldName>(input.bytes());
         if let Some(record) = Record::from_bytes(input.bytes().to_vec()) {
             let again = Record::new(record.revision(), record.form(), record.message());

@@ -167,8 +167,8 @@ impl Drops {
         }
         let Some(days) = kept.usage_days else { return };
         let old = names::day_part(today.plus(-i64::from(days)));
-        while house.sums < old && sets.len() + 1 < MOST_DROPS {
-            sets.extend([names::SUMS, names::SPEND].map(|table| Set { table, part: house.sums }));
+        while house.sums < old && sets.len() + names::SETS_OF_DAYS.len() <= MOST_DROPS {
+            sets.extend(names::SETS_OF_DAYS.map(|table| Set { table, part: house.sums }));
             house.sums += 1;
         }
     }

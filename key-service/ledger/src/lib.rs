@@ -20,6 +20,7 @@ pub mod names;
 mod show;
 #[cfg(feature = "testing")]
 pub mod stepped;
+pub mod sums;
 mod trim;
 pub mod view;
 

@@ -394,8 +394,8 @@ pub struct Entry {
     #[prost(sfixed64, tag = "4")]
     pub used_after: i64,
 }
-/// Sums of a day. Payers: set `sums`, part: the day; name: `p` and the payer (key, groups, model). Models and groups:
-/// set `spend`, part: the day; name: `m` and the model, or `g` and the group.
+/// Sums of a day. Payers: set `sums`, part: the day; name: `p` and the payer (key, groups, model). Models: set `spend`,
+/// part: the day; name: `m` and the model.
 #[derive(serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -405,7 +405,7 @@ pub struct Sums {
     /// Tokens, without cost. Only in sums of a payer.
     #[prost(message, optional, tag = "2")]
     pub usage: ::core::option::Option<Progress>,
-    /// Tokens of prompts and completions together. Only in sums of a model or a group.
+    /// Tokens of prompts and completions together. Only in sums of a model.
     #[prost(uint64, tag = "3")]
     pub tokens: u64,
     #[prost(sfixed64, tag = "4")]
@@ -415,9 +415,104 @@ pub struct Sums {
     /// Amount charged for generations whose upstream cost is known.
     #[prost(sfixed64, tag = "6")]
     pub charged_at_known_cost: i64,
-    /// Number of the last entry of the journal that changed the sums.
+    /// Number of the last entry of the journal that changed the sums. Only in a record of its own.
     #[prost(uint64, tag = "7")]
     pub last_entry: u64,
+    #[prost(message, optional, tag = "8")]
+    pub hours: ::core::option::Option<HourColumns>,
+}
+/// Counts of several parts of a day: a column for each kind, with a value for each part.
+#[derive(serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CountColumns {
+    #[prost(uint64, repeated, tag = "1")]
+    pub requests: ::prost::alloc::vec::Vec<u64>,
+    #[prost(uint64, repeated, tag = "2")]
+    pub prompt: ::prost::alloc::vec::Vec<u64>,
+    #[prost(uint64, repeated, tag = "3")]
+    pub cached: ::prost::alloc::vec::Vec<u64>,
+    #[prost(uint64, repeated, tag = "4")]
+    pub completion: ::prost::alloc::vec::Vec<u64>,
+    #[prost(sint64, repeated, tag = "5")]
+    pub charged: ::prost::alloc::vec::Vec<i64>,
+}
+/// Counts of the hours of a day in UTC in which something was counted.
+#[derive(serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct HourColumns {
+    /// Hours from 0 to 23, in their order.
+    #[prost(uint32, repeated, tag = "1")]
+    pub hours: ::prost::alloc::vec::Vec<u32>,
+    #[prost(message, optional, tag = "2")]
+    pub counts: ::core::option::Option<CountColumns>,
+}
+/// Sums of a group on a day. Set `group_spend`, part: the day; name: `g` and the group.
+#[derive(serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GroupSums {
+    /// In the order of models.
+    #[prost(message, repeated, tag = "1")]
+    pub models: ::prost::alloc::vec::Vec<GroupModelSums>,
+    /// Number of the last entry of the journal that changed the sums.
+    #[prost(uint64, tag = "2")]
+    pub last_entry: u64,
+}
+#[derive(serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GroupModelSums {
+    #[prost(string, tag = "1")]
+    pub model: ::prost::alloc::string::String,
+    /// Of keys that were in the group.
+    #[prost(message, optional, tag = "2")]
+    pub own: ::core::option::Option<Sums>,
+    /// Of keys that were in child groups of it.
+    #[prost(message, optional, tag = "3")]
+    pub below: ::core::option::Option<Sums>,
+}
+/// Sums of users on a day: of those whose names hash to one of the parts. Set `users`, part: the day; name: `u` and the
+/// part's number.
+#[derive(serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct UserSums {
+    /// The first users of the day, in the order in which they came.
+    #[prost(string, repeated, tag = "1")]
+    pub users: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Of each of these users, and then of all others.
+    #[prost(message, optional, tag = "2")]
+    pub counts: ::core::option::Option<CountColumns>,
+    /// Number of the last entry of the journal that changed the sums.
+    #[prost(uint64, tag = "3")]
+    pub last_entry: u64,
+}
+/// Payers of a key, so that its sums are found without those of other keys. Set `payers`, name: `k` and the key's id.
+#[derive(serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct KeyPayers {
+    #[prost(message, repeated, tag = "1")]
+    pub payers: ::prost::alloc::vec::Vec<ListedPayer>,
+    /// First day of which all payers are listed.
+    #[prost(uint32, tag = "2")]
+    pub whole_from: u32,
+}
+#[derive(serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListedPayer {
+    /// Name of the payer in the set `sums`.
+    #[prost(bytes = "vec", tag = "1")]
+    #[serde(serialize_with = "crate::show::hex")]
+    pub name: ::prost::alloc::vec::Vec<u8>,
+    /// The first and the last day with sums.
+    #[prost(uint32, tag = "2")]
+    pub first: u32,
+    #[prost(uint32, tag = "3")]
+    pub last: u32,
 }
 /// A threshold that was told. Set `told`, name: holder, bound, percent, beginning and amount.
 #[derive(serde::Serialize)]
@@ -514,7 +609,7 @@ pub struct House {
     /// First day of the set `expired` that may still exist.
     #[prost(uint32, tag = "3")]
     pub expired: u32,
-    /// First day of the sets `sums` and `spend` that may still exist.
+    /// First day of the sets with sums of days that may still exist.
     #[prost(uint32, tag = "4")]
     pub sums: u32,
 }

@@ -30,8 +30,16 @@ pub const SUMS: u8 = 5;
 pub const TOLD: u8 = 6;
 /// Housekeeping: the sets that it has dropped.
 const HOUSE: u8 = 16;
-/// Sums of models and of groups, by day. They lie apart from those of payers, which may be very many.
+/// Sums of models, by day. They lie apart from those of payers, which may be very many.
 pub const SPEND: u8 = 27;
+/// Sums of groups, by day.
+pub const GROUP_SPEND: u8 = 28;
+/// Sums of users, by day.
+pub const USERS: u8 = 29;
+/// Payers of each key.
+pub const PAYERS: u8 = 30;
+/// Sets with sums of days.
+pub const SETS_OF_DAYS: [u8; 4] = [SUMS, SPEND, GROUP_SPEND, USERS];
 
 /// Open holds in the order in which they expire: lease, generation, key, amount, levels that count, groups. An audit
 /// reads all holds from here, as of one moment.
@@ -79,6 +87,14 @@ impl PayerName {
 
     pub fn to_vec(&self) -> Vec<u8> {
         self.0.to_vec()
+    }
+
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Self {
+        Self(bytes.into())
     }
 
     /// Reads the payer from a name among [`SUMS`]; `None` for any other bytes.
@@ -174,7 +190,17 @@ pub fn of_model(day: Day, model: &str) -> Name {
 
 /// Record of a group's charges on a day.
 pub fn of_group(day: Day, group: GroupId) -> Name {
-    name(SPEND, day_part(day), group_sum(group))
+    name(GROUP_SPEND, day_part(day), group_sum(group))
+}
+
+/// Record of some users' charges on a day.
+pub fn of_users(day: Day, part: u8) -> Name {
+    name(USERS, day_part(day), user_sums(part))
+}
+
+/// Record of the payers of a key.
+pub fn payers(key: KeyId) -> Name {
+    name(PAYERS, 0, tagged(b'k', key.as_bytes()))
 }
 
 /// Name of the sums of a model in a set of a day.
@@ -185,6 +211,11 @@ pub fn model_sum(model: &str) -> Vec<u8> {
 /// Name of the sums of a group in a set of a day.
 pub fn group_sum(group: GroupId) -> Vec<u8> {
     tagged(b'g', group.as_bytes())
+}
+
+/// Name of the sums of a part of the users in a set of a day.
+pub fn user_sums(part: u8) -> Vec<u8> {
+    vec![b'u', part]
 }
 
 /// Record of a threshold that was told.

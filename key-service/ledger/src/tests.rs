@@ -5,7 +5,7 @@ mod durability;
 mod measure;
 mod rivals;
 
-use std::{slice, sync::Arc};
+use std::{collections::BTreeMap, slice, sync::Arc};
 
 use domain::{
     ledger::{
@@ -14,7 +14,7 @@ use domain::{
             ACCOUNTS, GROUPS, KEYS, LONGEST_HISTORY, START, Step, World, account, group, history, key,
         },
     },
-    usage::Margin,
+    usage::{self, GroupDay, Margin, UserDay},
 };
 use futures_util::FutureExt;
 use proptest::{collection::vec, prelude::*, test_runner::TestRunner};
@@ -36,7 +36,7 @@ use shared::{
 use super::{
     ATTEMPTS_WITHOUT_TURN, Change, Lanes, Retention,
     codec::{self, AccountRecord},
-    copies::{Copies, Expired, PayerSum, Slot, Sum, SumOf},
+    copies::{Copies, Expired, GroupSum, ModelSum, PayerSum, PayersOf, Slot, UserSum},
     names::{self, PayerName},
 };
 use crate::{EVENTS_KEPT, EventBounds, StoreError, messages, view::FORM};
@@ -223,26 +223,61 @@ impl Installation {
             .zip(&trail.journal)
             .map(|(number, (id, entry))| (number, codec::write_entry(*id, entry).encode_to_vec()));
         assert_eq!(self.values(account, names::JOURNAL).await, expected.collect::<Vec<_>>());
-        let mut sums = std::collections::BTreeMap::<_, Margin>::new();
+        let mut sums = BTreeMap::<_, Margin>::new();
         for ((day, payer), counts) in &trail.counted {
             let sum = PayerSum(*day, PayerName::of(payer));
             let mut copies = self.copies(account, vec![Slot::OfPayer(sum.clone())]).await;
-            assert_eq!(copies.of_payer(&sum).map(|sum| sum.of), Some(*counts));
-            let of =
-                std::iter::once(SumOf::Model(payer.model.clone())).chain(payer.groups[0].map(SumOf::Group));
-            for of in of {
-                let slot = Slot::Sum(Sum(*day, of));
-                let sum = sums.entry(slot.name()).or_default();
-                *sum = sum.plus(Margin::from(*counts));
-            }
+            assert_eq!(copies.change_of_payer(&sum, |sum| sum.of.clone()).as_ref(), Some(counts));
+            let payers = PayersOf(payer.key);
+            let mut copies = self.copies(account, vec![Slot::PayersOf(payers)]).await;
+            let name = PayerName::of(payer).to_vec();
+            assert_eq!(copies.change_payers_of(&payers, |payers| payers.finds(&name, *day)), Some(true));
+            let slot = Slot::OfModel(ModelSum(*day, payer.model.clone()));
+            let sum = sums.entry(slot.name()).or_default();
+            *sum = sum.plus(Margin::from(counts.of));
         }
+        self.groups_and_users_are_those_of(account, &trail.journal).await;
         let names = sums.keys().cloned().collect();
         let answers = self.records.read(&names::space(account), vec![Question::Records(names)]).await;
         let Some(Answer::Records(records)) = answers.unwrap().pop() else { panic!("records were asked for") };
         for (record, expected) in records.into_iter().zip(sums.values()) {
             let record = record.unwrap();
-            let kept = codec::read_margin(&messages::Sums::decode(record.message()).unwrap());
-            assert_eq!(kept.of, *expected);
+            let kept = codec::read_margin(messages::Sums::decode(record.message()).unwrap()).unwrap();
+            assert_eq!(kept.of.of, *expected);
+            let requests: u64 = kept.of.hours.iter().map(|(_, counts)| counts.requests).sum();
+            assert_eq!(requests, expected.sums.requests, "the hours have every request");
+        }
+    }
+
+    /// Compares the sums of groups and of users with the entries of the journal.
+    async fn groups_and_users_are_those_of(
+        &self,
+        account: AccountId,
+        entries: &[(GenerationId, domain::ledger::Entry)],
+    ) {
+        let (mut groups, mut users) = (BTreeMap::<_, GroupDay>::new(), BTreeMap::<_, UserDay>::new());
+        let mut earlier = std::collections::HashMap::new();
+        for (id, entry) in entries {
+            let before = earlier.insert(id, GenerationRecord::Closed(entry.settlement.clone()));
+            let usage::Added { payer, user, day, hour, counts } =
+                usage::added(&before.unwrap_or_default(), entry);
+            for (group, is_own) in payer.groups.into_iter().zip([true, false]) {
+                let Some(group) = group else { continue };
+                groups.entry((day, group)).or_default().add(&payer.model, is_own, (hour, counts));
+            }
+            if let Some(user) = user {
+                users.entry((day, usage::part_of_user(&user))).or_default().add(&user, counts.into());
+            }
+        }
+        for ((day, group), expected) in groups {
+            let sum = GroupSum(day, group);
+            let mut copies = self.copies(account, vec![Slot::OfGroup(sum)]).await;
+            assert_eq!(copies.change_of_group(&sum, |sum| sum.of.clone()), Some(expected));
+        }
+        for ((day, part), expected) in users {
+            let sum = UserSum(day, part);
+            let mut copies = self.copies(account, vec![Slot::OfUsers(sum)]).await;
+            assert_eq!(copies.change_of_users(&sum, |sum| sum.of.clone()), Some(expected));
         }
     }
 }

@@ -81,8 +81,8 @@ impl Management {
     }
 
     async fn sum_of_days(&self, account: AccountId, days: RangeInclusive<Day>) -> Result<Sums, StoreError> {
-        let lines = self.store.spend(account, days).await?;
-        Ok(lines.into_iter().fold(Sums::default(), |sum, line| sum.plus(line.sums)))
+        let models = self.spend(account, days).await?.into_values().flatten();
+        Ok(models.fold(Sums::default(), |all, (_, sums)| all.plus(sums)))
     }
 }
 

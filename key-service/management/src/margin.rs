@@ -1,12 +1,15 @@
 //! Margins: charges compared with the costs of upstreams.
 
-use std::{collections::HashMap, ops::RangeInclusive};
+use std::{
+    collections::{BTreeMap, HashMap},
+    ops::RangeInclusive,
+};
 
 use shared::ids::{AccountId, GroupId, KeyId};
 
 use super::{Management, spend::SpendBy};
 use domain::usage::{Day, Margin};
-use key_service_store::store::StoreError;
+use key_service_store::store::{OtherSums, StoreError};
 
 /// Number of keys whose margins are read: two of the list's pages.
 pub const MARGIN_KEYS: usize = 50;
@@ -20,6 +23,8 @@ pub enum MarginOf {
     Key(KeyId, String),
     /// A group; `None` stands for keys without a group.
     Group(Option<GroupId>),
+    /// All groups but the ones that have spent most, and keys without a group.
+    OtherGroups,
 }
 
 /// Margins, and the margin of the whole account.
@@ -35,22 +40,46 @@ impl Management {
         by: SpendBy,
     ) -> Result<Margins, StoreError> {
         let _permit = self.read_permit(account).await?;
-        let margins: Vec<_> = match by {
-            SpendBy::Model => {
-                let models = self.store.margins_by_model(account, days).await?;
-                models.into_iter().map(|(model, margin)| (MarginOf::Model(model), margin)).collect()
+        match by {
+            SpendBy::Group => self.margins_of_groups(account, days).await,
+            SpendBy::Model | SpendBy::Key | SpendBy::User => {
+                let mut models = BTreeMap::<String, Margin>::new();
+                let of_days = self.store.account_days(account, days.clone(), OtherSums::default()).await?;
+                for (model, total) in of_days.into_iter().flat_map(|of_day| of_day.models) {
+                    let margin = models.entry(model).or_default();
+                    *margin = margin.plus(total.of);
+                }
+                let all = total(models.values().copied());
+                if by == SpendBy::Key {
+                    return Ok((self.margins_of_keys(account, days).await?, all));
+                }
+                Ok((
+                    models.into_iter().map(|(model, margin)| (MarginOf::Model(model), margin)).collect(),
+                    all,
+                ))
             }
-            SpendBy::Group => {
-                let groups = self.store.margins_by_group(account, days).await?;
-                groups.into_iter().map(|(group, margin)| (MarginOf::Group(group), margin)).collect()
+        }
+    }
+
+    async fn margins_of_groups(
+        &self,
+        account: AccountId,
+        days: RangeInclusive<Day>,
+    ) -> Result<Margins, StoreError> {
+        let (groups, are_all) = self.groups_apart(account).await?;
+        let (mut margins, mut all) = (vec![Margin::default(); groups.len()], Margin::default());
+        let others = OtherSums { groups: &groups, users: false };
+        for of_day in self.store.account_days(account, days, others).await? {
+            all = of_day.models.values().fold(all, |all, total| all.plus(total.of));
+            for (margin, sums) in margins.iter_mut().zip(&of_day.groups) {
+                *margin = margin.plus(sums.own());
             }
-            SpendBy::Key => {
-                let all = self.store.margins_by_model(account, days.clone()).await?;
-                return Ok((self.margins_of_keys(account, days).await?, total(all.into_values())));
-            }
-        };
-        let all = total(margins.iter().map(|(_, margin)| *margin));
-        Ok((margins, all))
+        }
+        let rest = all.less(total(margins.iter().copied()));
+        let of_groups = groups.into_iter().map(|id| MarginOf::Group(Some(id))).zip(margins);
+        let rest = (if are_all { MarginOf::Group(None) } else { MarginOf::OtherGroups }, rest);
+        let of_all = of_groups.chain([rest]).filter(|(_, margin)| *margin != Margin::default());
+        Ok((of_all.collect(), all))
     }
 
     async fn margins_of_keys(
@@ -63,7 +92,7 @@ impl Management {
         let mut margins: HashMap<KeyId, Margin> = HashMap::new();
         for line in self.store.usage(account, days, Some(&ids)).await? {
             let margin = margins.entry(line.payer.key).or_default();
-            *margin = margin.plus(line.counts.into());
+            *margin = margin.plus(line.counts.of.into());
         }
         let of_key = |key: domain::key::ApiKey| {
             let margin = margins.get(&key.id).copied()?;

@@ -10,6 +10,7 @@ use std::{
 use futures_util::future::try_join_all;
 use shared::{
     ids::{AccountId, GroupId, KeyId},
+    money::NanoUsd,
     time::Timestamp,
 };
 use shared_rpc::Principal;
@@ -47,7 +48,7 @@ pub enum KeyOrder {
     #[default]
     Newest,
     Oldest,
-    /// Largest spend first, without keys that spent nothing.
+    /// Largest spend first, and after it keys that spent nothing, the newest first.
     MostSpent,
     /// Last bill first, without keys that were never billed.
     LastUsed,
@@ -57,12 +58,20 @@ pub enum KeyOrder {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyCursor {
     Key(KeyId),
+    /// After this key among those that spent nothing.
+    Unspent(KeyId),
     /// After the key of this entry of the journal.
     Entry(u64),
 }
 
+/// Prefix of a place among keys that spent nothing.
+const UNSPENT: &str = "unspent-";
+
 impl KeyCursor {
     pub fn parse(text: &str) -> Option<Self> {
+        if let Some(id) = text.strip_prefix(UNSPENT) {
+            return id.parse().ok().map(Self::Unspent);
+        }
         let key = || text.parse().ok().map(Self::Key);
         text.parse().ok().map(Self::Entry).or_else(key)
     }
@@ -70,14 +79,14 @@ impl KeyCursor {
     const fn key(self) -> Option<KeyId> {
         match self {
             Self::Key(id) => Some(id),
-            Self::Entry(_) => None,
+            Self::Unspent(_) | Self::Entry(_) => None,
         }
     }
 
     const fn entry(self) -> Option<u64> {
         match self {
             Self::Entry(number) => Some(number),
-            Self::Key(_) => None,
+            Self::Key(_) | Self::Unspent(_) => None,
         }
     }
 }
@@ -86,6 +95,7 @@ impl fmt::Display for KeyCursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Key(id) => id.fmt(f),
+            Self::Unspent(id) => write!(f, "{UNSPENT}{id}"),
             Self::Entry(number) => number.fmt(f),
         }
     }
@@ -135,31 +145,76 @@ impl Management {
         if search.order == KeyOrder::LastUsed {
             return self.find_by_use(account, search).await;
         }
+        if search.order == KeyOrder::MostSpent {
+            return self.find_by_spend(account, search).await;
+        }
         if search.is_by_name() {
             return self.find_by_name(account, search).await;
         }
         let now = self.clock.now();
         // If every key matches, one more than shown is read, to see whether there are more.
-        let is_filtered =
-            !search.text.is_empty() || search.condition.is_some() || search.order == KeyOrder::MostSpent;
+        let is_filtered = !search.text.is_empty() || search.condition.is_some();
         let at_once = if is_filtered { READ_AT_ONCE } else { search.limit + 1 };
         let mut scan = Scan::new(search.after, search.limit);
         while scan.goes_on() {
             let after = scan.place().and_then(KeyCursor::key);
-            let keys = match search.order {
-                KeyOrder::MostSpent => self.store.top_spending(account, after, at_once).await?,
-                KeyOrder::Newest | KeyOrder::Oldest | KeyOrder::LastUsed => {
-                    let page = search.page(after, at_once, now);
-                    match search.group {
-                        Some(group) => self.store.keys_of_group(account, group, page).await?,
-                        None => self.store.keys(account, page).await?,
-                    }
-                }
-            };
+            let keys = self.page_of(account, search, search.page(after, at_once, now)).await?;
             let reached = self.limits_of_search(account, search, &keys).await?;
             let matching =
                 |key: ApiKey| (KeyCursor::Key(key.id), search.matches(&key, &reached, now).then_some(key));
             scan.add(keys.into_iter().map(matching), at_once);
+        }
+        Ok(scan.page())
+    }
+
+    /// Reads a page of the keys of a search by their age.
+    async fn page_of(
+        &self,
+        account: AccountId,
+        search: &KeySearch,
+        page: Page,
+    ) -> Result<Vec<ApiKey>, StoreError> {
+        match search.group {
+            Some(group) => self.store.keys_of_group(account, group, page).await,
+            None => self.store.keys(account, page).await,
+        }
+    }
+
+    /// Reads the keys that have spent, the largest spend first, and then all keys for those that have not.
+    async fn find_by_spend(
+        &self,
+        account: AccountId,
+        search: &KeySearch,
+    ) -> Result<Found<ApiKey, KeyCursor>, StoreError> {
+        let now = self.clock.now();
+        let mut scan = Scan::new(search.after, search.limit);
+        while scan.goes_on() {
+            let (unspent, after) = match scan.place() {
+                Some(KeyCursor::Unspent(id)) => (true, Some(id)),
+                place => (false, place.and_then(KeyCursor::key)),
+            };
+            let mut keys: Vec<_> = if unspent {
+                Vec::new()
+            } else {
+                let top = self.store.top_spending(account, after, READ_AT_ONCE).await?;
+                top.into_iter().map(|key| (KeyCursor::Key(key.id), key)).collect()
+            };
+            let left = READ_AT_ONCE - keys.len();
+            if left > 0 {
+                let page = search.page(after.filter(|_| unspent), left, now);
+                let all = self.page_of(account, search, page).await?;
+                keys.extend(all.into_iter().map(|key| (KeyCursor::Unspent(key.id), key)));
+            }
+            let of_page: Vec<ApiKey> = keys.iter().map(|(_, key)| key.clone()).collect();
+            let reached = self.limits_of_search(account, search, &of_page).await?;
+            let matching = |(place, key): (KeyCursor, ApiKey)| {
+                // A key that has spent came among those that have.
+                let has_come =
+                    matches!(place, KeyCursor::Unspent(_)) && key.spend.budget.used > NanoUsd::ZERO;
+                let matches = !has_come && search.matches(&key, &reached, now);
+                (place, matches.then_some(key))
+            };
+            scan.add(keys.into_iter().map(matching), READ_AT_ONCE);
         }
         Ok(scan.page())
     }

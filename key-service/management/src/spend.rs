@@ -1,32 +1,41 @@
-//! Sums of days by model, and the keys that spent most.
+//! Sums of days by model, key, group and user, and the keys that spent most.
+
+mod entries;
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    cmp::Reverse,
+    collections::{BTreeMap, HashMap, HashSet},
     ops::RangeInclusive,
 };
 
 use shared::{
     ids::{AccountId, GroupId, KeyId},
     money::NanoUsd,
-    time::Timestamp,
 };
 
-use super::{
-    Management,
-    usage::{Grouping, MAX_DAYS, Parts, UsageSearch},
-};
+pub use self::entries::EntrySums;
+use super::Management;
 use domain::{
     key::ApiKey,
-    search::EntrySearch,
-    usage::{Day, Sums},
+    ledger::Payer,
+    usage::{Day, DayTotal, Hour, HoursOfDay, Margin, Sums},
 };
-use key_service_store::store::StoreError;
+use key_service_store::store::{AccountDay, Order, OtherSums, Page, StoreError, UsageLine};
 
 /// Days added up unless others are requested.
 pub const DAYS: i64 = 30;
 
 /// Keys whose sums are kept apart; those of all other keys are one part.
 const TOP_KEYS: usize = 5;
+
+/// Groups whose sums are kept apart if an account has more, so that a page reads a bounded number of sums.
+const TOP_GROUPS: usize = 50;
+
+/// Groups among which those that have spent most are found: the newest, which take some milliseconds to read.
+const GROUPS_LOOKED_AT: usize = 2_000;
+
+/// Keys of the account that have spent most, and newest keys of a group, among which the group's top keys are found.
+const KEYS_LOOKED_AT: usize = 250;
 
 /// Part of a spend for which sums are kept apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +44,8 @@ pub enum SpendBy {
     Key,
     /// The group that the key was in.
     Group,
+    /// The caller's own user.
+    User,
 }
 
 /// What a part of a spend belongs to.
@@ -45,160 +56,278 @@ pub enum SpendPart {
     Key(KeyId),
     /// A group; `None` stands for keys without a group.
     Group(Option<GroupId>),
+    /// A user, by the caller's own name; `None` stands for requests whose callers named none.
+    User(Option<String>),
     /// All keys but the ones that have spent most.
     OtherKeys,
+    /// All groups but the ones that have spent most, and keys without a group.
+    OtherGroups,
+    /// Users of days with so many users that no sums of theirs are kept.
+    OtherUsers,
 }
 
-/// Sums by part and day.
-pub type SpendParts = BTreeMap<SpendPart, BTreeMap<Day, Sums>>;
+/// Length of the times for which sums are apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChartStep {
+    Day,
+    Hour,
+}
+
+/// Sums by part and time. The sums of a day stand at its first hour.
+pub type SpendParts = BTreeMap<SpendPart, BTreeMap<Hour, Sums>>;
 
 /// Sums by day and model.
 pub type Spend = BTreeMap<Day, BTreeMap<String, Sums>>;
 
-/// Sums of the entries of a search.
-#[derive(Clone, Debug)]
-pub struct EntrySums {
-    /// Days that are added up: those of the search, or the last [`DAYS`]; at most [`MAX_DAYS`].
-    pub days: RangeInclusive<Day>,
-    pub sums: Sums,
+/// Parts of a spend, and what none of them has.
+struct PartsAndRest {
+    step: ChartStep,
+    parts: SpendParts,
+    rest: BTreeMap<Hour, Sums>,
+}
+
+impl PartsAndRest {
+    const fn new(step: ChartStep) -> Self {
+        Self { step, parts: SpendParts::new(), rest: BTreeMap::new() }
+    }
+
+    /// Sums of a day, at each of its times.
+    fn times(&self, day: Day, whole: Sums, hours: &HoursOfDay) -> Vec<(Hour, Sums)> {
+        match self.step {
+            ChartStep::Day => vec![(Hour::in_day(day, 0), whole)],
+            ChartStep::Hour => {
+                hours.iter().map(|(hour, counts)| (Hour::in_day(day, hour), counts.into())).collect()
+            }
+        }
+    }
+
+    /// Adds the sums of a part.
+    fn add(&mut self, part: &SpendPart, day: Day, whole: Sums, hours: &HoursOfDay) {
+        for (time, sums) in self.times(day, whole, hours) {
+            let of_part = self.parts.entry(part.clone()).or_default().entry(time).or_default();
+            *of_part = of_part.plus(sums);
+        }
+    }
+
+    /// Adds sums of which parts take theirs.
+    fn leave(&mut self, day: Day, whole: Sums, hours: &HoursOfDay) {
+        for (time, sums) in self.times(day, whole, hours) {
+            let rest = self.rest.entry(time).or_default();
+            *rest = rest.plus(sums);
+        }
+    }
+
+    fn leave_all(&mut self, of_day: &AccountDay) {
+        for total in of_day.models.values() {
+            self.leave(of_day.day, total.of.sums, &total.hours);
+        }
+    }
+
+    /// Returns the parts, with what none of them has as one more.
+    fn with_rest(self, part: SpendPart) -> SpendParts {
+        let Self { mut parts, mut rest, .. } = self;
+        for (time, sums) in parts.values().flatten() {
+            rest.entry(*time).and_modify(|left| *left = left.less(*sums));
+        }
+        rest.retain(|_, left| *left != Sums::default());
+        if !rest.is_empty() {
+            parts.insert(part, rest);
+        }
+        parts
+    }
 }
 
 impl Management {
     /// The sums of the account on these days.
     pub async fn spend(&self, account: AccountId, days: RangeInclusive<Day>) -> Result<Spend, StoreError> {
-        let mut spend = Spend::new();
-        for line in self.store.spend(account, days).await? {
-            spend.entry(line.day).or_default().insert(line.model, line.sums);
-        }
-        Ok(spend)
+        let days = self.store.account_days(account, days, OtherSums::default()).await?;
+        let of_day = |AccountDay { day, models, .. }| {
+            let models: BTreeMap<_, _> = models
+                .into_iter()
+                .map(|(model, total): (String, DayTotal<Margin>)| (model, total.of.sums))
+                .collect();
+            (!models.is_empty()).then_some((day, models))
+        };
+        Ok(days.into_iter().filter_map(of_day).collect())
     }
 
-    /// The sums of a key on these days.
-    pub async fn spend_of(
-        &self,
-        account: AccountId,
-        key: KeyId,
-        days: RangeInclusive<Day>,
-    ) -> Result<Spend, StoreError> {
-        let mut spend = Spend::new();
-        let _permit = self.read_permit(account).await?;
-        for line in self.store.usage(account, days, Some(&[key])).await? {
-            // A key that moved between groups has a line for each group.
-            let sums = spend.entry(line.day).or_default().entry(line.payer.model).or_default();
-            *sums = sums.plus(Sums::from(line.counts));
-        }
-        Ok(spend)
-    }
-
-    /// Returns the sums of the account on these days, apart for each model, key or group. Those by key are apart for the
-    /// keys that have spent most, since the others may be very many.
+    /// Returns the sums of the account on these days, apart for each model, key, group or user. Those by key and by group
+    /// are apart for the ones that have spent most, since the others may be very many. Users have no sums by hour.
     pub async fn spend_parts(
         &self,
         account: AccountId,
         by: SpendBy,
-        days: RangeInclusive<Day>,
+        (days, step): (RangeInclusive<Day>, ChartStep),
     ) -> Result<SpendParts, StoreError> {
         match by {
-            SpendBy::Model => Ok(of_models(self.spend(account, days).await?)),
-            SpendBy::Key => self.spend_of_top_keys(account, days).await,
-            SpendBy::Group => {
-                let _permit = self.read_permit(account).await?;
-                let mut parts = SpendParts::new();
-                for (day, group, sums) in self.store.spend_by_group(account, days).await? {
-                    add(&mut parts, SpendPart::Group(group), day, sums);
+            SpendBy::Model => {
+                let mut parts = PartsAndRest::new(step);
+                for AccountDay { day, models, .. } in
+                    self.store.account_days(account, days, OtherSums::default()).await?
+                {
+                    for (model, total) in models {
+                        parts.add(&SpendPart::Model(model), day, total.of.sums, &total.hours);
+                    }
                 }
-                Ok(parts)
+                Ok(parts.parts)
             }
+            SpendBy::Key => {
+                let _permit = self.read_permit(account).await?;
+                let keys: Vec<KeyId> =
+                    self.top_keys(account, TOP_KEYS).await?.iter().map(|key| key.id).collect();
+                let all = self.store.account_days(account, days.clone(), OtherSums::default()).await?;
+                let mut parts = PartsAndRest::new(step);
+                for of_day in &all {
+                    parts.leave_all(of_day);
+                }
+                self.add_keys(account, days, &keys, &mut parts, |_| true).await?;
+                Ok(parts.with_rest(SpendPart::OtherKeys))
+            }
+            SpendBy::Group => self.spend_by_group(account, days, step).await,
+            SpendBy::User => self.spend_by_user(account, days).await,
         }
     }
 
-    /// Returns the sums of a group and of its child groups on these days, apart for each model, and for each key.
+    /// Returns the sums of a key on these days by model.
+    pub async fn spend_of_key(
+        &self,
+        account: AccountId,
+        key: KeyId,
+        (days, step): (RangeInclusive<Day>, ChartStep),
+    ) -> Result<SpendParts, StoreError> {
+        let mut parts = PartsAndRest::new(step);
+        for UsageLine { day, payer, counts } in self.store.usage(account, days, Some(&[key])).await? {
+            parts.add(&SpendPart::Model(payer.model), day, counts.of.into(), &counts.hours);
+        }
+        Ok(parts.parts)
+    }
+
+    /// Returns the sums of a group and of its child groups on these days, apart for each model, or for the keys that have
+    /// spent most.
     pub async fn spend_of_group(
         &self,
         account: AccountId,
         group: GroupId,
-        days: RangeInclusive<Day>,
-    ) -> Result<[SpendParts; 2], StoreError> {
-        let by = BTreeSet::from([Grouping::Day, Grouping::Model, Grouping::Key]);
-        let search = UsageSearch { days, key: None, group: Some(group), within: None, by };
-        let (mut models, mut keys) = (SpendParts::new(), SpendParts::new());
-        for (of, counts) in self.sums_of_usage(account, &search).await? {
-            if let Parts { day: Some(day), model: Some(model), key: Some(key), .. } = of {
-                add(&mut models, SpendPart::Model(model), day, Sums::from(counts));
-                add(&mut keys, SpendPart::Key(key), day, Sums::from(counts));
+        by: SpendBy,
+        (days, step): (RangeInclusive<Day>, ChartStep),
+    ) -> Result<SpendParts, StoreError> {
+        let _permit = self.read_permit(account).await?;
+        let (mut parts, mut rest) = (PartsAndRest::new(step), PartsAndRest::new(step));
+        for (day, sums) in self.store.group_days(account, days.clone(), group).await? {
+            for of in sums.models() {
+                let part = SpendPart::Model(of.model.to_string());
+                for total in [&of.own, &of.below] {
+                    parts.add(&part, day, total.of.sums, &total.hours);
+                    rest.leave(day, total.of.sums, &total.hours);
+                }
             }
         }
-        Ok([models, keys])
+        if by != SpendBy::Key {
+            return Ok(parts.parts);
+        }
+        let keys = self.top_keys_of(account, group).await?;
+        self.add_keys(account, days, &keys, &mut rest, |payer| payer.is_in(group)).await?;
+        Ok(rest.with_rest(SpendPart::OtherKeys))
     }
 
-    async fn spend_of_top_keys(
+    /// Returns what each of these keys was charged on these days while it was in a group, or in a child group of it.
+    pub async fn charged_in_group(
+        &self,
+        account: AccountId,
+        group: GroupId,
+        (days, keys): (RangeInclusive<Day>, &[KeyId]),
+    ) -> Result<HashMap<KeyId, NanoUsd>, StoreError> {
+        let mut sums: HashMap<KeyId, Sums> = HashMap::new();
+        for line in self.store.usage(account, days, Some(keys)).await? {
+            if line.payer.is_in(group) {
+                let sum = sums.entry(line.payer.key).or_default();
+                *sum = sum.plus(line.counts.of.into());
+            }
+        }
+        Ok(sums.into_iter().map(|(key, sums)| (key, sums.charged)).collect())
+    }
+
+    /// Adds the sums of these keys.
+    async fn add_keys(
+        &self,
+        account: AccountId,
+        days: RangeInclusive<Day>,
+        keys: &[KeyId],
+        parts: &mut PartsAndRest,
+        is_wanted: impl Fn(&Payer) -> bool,
+    ) -> Result<(), StoreError> {
+        for UsageLine { day, payer, counts } in self.store.usage(account, days, Some(keys)).await? {
+            if is_wanted(&payer) {
+                parts.add(&SpendPart::Key(payer.key), day, counts.of.into(), &counts.hours);
+            }
+        }
+        Ok(())
+    }
+
+    /// Finds keys in a group, or in a child group of it, that have spent most: among the account's top keys, and the newest
+    /// keys of the group.
+    async fn top_keys_of(&self, account: AccountId, group: GroupId) -> Result<Vec<KeyId>, StoreError> {
+        let top = self.top_keys(account, KEYS_LOOKED_AT).await?;
+        let children = self.store.child_groups(account, group).await?;
+        let groups: HashSet<GroupId> = children.into_iter().chain([group]).collect();
+        let is_in = |key: &ApiKey| key.spend.group.is_some_and(|group| groups.contains(&group));
+        let page = Page { after: None, order: Order::Descending, status: None, limit: KEYS_LOOKED_AT };
+        let newest = self.store.keys_of_group(account, group, page).await?;
+        let found = top.into_iter().filter(is_in).chain(newest);
+        let mut by_use: Vec<_> = found.map(|key| (Reverse(key.spend.budget.used), key.id)).collect();
+        by_use.sort_unstable();
+        by_use.dedup();
+        Ok(by_use.into_iter().take(TOP_KEYS).map(|(_, id)| id).collect())
+    }
+
+    async fn spend_by_group(
+        &self,
+        account: AccountId,
+        days: RangeInclusive<Day>,
+        step: ChartStep,
+    ) -> Result<SpendParts, StoreError> {
+        let _permit = self.read_permit(account).await?;
+        let (groups, are_all) = self.groups_apart(account).await?;
+        let others = OtherSums { groups: &groups, users: false };
+        let mut parts = PartsAndRest::new(step);
+        for of_day in self.store.account_days(account, days, others).await? {
+            parts.leave_all(&of_day);
+            for (group, sums) in groups.iter().zip(&of_day.groups) {
+                for of in sums.models() {
+                    let (part, total) = (SpendPart::Group(Some(*group)), &of.own);
+                    parts.add(&part, of_day.day, total.of.sums, &total.hours);
+                }
+            }
+        }
+        Ok(parts.with_rest(if are_all { SpendPart::Group(None) } else { SpendPart::OtherGroups }))
+    }
+
+    /// Lists the groups whose sums are kept apart, and tells whether these are all groups of the account.
+    pub(super) async fn groups_apart(&self, account: AccountId) -> Result<(Vec<GroupId>, bool), StoreError> {
+        self.store.groups_by_use(account, TOP_GROUPS, GROUPS_LOOKED_AT).await
+    }
+
+    async fn spend_by_user(
         &self,
         account: AccountId,
         days: RangeInclusive<Day>,
     ) -> Result<SpendParts, StoreError> {
-        let keys: Vec<KeyId> =
-            self.top_keys(account, TOP_KEYS).await?.into_iter().map(|key| key.id).collect();
-        let (mut parts, mut others) = (SpendParts::new(), BTreeMap::<Day, Sums>::new());
-        for (day, models) in self.spend(account, days.clone()).await? {
-            others.insert(day, models.into_values().fold(Sums::default(), Sums::plus));
+        let (others, none) = (OtherSums { groups: &[], users: true }, HoursOfDay::default());
+        let mut parts = PartsAndRest::new(ChartStep::Day);
+        for of_day in self.store.account_days(account, days, others).await? {
+            parts.leave_all(&of_day);
+            for users in &of_day.users {
+                for (user, counts) in users.named() {
+                    let part = SpendPart::User(Some(user.to_string()));
+                    parts.add(&part, of_day.day, counts.into(), &none);
+                }
+                let others = Sums::from(users.others());
+                if others != Sums::default() {
+                    parts.add(&SpendPart::OtherUsers, of_day.day, others, &none);
+                }
+            }
         }
-        let _permit = self.read_permit(account).await?;
-        for line in self.store.usage(account, days, Some(&keys)).await? {
-            let sums = Sums::from(line.counts);
-            others.entry(line.day).and_modify(|left| *left = left.less(sums));
-            add(&mut parts, SpendPart::Key(line.payer.key), line.day, sums);
-        }
-        others.retain(|_, left| *left != Sums::default());
-        if !others.is_empty() {
-            parts.insert(SpendPart::OtherKeys, others);
-        }
-        Ok(parts)
-    }
-
-    /// Adds up the counters of the days, the key, the group and the model of a search. Counters are kept by whole days in UTC: those
-    /// that a search for other times touches count whole. `None` for an outcome, a user or an upstream, by which no counters are
-    /// kept, and where no day is searched.
-    pub async fn sums_of_entries(
-        &self,
-        account: AccountId,
-        search: &EntrySearch,
-    ) -> Result<Option<EntrySums>, StoreError> {
-        let last = search.ends.map(|ends| Day::of(Timestamp::from_millis(ends.millis() - 1)));
-        let last = last.map_or(self.today(), |last| last.min(self.today()));
-        let first = search.begins.map_or_else(|| last.plus(1 - DAYS), Day::of).max(last.plus(1 - MAX_DAYS));
-        let is_counted = search.outcome.is_none()
-            && search.ending.is_none()
-            && search.user.is_none()
-            && search.upstream.is_none();
-        if !is_counted || first > last {
-            return Ok(None);
-        }
-        if let Some(group) = search.group {
-            return self.sums_of_group(account, search, group, first..=last).await.map(Some);
-        }
-        let spend = match search.key {
-            Some(key) => self.spend_of(account, key, first..=last).await?,
-            None => self.spend(account, first..=last).await?,
-        };
-        let models = spend.into_values().flatten();
-        let wanted = models.filter(|(model, _)| search.model.as_ref().is_none_or(|wanted| wanted == model));
-        let sums = wanted.fold(Sums::default(), |all, (_, sums)| all.plus(sums));
-        Ok(Some(EntrySums { days: first..=last, sums }))
-    }
-
-    async fn sums_of_group(
-        &self,
-        account: AccountId,
-        search: &EntrySearch,
-        group: GroupId,
-        days: RangeInclusive<Day>,
-    ) -> Result<EntrySums, StoreError> {
-        let by = BTreeSet::from([Grouping::Model]);
-        let usage = UsageSearch { days: days.clone(), key: search.key, group: Some(group), within: None, by };
-        let parts = self.sums_of_usage(account, &usage).await?.into_iter();
-        let wanted = parts.filter(|(parts, _)| search.model.is_none() || search.model == parts.model);
-        let sums = wanted.fold(Sums::default(), |all, (_, counts)| all.plus(Sums::from(counts)));
-        Ok(EntrySums { days, sums })
+        Ok(parts.with_rest(SpendPart::User(None)))
     }
 
     /// The keys of the account that spent most, largest spend first.
@@ -211,20 +340,4 @@ impl Management {
 pub fn days_left(credit: NanoUsd, spent: NanoUsd) -> Option<i64> {
     let days = i128::from(credit.nanos()) * i128::from(DAYS) / i128::from(spent.nanos().max(1));
     (spent > NanoUsd::ZERO).then(|| i64::try_from(days).unwrap_or(i64::MAX))
-}
-
-/// Returns the parts by model.
-pub fn of_models(spend: Spend) -> SpendParts {
-    let mut parts = SpendParts::new();
-    for (day, models) in spend {
-        for (model, sums) in models {
-            add(&mut parts, SpendPart::Model(model), day, sums);
-        }
-    }
-    parts
-}
-
-fn add(parts: &mut SpendParts, part: SpendPart, day: Day, sums: Sums) {
-    let sum = parts.entry(part).or_default().entry(day).or_default();
-    *sum = sum.plus(sums);
 }

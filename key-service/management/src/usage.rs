@@ -11,8 +11,8 @@ use shared::{
 };
 
 use super::Management;
-use domain::usage::{Counts, Day};
-use key_service_store::store::{StoreError, UsageLine};
+use domain::usage::{Day, Hour, PartCounts};
+use key_service_store::store::{AccountDay, OtherSums, StoreError, UsageLine};
 
 /// Most days that are summed up: a year, and the month in which someone looks at it.
 pub const MAX_DAYS: i64 = 400;
@@ -24,23 +24,30 @@ pub(super) const MAX_DEPOSITS: usize = 100_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Grouping {
     Day,
+    /// The hour in UTC.
+    Hour,
     Key,
     /// The group of the key.
     Group,
     Model,
+    /// The caller's own user.
+    User,
 }
 
 /// All parts for which sums can be kept apart.
-pub const GROUPINGS: [Grouping; 4] = [Grouping::Day, Grouping::Key, Grouping::Group, Grouping::Model];
+pub const GROUPINGS: [Grouping; 6] =
+    [Grouping::Day, Grouping::Hour, Grouping::Key, Grouping::Group, Grouping::Model, Grouping::User];
 
 impl Grouping {
     /// Name of the part in queries.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Day => "day",
+            Self::Hour => "hour",
             Self::Key => "key",
             Self::Group => "group",
             Self::Model => "model",
+            Self::User => "user",
         }
     }
 }
@@ -62,14 +69,27 @@ pub struct UsageSearch {
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Parts {
     pub day: Option<Day>,
+    pub hour: Option<Hour>,
     pub key: Option<KeyId>,
     /// Group of the key; inner `None` if the key was in no group.
     pub group: Option<Option<GroupId>>,
     /// The model's id in the catalogue.
     pub model: Option<String>,
+    pub user: Option<UserPart>,
 }
 
-pub type UsageSum = (Parts, Counts);
+/// Whose requests a sum by user has.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum UserPart {
+    /// Those of a user, by the caller's own name.
+    Named(String),
+    /// Those whose callers named no user.
+    Unnamed,
+    /// Those of users without sums of their own, since they came after many others on their days.
+    Others,
+}
+
+pub type UsageSum = (Parts, PartCounts);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Money {
@@ -92,6 +112,8 @@ impl UsageSearch {
         let is_by = |grouping| self.by.contains(&grouping);
         Parts {
             day: is_by(Grouping::Day).then_some(line.day),
+            hour: None,
+            user: None,
             key: is_by(Grouping::Key).then_some(payer.key),
             group: is_by(Grouping::Group).then_some(group),
             model: is_by(Grouping::Model).then(|| payer.model.clone()),
@@ -101,7 +123,7 @@ impl UsageSearch {
 
 impl Management {
     /// Sums up the account's usage, in the order of the parts. It reads a day at a time, so that memory holds the sums
-    /// and one day's counters.
+    /// and one day's counters. Sums by user are those of the whole account, apart by day at most.
     pub async fn sums_of_usage(
         &self,
         account: AccountId,
@@ -109,17 +131,41 @@ impl Management {
     ) -> Result<Vec<UsageSum>, StoreError> {
         let _permit = self.read_permit(account).await?;
         let keys = search.key.as_ref().map(std::slice::from_ref);
-        let mut sums: BTreeMap<Parts, Counts> = BTreeMap::new();
+        let mut sums: BTreeMap<Parts, PartCounts> = BTreeMap::new();
+        let mut add = |parts: Parts, counts: PartCounts| {
+            let sum = sums.entry(parts).or_default();
+            *sum = sum.plus(counts);
+        };
+        if search.by.contains(&Grouping::User) {
+            for of_day in self.account_users(account, search.days.clone()).await? {
+                of_users(&of_day, search.by.contains(&Grouping::Day), &mut add);
+            }
+            return Ok(sums.into_iter().collect());
+        }
         let mut day = *search.days.start();
         while day <= *search.days.end() {
             let lines = self.store.usage(account, day..=day, keys).await?;
             for line in lines.iter().filter(|line| search.matches(line)) {
-                let sum = sums.entry(search.parts(line)).or_default();
-                *sum = sum.plus(line.counts);
+                let parts = search.parts(line);
+                if !search.by.contains(&Grouping::Hour) {
+                    add(parts, line.counts.of.into());
+                    continue;
+                }
+                for (hour, counts) in line.counts.hours.iter() {
+                    add(Parts { hour: Some(Hour::in_day(line.day, hour)), ..parts.clone() }, counts);
+                }
             }
             day = day.plus(1);
         }
         Ok(sums.into_iter().collect())
+    }
+
+    async fn account_users(
+        &self,
+        account: AccountId,
+        days: RangeInclusive<Day>,
+    ) -> Result<Vec<AccountDay>, StoreError> {
+        self.store.account_days(account, days, OtherSums { groups: &[], users: true }).await
     }
 
     /// Returns the money of an account, which must exist.
@@ -136,5 +182,24 @@ impl Management {
             let [deposited, used] = [deposited, used].map(NanoUsd::from_nanos);
             return Ok(Money { credit: funds.credit, held: funds.held, deposited, used });
         }
+    }
+}
+
+/// Adds the sums of a day by user. What no user has belongs to requests that named none.
+fn of_users(of_day: &AccountDay, is_by_day: bool, add: &mut impl FnMut(Parts, PartCounts)) {
+    let parts = |user| Parts { day: is_by_day.then_some(of_day.day), user: Some(user), ..Parts::default() };
+    let all = of_day.models.values().map(|model| model.hours.total());
+    let mut unnamed = all.fold(PartCounts::default(), PartCounts::plus);
+    for users in &of_day.users {
+        let named = users.named().map(|(user, counts)| (UserPart::Named(user.to_string()), counts));
+        for (user, counts) in named.chain([(UserPart::Others, users.others())]) {
+            unnamed = unnamed.less(counts);
+            if counts != PartCounts::default() {
+                add(parts(user), counts);
+            }
+        }
+    }
+    if unnamed != PartCounts::default() {
+        add(parts(UserPart::Unnamed), unnamed);
     }
 }

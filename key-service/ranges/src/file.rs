@@ -7,14 +7,14 @@ use axum::{
 use http::header;
 
 use crate::spend::{PartNames, SpendScope, SpendView};
-use domain::usage::{Day, Sums};
-use key_service_management::spend::SpendPart;
+use domain::usage::{Hour, Sums};
+use key_service_management::spend::{ChartStep, SpendPart};
 use key_service_page::{app::App, csv::cell, failure::Failure, form::query, session::Viewer};
 
 /// Columns. Scripts rely on the names: add, never rename.
-const HEAD: &str = "day,part,id,name,requests,tokens,charged\r\n";
+const HEAD: &str = "day,part,id,name,requests,tokens,charged,hour\r\n";
 
-/// Answers with a line for each day and part: every measure, and no part is left out.
+/// Answers with a line for each day, or each hour of a single day, and part: every measure, and no part is left out.
 pub async fn csv(State(app): State<App>, viewer: Viewer, request: Request) -> Result<Response, Failure> {
     let (account, query) = (viewer.signed_in.account, query(&request));
     let key = query.filled("key").map(str::parse).transpose().map_err(|_| Failure::NotFound)?;
@@ -24,25 +24,32 @@ pub async fn csv(State(app): State<App>, viewer: Viewer, request: Request) -> Re
         (None, Some(group)) => SpendScope::Group(group),
         (None, None) => SpendScope::Account,
     };
-    let report = SpendView::of(&query, scope, app.management.today()).read(&app, account).await?;
+    let view = SpendView::of(&query, scope, app.management.today());
+    let report = view.read(&app, account).await?;
     let names = PartNames::of(&app, account, report.parts.keys()).await?;
     let mut lines = Vec::new();
-    for (part, days) in &report.parts {
+    for (part, times) in &report.parts {
         let (kind, id) = match part {
             SpendPart::Model(model) => ("model", cell(model)),
             SpendPart::Key(id) => ("key", id.to_string()),
             SpendPart::Group(id) => ("group", id.map_or_else(String::new, |id| id.to_string())),
+            SpendPart::User(user) => ("user", cell(user.as_deref().unwrap_or_default())),
             SpendPart::OtherKeys => ("key", String::new()),
+            SpendPart::OtherGroups => ("group", String::new()),
+            SpendPart::OtherUsers => ("user", String::new()),
         };
         let name = cell(&names.text(part));
-        let line = |(day, sums): (&Day, &Sums)| {
-            let line =
-                format!("{day},{kind},{id},{name},{},{},{}\r\n", sums.requests, sums.tokens, sums.charged);
-            (*day, line)
+        let line = |(time, sums): (&Hour, &Sums)| {
+            let (day, Sums { requests, tokens, charged }) = (time.day(), sums);
+            let hour = match view.step() {
+                ChartStep::Day => String::new(),
+                ChartStep::Hour => time.of_day().to_string(),
+            };
+            (*time, format!("{day},{kind},{id},{name},{requests},{tokens},{charged},{hour}\r\n"))
         };
-        lines.extend(days.iter().map(line));
+        lines.extend(times.iter().map(line));
     }
-    lines.sort_by_key(|(day, _)| *day);
+    lines.sort_by_key(|(time, _)| *time);
     let text: String = lines.into_iter().map(|(_, line)| line).collect();
     let headers = [
         (header::CONTENT_TYPE, "text/csv; charset=utf-8"),

@@ -37,8 +37,9 @@ const SPANS: [(Span, &str, &str); 6] = [
     (Span::LastMonth, "last-month", "Last month"),
 ];
 
-/// Fields of an address that say a range. `days` is how an earlier form said it; offsets belong to dates of a zone.
-const FIELDS: [&str; 6] = ["range", "days", "from", "to", "from_offset", "to_offset"];
+/// Fields of an address that say a range. `days` is how an earlier form said it; offsets belong to dates of a zone, and an
+/// hour to a single day.
+const FIELDS: [&str; 7] = ["range", "days", "from", "to", "hour", "from_offset", "to_offset"];
 
 /// A range of days, at most [`MAX_DAYS`], and what it is compared with.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -16,16 +16,16 @@ use crate::range::Range;
 use domain::{
     group::Group,
     key::ApiKey,
-    usage::{Day, Sums},
+    usage::{Day, Hour, Sums},
 };
-use key_service_management::spend::{SpendBy, SpendPart, SpendParts, of_models};
+use key_service_management::spend::{ChartStep, SpendBy, SpendPart, SpendParts};
 use key_service_page::{
     app::App,
     chart::{Chart, Measure, Series},
     failure::Failure,
     form::{Fields, with},
     paths::ACTIVITY,
-    show::{name_of, or_unnamed},
+    show::{count, name_of, or_unnamed},
 };
 
 /// Path of the file with the sums of a view.
@@ -34,10 +34,11 @@ pub const FILE: &str = "/dashboard/spend.csv";
 const PARTS: usize = 5;
 
 /// Names of the parts that a spend is shown by, in addresses and on pages. The first is the default.
-const PARTS_BY: [(SpendBy, &str, &str); 3] = [
+const PARTS_BY: [(SpendBy, &str, &str); 4] = [
     (SpendBy::Model, "", "By model"),
     (SpendBy::Key, "key", "By key"),
     (SpendBy::Group, "group", "By group"),
+    (SpendBy::User, "user", "By user"),
 ];
 
 /// Whose spend a page shows.
@@ -60,8 +61,6 @@ pub struct SpendView {
 /// Sums of a view.
 pub struct SpendReport {
     pub(crate) parts: SpendParts,
-    /// Sums by key, if the page is a group's.
-    keys: SpendParts,
     /// The sum of the days that the range is compared with.
     before: Sums,
 }
@@ -73,7 +72,7 @@ pub(crate) struct PartNames {
 }
 
 impl SpendView {
-    /// Reads what an address asks for. A key has parts by model alone, and a group none by group.
+    /// Reads what an address asks for. A key has parts by model alone, and a group none by group or by user.
     pub fn of(query: &Fields, scope: SpendScope, today: Day) -> Self {
         let measure = Measure::ALL.into_iter().find(|measure| name(*measure) == query.get("show"));
         let by = Self::offered(scope).find(|(_, known, _)| *known == query.get("by"));
@@ -87,52 +86,65 @@ impl SpendView {
 
     fn offered(scope: SpendScope) -> impl Iterator<Item = (SpendBy, &'static str, &'static str)> {
         let most = match scope {
-            SpendScope::Account => 3,
+            SpendScope::Account => 4,
             SpendScope::Group(_) => 2,
             SpendScope::Key(_) => 1,
         };
         PARTS_BY.into_iter().take(most)
     }
 
+    /// What a bar of the chart stands for: an hour of a single day. Users have no sums by hour.
+    pub(crate) fn step(&self) -> ChartStep {
+        let is_of_a_day = self.range.days.start() == self.range.days.end();
+        if is_of_a_day && self.by != SpendBy::User { ChartStep::Hour } else { ChartStep::Day }
+    }
+
     /// Reads the sums of the range, and of the days that it is compared with: together, unless they are a year apart.
     pub async fn read(&self, app: &App, account: AccountId) -> Result<SpendReport, Failure> {
         let (days, before) = (&self.range.days, self.range.before());
         if self.range.is_against_year {
-            let [parts, keys] = self.parts(app, account, days.clone()).await?;
-            let [of_year_before, _] = self.parts(app, account, before).await?;
-            return Ok(SpendReport { parts, keys, before: total(&of_year_before) });
+            let parts = self.parts(app, account, days.clone()).await?;
+            let of_year_before = self.parts(app, account, before).await?;
+            return Ok(SpendReport { parts, before: total(&of_year_before) });
         }
-        let [mut parts, mut keys] = self.parts(app, account, *before.start()..=*days.end()).await?;
+        let parts = self.parts(app, account, *before.start()..=*days.end()).await?;
         let before = total(&cut(parts.clone(), &before));
-        (parts, keys) = (cut(parts, days), cut(keys, days));
-        Ok(SpendReport { parts, keys, before })
+        Ok(SpendReport { parts: cut(parts, days), before })
     }
 
-    /// Reads the parts of the view, and those by key if it is of a group.
+    /// Reads the parts of the view.
     async fn parts(
         &self,
         app: &App,
         account: AccountId,
         days: RangeInclusive<Day>,
-    ) -> Result<[SpendParts; 2], Failure> {
-        let management = &app.management;
-        let parts = match self.scope {
-            SpendScope::Account => management.spend_parts(account, self.by, days).await?,
-            SpendScope::Key(key) => of_models(management.spend_of(account, key, days).await?),
-            SpendScope::Group(group) => {
-                let [models, keys] = management.spend_of_group(account, group, days).await?;
-                return Ok([if self.by == SpendBy::Key { keys.clone() } else { models }, keys]);
-            }
-        };
-        Ok([parts, SpendParts::new()])
+    ) -> Result<SpendParts, Failure> {
+        let (management, times) = (&app.management, (days, self.step()));
+        Ok(match self.scope {
+            SpendScope::Account => management.spend_parts(account, self.by, times).await?,
+            SpendScope::Key(key) => management.spend_of_key(account, key, times).await?,
+            SpendScope::Group(group) => management.spend_of_group(account, group, self.by, times).await?,
+        })
+    }
+
+    /// Reads what each of these keys was charged in the range while it was in the group of the page.
+    pub async fn charged_to(
+        &self,
+        app: &App,
+        account: AccountId,
+        keys: &[ApiKey],
+    ) -> Result<HashMap<KeyId, NanoUsd>, Failure> {
+        let SpendScope::Group(group) = self.scope else { return Ok(HashMap::new()) };
+        let keys: Vec<KeyId> = keys.iter().map(|key| key.id).collect();
+        Ok(app.management.charged_in_group(account, group, (self.range.days.clone(), &keys)).await?)
     }
 
     /// Makes the tiles of the range: `credit` comes first.
     pub fn tiles(&self, report: &SpendReport, today: Day, credit: Option<&Markup>) -> Markup {
         let (measure, range) = (self.measure, &self.range);
         let now = measure.of(total(&report.parts));
-        let of_today = report.parts.values().filter_map(|days| days.get(&today));
-        let of_today = measure.of(of_today.fold(Sums::default(), |all, sums| all.plus(*sums)));
+        let of_today = report.parts.values().flatten().filter(|(time, _)| time.day() == today);
+        let of_today = measure.of(of_today.fold(Sums::default(), |all, (_, sums)| all.plus(*sums)));
         let has_today = range.days.contains(&today) && range.days.start() != range.days.end();
         html! {
             dl.tiles {
@@ -164,6 +176,7 @@ impl SpendView {
         let chart = Chart {
             measure: self.measure,
             days: self.range.days.clone(),
+            step: self.step(),
             series: &series,
             requests: &requests,
         };
@@ -175,7 +188,7 @@ impl SpendView {
         Ok(html! {
             section.card {
                 div.split {
-                    h2 { (self.measure.title()) " by day" }
+                    h2 { (self.measure.title()) @match self.step() { ChartStep::Day => " by day", ChartStep::Hour => " by hour" } }
                     div.choices {
                         nav.choice aria-label="Measure" {
                             @for measure in Measure::ALL {
@@ -190,9 +203,27 @@ impl SpendView {
                     }
                 }
                 (chart.markup())
+                @if let Some(says) = self.says_of_others(report) { p.quiet { (says) } }
                 @if !report.parts.is_empty() { p.export { a href=(file_address(self, query)) { "Export this" } } }
             }
         })
+    }
+
+    /// Says what the part of others has, if it is shown.
+    fn says_of_others(&self, report: &SpendReport) -> Option<&'static str> {
+        let has = |part: SpendPart| report.parts.contains_key(&part);
+        match self.by {
+            SpendBy::Key if has(SpendPart::OtherKeys) => Some(
+                "The keys that have spent most of all time are shown one by one; the others are in the sums as other keys.",
+            ),
+            SpendBy::Group if has(SpendPart::OtherGroups) => Some(
+                "The groups that have spent most of all time are shown one by one; the others, and keys in no group, are in the sums as other groups.",
+            ),
+            SpendBy::User if has(SpendPart::OtherUsers) => Some(
+                "The first users of each day are counted one by one, some 200; further ones are in the sums as other users.",
+            ),
+            SpendBy::Model | SpendBy::Key | SpendBy::Group | SpendBy::User => None,
+        }
     }
 
     /// Makes the parts of a chart, the largest first. Parts without a colour of their own become one.
@@ -202,40 +233,33 @@ impl SpendView {
         account: AccountId,
         SpendReport { parts, .. }: &SpendReport,
     ) -> Result<Vec<Series>, Failure> {
-        let size = |(_, days): &(&SpendPart, &BTreeMap<Day, Sums>)| Reverse(self.measure.of(sum(days)));
-        let mut parts: Vec<(&SpendPart, &BTreeMap<Day, Sums>)> = parts.iter().collect();
+        let size = |(_, times): &(&SpendPart, &BTreeMap<Hour, Sums>)| Reverse(self.measure.of(sum(times)));
+        let mut parts: Vec<(&SpendPart, &BTreeMap<Hour, Sums>)> = parts.iter().collect();
         parts.sort_by_key(size);
         let others = if parts.len() > PARTS + 1 { parts.split_off(PARTS) } else { Vec::new() };
         let names = PartNames::of(app, account, parts.iter().map(|(part, _)| *part)).await?;
         let models = app.catalog.get().ids();
-        let series = |(part, days): (&SpendPart, &BTreeMap<Day, Sums>)| Series {
+        let series = |(part, times): (&SpendPart, &BTreeMap<Hour, Sums>)| Series {
             name: names.shown(part),
             place: place(part, &models),
-            is_rest: *part == SpendPart::OtherKeys,
-            days: days.clone(),
+            is_rest: is_rest(part),
+            times: times.clone(),
         };
         let mut series: Vec<Series> = parts.into_iter().map(series).collect();
         if !others.is_empty() {
-            let mut days: BTreeMap<Day, Sums> = BTreeMap::new();
-            for (day, sums) in others.iter().flat_map(|(_, days)| *days) {
-                let all = days.entry(*day).or_default();
+            let mut times: BTreeMap<Hour, Sums> = BTreeMap::new();
+            for (time, sums) in others.iter().flat_map(|(_, times)| *times) {
+                let all = times.entry(*time).or_default();
                 *all = all.plus(*sums);
             }
             series.push(Series {
-                name: html! { (others.len()) " others" },
+                name: html! { (count(others.len() as u64)) " others" },
                 place: None,
                 is_rest: true,
-                days,
+                times,
             });
         }
         Ok(series)
-    }
-}
-
-impl SpendReport {
-    /// Returns the charges of a key of the group in the range.
-    pub fn charged_to(&self, key: KeyId) -> NanoUsd {
-        self.keys.get(&SpendPart::Key(key)).map(sum).unwrap_or_default().charged
     }
 }
 
@@ -250,7 +274,12 @@ impl PartNames {
             match part {
                 SpendPart::Key(id) => keys.push(*id),
                 SpendPart::Group(Some(id)) => groups.push(*id),
-                SpendPart::Model(_) | SpendPart::Group(None) | SpendPart::OtherKeys => {}
+                SpendPart::Model(_)
+                | SpendPart::User(_)
+                | SpendPart::Group(None)
+                | SpendPart::OtherKeys
+                | SpendPart::OtherGroups
+                | SpendPart::OtherUsers => {}
             }
         }
         let keys = app.management.keys_by_id(account, keys).await?;
@@ -264,7 +293,10 @@ impl PartNames {
             SpendPart::Key(id) => self.keys.get(id).map_or_else(String::new, |key| key.label.clone()),
             SpendPart::Group(Some(id)) => self.groups.get(id).map_or_else(|| id.to_string(), name_of),
             SpendPart::Group(None) => "No group".into(),
+            SpendPart::User(user) => user.clone().unwrap_or_else(|| "No user".into()),
             SpendPart::OtherKeys => "Other keys".into(),
+            SpendPart::OtherGroups => "Other groups".into(),
+            SpendPart::OtherUsers => "Other users".into(),
         }
     }
 
@@ -272,7 +304,13 @@ impl PartNames {
         let text = self.text(part);
         match part {
             SpendPart::Key(_) | SpendPart::Group(Some(_)) => or_unnamed(&text),
-            SpendPart::Model(_) | SpendPart::Group(None) | SpendPart::OtherKeys => html! { (text) },
+            SpendPart::User(Some(_)) => html! { bdi { (text) } },
+            SpendPart::Model(_)
+            | SpendPart::User(None)
+            | SpendPart::Group(None)
+            | SpendPart::OtherKeys
+            | SpendPart::OtherGroups
+            | SpendPart::OtherUsers => html! { (text) },
         }
     }
 }
@@ -297,7 +335,15 @@ fn place(part: &SpendPart, models: &[String]) -> Option<usize> {
         SpendPart::Model(name) => models.iter().position(|model| model == name),
         SpendPart::Key(id) => id.as_bytes().last().map(|byte| usize::from(*byte)),
         SpendPart::Group(id) => id.and_then(|id| id.as_bytes().last().map(|byte| usize::from(*byte))),
-        SpendPart::OtherKeys => None,
+        SpendPart::User(user) => user.as_ref().and_then(|user| user.bytes().last()).map(usize::from),
+        SpendPart::OtherKeys | SpendPart::OtherGroups | SpendPart::OtherUsers => None,
+    }
+}
+
+const fn is_rest(part: &SpendPart) -> bool {
+    match part {
+        SpendPart::OtherKeys | SpendPart::OtherGroups | SpendPart::OtherUsers => true,
+        SpendPart::Model(_) | SpendPart::Key(_) | SpendPart::Group(_) | SpendPart::User(_) => false,
     }
 }
 
@@ -310,14 +356,14 @@ const fn name(measure: Measure) -> &'static str {
     }
 }
 
-fn sum(days: &BTreeMap<Day, Sums>) -> Sums {
-    days.values().fold(Sums::default(), |all, sums| all.plus(*sums))
+fn sum(times: &BTreeMap<Hour, Sums>) -> Sums {
+    times.values().fold(Sums::default(), |all, sums| all.plus(*sums))
 }
 
 /// Returns the parts on these days.
 fn cut(parts: SpendParts, days: &RangeInclusive<Day>) -> SpendParts {
     let on_days = parts.into_iter().map(|(part, mut sums)| {
-        sums.retain(|day, _| days.contains(day));
+        sums.retain(|time, _| days.contains(&time.day()));
         (part, sums)
     });
     on_days.filter(|(_, sums)| !sums.is_empty()).collect()

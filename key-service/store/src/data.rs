@@ -15,7 +15,7 @@ use domain::{
     group::{BadGroup, Group, GroupNotChanged},
     key::{ApiKey, KeyNotChanged, KeyNotRotated, Status},
     ledger::{Deposited, Entry, Payer},
-    usage::{Counts, Day, Sums},
+    usage::{Counts, Day, DayTotal},
 };
 
 #[derive(Clone, Debug, Default)]
@@ -407,19 +407,10 @@ pub struct Found<T, C> {
     pub next: Option<C>,
 }
 
-/// The sums of a model on a day.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SpendLine {
-    pub day: Day,
-    /// The model's id in the catalogue.
-    pub model: String,
-    pub sums: Sums,
-}
-
 /// The counters of a payer and a day.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UsageLine {
     pub day: Day,
     pub payer: Payer,
-    pub counts: Counts,
+    pub counts: DayTotal<Counts>,
 }

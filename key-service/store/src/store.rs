@@ -51,7 +51,7 @@ use shared::{clock::Clock, ids::AccountId};
 pub use self::{
     capacity::Capacity,
     operators::operators,
-    refused::{Hour, REFUSED_KEPT_DAYS, RefusedLine},
+    refused::{REFUSED_KEPT_DAYS, RefusedLine},
     refused_calls::REFUSED_CALLS_KEPT,
     show::{InvalidObject, ShownObject, ShownRecord},
     spending::{Ledger, Outcomes},
@@ -61,9 +61,13 @@ pub use crate::data::{
     AccountSummary, Created, Credential, Cursor, Deposit, DueHold, DueHolds, EventSlice, EventsPage,
     ExpiringRecord, Found, Funds, GroupCreated, GroupPage, GroupUpdated, HoldIndex, Idempotency,
     JournalEntry, JournalPage, KeyName, ManagementKey, MemberCreated, NewAccount, NewManagementKey,
-    NumberedEvent, Order, Page, RecordKind, Rotated, Skew, SpendLine, Updated, UsageLine, WebhookCreated,
+    NumberedEvent, Order, Page, RecordKind, Rotated, Skew, Updated, UsageLine, WebhookCreated,
 };
-pub use key_service_ledger::{EVENTS_KEPT, EventBounds, StoreError};
+pub use domain::usage::Hour;
+pub use key_service_ledger::{
+    EVENTS_KEPT, EventBounds, StoreError,
+    sums::{AccountDay, OtherSums},
+};
 
 /// Life of the bills of expired generations, during which a late capture replaces the bill.
 const EXPIRED_KEPT: Duration = Duration::from_hours(30 * 24);

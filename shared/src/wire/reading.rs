@@ -33,6 +33,9 @@ pub struct UsageObject<'a> {
     /// The day in UTC, where usage is grouped by day.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub day: Option<String>,
+    /// The beginning of the hour in UTC, where usage is grouped by hour.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hour: Option<String>,
     /// The key, where usage is grouped by key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key_id: Option<KeyId>,
@@ -42,6 +45,13 @@ pub struct UsageObject<'a> {
     /// The model, where usage is grouped by model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<&'a str>,
+    /// The user that callers named, where usage is grouped by user; null for requests that named none, and for
+    /// `other_users`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user: Option<Option<&'a str>>,
+    /// True for the sum of users beyond the first of a day, some 200, who have sums of their own.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub other_users: bool,
     /// Billed requests.
     pub requests: u64,
     /// Tokens of prompts.

@@ -105,8 +105,9 @@ const TYPE: Parameter = parameter("type", |_| json_schema!({"enum": EVENT_TYPES}
 const START: Parameter = parameter("start", time);
 const END: Parameter = parameter("end", time);
 const GROUP_BY: Parameter = parameter("group_by", |_| {
-    let description = "Sums are apart by these; without it, one sum.";
-    let pattern = "^(day|key|group|model)(,(day|key|group|model))*$";
+    let description = "Sums are apart by these; without it, one sum. By `hour` of at most 31 days; by `user` of the \
+        whole account, apart by `day` at most.";
+    let pattern = "^(day|hour|key|group|model|user)(,(day|hour|key|group|model|user))*$";
     json_schema!({"type": "string", "pattern": pattern, "description": description})
 });
 

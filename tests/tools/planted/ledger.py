@@ -12,6 +12,7 @@ LANES = "key-service/ledger/src/lib.rs"
 BATCH = "key-service/ledger/src/batch.rs"
 COPIES = "key-service/ledger/src/copies.rs"
 CODEC = "key-service/ledger/src/codec.rs"
+SUMS = "key-service/ledger/src/codec/sums.rs"
 SCRIPT = "key-service/records/src/redis/commit.lua"
 MODEL = "every_history_has_the_outcomes_and_leaves_the_books_of_the_model"
 PROCESSES = "processes_that_take_turns_at_an_account_decide_by_what_the_others_have_written"
@@ -218,8 +219,13 @@ FAULTS = {
         ("a sum that is needed late is not read", BATCH,
          "self.needs(Slot::OfPayer(of_payer.clone()));", "", MODEL),
         ("sums of groups are left out", BATCH,
-         ".chain(group.map(SumOf::Group)) {\n            let sum = Sum(day, of);",
-         ".chain(group.map(SumOf::Group)).take(1) {\n            let sum = Sum(day, of);", MODEL),
+         "payer.groups.into_iter().zip([true, false]) {", "payer.groups.into_iter().zip([true]) {", MODEL),
+        ("a payer is not listed among those of its key", BATCH,
+         "if had_none == Some(true) {", "if had_none.is_none() {", MODEL),
+        ("sums of users are left out", BATCH,
+         "if let Some(user) = user {", "if let Some(user) = user.filter(String::is_empty) {", MODEL),
+        ("a payer's last day is not listed", SUMS,
+         "payer.last.max(day))", "payer.last)", MODEL),
         ("an entry has the number of the one before", BATCH,
          "(entries + 1, kept.journal_entries)", "(entries, kept.journal_entries)", MODEL),
         ("an event has the number of the one before", BATCH,

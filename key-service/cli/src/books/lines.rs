@@ -117,7 +117,7 @@ impl<'a> EntryLine<'a> {
 
 impl<'a> UsageLineJson<'a> {
     pub(super) fn of(UsageLine { day, payer, counts }: &'a UsageLine) -> Self {
-        let margin = counts.margin();
+        let (counts, margin) = (&counts.of, counts.of.margin());
         Self {
             day: day.to_string(),
             payer: payer.into(),

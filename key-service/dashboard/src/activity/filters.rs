@@ -1,5 +1,7 @@
 //! Filters of requests: how they are read from an address, and the form that writes them there.
 
+use std::time::Duration;
+
 use maud::{Markup, html};
 use shared::{
     ids::{GroupId, KeyId},
@@ -7,7 +9,11 @@ use shared::{
 };
 
 use crate::refused;
-use domain::{group::Group, refused::RefusedSearch, usage::Day};
+use domain::{
+    group::Group,
+    refused::RefusedSearch,
+    usage::{Day, HOURS},
+};
 use key_service_management::{
     reading::{EntrySearch, Outcome},
     refusals::RefusedFilter,
@@ -19,7 +25,8 @@ use key_service_ranges::range::Range;
 use key_service_store::store::JournalEntry;
 
 /// All filters. A page without them has the requests of the last [`DAYS`].
-const FILTERS: [&str; 9] = ["key", "group", "model", "from", "to", "outcome", "reason", "user", "upstream"];
+const FILTERS: [&str; 10] =
+    ["key", "group", "model", "from", "to", "hour", "outcome", "reason", "user", "upstream"];
 /// Filters that are seldom used, and come after the others.
 const MORE: [&str; 4] = ["reason", "user", "upstream", "generation"];
 /// Outcome of a refused request, besides those of [`Outcome`].
@@ -41,6 +48,13 @@ pub(super) fn search(query: &Fields) -> Result<RequestSearch, Failure> {
     let (from, to) = (query.filled("from").and_then(Day::parse), query.filled("to").and_then(Day::parse));
     let begins = from.map(|day| midnight(day, offset(query, "from_offset")));
     let ends = to.map(|day| midnight(day.plus(1), offset(query, "to_offset")));
+    let (begins, ends) = match (begins, hour(query)) {
+        (Some(begins), Some(hour)) => {
+            let begins = begins.plus(Duration::from_hours(hour.into()));
+            (Some(begins), Some(begins.plus(Duration::from_hours(1))))
+        }
+        (begins, _) => (begins, ends),
+    };
     let text = |name| query.filled(name).map(str::to_owned);
     let (model, user, upstream, reason) = (text("model"), text("user"), text("upstream"), text("reason"));
     let outcome = Outcome::parse(query.get("outcome"));
@@ -64,6 +78,11 @@ pub(super) fn search(query: &Fields) -> Result<RequestSearch, Failure> {
         upstream,
     });
     Ok(RequestSearch { billed, refused })
+}
+
+/// Reads the hour of the first day to which requests are confined, if there is one.
+fn hour(query: &Fields) -> Option<u8> {
+    query.get("hour").parse().ok().filter(|hour| *hour < HOURS)
 }
 
 /// Reads an offset from UTC, in minutes to the east.
@@ -128,6 +147,11 @@ pub(super) fn form(app: &App, query: &Fields, group: Option<&Group>, is_default:
             (chosen("outcome", "Outcome", outcomes.collect()))
             (day(query, ("from", "From"), "from_offset"))
             (day(query, ("to", "To"), "to_offset"))
+            @if let Some(hour) = hour(query) {
+                label { "Hour of the first day" select name="hour" {
+                    option value=(hour) selected { (format!("{hour:02}:00")) } option value="" { "All" }
+                } }
+            }
             button { "Apply" }
             details open[has_more] {
                 summary { "More filters" }
@@ -184,6 +208,9 @@ mod tests {
         assert_eq!(times(zurich), ["2026-11-23T23:00:00Z", "2026-11-24T23:00:00Z"]);
         let kiritimati = "from=2026-11-24&from_offset=840&to=2026-11-24&to_offset=840";
         assert_eq!(times(kiritimati), ["2026-11-23T10:00:00Z", "2026-11-24T10:00:00Z"]);
+        let hour = "from=2026-11-24&to=2026-11-24&hour=14";
+        assert_eq!(times(hour), ["2026-11-24T14:00:00Z", "2026-11-24T15:00:00Z"]);
+        assert_eq!(times("from=2026-11-24&hour=24")[0], "2026-11-24T00:00:00Z");
         // Summer begins and ends within the days.
         let summer = "from=2026-03-29&from_offset=60&to=2026-03-29&to_offset=120";
         assert_eq!(times(summer), ["2026-03-28T23:00:00Z", "2026-03-29T22:00:00Z"]);

@@ -11,6 +11,7 @@ use maud::{Markup, html};
 use shared::{
     ids::{GroupId, KeyId},
     key::without_keys,
+    money::NanoUsd,
     time::Timestamp,
     wire::KeyField,
 };
@@ -41,7 +42,6 @@ use key_service_page::{
     session::{Act, OwnerAct, Viewer},
     show::{aligned, copyable_line, name_of, new_key, or_unnamed, status, time_or},
 };
-use key_service_ranges::spend::SpendReport;
 use key_service_settings::{
     budget::{reached_badge, tightest},
     limits,
@@ -205,7 +205,7 @@ fn is_secret(text: &str) -> bool {
 #[derive(Default)]
 pub(crate) struct KeyColumns<'a> {
     /// Name of a range of days, for what each key was charged on them.
-    pub(crate) charged: Option<(&'a str, &'a SpendReport)>,
+    pub(crate) charged: Option<(&'a str, &'a HashMap<KeyId, NanoUsd>)>,
     /// The query of the list, whose headings sort it and whose keys have groups.
     pub(crate) list: Option<&'a Fields>,
 }
@@ -289,7 +289,7 @@ fn row(
                     None => span.quiet { "none" },
                 } }
             }
-            @if let Some((_, report)) = columns.charged { td.n.wide-only { (aligned(report.charged_to(key.id))) } }
+            @if let Some((_, charged)) = columns.charged { td.n.wide-only { (aligned(charged.get(&key.id).copied().unwrap_or_default())) } }
             td.n {
                 (aligned(budget.used))
                 @if !is_revoked && !limits.is_empty() { p.narrow-only.limit { (limit) } }

@@ -36,7 +36,7 @@ use key_service_page::{
     session::Viewer,
     show::{aligned, copyable_line, count, name_of, time},
 };
-use key_service_ranges::spend::{SpendReport, SpendScope, SpendView};
+use key_service_ranges::spend::{SpendScope, SpendView};
 use key_service_settings::{
     budget::{gauge, reached_badge, tightest},
     words,
@@ -194,7 +194,7 @@ pub(crate) async fn show(
         (view.tiles(&report, today, None))
         (view.card(&app, account, (&here, &query), &report).await?)
         (children)
-        (keys_of(&app, &viewer, &group, (&view.range.title(), &report)).await?)
+        (keys_of(&app, &viewer, &group, &view).await?)
         (activity::latest(&app, &viewer, None, Some(group.id)).await?)
         (events::last_events(&app, &viewer, Subject::Group(group.id)).await?)
         (copyable_line("Id", &group.id.to_string()))
@@ -282,16 +282,13 @@ fn lists<'a>(group: &'a Group, parent: Option<&'a Group>) -> Vec<&'a Vec<String>
 }
 
 /// Lists the newest keys of a group, with what each was charged in a range of days.
-async fn keys_of(
-    app: &App,
-    viewer: &Viewer,
-    group: &Group,
-    (range, report): (&str, &SpendReport),
-) -> Result<Markup, Failure> {
+async fn keys_of(app: &App, viewer: &Viewer, group: &Group, view: &SpendView) -> Result<Markup, Failure> {
     let search = KeySearch { group: Some(group.id), limit: ROWS_ON_PAGE, ..KeySearch::default() };
     let found = app.management.find_keys(viewer.signed_in.account, &search).await?;
     let reached = app.management.reached_limits(viewer.signed_in.account, &found.found, &[]).await?;
-    let columns = KeyColumns { charged: Some((range, report)), ..KeyColumns::default() };
+    let charged = view.charged_to(app, viewer.signed_in.account, &found.found).await?;
+    let (range, list) = (view.range.title(), None);
+    let columns = KeyColumns { charged: Some((range.as_str(), &charged)), list };
     let table = keys::table(viewer, &found.found, &reached, app.management.now(), &columns);
     let may_add = viewer.is_owner() && group.spend.archived_at.is_none();
     Ok(html! {

@@ -4,21 +4,26 @@ use std::{cmp::Reverse, collections::HashMap};
 
 use axum::{
     extract::{Request, State},
-    response::Response,
+    response::{IntoResponse, Response},
 };
+use http::header;
 use maud::{Markup, html};
 use shared::{
     ids::{AccountId, GroupId},
     money::NanoUsd,
 };
 
-use domain::{group::Group, usage::Margin};
+use domain::{
+    group::Group,
+    usage::{Margin, Sums},
+};
 use key_service_management::{
     margin::{MARGIN_KEYS, MarginOf},
     spend::SpendBy,
 };
 use key_service_page::{
     app::App,
+    csv::cell,
     failure::Failure,
     form::{Fields, query, with},
     layout::{Section, page},
@@ -33,6 +38,11 @@ use key_service_ranges::range::Range;
 const PARTS: [(SpendBy, &str, &str); 3] =
     [(SpendBy::Model, "model", "Model"), (SpendBy::Key, "key", "Key"), (SpendBy::Group, "group", "Group")];
 
+/// Path of the file with the margins of a range.
+pub(crate) const FILE: &str = "/dashboard/margin.csv";
+/// Columns. Scripts rely on the names: add, never rename.
+const HEAD: &str = "part,id,name,requests,tokens,charged,upstream_cost,margin\r\n";
+
 /// Rows shown: those with the largest charges.
 const ROWS: usize = 100;
 
@@ -44,8 +54,7 @@ pub(crate) async fn show(
 ) -> Result<Response, Failure> {
     let (account, today) = (viewer.signed_in.account, app.management.today());
     let query = query(&request);
-    let chosen = PARTS.into_iter().find(|(_, name, _)| *name == query.get("by"));
-    let (by, _, title) = chosen.unwrap_or(PARTS[0]);
+    let (by, _, title) = parts_of(&query);
     let range = Range::of(&query, today);
     let (mut margins, total) = app.management.margins(account, range.days.clone(), by).await?;
     let (_, before) = app.management.margins(account, range.before(), SpendBy::Model).await?;
@@ -68,6 +77,7 @@ pub(crate) async fn show(
             (choice(&query, by))
         }
         (table(title, &margins, &groups, &total))
+        @if total.sums.requests > 0 { p.export { a href={ (FILE) "?" (query.query()) } { "Export this" } } }
         @if by == SpendBy::Key && margins.len() >= MARGIN_KEYS {
             p.quiet { "Only the " (MARGIN_KEYS) " keys that have spent most are listed; the sum has all." }
         }
@@ -75,6 +85,45 @@ pub(crate) async fn show(
         p.quiet { "Requests whose upstream cost is not known count as charged, and not in the margin." }
     };
     Ok(page(&viewer, Section::Margin, "Margin", &content))
+}
+
+/// Answers with a line for each part, the largest charges first. An upstream cost that is not known is empty.
+pub(crate) async fn csv(
+    State(app): State<App>,
+    Owner(viewer): Owner,
+    request: Request,
+) -> Result<Response, Failure> {
+    let (account, query) = (viewer.signed_in.account, query(&request));
+    let (by, part, _) = parts_of(&query);
+    let range = Range::of(&query, app.management.today());
+    let (mut margins, _) = app.management.margins(account, range.days.clone(), by).await?;
+    margins.sort_by_key(|(_, margin)| Reverse(margin.sums.charged));
+    let groups = groups_of(&app, account, &margins).await?;
+    let mut text = HEAD.to_owned();
+    for (of, margin) in margins {
+        let (id, name) = match of {
+            MarginOf::Model(model) => (cell(&model), cell(&model)),
+            MarginOf::Key(id, label) => (id.to_string(), cell(&label)),
+            MarginOf::Group(Some(id)) => {
+                (id.to_string(), cell(groups.get(&id).map_or("", |group| &group.name)))
+            }
+            MarginOf::Group(None) => (String::new(), "no group".into()),
+            MarginOf::OtherGroups => (String::new(), "other groups".into()),
+        };
+        let Sums { requests, tokens, charged } = margin.sums;
+        let known = margin.amount().map(|amount| (margin.upstream_cost, amount));
+        let known = known.map_or_else(|| ",".to_owned(), |(cost, amount)| format!("{cost},{amount}"));
+        text += &format!("{part},{id},{name},{requests},{tokens},{charged},{known}\r\n");
+    }
+    let headers = [
+        (header::CONTENT_TYPE, "text/csv; charset=utf-8"),
+        (header::CONTENT_DISPOSITION, "attachment; filename=\"margin.csv\""),
+    ];
+    Ok((headers, text).into_response())
+}
+
+fn parts_of(query: &Fields) -> (SpendBy, &'static str, &'static str) {
+    PARTS.into_iter().find(|(_, name, _)| *name == query.get("by")).unwrap_or(PARTS[0])
 }
 
 fn choice(query: &Fields, by: SpendBy) -> Markup {
@@ -151,7 +200,7 @@ async fn groups_of(
 ) -> Result<HashMap<GroupId, Group>, Failure> {
     let group = |(of, _): &(MarginOf, Margin)| match of {
         MarginOf::Group(group) => *group,
-        MarginOf::Model(_) | MarginOf::Key(..) => None,
+        MarginOf::Model(_) | MarginOf::Key(..) | MarginOf::OtherGroups => None,
     };
     Ok(app.management.groups_by_id(account, margins.iter().filter_map(group).collect()).await?)
 }
@@ -162,6 +211,7 @@ fn name(of: &MarginOf, groups: &HashMap<GroupId, Group>) -> Markup {
         MarginOf::Key(id, label) => html! { a href={ (KEYS) "/" (id) } { (or_unnamed(label)) } },
         MarginOf::Group(Some(id)) => or_unnamed(groups.get(id).map_or("", |group| &group.name)),
         MarginOf::Group(None) => html! { span.quiet { "no group" } },
+        MarginOf::OtherGroups => html! { span.quiet { "other groups, and keys in none" } },
     }
 }
 

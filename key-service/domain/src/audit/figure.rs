@@ -9,7 +9,7 @@ use shared::{
     tokens::{Usage, UsageDetails},
 };
 
-use crate::usage::{Counts, Day, Margin, Sums};
+use crate::usage::{Counts, Day, Margin, PartCounts, Sums};
 
 /// A recorded figure that differs from the proven value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,14 +60,18 @@ pub enum Figure {
     KeySum(KeyId, Day, String),
     /// What was charged on a day for a model: the sum of the entries.
     ModelSum(Day, String),
-    /// What the keys of a group were charged on a day: the sum of the entries.
+    /// What the keys of a group and of its child groups were charged on a day: the sum of the entries.
     GroupSum(GroupId, Day),
+    /// What was charged on a day for users of one record, which has this number: the sum of the entries.
+    UserSum(Day, u8),
     /// Another counter of a key, a day and a model: the sum of the entries.
     KeyCount(KeyId, Day, String, Counter),
     /// Another counter of a day and a model: the sum of the entries.
     ModelCount(Day, String, Counter),
-    /// Another counter of a group and a day: the sum of the entries.
-    GroupCount(GroupId, Day, Counter),
+    /// A counter of a part of a day: the sum of the entries.
+    Part(DayPart, Day, Counter),
+    /// Whether the list by which a key's sums are found has those of a day and a model.
+    Listed(KeyId, Day, String),
     /// The amount of an open hold, compared with the index of open holds, by which holds are added up and expire.
     Hold(GenerationId),
     /// The tick at which a hold expires, compared with the index of open holds.
@@ -82,9 +86,72 @@ pub enum Figure {
     ChildGroups(GroupId),
 }
 
-/// A counter of a day beside the amount charged.
+/// A part of a day whose counters are kept apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DayPart {
+    /// An hour of a key and a model.
+    KeyHour(KeyId, String, u8),
+    /// An hour of a model.
+    ModelHour(String, u8),
+    /// A model in a group: of its own keys, or of those of its child groups.
+    GroupModel(GroupId, String, GroupKeys),
+    /// An hour of such a part.
+    GroupHour(GroupId, String, GroupKeys, u8),
+    /// A user, by the caller's own name.
+    User(String),
+    /// Users without a counter of their own, of the record of this number.
+    OtherUsers(u8),
+}
+
+/// Keys that a sum of a group counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GroupKeys {
+    /// Those in the group.
+    Own,
+    /// Those in its child groups.
+    Below,
+}
+
+impl DayPart {
+    /// Name of the part in reports.
+    const fn name(&self) -> &'static str {
+        match self {
+            Self::KeyHour(..) | Self::ModelHour(..) | Self::GroupHour(..) => "hour_of_day",
+            Self::GroupModel(..) => "model_of_group_on_day",
+            Self::User(_) | Self::OtherUsers(_) => "user_on_day",
+        }
+    }
+}
+
+impl fmt::Display for GroupKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Own => "its own keys",
+            Self::Below => "keys of its child groups",
+        })
+    }
+}
+
+impl fmt::Display for DayPart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::KeyHour(key, model, hour) => write!(f, "{key} for {model} at {hour:02}:00"),
+            Self::ModelHour(model, hour) => write!(f, "{model} at {hour:02}:00"),
+            Self::GroupModel(group, model, keys) => write!(f, "{group} for {model} and {keys}"),
+            Self::GroupHour(group, model, keys, hour) => {
+                write!(f, "{group} for {model} and {keys} at {hour:02}:00")
+            }
+            Self::User(user) => write!(f, "the user {user:?}"),
+            Self::OtherUsers(part) => write!(f, "other users of record {part}"),
+        }
+    }
+}
+
+/// A counter of a day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counter {
+    /// Amount charged. Only for parts of a day.
+    Charged,
     /// Billed generations, the free ones included.
     Requests,
     /// Tokens of prompts and completions together, for a model or a group.
@@ -108,6 +175,7 @@ impl Counter {
     /// Name of the counter in reports.
     pub const fn name(self) -> &'static str {
         match self {
+            Self::Charged => "charged_on_day",
             Self::Requests => "requests_on_day",
             Self::Tokens => "tokens_on_day",
             Self::Prompt => "prompt_tokens_on_day",
@@ -127,6 +195,7 @@ impl Counter {
     /// Description of the counter, for people.
     pub const fn as_words(self) -> &'static str {
         match self {
+            Self::Charged => "charges",
             Self::Requests => "requests",
             Self::Tokens => "tokens",
             Self::Prompt => "prompt tokens",
@@ -174,6 +243,17 @@ impl Counter {
             (Self::ChargedAtKnownCost, Quantity::Usd(charged_at_known_cost)),
         ]
     }
+
+    pub const fn of_part(part: &PartCounts) -> [(Self, Quantity); 5] {
+        let PartCounts { requests, prompt, cached, completion, charged } = *part;
+        [
+            (Self::Charged, Quantity::Usd(charged)),
+            (Self::Requests, Quantity::Count(requests)),
+            (Self::Prompt, Quantity::Count(prompt)),
+            (Self::Cached, Quantity::Count(cached)),
+            (Self::Completion, Quantity::Count(completion)),
+        ]
+    }
 }
 
 impl Figure {
@@ -193,10 +273,12 @@ impl Figure {
             Self::InFlight(_) | Self::GroupInFlight(_) => "in_flight",
             Self::Entries => "entries",
             Self::Bill(_) => "charged",
-            Self::KeySum(..) | Self::ModelSum(..) | Self::GroupSum(..) => "charged_on_day",
-            Self::KeyCount(.., counter) | Self::ModelCount(.., counter) | Self::GroupCount(.., counter) => {
-                counter.name()
+            Self::KeySum(..) | Self::ModelSum(..) | Self::GroupSum(..) | Self::UserSum(..) => {
+                "charged_on_day"
             }
+            Self::KeyCount(.., counter) | Self::ModelCount(.., counter) => counter.name(),
+            Self::Part(part, ..) => part.name(),
+            Self::Listed(..) => "listed",
             Self::Hold(_) => "hold",
             Self::HoldLease(_) => "hold_lease",
             Self::Keys | Self::KeysOfGroup(_) => "keys",
@@ -214,13 +296,16 @@ impl Figure {
             | Self::Window(key, _)
             | Self::InFlight(key)
             | Self::KeySum(key, ..)
-            | Self::KeyCount(key, ..) => Some(*key),
+            | Self::KeyCount(key, ..)
+            | Self::Part(DayPart::KeyHour(key, ..), ..)
+            | Self::Listed(key, ..) => Some(*key),
             Self::GroupUsed(_)
             | Self::GroupHeld(_)
             | Self::GroupWindow(..)
             | Self::GroupInFlight(_)
             | Self::GroupSum(..)
-            | Self::GroupCount(..)
+            | Self::UserSum(..)
+            | Self::Part(..)
             | Self::KeysOfGroup(_)
             | Self::ChildGroups(_)
             | Self::Held
@@ -244,7 +329,7 @@ impl Figure {
             | Self::GroupWindow(group, _)
             | Self::GroupInFlight(group)
             | Self::GroupSum(group, _)
-            | Self::GroupCount(group, ..)
+            | Self::Part(DayPart::GroupModel(group, ..) | DayPart::GroupHour(group, ..), ..)
             | Self::KeysOfGroup(group)
             | Self::ChildGroups(group) => Some(*group),
             Self::Entry(..)
@@ -254,6 +339,9 @@ impl Figure {
             | Self::InFlight(_)
             | Self::KeySum(..)
             | Self::KeyCount(..)
+            | Self::UserSum(..)
+            | Self::Part(..)
+            | Self::Listed(..)
             | Self::Held
             | Self::Credit
             | Self::Entries

@@ -4,7 +4,7 @@
 mod world;
 
 use crate::{event::Actor, payment::PaymentId};
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use proptest::{
     collection::vec,
@@ -14,6 +14,7 @@ use proptest::{
 };
 use shared::{
     calendar::Per,
+    generation::{ModelApi, Origin},
     ids::{AccountId, DepositId, GenerationId, GroupId, KeyId},
     money::NanoUsd,
     rates::RateStatus,
@@ -226,6 +227,12 @@ fn bounds_patch() -> impl Strategy<Value = BoundsPatch> {
         })
 }
 
+/// How a caller asked: two thirds of the callers name one of some users.
+fn origin(n: u64) -> Option<Arc<Origin>> {
+    let user = (!n.is_multiple_of(3)).then(|| format!("user-{}", n % 40));
+    user.map(|user| Arc::new(Origin { api: ModelApi::Chat, stream: false, user: Some(user) }))
+}
+
 fn command() -> impl Strategy<Value = Command> {
     let key = || (0..=KEYS).prop_map(key);
     // Most commands of a generation name the same key, as outside of tests.
@@ -235,42 +242,43 @@ fn command() -> impl Strategy<Value = Command> {
     };
     let bounds = (nanos(0..300), nanos(0..200), nanos(0..500));
     prop_oneof![
-            3 => ((0..20_u8).prop_map(deposit), deposited(), payment_id()).prop_map(|(id, amount, payment_id)| {
-                Command::Deposit { id, amount, note: String::new(), payment_id, actor: Actor::System }
-            }),
-            4 => option::of(0..12_u64).prop_map(|seen| Command::Tick { seen }),
-            2 => (key(), credential()).prop_map(|(key, credential)| Command::Check { key, credential }),
-            8 => (ids(), credential(), model(), bounds, (0..60_u64, any::<bool>()), 0..4_u64).prop_map(
-                |((key, generation), credential, model, (least, enough, most), (prompt_tokens, readmitted), lease_ticks)| {
-                    let enough = NanoUsd::from_nanos(least.nanos().saturating_add(enough.nanos()));
-                    let most = NanoUsd::from_nanos(enough.nanos().saturating_add(most.nanos()));
-                    Command::Hold(NewHold {
-                        key,
-                        credential,
-                        generation,
-                        model,
-                        least,
-                        enough,
-                        most,
-                        prompt_tokens,
-                        readmitted,
-                        lease_ticks, origin: None,
-    })
-                }
-            ),
-            4 => (ids(), nanos(0..900), progress(), 0..4_u64).prop_map(
-                |((key, generation), most, progress, lease_ticks)| {
-                    Command::Extend { key, generation, most, progress, lease_ticks }
-                }
-            ),
-            5 => (ids(), model(), progress(), option::weighted(0.2, nanos(0..700)), any::<bool>()).prop_map(
-                |((key, generation), model, total, chargeable, estimated)| {
-                    Command::Capture { key, generation, model, total, chargeable, estimated }
-                }
-            ),
-            2 => ids().prop_map(|(key, generation)| Command::Release { key, generation }),
-            4 => ids().prop_map(|(key, generation)| Command::Expire { key, generation }),
-        ]
+        3 => ((0..20_u8).prop_map(deposit), deposited(), payment_id()).prop_map(|(id, amount, payment_id)| {
+            Command::Deposit { id, amount, note: String::new(), payment_id, actor: Actor::System }
+        }),
+        4 => option::of(0..12_u64).prop_map(|seen| Command::Tick { seen }),
+        2 => (key(), credential()).prop_map(|(key, credential)| Command::Check { key, credential }),
+        8 => (ids(), credential(), model(), bounds, (0..60_u64, any::<bool>()), 0..4_u64).prop_map(
+            |((key, generation), credential, model, (least, enough, most), (prompt_tokens, readmitted), lease_ticks)| {
+                let enough = NanoUsd::from_nanos(least.nanos().saturating_add(enough.nanos()));
+                let most = NanoUsd::from_nanos(enough.nanos().saturating_add(most.nanos()));
+                Command::Hold(NewHold {
+                    key,
+                    credential,
+                    generation,
+                    model,
+                    least,
+                    enough,
+                    most,
+                    prompt_tokens,
+                    readmitted,
+                    lease_ticks,
+                    origin: origin(prompt_tokens),
+                })
+            }
+        ),
+        4 => (ids(), nanos(0..900), progress(), 0..4_u64).prop_map(
+            |((key, generation), most, progress, lease_ticks)| {
+                Command::Extend { key, generation, most, progress, lease_ticks }
+            }
+        ),
+        5 => (ids(), model(), progress(), option::weighted(0.2, nanos(0..700)), any::<bool>()).prop_map(
+            |((key, generation), model, total, chargeable, estimated)| {
+                Command::Capture { key, generation, model, total, chargeable, estimated }
+            }
+        ),
+        2 => ids().prop_map(|(key, generation)| Command::Release { key, generation }),
+        4 => ids().prop_map(|(key, generation)| Command::Expire { key, generation }),
+    ]
 }
 
 fn model() -> impl Strategy<Value = String> {

@@ -76,10 +76,25 @@ async fn usage_is_summed_up_by_what_is_asked_for() {
     assert_eq!(data(format!("group_by=model,key&group_id={group_id}")).await, json!([of_group]));
     assert_eq!(data(format!("key_id={outside}&end=2026-11-20")).await, json!([line(1, 200)]));
     assert_eq!(data("start=2026-11-21".into()).await, json!([line(1, 30)]));
+    let by_hour = json!([
+        with(line(1, 1_000), json!({"hour": "2026-11-20T04:00:00Z", "key_id": inside})),
+        with(line(1, 200), json!({"hour": "2026-11-20T04:00:00Z", "key_id": outside})),
+        with(line(1, 30), json!({"hour": "2026-11-21T00:00:00Z", "key_id": inside})),
+    ]);
+    assert_eq!(data("group_by=hour,key".into()).await, by_hour);
+    let by_user = json!([
+        with(line(2, 1_200), json!({"day": "2026-11-20", "user": "u-1"})),
+        with(line(1, 30), json!({"day": "2026-11-21", "user": "u-1"})),
+    ]);
+    assert_eq!(data("group_by=user,day".into()).await, by_user);
     assert_eq!(data("start=2026-11-22".into()).await, json!([]));
+    let of_key = format!("group_by=user&key_id={inside}");
     for (query, param) in [
         ("group_by=week", "group_by"),
         ("group_by=", "group_by"),
+        ("group_by=user,key", "group_by"),
+        (of_key.as_str(), "group_by"),
+        ("group_by=hour&start=2026-10-01&end=2026-11-01", "group_by"),
         ("group_by=day,", "group_by"),
         ("group_by=day&group_by=key", "group_by"),
         ("start=soon", "start"),

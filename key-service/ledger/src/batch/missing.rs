@@ -2,14 +2,14 @@
 
 use domain::{
     ledger::{Command, Payer, Record, RecordId},
-    usage::Day,
+    usage::{Day, part_of_user},
 };
 use shared::ids::{GenerationId, GroupId, KeyId};
 
 use super::{
     super::{
         Retention,
-        copies::{Copies, Expired, PayerSum, Slot, Sum, SumOf, TheAccount},
+        copies::{Copies, Expired, GroupSum, ModelSum, PayerSum, PayersOf, Slot, TheAccount, UserSum},
         names::PayerName,
     },
     Commands,
@@ -69,10 +69,11 @@ impl<'a> Missing<'a> {
     /// itself, they come with the next attempt.
     fn payers_of(&mut self, command: &Command, today: Day) {
         let Some(key) = command.key() else { return };
-        let payer = match command.record() {
-            Some(RecordId::Generation(id)) => self.payer(id),
+        let record = match command.record() {
+            Some(RecordId::Generation(id)) => self.record(id),
             Some(RecordId::Deposit(_)) | None => None,
         };
+        let (payer, user) = (record.and_then(payer), record.and_then(part_of_users));
         let groups = payer.map_or_else(|| self.chain(key), |payer| payer.groups);
         let billed = match (command, payer) {
             (Command::Capture { .. } | Command::Expire { .. }, Some(payer)) => Some(payer.clone()),
@@ -93,23 +94,30 @@ impl<'a> Missing<'a> {
         }
         if let Some(payer) = billed {
             self.sums_of(payer, today);
+            if let Some(part) = user {
+                self.need(Slot::OfUsers(UserSum(today, part)));
+            }
         }
     }
 
     fn sums_of(&mut self, payer: Payer, today: Day) {
-        self.need(Slot::OfPayer(PayerSum(today, PayerName::of(&payer))));
-        let [group, _] = payer.groups;
-        self.need(Slot::Sum(Sum(today, SumOf::Model(payer.model))));
-        if let Some(group) = group {
-            self.need(Slot::Sum(Sum(today, SumOf::Group(group))));
+        let of_payer = PayerSum(today, PayerName::of(&payer));
+        if !self.copies.payers.has(&of_payer) {
+            // The first bill of a day lists the payer.
+            self.need(Slot::PayersOf(PayersOf(payer.key)));
+        }
+        self.need(Slot::OfPayer(of_payer));
+        self.need(Slot::OfModel(ModelSum(today, payer.model)));
+        for group in payer.groups.into_iter().flatten() {
+            self.need(Slot::OfGroup(GroupSum(today, group)));
         }
     }
 
-    /// Finds who pays for a generation, if there is a copy.
-    fn payer(&self, id: GenerationId) -> Option<&Payer> {
+    /// Finds the record of a generation, if there is a copy.
+    fn record(&self, id: GenerationId) -> Option<&Record> {
         match self.copies.generations.get(&id) {
-            Some(Record::None) | None => payer(self.copies.expired.get(&Expired(id))?),
-            Some(record) => payer(record),
+            Some(Record::None) | None => self.copies.expired.get(&Expired(id)),
+            record => record,
         }
     }
 
@@ -127,4 +135,14 @@ const fn payer(record: &Record) -> Option<&Payer> {
         Record::Open(hold) => Some(&hold.payer),
         Record::Closed(bill) => Some(&bill.payer),
     }
+}
+
+/// Returns the part of the users that a generation's user is in.
+fn part_of_users(record: &Record) -> Option<u8> {
+    let origin = match record {
+        Record::None | Record::Deposited(_) => None,
+        Record::Open(hold) => hold.origin.as_ref(),
+        Record::Closed(bill) => bill.origin.as_ref(),
+    };
+    origin?.user.as_deref().map(part_of_user)
 }

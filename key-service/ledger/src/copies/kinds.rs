@@ -4,7 +4,7 @@ use std::hash::Hash;
 
 use domain::{
     ledger::{Group, Key, Record as GenerationRecord},
-    usage::{Counts, Day, Margin},
+    usage::{Counts, Day, DayTotal, GroupDay, Margin, UserDay},
 };
 use prost::Message;
 use records::Name;
@@ -45,14 +45,18 @@ pub(crate) struct Expired(pub(crate) GenerationId);
 /// Sums of a payer on a day.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct PayerSum(pub(crate) Day, pub(crate) PayerName);
-/// Sums of a model or of a group on a day.
+/// The payers of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct PayersOf(pub(crate) KeyId);
+/// Sums of a model on a day.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Sum(pub(crate) Day, pub(crate) SumOf);
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum SumOf {
-    Model(String),
-    Group(GroupId),
-}
+pub(crate) struct ModelSum(pub(crate) Day, pub(crate) String);
+/// Sums of a group on a day.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct GroupSum(pub(crate) Day, pub(crate) GroupId);
+/// Sums of a part of the users on a day.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct UserSum(pub(crate) Day, pub(crate) u8);
 /// Name under which a threshold is told once.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ToldName(pub(crate) Vec<u8>);
@@ -187,7 +191,7 @@ impl RecordKind for DepositId {
 }
 
 impl RecordKind for PayerSum {
-    type Value = Balance<Counts>;
+    type Value = Balance<DayTotal<Counts>>;
 
     fn name(&self) -> Name {
         names::of_payer(self.0, &self.1)
@@ -198,18 +202,31 @@ impl RecordKind for PayerSum {
     }
 
     fn read(message: &[u8]) -> Option<Self::Value> {
-        Some(codec::read_counts(messages::Sums::decode(message).ok()?))
+        codec::read_counts(messages::Sums::decode(message).ok()?)
     }
 }
 
-impl RecordKind for Sum {
-    type Value = Balance<Margin>;
+impl RecordKind for PayersOf {
+    type Value = codec::PayersOfKey;
 
     fn name(&self) -> Name {
-        match &self.1 {
-            SumOf::Model(model) => names::of_model(self.0, model),
-            SumOf::Group(group) => names::of_group(self.0, *group),
-        }
+        names::payers(self.0)
+    }
+
+    fn write(value: &Self::Value) -> Option<impl Message> {
+        Some(codec::write_payers(value))
+    }
+
+    fn read(message: &[u8]) -> Option<Self::Value> {
+        codec::read_payers(messages::KeyPayers::decode(message).ok()?)
+    }
+}
+
+impl RecordKind for ModelSum {
+    type Value = Balance<DayTotal<Margin>>;
+
+    fn name(&self) -> Name {
+        names::of_model(self.0, &self.1)
     }
 
     fn write(value: &Self::Value) -> Option<impl Message> {
@@ -217,7 +234,39 @@ impl RecordKind for Sum {
     }
 
     fn read(message: &[u8]) -> Option<Self::Value> {
-        Some(codec::read_margin(&messages::Sums::decode(message).ok()?))
+        codec::read_margin(messages::Sums::decode(message).ok()?)
+    }
+}
+
+impl RecordKind for GroupSum {
+    type Value = Balance<GroupDay>;
+
+    fn name(&self) -> Name {
+        names::of_group(self.0, self.1)
+    }
+
+    fn write(value: &Self::Value) -> Option<impl Message> {
+        Some(codec::write_group_day(value))
+    }
+
+    fn read(message: &[u8]) -> Option<Self::Value> {
+        codec::read_group_day(messages::GroupSums::decode(message).ok()?)
+    }
+}
+
+impl RecordKind for UserSum {
+    type Value = Balance<UserDay>;
+
+    fn name(&self) -> Name {
+        names::of_users(self.0, self.1)
+    }
+
+    fn write(value: &Self::Value) -> Option<impl Message> {
+        Some(codec::write_user_day(value))
+    }
+
+    fn read(message: &[u8]) -> Option<Self::Value> {
+        codec::read_user_day(messages::UserSums::decode(message).ok()?)
     }
 }
 

@@ -19,7 +19,10 @@ impl Copies {
         self.expired.sketch(records, &mut all);
         self.deposits.sketch(records, &mut all);
         self.payers.sketch(records, &mut all);
-        self.sums.sketch(records, &mut all);
+        self.payers_of.sketch(records, &mut all);
+        self.models.sketch(records, &mut all);
+        self.group_sums.sketch(records, &mut all);
+        self.users.sketch(records, &mut all);
         self.told.sketch(records, &mut all);
         all.sort_unstable();
         for (name, copy) in all {

@@ -1,4 +1,4 @@
-//! Amounts by day as a picture with a scale, with a table behind it.
+//! Amounts by day or by hour as a picture with a scale, with a table behind it.
 
 use std::{collections::BTreeMap, ops::RangeInclusive};
 
@@ -6,7 +6,8 @@ use maud::{Markup, html};
 use shared::money::NanoUsd;
 
 use super::show::{aligned, count, glance, short_count, usd};
-use domain::usage::{Day, Sums};
+use domain::usage::{Day, HOURS, Hour, Sums};
+use key_service_management::spend::ChartStep;
 
 /// Colours of parts in the style sheet, which people who see only two primary colours can tell apart too. A further
 /// colour is that of all others.
@@ -111,12 +112,12 @@ pub struct Series {
     pub place: Option<usize>,
     /// Stands for several small parts together.
     pub is_rest: bool,
-    pub days: BTreeMap<Day, Sums>,
+    pub times: BTreeMap<Hour, Sums>,
 }
 
 impl Series {
     pub fn total(&self) -> Sums {
-        self.days.values().fold(Sums::default(), |all, sums| all.plus(*sums))
+        self.times.values().fold(Sums::default(), |all, sums| all.plus(*sums))
     }
 }
 
@@ -125,35 +126,62 @@ pub struct Chart<'a> {
     pub measure: Measure,
     /// Days on the axis, including those without spend.
     pub days: RangeInclusive<Day>,
+    /// What a bar stands for.
+    pub step: ChartStep,
     /// The parts of each bar, from the bottom up.
     pub series: &'a [Series],
-    /// Address of the requests that the chart adds up. Each bar leads to those of its day.
+    /// Address of the requests that the chart adds up. Each bar leads to those of its time.
     pub requests: &'a str,
 }
 
 impl Chart<'_> {
-    fn days(&self) -> impl DoubleEndedIterator<Item = Day> + use<> {
-        (self.days.start().number()..=self.days.end().number()).map(Day::from_number)
+    /// Lists the times of the bars. A day stands at its first hour.
+    fn times(&self) -> impl DoubleEndedIterator<Item = Hour> + use<> {
+        let hours = match self.step {
+            ChartStep::Day => 1,
+            ChartStep::Hour => HOURS,
+        };
+        let days = (self.days.start().number()..=self.days.end().number()).map(Day::from_number);
+        days.flat_map(move |day| (0..hours).map(move |hour| Hour::in_day(day, hour)))
     }
 
-    fn on(&self, series: &Series, day: Day) -> i64 {
-        self.measure.of(series.days.get(&day).copied().unwrap_or_default())
+    fn on(&self, series: &Series, time: Hour) -> i64 {
+        self.measure.of(series.times.get(&time).copied().unwrap_or_default())
     }
 
-    fn total(&self, day: Day) -> i64 {
-        self.series.iter().fold(0, |sum: i64, series| sum.saturating_add(self.on(series, day)))
+    fn total(&self, time: Hour) -> i64 {
+        self.series.iter().fold(0, |sum: i64, series| sum.saturating_add(self.on(series, time)))
+    }
+
+    /// Names what a bar stands for.
+    const fn unit(&self) -> &'static str {
+        match self.step {
+            ChartStep::Day => "day",
+            ChartStep::Hour => "hour",
+        }
+    }
+
+    /// Names the time of a bar.
+    fn name(&self, time: Hour) -> String {
+        match self.step {
+            ChartStep::Day => time.day().to_string(),
+            ChartStep::Hour => clock(time),
+        }
     }
 
     /// Draws the picture, with the table behind it.
     pub fn markup(&self) -> Markup {
-        let (measure, count) = (self.measure, self.days().count());
-        let most = self.days().map(|day| self.total(day)).max().unwrap_or_default();
+        let (measure, count) = (self.measure, self.times().count());
+        let most = self.times().map(|time| self.total(time)).max().unwrap_or_default();
         if most <= 0 {
-            return html! { p.empty { "No request was billed from " (self.days.start().to_string()) " to " (self.days.end().to_string()) "." } };
+            return html! { p.empty { "No request was billed " (words(&self.days)) "." } };
         }
-        let (step, colours) = (step(most), colours(self.series));
-        let says =
-            format!("{} by day, at most {}; the table has the amounts", measure.title(), measure.label(most));
+        let (step, colours, unit) = (step(most), colours(self.series), self.unit());
+        let says = format!(
+            "{} by {unit}, at most {}; the table has the amounts",
+            measure.title(),
+            measure.label(most)
+        );
         html! {
             figure.chart {
                 div.plot {
@@ -165,13 +193,13 @@ impl Chart<'_> {
                             @let y = HEIGHT - line * HEIGHT / LINES;
                             line x1="0" y1=(y) x2="100%" y2=(y) {}
                         }
-                        @for (at, day) in self.days().enumerate() {
-                            (Self::column(day, (at, count), &self.bars(day, step.saturating_mul(LINES), &colours)))
+                        @for (at, time) in self.times().enumerate() {
+                            (self.column(time, (at, count), &self.bars(time, step.saturating_mul(LINES), &colours)))
                         }
                     }
                     // For the pointer alone: the table has the same links for the keyboard and for screen readers.
                     div.days aria-hidden="true" {
-                        @for day in self.days() { a href=(self.requests_of(day)) tabindex="-1" {} }
+                        @for time in self.times() { a href=(self.requests_of(time)) tabindex="-1" {} }
                     }
                     p.box hidden {}
                 }
@@ -185,14 +213,22 @@ impl Chart<'_> {
         }
     }
 
-    fn requests_of(&self, day: Day) -> String {
-        let sign = if self.requests.contains('?') { '&' } else { '?' };
-        format!("{}{sign}from={day}&to={day}", self.requests)
+    fn requests_of(&self, time: Hour) -> String {
+        let (sign, day) = (if self.requests.contains('?') { '&' } else { '?' }, time.day());
+        let address = format!("{}{sign}from={day}&to={day}", self.requests);
+        match self.step {
+            ChartStep::Day => address,
+            ChartStep::Hour => format!("{address}&hour={}", time.of_day()),
+        }
     }
 
-    /// Draws the bar of a day, which is number `at` of `count` days. `bars` are the colours and heights of its parts.
-    fn column(day: Day, (at, count): (usize, usize), bars: &[(usize, i64)]) -> Markup {
+    /// Draws the bar of a time, which is number `at` of `count`. `bars` are the colours and heights of its parts.
+    fn column(&self, time: Hour, (at, count): (usize, usize), bars: &[(usize, i64)]) -> Markup {
         let mut y = HEIGHT;
+        let (dated, text) = match self.step {
+            ChartStep::Day => (dated(time.day(), at, count), short(time.day())),
+            ChartStep::Hour => (timed(time), clock(time)),
+        };
         html! {
             rect.ground x=(across(10 * at, count)) y="0" width=(across(10, count)) height=(HEIGHT) {}
             @for (colour, height) in bars {
@@ -201,25 +237,25 @@ impl Chart<'_> {
                     rect class={ "c" (colour) } x=(across(10 * at + 1, count)) y=(y) width=(across(8, count)) height=(height) {}
                 }
             }
-            @match dated(day, at, count) {
+            @match dated {
                 Dated::No => {},
-                Dated::Wide => text.wide x=(across(10 * at + 5, count)) y=(HEIGHT + 18) { (short(day)) },
-                Dated::Always => text x=(across(10 * at + 5, count)) y=(HEIGHT + 18) { (short(day)) },
+                Dated::Wide => text.wide x=(across(10 * at + 5, count)) y=(HEIGHT + 18) { (text) },
+                Dated::Always => text x=(across(10 * at + 5, count)) y=(HEIGHT + 18) { (text) },
             }
         }
     }
 
-    /// Returns the colour and the height of each part of a day. `top` is the top of the scale.
-    fn bars(&self, day: Day, top: i64, colours: &[usize]) -> Vec<(usize, i64)> {
-        colours.iter().copied().zip(self.heights(day, top)).collect()
+    /// Returns the colour and the height of each part of a bar. `top` is the top of the scale.
+    fn bars(&self, time: Hour, top: i64, colours: &[usize]) -> Vec<(usize, i64)> {
+        colours.iter().copied().zip(self.heights(time, top)).collect()
     }
 
-    /// Returns the height of each part of a day. Together they are as high as the day's sum, and at least a pixel. A
-    /// part is as high as its share of that, so it may be too small to be seen.
-    fn heights(&self, day: Day, top: i64) -> Vec<i64> {
-        let parts: Vec<i64> = self.series.iter().map(|series| self.on(series, day).max(0)).collect();
+    /// Returns the height of each part of a bar. Together they are as high as the sum, and at least a pixel. A part is as
+    /// high as its share of that, so it may be too small to be seen.
+    fn heights(&self, time: Hour, top: i64) -> Vec<i64> {
+        let parts: Vec<i64> = self.series.iter().map(|series| self.on(series, time).max(0)).collect();
         let sum: i128 = parts.iter().copied().map(i128::from).sum();
-        let whole = self.total(day);
+        let whole = self.total(time);
         let height = if whole > 0 { share(whole, top, HEIGHT).max(1) } else { 0 };
         let (mut below, mut y) = (0, 0);
         let heights = parts.into_iter().map(|part| {
@@ -232,7 +268,7 @@ impl Chart<'_> {
         heights.collect()
     }
 
-    /// Writes a row for each day, with a column for each part. The box at the pointer shows the row too.
+    /// Writes a row for each bar, with a column for each part. The box at the pointer shows the row too.
     fn table(&self) -> Markup {
         let cell = |amount: i64| {
             html! { td.n { @if amount == 0 { "–" } @else { (self.measure.aligned(amount)) } } }
@@ -240,19 +276,19 @@ impl Chart<'_> {
         html! {
             details {
                 summary { "Table" }
-                div.scroll.free tabindex="0" role="region" aria-label={ (self.measure.title()) " by day" } {
+                div.scroll.free tabindex="0" role="region" aria-label={ (self.measure.title()) " by " (self.unit()) } {
                     table {
                         thead { tr {
-                            th scope="col" { "Day (UTC)" }
+                            th scope="col" { @match self.step { ChartStep::Day => "Day (UTC)", ChartStep::Hour => "Hour (UTC)" } }
                             @for series in self.series { th.n scope="col" { (series.name) } }
                             th.n scope="col" { "Sum" }
                         } }
                         tbody {
-                            @for day in self.days().rev() {
+                            @for time in self.times().rev() {
                                 tr {
-                                    th scope="row" { a href=(self.requests_of(day)) { (day.to_string()) } }
-                                    @for series in self.series { (cell(self.on(series, day))) }
-                                    (cell(self.total(day)))
+                                    th scope="row" { a href=(self.requests_of(time)) { (self.name(time)) } }
+                                    @for series in self.series { (cell(self.on(series, time))) }
+                                    (cell(self.total(time)))
                                 }
                             }
                         }
@@ -287,6 +323,28 @@ fn dated(day: Day, at: usize, count: usize) -> Dated {
         _ if (day.number() + 3) / 7 % 4 == 0 => Dated::Always,
         _ => Dated::Wide,
     }
+}
+
+/// Decides which hours of a day are named: every sixth, and every third one if there is room.
+const fn timed(time: Hour) -> Dated {
+    match time.of_day() {
+        hour if hour.is_multiple_of(6) => Dated::Always,
+        hour if hour.is_multiple_of(3) => Dated::Wide,
+        _ => Dated::No,
+    }
+}
+
+/// Writes an hour of a day, such as `09:00`.
+fn clock(time: Hour) -> String {
+    format!("{:02}:00", time.of_day())
+}
+
+/// Says on which days something was.
+fn words(days: &RangeInclusive<Day>) -> String {
+    if days.start() == days.end() {
+        return format!("on {}", days.start());
+    }
+    format!("from {} to {}", days.start(), days.end())
 }
 
 /// Returns the smallest round step of which [`LINES`] reach an amount.
@@ -357,7 +415,8 @@ mod tests {
 
     fn part(name: &str, place: Option<usize>, day: Day, nanos: i64) -> Series {
         let sums = Sums { charged: NanoUsd::from_nanos(nanos), ..Sums::default() };
-        Series { name: html! { (name) }, place, is_rest: false, days: BTreeMap::from([(day, sums)]) }
+        let times = BTreeMap::from([(Hour::in_day(day, 0), sums)]);
+        Series { name: html! { (name) }, place, is_rest: false, times }
     }
 
     #[test]
@@ -365,8 +424,8 @@ mod tests {
         let today = Day::parse("2026-11-23").unwrap();
         let heights = |parts: &[i64], top| {
             let series: Vec<Series> = parts.iter().map(|nanos| part("", None, today, *nanos)).collect();
-            Chart { measure: Measure::Spend, days: today..=today, series: &series, requests: "" }
-                .heights(today, top)
+            let (measure, days, step) = (Measure::Spend, today..=today, ChartStep::Day);
+            Chart { measure, days, step, series: &series, requests: "" }.heights(Hour::in_day(today, 0), top)
         };
         assert_eq!(heights(&[996, 1, 1, 1, 1], 1_000), [159, 1, 0, 0, 0], "as high as the scale");
         assert_eq!(heights(&[500, 500, 0], 1_000), [80, 80, 0]);
@@ -409,7 +468,8 @@ mod tests {
         let series = [part("Model Max", Some(0), today.plus(-2), 7)];
         let page = |days: i64, requests: &str| {
             let days = today.plus(1 - days)..=today;
-            let chart = Chart { measure: Measure::Spend, days, series: &series, requests };
+            let step = ChartStep::Day;
+            let chart = Chart { measure: Measure::Spend, days, step, series: &series, requests };
             chart.markup().into_string().replace("&amp;", "&")
         };
         for days in [7_usize, 30, 90, 400] {
@@ -424,6 +484,23 @@ mod tests {
         assert!(
             page(400, "/r").contains("<text class=\"wide\"") && !page(400, "/r").contains(">Nov 16</text>")
         );
+    }
+
+    #[test]
+    fn a_chart_of_hours_has_a_row_for_each_hour_and_its_bars_lead_to_the_requests_of_theirs() {
+        let today = Day::parse("2026-11-23").unwrap();
+        let (mut series, at) = (part("Model Max", Some(0), today, 7), Hour::in_day(today, 14));
+        series.times = series.times.into_values().map(|sums| (at, sums)).collect();
+        let chart = |days, series: &[Series]| {
+            let (measure, step) = (Measure::Spend, ChartStep::Hour);
+            let chart = Chart { measure, days, step, series, requests: "/r" };
+            chart.markup().into_string().replace("&amp;", "&")
+        };
+        let page = chart(today..=today, &[series]);
+        assert_eq!(page.matches("<th scope=\"row\">").count(), 24);
+        assert_eq!(page.matches("href=\"/r?from=2026-11-23&to=2026-11-23&hour=14\"").count(), 2);
+        assert!(page.contains(">06:00</text>") && page.contains("Hour (UTC)"), "{page}");
+        assert!(chart(today..=today, &[]).contains("No request was billed on 2026-11-23."));
     }
 
     /// A colour in the space in which distances are as people see them (CIELAB), for eyes of some kind.

@@ -9,12 +9,13 @@ mod balances;
 mod counts;
 mod expiries;
 mod holds;
+mod listings;
 mod sums;
 #[cfg(test)]
 mod tests;
 
 use domain::{
-    audit::{Audit, AuditedEntry, Auditor},
+    audit::{Audit, AuditedEntry, Auditor, Figure, Quantity},
     ledger::Account,
     usage::Day,
 };
@@ -29,7 +30,8 @@ use std::time::Duration;
 
 use self::{
     balances::{Balanced, Holds, Ids},
-    sums::DaySums,
+    listings::PayerListings,
+    sums::{DaySums, RecordedSum},
 };
 use super::{
     Store, StoreError,
@@ -72,6 +74,7 @@ struct JournalRead {
     /// Number of the last entry that is read.
     until: u64,
     sums: DaySums,
+    listings: PayerListings,
 }
 
 impl Store {
@@ -167,7 +170,7 @@ impl Store {
         let mut auditor = Auditor::new(number == 1).paid(entries);
         auditor.begins(number);
         let sums = DaySums::new(whole_from, entries, begins_at);
-        Ok(JournalRead { auditor, next: number, until: entries, sums })
+        Ok(JournalRead { auditor, next: number, until: entries, sums, listings: PayerListings::default() })
     }
 
     /// Continues to read the journal up to the last entry that the account or any balance counts, and adds each balance
@@ -225,13 +228,19 @@ impl Store {
         day: Day,
         reading: &mut JournalRead,
     ) -> Result<u64, StoreError> {
-        let mut found = Vec::new();
-        let mut add = |_: Day, name: &[u8], record: &_| {
-            found.push((name.to_vec(), message::<messages::Sums>(record)?));
-            Ok(())
-        };
-        self.each_of_days(account, names::SUMS, day..=day, &mut add).await?;
-        self.each_of_days(account, names::SPEND, day..=day, &mut add).await?;
+        let (reader, mut found) = (self.sums(account), Vec::new());
+        for table in names::SETS_OF_DAYS {
+            let mut add = |_: Day, name: &[u8], record: &_| {
+                found.push((name.to_vec(), RecordedSum::read(table, record)?));
+                Ok(())
+            };
+            reader.each(table, day..=day, &mut add).await?;
+        }
+        let unlisted = reading.listings.unlisted(&reader, day, &found).await?;
+        for (key, model) in unlisted {
+            let figure = Figure::Listed(key, day, model);
+            reading.auditor.quantity(figure, Quantity::Count(0), Quantity::Count(1));
+        }
         let house = self.get::<messages::House>(&names::space(account), names::house()).await?;
         let is_dropped = house.is_some_and(|house| house.sums > names::day_part(day));
         Ok(reading.sums.load(&mut reading.auditor, day, (!is_dropped).then_some(found)))

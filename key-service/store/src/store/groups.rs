@@ -11,7 +11,10 @@ use domain::{
     group::{Group, GroupPatch, NewGroup},
     key::ApiKey,
 };
-use key_service_ledger::{messages::ExternalId, names};
+use key_service_ledger::{
+    messages::{self, ExternalId},
+    names,
+};
 use records::{Answer, Index, Name, Question};
 use shared::ids::{AccountId, GroupId, KeyId};
 
@@ -164,6 +167,28 @@ impl Store {
     }
 
     /// Finds the groups of the account that have these external ids, in their order.
+    /// Lists the groups of the account that have used most, at most `most`, among the newest `looked_at`; and whether these
+    /// are all groups.
+    pub async fn groups_by_use(
+        &self,
+        account: AccountId,
+        most: usize,
+        looked_at: usize,
+    ) -> Result<(Vec<GroupId>, bool), StoreError> {
+        let (space, order) = (layout::space(account), (records::Order::Descending, looked_at));
+        let entries = self.entries(&space, layout::GROUPS, (Vec::new(), None), order).await?;
+        let ids = entries.iter().map(|entry| group_id(entry)).collect::<Result<Vec<_>, _>>()?;
+        if ids.len() <= most && ids.len() < looked_at {
+            return Ok((ids, true));
+        }
+        let names = ids.iter().map(|id| names::group(*id)).collect();
+        let found = self.get_all::<messages::Group>(&space, names).await?;
+        let used = found.iter().map(|group| group.as_ref()?.budget.as_ref().map(|budget| budget.used));
+        let mut by_use: Vec<_> = used.zip(ids).collect();
+        by_use.sort_by_key(|(used, _)| std::cmp::Reverse(*used));
+        Ok((by_use.into_iter().take(most).map(|(_, id)| id).collect(), false))
+    }
+
     pub(super) async fn groups_with_external_ids(
         &self,
         account: AccountId,

@@ -13,35 +13,12 @@ use shared::{
 };
 
 use super::{Store, StoreError, layout, message, no_answer};
-use domain::usage::Day;
+use domain::usage::{Day, Hour};
 
 /// Days for which counts of refused calls are kept.
 pub const REFUSED_KEPT_DAYS: i64 = 31;
 /// Records in which a commit counts. With a guard and a write each, they stay far below the words of a commit.
 const RECORDS_AT_ONCE: usize = 200;
-const HOUR: i64 = 3_600_000;
-
-/// An hour in UTC: the number of hours since 1970.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Hour(pub i64);
-
-impl Hour {
-    /// The hour of an instant.
-    pub const fn of(at: Timestamp) -> Self {
-        Self(at.millis().div_euclid(HOUR))
-    }
-
-    /// The first hour of the day.
-    #[must_use]
-    pub const fn midnight(self) -> Self {
-        Self(self.day() * 24)
-    }
-
-    /// The day of the hour, in days since 1970.
-    const fn day(self) -> i64 {
-        self.0.div_euclid(24)
-    }
-}
 
 /// Number of calls of a key that were refused within an hour for a reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,12 +37,12 @@ impl Store {
     /// Adds to the counts of the account, in one commit for the lines of some hundred keys. Counts older than
     /// [`REFUSED_KEPT_DAYS`] are dropped.
     pub async fn add_refused(&self, account: AccountId, lines: Vec<RefusedLine>) -> Result<(), StoreError> {
-        let Some(last) = lines.iter().map(|line| line.hour.day()).max() else { return Ok(()) };
+        let Some(last) = lines.iter().map(|line| line.hour.day().number()).max() else { return Ok(()) };
         let first = part(last.saturating_sub(REFUSED_KEPT_DAYS));
         let mut additions = Additions::new();
         for RefusedLine { key, hour, reason, count } in lines {
-            let day = part(hour.day());
-            let hour = u32::try_from(hour.0.rem_euclid(24)).unwrap_or_default();
+            let day = part(hour.day().number());
+            let hour = u32::from(hour.of_day());
             for name in [of_key(day, Some(key)), of_key(day, None)] {
                 let added = RefusedCount { hour, reason: reason.to_owned(), count };
                 additions.entry(name).or_default().push(added);
@@ -88,7 +65,7 @@ impl Store {
     ) -> Result<Vec<(String, u64)>, StoreError> {
         let space = layout::space(account);
         let kept = self.get::<RefusedDays>(&space, days()).await?.unwrap_or_default();
-        let wanted = part(hours.start().day())..=part(hours.end().day());
+        let wanted = part(hours.start().day().number())..=part(hours.end().day().number());
         let days: Vec<u32> = kept.days.into_iter().filter(|day| wanted.contains(day)).collect();
         let names = days.iter().map(|day| of_key(*day, key)).collect();
         let found = self.get_all::<RefusedDay>(&space, names).await?;
@@ -169,7 +146,7 @@ fn of_key(day: u32, key: Option<KeyId>) -> Name {
 
 /// The counts of the day of this instant, of the whole account.
 pub(super) fn of_today(now: Timestamp) -> Name {
-    of_key(part(Hour::of(now).day()), None)
+    of_key(part(Hour::of(now).day().number()), None)
 }
 
 /// The days that have counts.

@@ -183,7 +183,8 @@ pub(super) fn shown(name: &Name, record: Option<&Record>) -> ShownRecord {
 }
 
 fn has_parts(table: u8) -> bool {
-    [names::GENERATIONS, names::EXPIRED, names::SUMS, names::SPEND, layout::REFUSED].contains(&table)
+    let of_times = [names::GENERATIONS, names::EXPIRED, layout::REFUSED];
+    of_times.contains(&table) || names::SETS_OF_DAYS.contains(&table)
 }
 
 /// The name of a set in `proto/store`.
@@ -195,6 +196,9 @@ fn set_name(table: u8) -> &'static str {
         names::DEPOSITS => "deposits",
         names::SUMS => "sums",
         names::SPEND => "spend",
+        names::GROUP_SPEND => "group_spend",
+        names::USERS => "users",
+        names::PAYERS => "payers",
         names::TOLD => "told",
         layout::PROFILES => "profiles",
         layout::EXTERNAL_IDS => "external_ids",

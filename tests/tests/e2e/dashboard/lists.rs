@@ -1,14 +1,16 @@
 //! Lists of the dashboard, page by page.
 
 use http::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 use tests::{
-    harness::{Stack, attribute, usd},
+    harness::{Answer, Browser, Stack, attribute, usd},
     upstream::Script,
 };
 
 use super::{pages::spend, replicas, signed_in};
 use crate::money::budgets::group;
+
+const HEAD: &str = "day,part,id,name,requests,tokens,charged,hour\r\n";
 
 #[apply(fact)]
 async fn keys_are_found_page_by_page_by_label_and_status() {
@@ -90,8 +92,10 @@ async fn a_range_of_days_goes_from_page_to_page_and_is_compared_and_kept_in_a_fi
     for stack in [Stack::start().await, replicas().await] {
         let team = group(&stack, json!({"name": "Team A"})).await;
         let key = stack.key_with(json!({"label": "=Customer A", "group_id": team["id"]})).await;
-        spend(&stack, &key).await;
-        spend(&stack, &key).await;
+        for user in [json!("ann"), json!(null)] {
+            let answer = stack.call(&key, Script::tokens(100, 50)).with("user", user).send().await;
+            assert_eq!(answer.status, 200, "{answer}");
+        }
         let used = stack.used(&key).await;
         let mut owner = signed_in(&stack, &stack.account, "owner").await;
         let page = owner.get("/dashboard?range=today&by=group").await;
@@ -120,19 +124,59 @@ async fn a_range_of_days_goes_from_page_to_page_and_is_compared_and_kept_in_a_fi
         let bar = format!("href=\"/dashboard/activity?from={day}&amp;to={day}\"");
         assert_eq!(owner.get("/dashboard").await.text().matches(&bar).count(), 2, "a bar and a row");
         for (by, line) in [
-            ("", format!("{day},model,\"Model Flash\",\"Model Flash\",2,300,{used}\r\n")),
-            ("?by=key&range=today", format!("{day},key,{},\"'=Customer A\",2,300,{used}\r\n", key.id)),
+            ("", format!("{day},model,\"Model Flash\",\"Model Flash\",2,300,{used},\r\n")),
+            ("?by=key", format!("{day},key,{},\"'=Customer A\",2,300,{used},\r\n", key.id)),
             (
                 "?by=group",
-                format!("{day},group,{},\"Team A\",2,300,{used}\r\n", team["id"].as_str().unwrap()),
+                format!("{day},group,{},\"Team A\",2,300,{used},\r\n", team["id"].as_str().unwrap()),
             ),
         ] {
             let file = owner.get(&format!("/dashboard/spend.csv{by}")).await;
-            assert_eq!(file.text(), format!("day,part,id,name,requests,tokens,charged\r\n{line}"), "{by}");
+            assert_eq!(file.text(), format!("{HEAD}{line}"), "{by}");
         }
+        let of_team = format!("/dashboard/groups/{}", team["id"].as_str().unwrap());
+        hours_and_users_add_up(&mut owner, &shown, &["/dashboard", &of_key, &of_team]).await;
+        let margin = owner.get("/dashboard/margin.csv?by=group&range=today").await;
+        assert!(margin.text().contains(&format!(",\"Team A\",2,300,{used},")), "{margin}");
         let file = owner.get("/dashboard/spend.csv?range=last-month").await;
         assert_eq!(file.text().lines().count(), 1, "{file}");
     }
+}
+
+/// Shows the one day of two requests by hour, of which the first one's caller named a user.
+async fn hours_and_users_add_up(owner: &mut Browser, key: &Value, pages: &[&str]) {
+    let used_at = key["last_used_at"].as_str().unwrap();
+    let (day, hour) = (&used_at[..10], used_at[11..13].parse::<u8>().unwrap());
+    let sums = |file: &Answer| -> Vec<(u64, u64)> {
+        let number = |cells: &[&str], place: usize| cells[place].parse().unwrap();
+        let lines = file.text().lines().skip(1).map(|line| line.split(',').rev().collect::<Vec<_>>());
+        lines.map(|cells| (number(&cells, 3), number(&cells, 2))).collect()
+    };
+    for by in ["", "&by=key", "&by=group"] {
+        let file = owner.get(&format!("/dashboard/spend.csv?from={day}&to={day}{by}")).await;
+        let all = sums(&file).into_iter().fold((0, 0), |all, of| (all.0 + of.0, all.1 + of.1));
+        assert_eq!(all, (2, 300), "{by}: {file}");
+        assert!(
+            file.text().lines().skip(1).all(|line| !line.ends_with(',')),
+            "each line has an hour: {file}"
+        );
+    }
+    let users = owner.get("/dashboard/spend.csv?by=user&range=month").await;
+    assert_eq!(sums(&users), [(1, 150), (1, 150)], "{users}");
+    assert!(users.text().contains(",user,\"ann\",\"ann\",1,150,"), "{users}");
+    for page in pages {
+        let of_day = owner.get(&format!("{page}?from={day}&to={day}")).await;
+        assert_eq!(of_day.text().matches(&format!("to={day}&amp;hour=")).count(), 48, "{page}: {of_day}");
+        assert!(of_day.text().contains("Spend by hour"), "{page}: {of_day}");
+    }
+    for (hour, has_requests) in [(hour, true), ((hour + 12) % 24, false)] {
+        let requests = owner.get(&format!("/dashboard/activity?from={day}&to={day}&hour={hour}")).await;
+        assert_eq!(requests.text().contains("/dashboard/activity/gen_"), has_requests, "{hour}: {requests}");
+    }
+    let page = owner.get("/dashboard?by=user&range=month").await;
+    assert!(page.text().contains("<bdi>ann</bdi>") && page.text().contains("No user"), "{page}");
+    let requests = owner.get("/dashboard/activity?user=ann").await;
+    assert!(requests.text().contains("1 request · "), "the sums of a user: {requests}");
 }
 
 #[apply(fact)]

@@ -16,7 +16,7 @@ use crate::{
         Account, Budget, CallEvents, Command, Entry, Group, Holder, Key, Outcome, Payer, Record, RecordId,
         Refused, State, Told, apply, entry, passed_by_bounds,
     },
-    usage::{Counts, Day, added},
+    usage::{Counts, Day, DayTotal, added},
 };
 
 /// The state of a store: everything that commands read and write.
@@ -42,7 +42,7 @@ pub struct Trail {
     /// The entries, numbered from 1.
     pub journal: Vec<(GenerationId, Entry)>,
     /// The counters.
-    pub counted: BTreeMap<(Day, Payer), Counts>,
+    pub counted: BTreeMap<(Day, Payer), DayTotal<Counts>>,
 }
 
 impl World {
@@ -124,7 +124,7 @@ impl World {
             let trail = self.trails.entry(account).or_default();
             let added = added(&before, &entry);
             let counts = trail.counted.entry((added.day, added.payer)).or_default();
-            *counts = counts.plus(added.counts);
+            counts.add(added.hour, added.counts);
             trail.journal.push((id, entry));
         }
         self.accounts.insert(account, after.account);

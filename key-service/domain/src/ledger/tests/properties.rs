@@ -86,7 +86,7 @@ fn counters_are_the_sums_of_their_payers(world: &World) -> Result<(), TestCaseEr
     for (account, trail) in &world.trails {
         let mut counted: HashMap<&Payer, [i128; 4]> = HashMap::new();
         for ((_, payer), counts) in &trail.counted {
-            let Counts { requests, charged, upstream_cost, charged_at_known_cost, .. } = counts;
+            let Counts { requests, charged, upstream_cost, charged_at_known_cost, .. } = &counts.of;
             let amounts = [charged, upstream_cost, charged_at_known_cost];
             let amounts = amounts.map(|amount| i128::from(amount.nanos()));
             let sum = counted.entry(payer).or_default();

@@ -244,7 +244,7 @@ async fn data_of_an_earlier_layout_is_refused_with_what_to_do() {
     let (_data_dir, other) = place(&server);
     open(&other).await.unwrap();
     open(&other).await.unwrap();
-    server.ask(&format!("SET {}:schema 4", other.prefix)).unwrap();
+    server.ask(&format!("SET {}:schema 5", other.prefix)).unwrap();
     assert!(open(&other).await.err().unwrap().contains("layout 4"));
 }
 

@@ -3,28 +3,28 @@
 use std::collections::{BTreeMap, HashMap, hash_map::Entry as Slot};
 
 use domain::{
-    audit::{Auditor, Counter, Figure, Quantity},
+    audit::{Auditor, DayCounters, SumOwner},
     ledger::Entry,
-    usage::{COUNTED, Counts, Day, Margin},
+    usage::{COUNTED, Day, DayTotal, GroupDay, Hour, UserDay, part_of_user},
 };
 use key_service_ledger::{
-    codec, messages,
+    codec::{self, Balance},
     names::{self, PayerName},
 };
+use records::Record;
 use shared::{
-    ids::{GenerationId, GroupId, KeyId},
-    money::NanoUsd,
+    ids::{GenerationId, GroupId},
     time::Timestamp,
 };
 
-use super::expiries::{Adds, Expiries};
+use super::{
+    super::{StoreError, books::damaged, message},
+    expiries::{Adds, Expiries},
+};
 
-/// Sums that are in memory at a time, in some 150 MB: all days of most journals, or two days of 100,000 keys. The
+/// Sums that are in memory at a time, in some 200 MB: all days of most journals, or two days of 100,000 keys. The
 /// oldest day is compared first.
-const MOST_SUMS: usize = 300_000;
-
-/// A recorded sum under its name.
-pub(super) type Recorded = (Vec<u8>, messages::Sums);
+const MOST_SUMS: usize = 250_000;
 
 /// The sums of the days that entries have reached.
 pub(super) struct DaySums {
@@ -34,27 +34,47 @@ pub(super) struct DaySums {
     paid: u64,
     /// Days before this one were compared already.
     open_from: Day,
-    days: BTreeMap<Day, HashMap<Vec<u8>, Sum>>,
+    days: BTreeMap<Day, HashMap<Vec<u8>, SumWithEntries>>,
     expiries: Expiries,
 }
 
-/// A sum with the entries so far.
-struct Sum {
-    recorded: Counters,
+/// A sum as it is recorded, with the number of the last entry that it counts.
+pub(super) struct RecordedSum {
+    counters: DayCounters,
     last_entry: u64,
-    charged: i128,
-    /// Sum of the counters; `None` if an entry does not tell what it adds.
-    counts: Option<Box<Counts>>,
+    /// There is no record, though entries say that there must be one.
+    is_absent: bool,
 }
 
-#[derive(Clone, Copy)]
-enum Counters {
-    /// Counts of a key, its groups and a model.
-    Payer(Counts),
-    /// Sums of a model or of a group.
-    Margin(Margin),
-    /// The sum has no counters.
-    Absent,
+/// A sum with the entries so far.
+struct SumWithEntries {
+    recorded: RecordedSum,
+    charged: i128,
+    /// Counters that the entries add up to; `None` if an entry does not tell what it adds.
+    proven: Option<DayCounters>,
+}
+
+impl RecordedSum {
+    /// Reads a record of a set with sums of days.
+    pub(super) fn read(table: u8, record: &Record) -> Result<Self, StoreError> {
+        let read = || {
+            Some(match table {
+                names::SUMS => {
+                    Self::of(codec::read_counts(message(record).ok()?)?, |of| DayCounters::Payer(of.into()))
+                }
+                names::SPEND => Self::of(codec::read_margin(message(record).ok()?)?, DayCounters::Model),
+                names::GROUP_SPEND => {
+                    Self::of(codec::read_group_day(message(record).ok()?)?, DayCounters::Group)
+                }
+                _ => Self::of(codec::read_user_day(message(record).ok()?)?, DayCounters::Users),
+            })
+        };
+        read().ok_or_else(|| damaged("sums of a day"))
+    }
+
+    fn of<T>(Balance { of, last_entry }: Balance<T>, counters: impl FnOnce(T) -> DayCounters) -> Self {
+        Self { counters: counters(of), last_entry, is_absent: false }
+    }
 }
 
 impl DaySums {
@@ -72,26 +92,24 @@ impl DaySums {
 
     /// Adds the sums of a day, unless they were dropped, and compares older days if there are many. Returns the number
     /// of the last entry that the sums count.
-    pub(super) fn load(&mut self, auditor: &mut Auditor, day: Day, sums: Option<Vec<Recorded>>) -> u64 {
+    pub(super) fn load(
+        &mut self,
+        auditor: &mut Auditor,
+        day: Day,
+        sums: Option<Vec<(Vec<u8>, RecordedSum)>>,
+    ) -> u64 {
         let Some(sums) = sums else {
             // Those of earlier days were dropped too.
             self.open_from = self.open_from.max(day.plus(1));
             return 0;
         };
-        let last = sums.iter().map(|(_, sums)| sums.last_entry).max().unwrap_or_default();
-        let sum = |(name, sums): (Vec<u8>, messages::Sums)| {
-            let last_entry = sums.last_entry;
-            let recorded = match name.first() {
-                Some(b'p') => Counters::Payer(codec::read_counts(sums).of),
-                Some(_) | None => Counters::Margin(codec::read_margin(&sums).of),
-            };
-            (name, Sum::new(recorded, last_entry))
-        };
+        let last = sums.iter().map(|(_, sum)| sum.last_entry).max().unwrap_or_default();
+        let sum = |(name, recorded): (Vec<u8>, RecordedSum)| (name, SumWithEntries::of(recorded));
         self.days.insert(day, sums.into_iter().map(sum).collect());
         while self.days.len() > 2 && self.days.values().map(HashMap::len).sum::<usize>() > MOST_SUMS {
             let Some((oldest, sums)) = self.days.pop_first() else { break };
             self.open_from = oldest.plus(1);
-            compare(auditor, oldest, sums);
+            compare_all(auditor, oldest, sums);
         }
         last
     }
@@ -99,19 +117,26 @@ impl DaySums {
     /// Adds an entry to the sums of its day.
     pub(super) fn add(&mut self, number: u64, generation: GenerationId, entry: &Entry) {
         let (paid, adds) = (self.paid, self.expiries.add(generation, entry));
-        let Some(sums) = self.days.get_mut(&Day::of(entry.settlement.at)) else { return };
-        let payer = &entry.settlement.payer;
-        let [group, _] = payer.groups;
-        let of_model = names::model_sum(&payer.model);
-        let of = [Some(PayerName::of(payer).to_vec()), Some(of_model), group.map(names::group_sum)];
-        for name in of.into_iter().flatten() {
+        let hour = Hour::of(entry.settlement.at);
+        let Some(sums) = self.days.get_mut(&hour.day()) else { return };
+        let (payer, user) = (&entry.settlement.payer, entry.settlement.user());
+        let of_payer = (PayerName::of(payer).to_vec(), DayCounters::Payer(Box::default()));
+        let of_model = (names::model_sum(&payer.model), DayCounters::Model(DayTotal::default()));
+        let of_user = |user| (names::user_sums(part_of_user(user)), DayCounters::Users(UserDay::default()));
+        let of_group = |group| (names::group_sum(group), DayCounters::Group(GroupDay::default()));
+        let others = user.map(of_user).into_iter().chain(payer.groups.into_iter().flatten().map(of_group));
+        for (name, absent) in [of_payer, of_model].into_iter().chain(others) {
+            let is_own = payer.groups[0].is_some_and(|group| name == names::group_sum(group));
             let sum = match sums.entry(name) {
                 Slot::Occupied(sum) => sum.into_mut(),
                 Slot::Vacant(_) if number > paid => continue,
-                Slot::Vacant(absent) => absent.insert(Sum::new(Counters::Absent, paid)),
+                Slot::Vacant(vacant) => {
+                    let recorded = RecordedSum { counters: absent, last_entry: paid, is_absent: true };
+                    vacant.insert(SumWithEntries::of(recorded))
+                }
             };
-            if number <= sum.last_entry {
-                sum.add(entry, &adds);
+            if number <= sum.recorded.last_entry {
+                sum.add(entry, is_own, &adds);
             }
         }
     }
@@ -120,111 +145,50 @@ impl DaySums {
     pub(super) fn finish(self, auditor: &mut Auditor) {
         debug_assert!(self.whole_from <= self.open_from);
         for (day, sums) in self.days {
-            compare(auditor, day, sums);
+            compare_all(auditor, day, sums);
         }
     }
 }
 
-impl Sum {
-    fn new(recorded: Counters, last_entry: u64) -> Self {
-        Self { recorded, last_entry, charged: 0, counts: Some(Box::default()) }
+impl SumWithEntries {
+    fn of(recorded: RecordedSum) -> Self {
+        let proven = Some(recorded.counters.emptied());
+        Self { recorded, charged: 0, proven }
     }
 
-    fn add(&mut self, entry: &Entry, adds: &Adds) {
+    fn add(&mut self, entry: &Entry, is_own: bool, adds: &Adds) {
         self.charged += i128::from(entry.delta.nanos());
-        self.counts = match (self.counts.take(), adds) {
-            (Some(counts), Adds::Counts(added)) => Some(Box::new(counts.plus(**added))),
-            (None, _) | (Some(_), Adds::Unknown) => None,
-        };
-    }
-}
-
-impl Counters {
-    fn charged(&self) -> NanoUsd {
-        match self {
-            Self::Payer(counts) => counts.charged,
-            Self::Margin(margin) => margin.sums.charged,
-            Self::Absent => NanoUsd::ZERO,
+        match (&mut self.proven, adds) {
+            (Some(proven), Adds::Counts(counts)) => proven.add(entry, is_own, **counts),
+            (proven, _) => *proven = None,
         }
     }
 }
 
-fn compare(auditor: &mut Auditor, day: Day, sums: HashMap<Vec<u8>, Sum>) {
+fn compare_all(auditor: &mut Auditor, day: Day, sums: HashMap<Vec<u8>, SumWithEntries>) {
     let mut sums: Vec<_> = sums.into_iter().collect();
     sums.sort_by(|(a, _), (b, _)| a.cmp(b));
-    for (name, Sum { recorded, charged, counts, last_entry: _ }) in sums {
-        let Some(of) = SumOwner::read(&name) else { continue };
-        if !is_bounded(Quantity::Usd(recorded.charged())) && charged < i128::from(COUNTED) {
-            auditor.sum(of.charged(day), recorded.charged(), charged);
+    for (name, SumWithEntries { recorded, charged, proven }) in sums {
+        let Some(of) = read_owner(&name) else { continue };
+        let recorded_charge = recorded.counters.charged();
+        if recorded_charge.nanos() < COUNTED.cast_signed() && charged < i128::from(COUNTED) {
+            auditor.sum(of.charged(day), recorded_charge, charged);
         }
-        let Some(counts) = counts else { continue };
-        let (proven, of_margin) = (Counter::of_counts(&counts), Counter::of_margin(&Margin::from(*counts)));
-        match recorded {
-            Counters::Payer(recorded) => {
-                each_counter(auditor, (&of, day), &Counter::of_counts(&recorded), &proven);
-            }
-            Counters::Margin(recorded) => {
-                each_counter(auditor, (&of, day), &Counter::of_margin(&recorded), &of_margin);
-            }
-            // A missing sum shows in the charge or, if the requests were free, in their number.
-            Counters::Absent if charged == 0 => {
-                each_counter(auditor, (&of, day), &Counter::of_margin(&Margin::default())[..1], &of_margin);
-            }
-            Counters::Absent => {}
+        // A missing sum shows in the charge or, if the requests were free, in their number.
+        let is_told = recorded.is_absent && charged != 0;
+        if let Some(proven) = proven.filter(|_| !is_told) {
+            auditor.counters(day, &of, (&recorded.counters, &proven));
         }
     }
 }
 
-fn each_counter(
-    auditor: &mut Auditor,
-    (of, day): (&SumOwner, Day),
-    recorded: &[(Counter, Quantity)],
-    proven: &[(Counter, Quantity)],
-) {
-    for ((counter, recorded), (_, proven)) in recorded.iter().zip(proven) {
-        if !is_bounded(*recorded) && !is_bounded(*proven) {
-            auditor.quantity(of.counter(day, *counter), *recorded, *proven);
-        }
-    }
-}
-
-/// Returns whether a counter is at its bound, so that it proves nothing.
-const fn is_bounded(quantity: Quantity) -> bool {
-    match quantity {
-        Quantity::Usd(amount) => amount.nanos() >= COUNTED.cast_signed(),
-        Quantity::Count(count) => count >= COUNTED,
-    }
-}
-
-enum SumOwner {
-    Payer(KeyId, String),
-    Model(String),
-    Group(GroupId),
-}
-
-impl SumOwner {
-    fn read(name: &[u8]) -> Option<Self> {
-        match name.split_first()? {
-            (b'p', _) => PayerName::read(name).map(|payer| Self::Payer(payer.key, payer.model)),
-            (b'm', model) => Some(Self::Model(String::from_utf8_lossy(model).into_owned())),
-            (b'g', group) => GroupId::from_slice(group).map(Self::Group),
-            (_, _) => None,
-        }
-    }
-
-    fn charged(&self, day: Day) -> Figure {
-        match self {
-            Self::Payer(key, model) => Figure::KeySum(*key, day, model.clone()),
-            Self::Model(model) => Figure::ModelSum(day, model.clone()),
-            Self::Group(group) => Figure::GroupSum(*group, day),
-        }
-    }
-
-    fn counter(&self, day: Day, counter: Counter) -> Figure {
-        match self {
-            Self::Payer(key, model) => Figure::KeyCount(*key, day, model.clone(), counter),
-            Self::Model(model) => Figure::ModelCount(day, model.clone(), counter),
-            Self::Group(group) => Figure::GroupCount(*group, day, counter),
-        }
+/// Reads whose sums a record has from its name.
+fn read_owner(name: &[u8]) -> Option<SumOwner> {
+    match name.split_first()? {
+        (b'p', _) => PayerName::read(name).map(|payer| SumOwner::Payer(payer.key, payer.model)),
+        (b'm', model) => Some(SumOwner::Model(String::from_utf8_lossy(model).into_owned())),
+        (b'g', group) => GroupId::from_slice(group).map(SumOwner::Group),
+        (b'u', [part]) => Some(SumOwner::Users(*part)),
+        (_, _) => None,
     }
 }

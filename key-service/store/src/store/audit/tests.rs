@@ -16,6 +16,7 @@ use records::{Commit, Records, Write, maps::Maps};
 use shared::{
     calendar::Per,
     clock::System,
+    generation::{ModelApi, Origin},
     ids::KeyId,
     money::NanoUsd,
     time::Timestamp,
@@ -31,6 +32,7 @@ use super::{
 };
 
 const MODEL: &str = "Model Flash";
+const USER: &str = "ann";
 /// Behind the minutes in which clocks may differ.
 const LATER: Timestamp = Timestamp::from_millis(START.millis() + 20 * 60 * 1000);
 
@@ -82,7 +84,7 @@ fn hold(key: KeyId, n: u8, amount: i64, lease_ticks: u64) -> Command {
         prompt_tokens: 1,
         readmitted: false,
         lease_ticks,
-        origin: None,
+        origin: Some(Arc::new(Origin { api: ModelApi::Chat, stream: true, user: Some(USER.into()) })),
     })
 }
 

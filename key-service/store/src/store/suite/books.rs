@@ -11,7 +11,7 @@ use shared::{
 use super::{
     Fault, Subject, after, capture, hold, make_key, margins::with_model, nanos, open_account_with, tick,
 };
-use crate::store::{Hour, JournalPage, Ledger as _, RefusedLine, Store};
+use crate::store::{Hour, JournalPage, Ledger as _, OtherSums, RefusedLine, Store};
 use domain::{
     audit::{Audit, Figure, Quantity, Wrong},
     ledger::{
@@ -141,7 +141,7 @@ pub(super) async fn usage_is_counted_by_day_key_and_model(subject: &mut impl Sub
     let days = Day::of(START)..=Day::of(later);
     let lines = store.usage(account, days.clone(), None).await.unwrap();
     let lines: Vec<_> =
-        lines.iter().map(|l| (l.day, l.payer.key, l.payer.model.as_str(), l.counts)).collect();
+        lines.iter().map(|l| (l.day, l.payer.key, l.payer.model.as_str(), l.counts.of)).collect();
     let counts = |requests, (prompt, cached, completion), charged| Counts {
         requests,
         usage: Usage::of(prompt, cached, completion),
@@ -160,8 +160,12 @@ pub(super) async fn usage_is_counted_by_day_key_and_model(subject: &mut impl Sub
     assert_eq!(store.usage(account, days.clone(), Some(&[second])).await.unwrap().len(), 3);
     assert_eq!(store.usage(account, *days.end()..=*days.end(), None).await.unwrap().len(), 1);
     assert_eq!(store.usage(account, *days.end()..=*days.end(), Some(&[first])).await.unwrap(), []);
-    let spend = store.spend(account, days.clone()).await.unwrap();
-    let spend: Vec<_> = spend.iter().map(|l| (l.day, l.model.as_str(), l.sums)).collect();
+    let none = OtherSums::default();
+    let spend = store.account_days(account, days.clone(), none).await.unwrap();
+    let spend: Vec<_> = spend
+        .iter()
+        .flat_map(|of| of.models.iter().map(|(model, total)| (of.day, model.as_str(), total.of.sums)))
+        .collect();
     let sums = |requests, tokens, charged| Sums { requests, tokens, charged: nanos(charged) };
     let expected = [
         (*days.start(), "Model Flash", sums(4, 69, 56)),
@@ -170,7 +174,6 @@ pub(super) async fn usage_is_counted_by_day_key_and_model(subject: &mut impl Sub
         (Day::of(later), "Model Flash", sums(0, 0, -8)),
     ];
     assert_eq!(spend, expected);
-    assert_eq!(store.spend(account, *days.end()..=*days.end()).await.unwrap().len(), 1);
 }
 
 pub(super) async fn books_are_sound_at_every_moment(subject: &mut impl Subject) {

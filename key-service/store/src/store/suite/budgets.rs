@@ -426,7 +426,7 @@ pub(super) async fn history_stays_with_the_groups_that_paid(subject: &mut impl S
     let before = [Some(from), Some(parent)];
     assert_eq!(groups, [[Some(later), None], before, before, before]);
     let lines = store.usage(account, Day::of(START)..=Day::of(START), None).await.unwrap();
-    let payers: Vec<_> = lines.iter().map(|line| (line.payer.groups, line.counts.charged)).collect();
+    let payers: Vec<_> = lines.iter().map(|line| (line.payer.groups, line.counts.of.charged)).collect();
     let mut expected = [(before, nanos(90)), ([Some(later), None], nanos(10))];
     expected.sort();
     assert_eq!(payers, expected);

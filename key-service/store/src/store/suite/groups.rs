@@ -307,7 +307,7 @@ pub(super) async fn usage_has_its_parts_and_the_cost_to_the_operator(subject: &m
     assert_eq!(bills.iter().map(|bill| bill.usage.details).collect::<Vec<_>>(), [details; 2]);
     assert_eq!(bills.iter().map(|bill| bill.upstream_cost).collect::<Vec<_>>(), [Some(nanos(30)), None]);
     let day = Day::of(START);
-    let counts = store.usage(mine, day..=day, None).await.unwrap().remove(0).counts;
+    let counts = store.usage(mine, day..=day, None).await.unwrap().remove(0).counts.of;
     assert_eq!((counts.usage.details.images, counts.usage.details.audio_output), (8, 12));
     let money = (counts.charged, counts.upstream_cost, counts.charged_at_known_cost);
     assert_eq!(money, (nanos(80), nanos(30), nanos(40)));

@@ -1,7 +1,7 @@
-//! Margins: sums of days with the cost to the operator, apart by model and by group.
+//! Sums of days, apart by model, group, user and key, and by hour.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     ops::RangeInclusive,
     time::Duration,
 };
@@ -13,14 +13,14 @@ use shared::{
 };
 
 use super::{Subject, act, after, hold, make_key, nanos, new_group, open_account_with, tick};
-use crate::store::{JournalEntry, Ledger as _, Store};
+use crate::store::{AccountDay, JournalEntry, Ledger as _, OtherSums, Store, UsageLine};
 use domain::{
     key::KeyPatch,
     ledger::{
         Command, Entry, NewHold, Payer, Progress, Record,
         histories::{START, generation},
     },
-    usage::{self, COUNTED, Day, Margin, Sums},
+    usage::{self, Counts, Day, DayTotal, GroupDay, Margin, UserDay, part_of_user},
 };
 
 fn progress(cost: i64, upstream_cost: Option<i64>) -> Progress {
@@ -44,52 +44,79 @@ fn report(key: KeyId, n: u8, cost: i64, upstream_cost: Option<i64>) -> Command {
     Command::Extend { key, generation: generation(n), most, progress, lease_ticks: 7 }
 }
 
-/// Adds up entries of some days, apart by a part of the payer.
-fn sums<P: Ord>(
-    entries: &[(GenerationId, Entry)],
-    days: &RangeInclusive<Day>,
-    part: impl Fn(&Payer) -> P,
-) -> BTreeMap<P, Margin> {
-    let (mut earlier, mut sums) = (HashMap::new(), BTreeMap::new());
-    for (generation, entry) in entries {
-        let before = earlier.insert(generation, Record::Closed(entry.settlement.clone()));
-        let added = usage::added(&before.unwrap_or_default(), entry);
-        if days.contains(&added.day) {
-            let sum: &mut Margin = sums.entry(part(&added.payer)).or_default();
-            *sum = sum.plus(added.counts.into());
-        }
-    }
-    sums
+/// What entries add to the sums of an account's days.
+#[derive(Default)]
+struct Expected {
+    models: BTreeMap<(Day, String), DayTotal<Margin>>,
+    groups: BTreeMap<(Day, GroupId), GroupDay>,
+    users: BTreeMap<(Day, u8), UserDay>,
+    payers: BTreeMap<(Day, Payer), DayTotal<Counts>>,
 }
 
-/// Compares margins with the entries of the journal, which begin with the account. Where amounts may have come to the
-/// bound of counters, nothing is compared: the order of additions then decides the sum.
-pub(super) async fn the_margins_are_those_of(
+impl Expected {
+    fn of(entries: &[(GenerationId, Entry)]) -> Self {
+        let (mut earlier, mut expected) = (HashMap::new(), Self::default());
+        for (generation, entry) in entries {
+            let before = earlier.insert(generation, Record::Closed(entry.settlement.clone()));
+            expected.add(usage::added(&before.unwrap_or_default(), entry));
+        }
+        expected
+    }
+
+    fn add(&mut self, usage::Added { payer, user, day, hour, counts }: usage::Added) {
+        for (group, is_own) in payer.groups.into_iter().zip([true, false]) {
+            let Some(group) = group else { continue };
+            self.groups.entry((day, group)).or_default().add(&payer.model, is_own, (hour, counts));
+        }
+        self.models.entry((day, payer.model.clone())).or_default().add(hour, counts);
+        self.payers.entry((day, payer)).or_default().add(hour, counts);
+        if let Some(user) = user {
+            self.users.entry((day, part_of_user(&user))).or_default().add(&user, counts.into());
+        }
+    }
+}
+
+/// Compares the sums of days with the entries of the journal, which begin with the account: those of models, groups,
+/// users and each key, whole and by hour.
+pub(super) async fn the_sums_are_those_of(
     store: &Store,
     account: AccountId,
     days: RangeInclusive<Day>,
     entries: &[(GenerationId, Entry)],
 ) {
-    let size = |entry: &Entry| {
-        let upstream_cost = entry.settlement.upstream_cost.unwrap_or_default();
-        [entry.delta, entry.settlement.charged, upstream_cost].map(|n| u128::from(n.nanos().unsigned_abs()))
-    };
-    if entries.iter().flat_map(|(_, entry)| size(entry)).sum::<u128>() >= COUNTED.into() {
-        return;
+    let Expected { models, groups, users, payers } = Expected::of(entries);
+    let ids: Vec<GroupId> =
+        groups.keys().map(|(_, group)| *group).collect::<BTreeSet<_>>().into_iter().collect();
+    let others = OtherSums { groups: &ids, users: true };
+    let found = store.account_days(account, days.clone(), others).await.unwrap();
+    assert!(
+        found.iter().map(|of| of.day).eq((days.start().number()..=days.end().number()).map(Day::from_number))
+    );
+    for AccountDay { day, models: of_models, groups: of_groups, users: of_users } in found {
+        let expected = models.iter().filter(|((of, _), _)| *of == day);
+        assert!(
+            of_models.iter().eq(expected.map(|((_, model), total)| (model, total))),
+            "{day}: {of_models:?}"
+        );
+        for (id, of_group) in ids.iter().zip(of_groups) {
+            assert_eq!(of_group, groups.get(&(day, *id)).cloned().unwrap_or_default(), "{day}, {id}");
+        }
+        for (part, of_part) in (0..).zip(of_users) {
+            assert_eq!(of_part, users.get(&(day, part)).cloned().unwrap_or_default(), "{day}, {part}");
+        }
     }
-    let models = store.margins_by_model(account, days.clone()).await.unwrap();
-    assert_eq!(models, sums(entries, &days, |payer| payer.model.clone()));
-    let groups = store.margins_by_group(account, days.clone()).await.unwrap();
-    let mut expected = sums(entries, &days, |payer| payer.groups[0]);
-    expected.retain(|group, margin| group.is_some() || *margin != Margin::default());
-    assert_eq!(groups, expected);
-    let mut of_days = BTreeMap::<Option<GroupId>, Sums>::new();
-    for (_, group, sums) in store.spend_by_group(account, days).await.unwrap() {
-        let all = of_days.entry(group).or_default();
-        *all = all.plus(sums);
+    for id in ids {
+        for (day, of_group) in store.group_days(account, days.clone(), id).await.unwrap() {
+            assert_eq!(of_group, groups.get(&(day, id)).cloned().unwrap_or_default(), "{day}, {id}");
+        }
     }
-    let of = |group: &Option<GroupId>| of_days.get(group).copied().unwrap_or_default();
-    assert!(expected.iter().all(|(group, margin)| of(group) == margin.sums), "{of_days:?} are {expected:?}");
+    let keys: BTreeSet<KeyId> = payers.keys().map(|(_, payer)| payer.key).collect();
+    for key in keys {
+        let lines = store.usage(account, days.clone(), Some(&[key])).await.unwrap();
+        let expected = payers.iter().filter(|((day, payer), _)| payer.key == key && days.contains(day));
+        let found = lines.into_iter().map(|UsageLine { day, payer, counts }| ((day, payer), counts));
+        assert!(found.eq(expected.map(|(of, counts)| (of.clone(), counts.clone()))), "{key}");
+    }
 }
 
 pub(super) async fn margins_are_those_of_the_journal(subject: &mut impl Subject) {
@@ -147,11 +174,20 @@ pub(super) async fn margins_are_those_of_the_journal(subject: &mut impl Subject)
     assert_eq!(entries.len(), 11);
     let (today, tomorrow) = (Day::of(START), Day::of(next));
     for days in [today..=today, tomorrow..=tomorrow, today..=tomorrow] {
-        the_margins_are_those_of(store, account, days, &entries).await;
+        the_sums_are_those_of(store, account, days, &entries).await;
     }
-    let groups = store.margins_by_group(account, today..=tomorrow).await.unwrap();
-    let margin = |group| groups.get(&group).and_then(|margin: &Margin| margin.amount()).map(NanoUsd::nanos);
-    assert_eq!([margin(Some(first)), margin(Some(second)), margin(None)], [Some(47), Some(10), Some(88)]);
+    let others = OtherSums { groups: &[first, second], users: false };
+    let found = store.account_days(account, today..=tomorrow, others).await.unwrap();
+    let mut margins = [Margin::default(); 3];
+    for AccountDay { models, groups, .. } in found {
+        margins[2] = models.values().fold(margins[2], |all, total| all.plus(total.of));
+        for (margin, group) in margins.iter_mut().zip(&groups) {
+            *margin = margin.plus(group.own());
+        }
+    }
+    let [of_first, of_second, all] = margins;
+    let margins = [of_first, of_second, all.less(of_first).less(of_second)];
+    assert_eq!(margins.map(|margin| margin.amount().map(NanoUsd::nanos)), [Some(47), Some(10), Some(88)]);
 
     let of_all = store.usage(account, today..=tomorrow, None).await.unwrap();
     let of_both = store.usage(account, today..=tomorrow, Some(&[alone, mine])).await.unwrap();

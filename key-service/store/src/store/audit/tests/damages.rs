@@ -1,9 +1,9 @@
 //! Planted damages: each is found, with its place.
 
 use domain::{
-    audit::{Counter, Figure, Quantity, Wrong},
+    audit::{Counter, DayPart, Figure, GroupKeys, Quantity, Wrong},
     ledger::Record as Generation,
-    usage::Day,
+    usage::{Day, Hour, part_of_user},
 };
 use key_service_ledger::{codec, messages, names::PayerName, view::FORM};
 use prost::Message;
@@ -20,6 +20,9 @@ enum Damage {
     Hold(fn(&mut messages::Generation)),
     Deposit(fn(&mut messages::Deposit)),
     Sums(fn() -> Name, fn(&mut messages::Sums)),
+    GroupSums(fn(&mut messages::GroupSums)),
+    UserSums(fn(&mut messages::UserSums)),
+    Payers(fn(&mut messages::KeyPayers)),
     AccountProfile(fn(&mut messages::AccountProfile)),
     KeyProfile(u8, fn(&mut messages::KeyProfile)),
     GroupProfile(u8, fn(&mut messages::GroupProfile)),
@@ -54,6 +57,24 @@ fn of_model() -> Name {
 
 fn of_group() -> Name {
     names::of_group(Day::of(START), group(1))
+}
+
+fn of_users() -> Name {
+    names::of_users(Day::of(START), part_of_user(USER))
+}
+
+/// Columns of the hours of sums.
+fn hours(sums: &mut messages::Sums) -> &mut messages::CountColumns {
+    sums.hours.as_mut().unwrap().counts.as_mut().unwrap()
+}
+
+/// Sums of the keys in a group for its one model.
+fn own(sums: &mut messages::GroupSums) -> &mut messages::Sums {
+    sums.models[0].own.as_mut().unwrap()
+}
+
+fn users(sums: &mut messages::UserSums) -> &mut messages::CountColumns {
+    sums.counts.as_mut().unwrap()
 }
 
 fn of_hold() -> Name {
@@ -99,6 +120,9 @@ impl Damage {
                 changed(records, names::deposit(domain::ledger::histories::deposit(0)), change).await
             }
             Self::Sums(name, change) => changed(records, name(), change).await,
+            Self::GroupSums(change) => changed(records, of_group(), change).await,
+            Self::UserSums(change) => changed(records, of_users(), change).await,
+            Self::Payers(change) => changed(records, names::payers(key(1)), change).await,
             Self::AccountProfile(change) => changed(records, layout::account_profile(), change).await,
             Self::KeyProfile(n, change) => changed(records, layout::key_profile(key(n)), change).await,
             Self::GroupProfile(n, change) => changed(records, layout::group_profile(group(n)), change).await,
@@ -141,8 +165,17 @@ fn model_count(counter: Counter, recorded: u64, proven: u64) -> Wrong {
     number(Figure::ModelCount(Day::of(START), MODEL.into(), counter), recorded, proven)
 }
 
-fn group_count(counter: Counter, recorded: u64, proven: u64) -> Wrong {
-    number(Figure::GroupCount(group(1), Day::of(START), counter), recorded, proven)
+fn part(part: DayPart, counter: Counter) -> Figure {
+    Figure::Part(part, Day::of(START), counter)
+}
+
+/// The hour of a day in which everything is billed.
+fn hour() -> u8 {
+    Hour::of(START).of_day()
+}
+
+fn of_group_model(counter: Counter) -> Figure {
+    part(DayPart::GroupModel(group(1), MODEL.into(), GroupKeys::Own), counter)
 }
 
 /// Runs each damage against fresh books.
@@ -349,17 +382,70 @@ async fn damaged_sums_are_found() {
         ("sums of a model are lost", Damage::Lost(of_model), {
             vec![usd(Figure::ModelSum(day, MODEL.into()), 0, 117)]
         }),
-        ("a group was charged more", Damage::Sums(of_group, |sums| sums.charged += 1), {
+        ("a group was charged more", Damage::GroupSums(|sums| own(sums).charged += 1), {
             vec![usd(Figure::GroupSum(group(1), day), 118, 117)]
         }),
-        ("a group had a request more", Damage::Sums(of_group, |sums| sums.requests += 1), {
-            vec![group_count(Counter::Requests, 13, 12)]
+        ("a group had a request more", Damage::GroupSums(|sums| own(sums).requests += 1), {
+            vec![number(of_group_model(Counter::Requests), 13, 12)]
         }),
-        ("a group's tokens", Damage::Sums(of_group, |sums| sums.tokens = 0), {
-            vec![group_count(Counter::Tokens, 0, 60)]
+        ("a group's tokens", Damage::GroupSums(|sums| own(sums).tokens = 0), {
+            vec![number(of_group_model(Counter::Tokens), 0, 60)]
         }),
-        ("a group's upstream cost", Damage::Sums(of_group, |sums| sums.upstream_cost = 0), {
-            vec![usd(Figure::GroupCount(group(1), day, Counter::UpstreamCost), 0, 48)]
+        ("a group's upstream cost", Damage::GroupSums(|sums| own(sums).upstream_cost = 0), {
+            vec![usd(of_group_model(Counter::UpstreamCost), 0, 48)]
+        }),
+        ("sums of a group are lost", Damage::Lost(of_group), {
+            vec![usd(Figure::GroupSum(group(1), day), 0, 117)]
+        }),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn damaged_sums_of_hours_and_users_and_payers_that_are_not_listed_are_found() {
+    let day = Day::of(START);
+    let of_key_hour = |counter| part(DayPart::KeyHour(key(1), MODEL.into(), hour()), counter);
+    let of_user = |counter| part(DayPart::User(USER.into()), counter);
+    find(vec![
+        ("an hour of a key was charged more", Damage::Sums(of_key, |sums| hours(sums).charged[0] += 1), {
+            vec![usd(of_key_hour(Counter::Charged), 11, 10)]
+        }),
+        ("an hour of a key had a request less", Damage::Sums(of_key, |sums| hours(sums).requests[0] = 0), {
+            vec![number(of_key_hour(Counter::Requests), 0, 1)]
+        }),
+        ("an hour of a model's prompts", Damage::Sums(of_model, |sums| hours(sums).prompt[0] += 1), {
+            vec![number(part(DayPart::ModelHour(MODEL.into(), hour()), Counter::Prompt), 37, 36)]
+        }),
+        ("an hour of a group's completions", Damage::GroupSums(|sums| hours(own(sums)).completion[0] = 0), {
+            let of_hour = DayPart::GroupHour(group(1), MODEL.into(), GroupKeys::Own, hour());
+            vec![number(part(of_hour, Counter::Completion), 0, 24)]
+        }),
+        ("a user was charged more", Damage::UserSums(|sums| users(sums).charged[0] += 1), {
+            vec![
+                usd(Figure::UserSum(day, part_of_user(USER)), 118, 117),
+                usd(of_user(Counter::Charged), 118, 117),
+            ]
+        }),
+        ("a user had a request more", Damage::UserSums(|sums| users(sums).requests[0] += 1), {
+            vec![number(of_user(Counter::Requests), 13, 12)]
+        }),
+        ("a user's cached tokens", Damage::UserSums(|sums| users(sums).cached[0] = 0), {
+            vec![number(of_user(Counter::Cached), 0, 12)]
+        }),
+        ("other users had a request", Damage::UserSums(|sums| users(sums).requests[1] = 1), {
+            vec![number(part(DayPart::OtherUsers(part_of_user(USER)), Counter::Requests), 1, 0)]
+        }),
+        ("sums of users are lost", Damage::Lost(of_users), {
+            vec![usd(Figure::UserSum(day, part_of_user(USER)), 0, 117)]
+        }),
+        ("a payer is not listed", Damage::Payers(|payers| payers.payers.clear()), {
+            vec![number(Figure::Listed(key(1), day, MODEL.into()), 0, 1)]
+        }),
+        ("a payer is listed from the next day", Damage::Payers(|payers| payers.payers[0].first += 1), {
+            vec![number(Figure::Listed(key(1), day, MODEL.into()), 0, 1)]
+        }),
+        ("the list of a key is lost", Damage::Lost(|| names::payers(key(1))), {
+            vec![number(Figure::Listed(key(1), day, MODEL.into()), 0, 1)]
         }),
     ])
     .await;

@@ -1,0 +1,114 @@
+//! Usage by hour, and by the user that callers name.
+
+use std::{collections::BTreeSet, io::Write, ops::RangeInclusive};
+
+use domain::usage::{Day, PartCounts};
+use key_service_management::{
+    Management,
+    usage::{Grouping, Parts, UsageSearch, UsageSum, UserPart},
+};
+use serde::Serialize;
+use shared::{
+    ids::{AccountId, KeyId},
+    money::NanoUsd,
+};
+
+use super::{
+    super::{table, write_json},
+    UsageBy,
+};
+
+/// Columns of both listings after those of their parts.
+const COLUMNS: [&str; 5] = ["REQUESTS", "PROMPT", "CACHED", "COMPLETION", "CHARGED"];
+
+/// A line as JSON. What it is not apart by is left out.
+#[derive(Serialize)]
+struct PartLine<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    day: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hour: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key_id: Option<KeyId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model: Option<&'a str>,
+    /// Null for requests that named none, and for other users.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    user: Option<Option<&'a str>>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    other_users: bool,
+    requests: u64,
+    prompt_tokens: u64,
+    cached_tokens: u64,
+    completion_tokens: u64,
+    charged: NanoUsd,
+}
+
+/// Lists the usage of these days, of a key or of all.
+pub(super) async fn write(
+    (account, days, key): (AccountId, RangeInclusive<Day>, Option<KeyId>),
+    (by, json): (UsageBy, bool),
+    management: &Management,
+    out: &mut (dyn Write + Send),
+) -> anyhow::Result<()> {
+    let groupings = match by {
+        UsageBy::Hour => BTreeSet::from([Grouping::Hour, Grouping::Key, Grouping::Model]),
+        UsageBy::User => BTreeSet::from([Grouping::Day, Grouping::User]),
+    };
+    let search = UsageSearch { days, key, group: None, within: None, by: groupings };
+    let sums = management.sums_of_usage(account, &search).await?;
+    if json {
+        return write_json(out, sums.iter().map(line));
+    }
+    let of_parts: &[&str] = match by {
+        UsageBy::Hour => &["HOUR", "KEY", "MODEL"],
+        UsageBy::User => &["DAY", "USER"],
+    };
+    table::write(out, &[of_parts, &COLUMNS[..]].concat(), sums.iter().map(row))?;
+    Ok(())
+}
+
+fn line((of, counts): &UsageSum) -> PartLine<'_> {
+    let PartCounts { requests, prompt, cached, completion, charged } = *counts;
+    let Parts { day, hour, key, model, user, .. } = of;
+    PartLine {
+        day: day.map(|day| day.to_string()),
+        hour: hour.map(|hour| hour.begins().to_string()),
+        key_id: *key,
+        model: model.as_deref(),
+        user: user.as_ref().map(|user| match user {
+            UserPart::Named(user) => Some(user.as_str()),
+            UserPart::Unnamed | UserPart::Others => None,
+        }),
+        other_users: *user == Some(UserPart::Others),
+        requests,
+        prompt_tokens: prompt,
+        cached_tokens: cached,
+        completion_tokens: completion,
+        charged,
+    }
+}
+
+fn row((of, counts): &UsageSum) -> Vec<String> {
+    let PartCounts { requests, prompt, cached, completion, charged } = counts;
+    let user = of.user.as_ref().map(|user| match user {
+        UserPart::Named(user) => user.clone(),
+        UserPart::Unnamed => "-".into(),
+        UserPart::Others => "(others)".into(),
+    });
+    let parts = [
+        of.day.map(|day| day.to_string()),
+        of.hour.map(|hour| hour.begins().to_string()),
+        of.key.map(|key| key.to_string()),
+        of.model.clone(),
+        user,
+    ];
+    let counts = [
+        requests.to_string(),
+        prompt.to_string(),
+        cached.to_string(),
+        completion.to_string(),
+        charged.to_string(),
+    ];
+    parts.into_iter().flatten().chain(counts).collect()
+}

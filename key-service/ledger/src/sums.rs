@@ -1,0 +1,282 @@
+//! Sums of days, as pages, files and audits read them.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    ops::RangeInclusive,
+};
+
+use domain::{
+    ledger::Payer,
+    usage::{Counts, Day, DayTotal, GroupDay, Margin, USER_PARTS, UserDay},
+};
+use prost::Message;
+use records::{Answer, Cursor, Name, Question, Record, Records, Set, Space};
+use shared::ids::{AccountId, GroupId, KeyId};
+
+use crate::{
+    StoreError,
+    codec::{self, PayersOfKey},
+    messages,
+    names::{self, PayerName},
+    view::FORM,
+};
+
+/// Days read at a time: a month.
+const DAYS_AT_ONCE: usize = 31;
+/// Records read at a time: some hundred kilobytes.
+const RECORDS_AT_ONCE: usize = 1_000;
+
+/// Reads the sums of an account.
+pub struct SumsReader<'a> {
+    records: &'a dyn Records,
+    space: Space,
+}
+
+/// Sums of an account on a day, as of one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccountDay {
+    pub day: Day,
+    pub models: BTreeMap<String, DayTotal<Margin>>,
+    /// Sums of the groups that were asked for, in their order.
+    pub groups: Vec<GroupDay>,
+    /// Sums of users, if they were asked for.
+    pub users: Vec<UserDay>,
+}
+
+/// Sums to read besides those of models.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OtherSums<'a> {
+    pub groups: &'a [GroupId],
+    pub users: bool,
+}
+
+/// Sums of a payer on a day.
+pub type PayerDay = (Day, Payer, DayTotal<Counts>);
+
+impl<'a> SumsReader<'a> {
+    pub fn new(records: &'a dyn Records, account: AccountId) -> Self {
+        Self { records, space: names::space(account) }
+    }
+
+    /// Reads the sums of these days, in their order.
+    pub async fn days(
+        &self,
+        days: RangeInclusive<Day>,
+        OtherSums { groups, users }: OtherSums<'_>,
+    ) -> Result<Vec<AccountDay>, StoreError> {
+        let (mut found, days) = (Vec::new(), days_of(&days));
+        for some in days.chunks(DAYS_AT_ONCE) {
+            let question = |day: &Day| {
+                let of_users = (0..USER_PARTS).filter(|_| users).map(|part| names::of_users(*day, part));
+                let named = groups.iter().map(|group| names::of_group(*day, *group)).chain(of_users);
+                let models = Question::Set(Set { table: names::SPEND, part: names::day_part(*day) }, None);
+                [models, Question::Records(named.collect())]
+            };
+            let answers = self.ask(some.iter().flat_map(question).collect()).await?;
+            for (day, answers) in some.iter().zip(answers.chunks_exact(2)) {
+                let [Answer::Set(models, next), Answer::Records(named)] = answers else {
+                    return Err(no_answer());
+                };
+                let (of_groups, of_users) = named.split_at_checked(groups.len()).ok_or_else(no_answer)?;
+                let mut of_day = AccountDay {
+                    day: *day,
+                    models: read_models(models)?,
+                    groups: of_groups
+                        .iter()
+                        .map(|record| read_group(record.as_ref()))
+                        .collect::<Result<_, _>>()?,
+                    users: of_users
+                        .iter()
+                        .map(|record| read_users(record.as_ref()))
+                        .collect::<Result<_, _>>()?,
+                };
+                // Only a catalogue of some hundred models has a second page, which is of another moment.
+                if let Some(next) = next {
+                    let set = Set { table: names::SPEND, part: names::day_part(*day) };
+                    for (name, record) in self.set(set, Some(next.clone())).await? {
+                        of_day.models.extend(read_models(&[(name, record)])?);
+                    }
+                }
+                found.push(of_day);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Reads the sums of a group on these days, in their order.
+    pub async fn of_group(
+        &self,
+        days: RangeInclusive<Day>,
+        group: GroupId,
+    ) -> Result<Vec<(Day, GroupDay)>, StoreError> {
+        let days = days_of(&days);
+        let names = days.iter().map(|day| names::of_group(*day, group)).collect();
+        let groups = self.named(names).await?;
+        days.into_iter().zip(&groups).map(|(day, record)| Ok((day, read_group(record.as_ref())?))).collect()
+    }
+
+    /// Reads the sums of all payers on these days, in the order of days and payers.
+    pub async fn of_payers(&self, days: RangeInclusive<Day>) -> Result<Vec<PayerDay>, StoreError> {
+        let mut sums = BTreeMap::new();
+        let add = |day: Day, name: &[u8], record: &Record| {
+            let payer = PayerName::read(name).ok_or_else(damaged)?;
+            // A page may repeat a record of an earlier one.
+            sums.insert((day, payer), read_payer(record)?);
+            Ok(())
+        };
+        self.each(names::SUMS, days, add).await?;
+        Ok(sums.into_iter().map(|((day, payer), total)| (day, payer, total)).collect())
+    }
+
+    /// Reads the sums of some keys on these days, in the order of days and payers, and no others.
+    pub async fn of_keys(
+        &self,
+        days: RangeInclusive<Day>,
+        keys: &[KeyId],
+    ) -> Result<Vec<PayerDay>, StoreError> {
+        let listed = self.payers_of(keys).await?;
+        let parts = names::day_part(*days.start())..=names::day_part(*days.end());
+        let mut wanted = Vec::new();
+        for PayersOfKey { payers, whole_from } in &listed {
+            if parts.start() < whole_from {
+                // Some payer of earlier days is no longer listed.
+                let mut all = self.of_payers(days).await?;
+                all.retain(|(_, payer, _)| keys.contains(&payer.key));
+                return Ok(all);
+            }
+            for payer in payers {
+                let (first, last) = (payer.first.max(*parts.start()), payer.last.min(*parts.end()));
+                wanted.extend((first..=last).map(|day| (Day::from_number(day.into()), &payer.name)));
+            }
+        }
+        // Names of a day are read by one command.
+        wanted.sort_unstable_by(|(a, of_a), (b, of_b)| {
+            a.cmp(b).then_with(|| of_a.as_bytes().cmp(of_b.as_bytes()))
+        });
+        wanted.dedup();
+        let records =
+            self.named(wanted.iter().map(|(day, name)| names::of_payer(*day, name)).collect()).await?;
+        let mut sums = Vec::new();
+        for ((day, name), record) in wanted.into_iter().zip(records) {
+            let Some(record) = record else { continue };
+            let payer = PayerName::read(name.as_bytes()).ok_or_else(damaged)?;
+            sums.push((day, payer, read_payer(&record)?));
+        }
+        Ok(sums)
+    }
+
+    /// Reads the payers of each of these keys.
+    pub async fn payers_of(&self, keys: &[KeyId]) -> Result<Vec<PayersOfKey>, StoreError> {
+        let records = self.named(keys.iter().map(|key| names::payers(*key)).collect()).await?;
+        let read = |record: Option<Record>| match record {
+            None => Ok(PayersOfKey::default()),
+            Some(record) => codec::read_payers(message(&record)?).ok_or_else(damaged),
+        };
+        records.into_iter().map(read).collect()
+    }
+
+    /// Passes on every record of the sets of these days. A record may come twice.
+    pub async fn each(
+        &self,
+        table: u8,
+        days: RangeInclusive<Day>,
+        mut each: impl FnMut(Day, &[u8], &Record) -> Result<(), StoreError> + Send,
+    ) -> Result<(), StoreError> {
+        let mut days = days_of(&days).into_iter().map(|day| (day, None));
+        let mut pending = VecDeque::<(Day, Option<Cursor>)>::new();
+        loop {
+            pending.extend(days.by_ref().take(DAYS_AT_ONCE.saturating_sub(pending.len())));
+            if pending.is_empty() {
+                return Ok(());
+            }
+            let asked = std::mem::take(&mut pending);
+            let question = |(day, after): &(Day, Option<Cursor>)| {
+                Question::Set(Set { table, part: names::day_part(*day) }, after.clone())
+            };
+            let answers = self.ask(asked.iter().map(question).collect()).await?;
+            for ((day, _), answer) in asked.into_iter().zip(answers) {
+                let Answer::Set(records, next) = answer else { return Err(no_answer()) };
+                for (name, record) in &records {
+                    each(day, name, record)?;
+                }
+                pending.extend(next.map(|next| (day, Some(next))));
+            }
+        }
+    }
+
+    /// Reads the records of a set after a cursor.
+    async fn set(&self, set: Set, mut after: Option<Cursor>) -> Result<Vec<(Vec<u8>, Record)>, StoreError> {
+        let mut all = Vec::new();
+        while let Some(place) = after {
+            let answer = self.ask(vec![Question::Set(set, Some(place))]).await?.pop();
+            let Some(Answer::Set(records, next)) = answer else { return Err(no_answer()) };
+            all.extend(records);
+            after = next;
+        }
+        Ok(all)
+    }
+
+    /// Reads the records of these names, with `None` for each that is absent.
+    async fn named(&self, names: Vec<Name>) -> Result<Vec<Option<Record>>, StoreError> {
+        let mut found = Vec::with_capacity(names.len());
+        for some in names.chunks(RECORDS_AT_ONCE) {
+            let answer = self.ask(vec![Question::Records(some.to_vec())]).await?.pop();
+            let Some(Answer::Records(records)) = answer else { return Err(no_answer()) };
+            found.extend(records);
+        }
+        Ok(found)
+    }
+
+    async fn ask(&self, questions: Vec<Question>) -> Result<Vec<Answer>, StoreError> {
+        Ok(self.records.read(&self.space, questions).await?)
+    }
+}
+
+fn days_of(days: &RangeInclusive<Day>) -> Vec<Day> {
+    let (first, last) = (days.start().number().max(0), days.end().number().min(u32::MAX.into()));
+    (first..=last).map(Day::from_number).collect()
+}
+
+fn read_models(records: &[(Vec<u8>, Record)]) -> Result<BTreeMap<String, DayTotal<Margin>>, StoreError> {
+    let read = |(name, record): &(Vec<u8>, Record)| {
+        let model = name.strip_prefix(b"m").and_then(|model| String::from_utf8(model.to_vec()).ok());
+        let sums = codec::read_margin(message(record)?).ok_or_else(damaged)?;
+        Ok((model.ok_or_else(damaged)?, sums.of))
+    };
+    records.iter().map(read).collect()
+}
+
+fn read_group(record: Option<&Record>) -> Result<GroupDay, StoreError> {
+    match record {
+        None => Ok(GroupDay::default()),
+        Some(record) => Ok(codec::read_group_day(message(record)?).ok_or_else(damaged)?.of),
+    }
+}
+
+fn read_users(record: Option<&Record>) -> Result<UserDay, StoreError> {
+    match record {
+        None => Ok(UserDay::default()),
+        Some(record) => Ok(codec::read_user_day(message(record)?).ok_or_else(damaged)?.of),
+    }
+}
+
+fn read_payer(record: &Record) -> Result<DayTotal<Counts>, StoreError> {
+    Ok(codec::read_counts(message::<messages::Sums>(record)?).ok_or_else(damaged)?.of)
+}
+
+/// The message of a record.
+fn message<M: Message + Default>(record: &Record) -> Result<M, StoreError> {
+    if record.form() > FORM {
+        return Err(StoreError::Damaged("a record of a later version".into()));
+    }
+    M::decode(record.message()).map_err(|e| StoreError::Damaged(e.to_string()))
+}
+
+fn damaged() -> StoreError {
+    StoreError::Damaged("sums cannot be read".into())
+}
+
+/// Error of an answer that does not fit its question.
+fn no_answer() -> StoreError {
+    StoreError::Damaged("an answer to another question".into())
+}
