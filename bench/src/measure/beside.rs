@@ -14,10 +14,10 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    KEYS, MANY, Measured, Part, Plan, System,
     installation::{Installation, Setup},
     load::{Target, Work},
-    measure, redis, report, upstream,
+    redis, report,
+    system::{KEYS, MANY, Measured, Part, Plan, System, measure, upstream},
 };
 
 /// Numbers of whole requests in flight at once.

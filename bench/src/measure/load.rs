@@ -22,7 +22,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::PACE;
+use super::system::PACE;
 use tests::{
     harness::{Dialect, FLASH},
     upstream::Script,

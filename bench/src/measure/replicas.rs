@@ -3,10 +3,9 @@
 use std::{fmt, time::Duration};
 
 use super::{
-    MANY, Measured, System,
     installation::{Installation, Setup},
     load::Work,
-    measure, upstream,
+    system::{MANY, Measured, System, measure, upstream},
 };
 
 /// Numbers of whole requests in flight at once.

@@ -5,9 +5,11 @@ use std::fmt::{self, Display, Formatter};
 use tests::harness::Dialect;
 
 use super::{
-    CONCURRENCIES, ENOUGH_QUIET, HeldOpen, MANY, Measured, OTHER_DIALECTS, PACE, Plan, QUIET, SHARED,
-    SLOW_PACE, System, Wear,
     load::{self, Work},
+    system::{
+        CONCURRENCIES, ENOUGH_QUIET, HeldOpen, MANY, Measured, OTHER_DIALECTS, PACE, Plan, QUIET, SHARED,
+        SLOW_PACE, System, Wear,
+    },
 };
 
 /// Baseline: the system with which the others are compared.

@@ -5,10 +5,9 @@ use std::time::Duration;
 use tests::harness::Dialect;
 
 use super::{
-    MANY,
     installation::{Installation, Setup},
     load::{self, Target, Work},
-    upstream,
+    system::{MANY, upstream},
 };
 
 /// Time for each kind of requests.

@@ -1,4 +1,4 @@
-//! The calls between the services as checked types. Only [`super::messages`] and the two gRPC edges see generated
+//! The calls between the services as checked types. Only [`crate::messages`] and the two gRPC edges see generated
 //! messages.
 
 use std::{sync::Arc, time::Duration};

@@ -9,8 +9,7 @@ use serde_json::{Value, json};
 use shared::money::NanoUsd;
 
 use super::{
-    ApiKey,
-    book::{Book, Entry},
+    book::{ApiKey, Book, Entry},
     catalogue::FLASH,
     clients::{
         client::{Answer, Http, nanos},

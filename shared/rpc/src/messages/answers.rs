@@ -12,8 +12,10 @@ use tonic::Code;
 
 use super::usage::{cost_message, read_cost};
 use crate::{
-    Answer, Authorize, Call, CallFailure, Captured, Charge, Extended, Extension, Grant, HoldRef, Identity,
-    Principal, UpstreamCost,
+    contract::{
+        Answer, Authorize, Call, CallFailure, Captured, Charge, Extended, Extension, Grant, HoldRef,
+        Identity, Principal, UpstreamCost,
+    },
     refusal::{denial_messages, read_denial, read_refusal},
     v1::{self, answer},
 };

@@ -2,11 +2,9 @@
 
 use std::path::Path;
 
-use tokio::time::sleep;
-
 use super::ports;
-use crate::harness::{LOOK_EVERY, SERVER_PATIENCE};
 use node::Node;
+use node::until;
 use pair::MasterAddress;
 
 mod cluster;
@@ -172,14 +170,5 @@ impl Redis {
     /// Resumes stopped servers.
     pub fn resume(&self) {
         self.nodes.iter().for_each(Node::resume);
-    }
-}
-
-/// Polls until a condition holds.
-async fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let deadline = std::time::Instant::now() + SERVER_PATIENCE;
-    while !done() {
-        assert!(std::time::Instant::now() < deadline, "waited too long for {what}");
-        sleep(LOOK_EVERY).await;
     }
 }

@@ -16,7 +16,10 @@ use std::{
 use tokio::time::sleep;
 
 use super::ports::free_port;
-use crate::harness::{LOOK_EVERY, SERVER_PATIENCE, UPSTREAM_KEY};
+use crate::{
+    harness::patience::{LOOK_EVERY, SERVER_PATIENCE},
+    upstream::UPSTREAM_KEY,
+};
 
 /// Number of log lines that a failed test shows.
 const LAST_WORDS: usize = 60;

@@ -2,7 +2,7 @@
 
 use std::{path::Path, process::Command};
 
-use super::{node::Node, until};
+use super::node::{Node, until};
 use crate::harness::servers::ports::free_port;
 
 /// Number of masters that share the slots.

@@ -14,7 +14,7 @@ use std::{
 use tokio::time::sleep;
 
 use crate::harness::{
-    LOOK_EVERY, SERVER_PATIENCE,
+    patience::{LOOK_EVERY, SERVER_PATIENCE},
     servers::server::{is_running, signal},
 };
 
@@ -148,4 +148,13 @@ fn answer(mut stream: impl Read + Write, command: &str) -> Option<String> {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).ok()?;
     Some(answer)
+}
+
+/// Polls until a condition holds.
+pub(super) async fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let deadline = std::time::Instant::now() + SERVER_PATIENCE;
+    while !done() {
+        assert!(std::time::Instant::now() < deadline, "waited too long for {what}");
+        sleep(LOOK_EVERY).await;
+    }
 }

@@ -8,8 +8,8 @@ use std::{
 
 use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
 
-use super::{Node, ports, until};
-use crate::harness::servers::balancer::pass;
+use super::node::{Node, until};
+use crate::harness::servers::{balancer::pass, ports};
 
 /// Options beyond those of every server: a replica has the data at once, and the disk does not keep what only replicas should.
 const REPLICATING: [&str; 6] =

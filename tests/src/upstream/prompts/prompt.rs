@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::upstream::{conversation::script_of, record::Api, script::Script};
 
 /// A request in one of the two APIs.
-pub(super) struct Prompt {
+pub(crate) struct Prompt {
     /// API of the request.
     pub api: Api,
     /// Its body, an object.
@@ -22,7 +22,7 @@ impl Prompt {
     }
 
     /// Script of the last user message that has one, for the current round of tool calls.
-    pub(super) fn script(&self) -> Option<Script> {
+    pub(crate) fn script(&self) -> Option<Script> {
         match &self.body["input"] {
             Value::String(text) if self.api == Api::Responses => Script::in_message(text),
             _ => script_of(self.items(), has_result),
@@ -30,17 +30,17 @@ impl Prompt {
     }
 
     /// Number of tokens of the prompt: four bytes a token, without the marks of caches.
-    pub(super) fn tokens(&self, script: &Script) -> u64 {
+    pub(crate) fn tokens(&self, script: &Script) -> u64 {
         script.prompt_tokens.unwrap_or_else(|| self.text().len() as u64 / 4)
     }
 
     /// The whole prompt in the order in which it is cached.
-    pub(super) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         self.parts().map(|part| written(&self.body[part])).concat()
     }
 
     /// Largest number of tokens that the request asks for.
-    pub(super) fn limit(&self) -> Option<u64> {
+    pub(crate) fn limit(&self) -> Option<u64> {
         match self.api {
             Api::Messages => self.body["max_tokens"].as_u64(),
             Api::Responses | Api::Chat => self.body["max_output_tokens"].as_u64(),
@@ -48,17 +48,17 @@ impl Prompt {
     }
 
     /// Returns whether the answer is streamed.
-    pub(super) fn streams(&self) -> bool {
+    pub(crate) fn streams(&self) -> bool {
         self.body["stream"] == true
     }
 
     /// Model, by the upstream's own name for it.
-    pub(super) fn model(&self) -> &str {
+    pub(crate) fn model(&self) -> &str {
         self.body["model"].as_str().unwrap_or_default()
     }
 
     /// Messages or items of the conversation; none where it is one string.
-    pub(super) fn items(&self) -> &[Value] {
+    pub(crate) fn items(&self) -> &[Value] {
         let member = if self.api == Api::Messages { "messages" } else { "input" };
         self.body[member].as_array().map_or(&[], Vec::as_slice)
     }
@@ -73,7 +73,7 @@ fn has_result(item: &Value) -> bool {
 }
 
 /// Text of a part of the prompt as the upstream reads it; empty for a missing one.
-pub(super) fn written(part: &Value) -> String {
+pub(crate) fn written(part: &Value) -> String {
     if part.is_null() { String::new() } else { without_marks(part).to_string() }
 }
 

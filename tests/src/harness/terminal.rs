@@ -4,10 +4,10 @@ use std::{collections::BTreeMap, path::Path, process::Command};
 
 use serde_json::{Value, json};
 
-use crate::harness::binary;
+use crate::harness::servers::server::binary;
 
 /// Opens the terminal: a pseudo-terminal takes unsafe code in Rust, and none in Python.
-const SCRIPT: &str = include_str!("../terminal.py");
+const SCRIPT: &str = include_str!("terminal.py");
 
 /// What a terminal showed of a command that has ended, and its status; one that a signal ended has a negative number.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ const LAST_USAGE: &str = "verbatim usage of the script, last";
 
 /// Prompt tokens that a cache took in for later requests, by the time for which they are kept.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct CacheWrites {
+pub(crate) struct CacheWrites {
     /// Kept for five minutes.
     pub short: u64,
     /// Kept for an hour.
@@ -20,7 +20,7 @@ pub(super) struct CacheWrites {
 
 /// Why an answer ends before its script does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shortened {
+pub(crate) enum Shortened {
     /// The request's limit.
     ByLimit,
     /// The window of the script.
@@ -29,7 +29,7 @@ pub(super) enum Shortened {
 
 /// A tool that the answer calls.
 #[derive(Clone, Debug)]
-pub(super) struct CalledTool {
+pub(crate) struct CalledTool {
     /// Its name.
     pub name: String,
     /// Its input is text, not JSON.
@@ -37,7 +37,7 @@ pub(super) struct CalledTool {
 }
 
 /// Planned generation for one request.
-pub(super) struct NativePlan {
+pub(crate) struct NativePlan {
     /// Script of the request.
     pub script: Script,
     /// The request.
@@ -56,7 +56,7 @@ pub(super) struct NativePlan {
 
 /// Usage that an answer reports.
 #[derive(Clone, Copy)]
-pub(super) enum Reported {
+pub(crate) enum Reported {
     /// No usage.
     Nothing,
     /// These counts.
@@ -67,7 +67,7 @@ pub(super) enum Reported {
 
 impl NativePlan {
     /// Returns the plan for a request with this script.
-    pub(super) fn new(prompt: Prompt, script: Script, writes: CacheWrites, serial: u64) -> Self {
+    pub(crate) fn new(prompt: Prompt, script: Script, writes: CacheWrites, serial: u64) -> Self {
         let prompt_tokens = prompt.tokens(&script);
         let wanted = script.lengths.first().map_or(script.length(), |own| script.length().min(*own));
         let limit = prompt.limit().filter(|_| !script.ignores_max_tokens).unwrap_or(u64::MAX);
@@ -82,13 +82,13 @@ impl NativePlan {
     }
 
     /// True usage after this many generated tokens.
-    pub(super) fn served(&self, completion: u64) -> Usage {
+    pub(crate) fn served(&self, completion: u64) -> Usage {
         let cached = self.script.cached_tokens.min(self.prompt_tokens);
         Usage { prompt: self.prompt_tokens, cached, completion }
     }
 
     /// Usage to report at the start of an answer that tells some there.
-    pub(super) fn reported_first(&self) -> Reported {
+    pub(crate) fn reported_first(&self) -> Reported {
         match &self.script.told {
             Told::Nothing | Told::Json { first: None, .. } => Reported::Nothing,
             Told::Json { first: Some(_), .. } => Reported::Verbatim(FIRST_USAGE),
@@ -98,7 +98,7 @@ impl NativePlan {
     }
 
     /// Usage to report at the end of an answer of this many tokens.
-    pub(super) fn reported_last(&self, completion: u64) -> Reported {
+    pub(crate) fn reported_last(&self, completion: u64) -> Reported {
         match &self.script.told {
             Told::Nothing => Reported::Nothing,
             Told::Json { .. } => Reported::Verbatim(LAST_USAGE),
@@ -108,7 +108,7 @@ impl NativePlan {
     }
 
     /// JSON text of a value, with the script's verbatim usage.
-    pub(super) fn text(&self, value: &Value) -> String {
+    pub(crate) fn text(&self, value: &Value) -> String {
         let text = value.to_string();
         match &self.script.told {
             Told::Json { first, last } => text
@@ -119,12 +119,12 @@ impl NativePlan {
     }
 
     /// Number of reasoning tokens among the first `completion` ones.
-    pub(super) fn reasoning(&self, completion: u64) -> u64 {
+    pub(crate) fn reasoning(&self, completion: u64) -> u64 {
         self.script.reasoning_tokens.min(self.script.completion_tokens).min(completion)
     }
 
     /// The tool of a call: the script's, else `lookup`, unless the request declares others alone, which then take turns.
-    pub(super) fn tool(&self, call: u64) -> CalledTool {
+    pub(crate) fn tool(&self, call: u64) -> CalledTool {
         let lookup = CalledTool { name: "lookup".into(), custom: false };
         let declared = self.prompt.body["tools"].as_array().into_iter().flatten();
         let own: Vec<CalledTool> = declared.filter_map(run_by_the_client).collect();
@@ -140,7 +140,7 @@ impl NativePlan {
     }
 
     /// A member of the request, as answers repeat it; `or` where it is missing.
-    pub(super) fn echoed(&self, member: &str, or: Value) -> Value {
+    pub(crate) fn echoed(&self, member: &str, or: Value) -> Value {
         self.prompt.body.get(member).filter(|value| !value.is_null()).cloned().unwrap_or(or)
     }
 }
@@ -156,7 +156,7 @@ fn run_by_the_client(tool: &Value) -> Option<CalledTool> {
 }
 
 /// An object of these members, without those that are `None`.
-pub(super) fn object<const N: usize>(members: [(&str, Option<Value>); N]) -> Value {
+pub(crate) fn object<const N: usize>(members: [(&str, Option<Value>); N]) -> Value {
     let present = members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
     Value::Object(present.collect::<Map<_, _>>())
 }

@@ -42,7 +42,7 @@ struct Prefix {
 impl BreakpointCache {
     /// Reads a prompt of so many tokens; returns how many of them were cached, and how many are from now on. Prefixes
     /// of fewer tokens than `minimum` are not cached.
-    pub(super) fn read(&self, prompt: &Prompt, total: u64, minimum: u64) -> (u64, CacheWrites) {
+    pub(crate) fn read(&self, prompt: &Prompt, total: u64, minimum: u64) -> (u64, CacheWrites) {
         let known = &mut *self.0.lock().unwrap();
         let prefixes = prefixes(prompt, total);
         let marks = || prefixes.iter().enumerate().filter_map(|(index, prefix)| Some((index, prefix.mark?)));
