@@ -3,6 +3,7 @@
 //! A batch is grouped by account, with one call to the store for each. At high load, many calls share one read and one
 //! write of a record.
 
+mod adding;
 mod outcome;
 mod refusals;
 #[cfg(test)]
