@@ -8,7 +8,7 @@ use http::StatusCode;
 use maud::{Markup, html};
 use shared::wire::GroupField;
 
-use super::groups::{keys_in, named, path, tab};
+use super::groups::{keys_in, named, path, tabbed};
 use crate::tabs::Tab;
 use domain::group::{Group, GroupPatch};
 use key_service_management::{
@@ -20,7 +20,7 @@ use key_service_page::{
     entry::{Entered, Fault},
     failure::{Failure, bad_group},
     form::Fields,
-    layout::{Section, confirmation, hidden, page},
+    layout::{Section, WayBack, confirmation, hidden, page},
     notice,
     paths::GROUPS as PATH,
     session::{Act, OwnerAct, Viewer},
@@ -54,7 +54,7 @@ async fn settings_tab(
         @else if !viewer.is_owner() { p.empty { "Owners change settings. Your role is viewer." } }
         @else { (forms(app, viewer, group, sent).await?) }
     };
-    Ok(tab(viewer, group, Tab::Settings, &content))
+    Ok(tabbed(group).show(viewer, Tab::Settings, &content))
 }
 
 async fn forms(
@@ -197,13 +197,13 @@ pub(crate) async fn update(
 }
 
 /// Makes a page that asks before something is done to a group. `effects` says what follows.
-fn question(viewer: &Viewer, group: &Group, (title, deed): (&str, &str), effects: &[&str]) -> Response {
+fn question(viewer: &Viewer, group: &Group, title: &str, deed: &str, effects: &[&str]) -> Response {
     let question = html! { (title) " " strong { bdi { (name_of(group)) } } "?" };
     page(
         viewer,
         Section::Groups,
         deed,
-        &confirmation(viewer, &question, effects, deed, (&path(group), "group")),
+        &confirmation(viewer, &question, effects, deed, WayBack { address: &path(group), name: "group" }),
     )
 }
 
@@ -219,7 +219,7 @@ pub(crate) async fn confirm_archiving(
         "Streams are cut within five seconds; whole answers are finished.",
         "This cannot be undone. What was used stays on record.",
     ];
-    Ok(question(&viewer, &group, ("Archive", "Archive group"), &effects))
+    Ok(question(&viewer, &group, "Archive", "Archive group", &effects))
 }
 
 pub(crate) async fn archive(
@@ -246,7 +246,7 @@ pub(crate) async fn confirm_revoking(
         "Their next requests are refused, on every server; streams are cut within five seconds.",
         "This cannot be undone. The group stays, and takes new keys.",
     ];
-    Ok(question(&viewer, &group, ("Revoke all keys of", "Revoke all keys"), &effects))
+    Ok(question(&viewer, &group, "Revoke all keys of", "Revoke all keys", &effects))
 }
 
 /// Revokes all keys of a group.

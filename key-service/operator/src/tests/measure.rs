@@ -42,7 +42,7 @@ use shared::{
 use tempfile::TempDir;
 use tower::ServiceExt;
 
-use crate::{ProgramFacts, router};
+use crate::{process_metrics::ProgramFacts, router};
 
 /// Accounts, of which the newest spend.
 const ACCOUNTS: usize = 10_000;

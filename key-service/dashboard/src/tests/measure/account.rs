@@ -28,7 +28,7 @@ use key_service_store::store::{Hour, Ledger as _, RefusedLine, Store, suite::act
 
 /// Size of the account; `MEASURE_SMALLER=10` divides the size by ten.
 pub(super) static KEYS: LazyLock<u64> = LazyLock::new(|| 100_000 / smaller());
-pub(super) static GENERATIONS: LazyLock<u64> = LazyLock::new(|| 1_000_000 / smaller());
+static GENERATIONS: LazyLock<u64> = LazyLock::new(|| 1_000_000 / smaller());
 static GROUPS: LazyLock<u64> = LazyLock::new(|| 1_000 / smaller());
 /// Groups that the other groups are in.
 const PARENTS: u64 = 10;
