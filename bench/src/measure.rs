@@ -8,17 +8,18 @@ use std::time::{Duration, Instant};
 use tests::harness::Dialect;
 use tokio::time::sleep;
 
+pub use extent::Plan;
+use extent::{
+    CONCURRENCIES, IDLE, KEYS, MANY, OTHER_DIALECTS, SHARED, SLOW_PACE, SMALL_JOURNAL, STREAMED_EACH, WARM_UP,
+};
 use installation::{Installation, Setup};
-use load::{Held, Work};
+use load::{Held, PACE, Work};
 use process::Process;
 pub use report::Report;
-pub use system::Plan;
-use system::{
-    CONCURRENCIES, HeldOpen, IDLE, KEYS, MANY, OTHER_DIALECTS, PACE, SHARED, SLOW_PACE, SMALL_JOURNAL,
-    STREAMED_EACH, System, WARM_UP, Wear, measure, upstream,
-};
+use system::{HeldOpen, System, Wear, measure, upstream};
 
 pub mod beside;
+mod extent;
 mod installation;
 mod load;
 pub(crate) mod process;

@@ -14,10 +14,11 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use super::{
+    extent::{KEYS, MANY, Part, Plan},
     installation::{Installation, Setup},
     load::{Target, Work},
     redis, report,
-    system::{KEYS, MANY, Measured, Part, Plan, System, measure, upstream},
+    system::{Measured, System, measure, upstream},
 };
 
 /// Numbers of whole requests in flight at once.

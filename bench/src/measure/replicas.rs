@@ -3,9 +3,10 @@
 use std::{fmt, time::Duration};
 
 use super::{
+    extent::MANY,
     installation::{Installation, Setup},
     load::Work,
-    system::{MANY, Measured, System, measure, upstream},
+    system::{Measured, System, measure, upstream},
 };
 
 /// Numbers of whole requests in flight at once.

@@ -5,11 +5,9 @@ use std::fmt::{self, Display, Formatter};
 use tests::harness::Dialect;
 
 use super::{
-    load::{self, Work},
-    system::{
-        CONCURRENCIES, ENOUGH_QUIET, HeldOpen, MANY, Measured, OTHER_DIALECTS, PACE, Plan, QUIET, SHARED,
-        SLOW_PACE, System, Wear,
-    },
+    extent::{CONCURRENCIES, ENOUGH_QUIET, MANY, OTHER_DIALECTS, Plan, QUIET, SHARED, SLOW_PACE},
+    load::{self, PACE, Work},
+    system::{HeldOpen, Measured, System, Wear},
 };
 
 /// Baseline: the system with which the others are compared.

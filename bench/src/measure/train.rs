@@ -5,9 +5,10 @@ use std::time::Duration;
 use tests::harness::Dialect;
 
 use super::{
+    extent::MANY,
     installation::{Installation, Setup},
     load::{self, Target, Work},
-    system::{MANY, upstream},
+    system::upstream,
 };
 
 /// Time for each kind of requests.
