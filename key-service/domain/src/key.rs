@@ -8,12 +8,7 @@ use shared::{
     wire::{Kept, KeyField, Value},
 };
 
-use crate::{
-    digest::Digest,
-    event::EventKind,
-    ledger::{self, Rotation},
-    settings::{Metadata, MetadataPatch, fields},
-};
+use crate::{credentials::digest::Digest, event::EventKind, ledger::{self, Rotation}, settings::{Metadata, MetadataPatch, fields}};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiKey {

@@ -7,11 +7,7 @@ use shared::{
     time::Timestamp,
 };
 
-use crate::{
-    digest::Digest,
-    event::{Actor, EventKind},
-    second_factor::SecondFactor,
-};
+use crate::{credentials::{digest::Digest, second_factor::SecondFactor}, event::{Actor, EventKind}};
 
 /// Time after a sign-in with a link during which it stands for the member's password.
 pub const FRESH_SIGN_IN: Duration = Duration::from_mins(30);

@@ -34,41 +34,27 @@ use last_use::LastUses;
 use once::digest_of_request;
 pub use refused::Refused;
 
-pub mod account_list;
+mod access;
 pub mod accounts;
 pub mod agents;
-pub mod books;
-pub mod children;
-pub mod events;
-pub mod generations;
-pub mod governed;
-pub mod governor;
-pub mod groups;
+mod history;
 pub mod installation;
-mod last_use;
-pub mod listing;
-pub mod management_keys;
-pub mod margin;
-#[cfg(test)]
-mod measure;
+mod management;
 pub mod members;
-pub mod moving;
-pub mod once;
-pub mod operators;
-pub mod reached;
-pub mod reading;
-pub mod refusals;
-pub mod refused;
-pub mod requests;
-pub mod rotation;
-pub mod spend;
-pub mod statement;
+mod nouns;
+mod reports;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
-pub mod trouble;
-pub mod upstreams;
-pub mod usage;
-pub mod webhooks;
+#[cfg(test)]
+mod tests;
+
+pub use self::{
+    access::{governor, management_keys},
+    history::{events, generations, reached, reading, refusals, requests},
+    members::operators,
+    nouns::{children, governed, groups, listing, once, refused, rotation, webhooks},
+    reports::{account_list, books, margin, spend, statement, trouble, upstreams, usage},
+};
 
 /// API keys that an account may have unless configured otherwise: some 65 MB in Redis, or more with long labels.
 pub const MAX_KEYS_PER_ACCOUNT: u64 = 100_000;

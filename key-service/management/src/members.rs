@@ -20,20 +20,17 @@ use domain::{
 use key_service_store::store::{Capacity as _, MemberCreated, RecordKind, StoreError, operators};
 
 mod attempts;
-#[cfg(test)]
-mod bounds;
 mod known_browser;
 mod last_sign_in;
 mod links;
-mod password;
+pub mod operators;
 mod second_factor;
 mod sign_in;
 
 pub use known_browser::KnownBrowser;
 pub use last_sign_in::LastSignIn;
 pub use links::link;
-pub(super) use password::Passwords;
-pub use password::{MAX_PASSWORD_CHARS, MIN_PASSWORD_CHARS};
+pub use crate::management::password::{MAX_PASSWORD_CHARS, MIN_PASSWORD_CHARS};
 pub use second_factor::{CodeSignIn, OfferedFactor};
 pub use sign_in::{NewSession, SignIn, SignInClient, SignInStep};
 

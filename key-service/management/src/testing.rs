@@ -17,7 +17,7 @@ use shared::{
 use shared_catalog::Catalog;
 use shared_config::current::Current;
 
-use super::{Management, management_keys::ManagementKeySettings};
+use crate::{Management, access::management_keys::ManagementKeySettings};
 use domain::{
     digest::{Pepper, Peppers},
     event::Actor,

@@ -23,11 +23,7 @@ use shared::{
 
 pub use self::world::{Trail, World};
 use super::{BoundsPatch, Command, Level, NewHold, Outcome, Progress, Refused};
-use crate::{
-    digest::Digest,
-    group::GroupPatch,
-    key::{KeyPatch, NewCredential},
-};
+use crate::{credentials::digest::Digest, group::GroupPatch, key::{KeyPatch, NewCredential}};
 
 /// Number of existing accounts; the next number is an account that does not exist.
 pub const ACCOUNTS: u8 = 2;

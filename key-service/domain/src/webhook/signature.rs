@@ -11,7 +11,7 @@ use shared::{
 };
 
 use super::Webhook;
-use crate::digest::{Digest, Pepper, Peppers};
+use crate::credentials::digest::{Digest, Pepper, Peppers};
 
 /// Context of the secrets' derivation from a pepper.
 const CONTEXT: &str = "faregate 2026-11-23 secrets of webhooks";

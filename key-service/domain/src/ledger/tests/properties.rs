@@ -9,15 +9,7 @@ use shared::{
     time::Timestamp,
 };
 
-use crate::{
-    audit::{AuditedEntry, Auditor},
-    ledger::{
-        Bounds, Budget, Command, Ending, MOST_TAKEN, Outcome, Payer, Record, RecordId, Refused, Window,
-        funds::plus,
-        histories::{START, Step, World, history},
-    },
-    usage::{COUNTED, Counts},
-};
+use crate::{books::{audit::{AuditedEntry, Auditor}, usage::{COUNTED, Counts}}, ledger::{Bounds, Budget, Command, Ending, MOST_TAKEN, Outcome, Payer, Record, RecordId, Refused, Window, funds::plus, histories::{START, Step, World, history}}};
 
 proptest! {
     #[test]
