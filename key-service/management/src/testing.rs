@@ -17,7 +17,7 @@ use shared::{
 use shared_catalog::Catalog;
 use shared_config::current::Current;
 
-use crate::{Management, access::management_keys::ManagementKeySettings};
+use crate::{access::management_keys::ManagementKeySettings, management::Management};
 use domain::{
     digest::{Pepper, Peppers},
     event::Actor,

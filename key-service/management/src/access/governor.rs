@@ -6,7 +6,7 @@ use shared::{
     refusal::Refusal,
 };
 
-use crate::{Error, Management};
+use crate::{error::Error, management::Management};
 use domain::{
     access::{Access, Effect, Forbidden, Subject, may},
     event::Actor,

@@ -8,7 +8,7 @@ use shared::{
     time::Timestamp,
 };
 
-use crate::{Error, Management, nouns::once::Once};
+use crate::{error::Error, management::Management, nouns::once::Once};
 use domain::{access::Access, event::Actor};
 use key_service_store::store::{Capacity as _, ManagementKey, NewManagementKey, StoreError};
 

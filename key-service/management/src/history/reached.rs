@@ -13,7 +13,7 @@ use shared::{
     time::Timestamp,
 };
 
-use crate::Management;
+use crate::management::Management;
 use domain::{
     group::Group,
     key::ApiKey,

@@ -14,7 +14,7 @@ use shared::{
 };
 use shared_rpc::Principal;
 
-use crate::{Management, history::reached::ReachedLimits};
+use crate::{history::reached::ReachedLimits, management::Management};
 pub use domain::search::{EntrySearch, Outcome};
 use domain::{
     group::Group,

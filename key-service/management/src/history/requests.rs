@@ -7,7 +7,7 @@ use shared::{
     time::Timestamp,
 };
 
-use crate::{Management, history::refusals::RefusedFilter};
+use crate::{history::refusals::RefusedFilter, management::Management};
 use domain::{refused::RefusedCall, search::EntrySearch};
 use key_service_store::store::{Found, JournalEntry, StoreError};
 

@@ -5,7 +5,7 @@
 
 use shared::secret::ExposeSecret;
 
-use crate::{Error, Management, members::{MemberRefused, SignInClient, SignedIn, Token}};
+use crate::{error::Error, management::Management, members::{refused::MemberRefused, sessions::{SignInClient, SignedIn}, token::Token}};
 use domain::{
     event::Actor,
     member::{LinkMaker, Member, Role},

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use futures_util::future::try_join_all;
 use shared::ids::{AccountId, GroupId};
 
-use crate::Management;
+use crate::management::Management;
 use domain::group::Group;
 use key_service_store::store::{
     Found, GroupPage, Order, StoreError,

@@ -9,7 +9,7 @@ use shared::{
     wire::{GroupField, GroupObject, Noun, Value},
 };
 
-use crate::{Error, Management, Refused, nouns::{governed::{Acted, Acting, Governed, Made}, once::digest_of_request}};
+use crate::{error::Error, management::Management, nouns::{governed::{Acted, Acting, Governed, Made}, once::{attempt, digest_of_request}, refused::Refused}};
 use domain::{
     event::Actor,
     group::{Group, GroupPatch, NewGroup},
@@ -55,7 +55,7 @@ impl Governed for Group {
         let (group, most) =
             (Group::new(id, now.to_whole_seconds()).with(&settings, now), management.max_keys);
         let request = digest_of_request("group", |field| group.value(field, now));
-        let attempt = Management::attempt(idempotency_key, request, now);
+        let attempt = attempt(idempotency_key, request, now);
         let new = NewGroup { account, group, most };
         match management.store.create_group(new, attempt, &act).await? {
             GroupCreated::New(group) => Ok(Made::New(group, None)),

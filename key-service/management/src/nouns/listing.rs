@@ -11,7 +11,7 @@ use shared::{
     time::Timestamp,
 };
 
-use crate::{Error, Management};
+use crate::{error::Error, management::Management};
 use domain::{
     group::Group,
     key::{ApiKey, Status},

@@ -5,7 +5,7 @@ use shared::{
     ids::{AccountId, GroupId, KeyId},
 };
 
-use crate::{Error, Management};
+use crate::{error::Error, management::Management};
 use domain::event::Actor;
 use key_service_moving::{Draft, Import, ImportRefused, ImportedKey, Plan};
 use key_service_store::store::Capacity as _;

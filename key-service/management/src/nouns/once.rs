@@ -10,9 +10,12 @@ use shared::{
     wire::{Fields, Value},
 };
 
-use crate::{IDEMPOTENCY_TTL, Management};
+use crate::management::Management;
 use domain::digest::Digest;
+use key_service_store::store::Idempotency;
 
+/// Lifetime of an idempotency key.
+const IDEMPOTENCY_TTL: Duration = Duration::from_hours(24);
 /// Tolerated difference between the clocks of two key-services, since one may show a form that the other receives.
 const CLOCKS_APART: Duration = Duration::from_mins(1);
 
@@ -33,6 +36,12 @@ pub(crate) fn digest_of_request<F: Fields>(object: &str, value: impl Fn(F) -> Va
     let settings = F::settings().map(|field| (field.row().name, value(field).setting()));
     let given: Vec<(&str, Value)> = settings.filter(|(_, value)| !value.is_unset()).collect();
     Digest::of(&serde_json::to_vec(&(object, given)).expect("settings are JSON"))
+}
+
+/// Describes an attempt at a request with this digest, if the client named the request.
+pub(crate) fn attempt(name: Option<String>, request: Digest, now: Timestamp) -> Option<Idempotency> {
+    let expires_at = now.plus(IDEMPOTENCY_TTL);
+    name.map(|name| Idempotency { key: Digest::of(name.as_bytes()), request, now, expires_at })
 }
 
 impl Management {

@@ -10,7 +10,7 @@ use shared::{
     wire::{MAX_METADATA, Noun},
 };
 
-use crate::Error;
+use crate::error::Error;
 
 /// Reason why a key, a group or a webhook was not made, changed or found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

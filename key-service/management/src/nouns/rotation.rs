@@ -10,7 +10,7 @@ use shared::{
     wire::Noun,
 };
 
-use crate::{Error, Management, Refused, nouns::governed::{Acted, Made}};
+use crate::{error::Error, management::Management, nouns::{governed::{Acted, Made}, refused::Refused}};
 use domain::{
     digest::Digest,
     event::Actor,

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use shared::{ids::AccountId, money::NanoUsd};
 
-use crate::{Management, reports::spend::DAYS};
+use crate::{management::Management, reports::spend::DAYS};
 use domain::usage::{Day, Sums};
 use key_service_store::store::{Funds, Hour, StoreError, operators};
 

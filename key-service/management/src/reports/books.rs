@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use futures_util::future::{try_join, try_join_all};
 use shared::ids::{AccountId, KeyId};
 
-use crate::Management;
+use crate::management::Management;
 use domain::{audit::Audit, key::ApiKey, usage::Day};
 use key_service_store::store::{Hour, JournalEntry, JournalPage, StoreError, UsageLine};
 

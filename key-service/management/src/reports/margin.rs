@@ -4,7 +4,7 @@ use std::{collections::HashMap, ops::RangeInclusive};
 
 use shared::ids::{AccountId, GroupId, KeyId};
 
-use crate::{Management, reports::spend::SpendBy};
+use crate::{management::Management, reports::spend::SpendBy};
 use domain::usage::{Day, Margin};
 use key_service_store::store::StoreError;
 

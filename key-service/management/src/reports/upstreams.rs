@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::Management;
+use crate::management::Management;
 use domain::upstream_calls::UpstreamCalls;
 use key_service_store::store::{Hour, StoreError, UPSTREAM_HOURS};
 

@@ -10,7 +10,7 @@ use shared::{
     money::NanoUsd,
 };
 
-use crate::Management;
+use crate::management::Management;
 use domain::usage::{Counts, Day};
 use key_service_store::store::{StoreError, UsageLine};
 

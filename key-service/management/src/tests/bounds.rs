@@ -2,8 +2,8 @@
 
 use shared::money::NanoUsd;
 
-use crate::members::{MAX_MEMBERS, MAX_SESSIONS, MemberRefused, SignInClient};
-use crate::{Error, access::management_keys::{MAX_MANAGEMENT_KEYS, ManagementKeyRefused, ManagementKeySettings}, accounts::{AccountRefused, NewDeposit}, testing::Office};
+use crate::members::{refused::{MAX_MEMBERS, MemberRefused}, sessions::{MAX_SESSIONS, SignInClient}};
+use crate::{access::management_keys::{MAX_MANAGEMENT_KEYS, ManagementKeyRefused, ManagementKeySettings}, accounts::{AccountRefused, NewDeposit}, error::Error, testing::Office};
 use domain::{
     event::Actor,
     member::{LinkMaker, Role},
