@@ -9,33 +9,17 @@
 //! written with the change: both take effect, or none does. A repetition that changes nothing leaves no event.
 
 mod accounts;
-mod attempts;
 mod audit;
 mod books;
 mod capacity;
 mod credentials;
 mod events;
-mod expiring;
 mod groups;
-mod holders;
-mod house;
 mod idempotency;
-mod imports;
 mod keys;
 pub(crate) mod layout;
-mod management_keys;
-mod member_records;
 mod members;
-mod operators;
-mod refused;
-mod refused_calls;
-pub mod search;
-mod show;
-mod sign_in;
 mod spending;
-#[cfg(any(test, feature = "testing"))]
-pub mod suite;
-mod upstreams;
 mod webhooks;
 
 use std::{sync::Arc, time::Duration};
@@ -49,14 +33,19 @@ use records::{Answer, Durability, Index, Log, Name, Question, Records, Space};
 use shared::{clock::Clock, ids::AccountId};
 
 pub use self::{
+    books::{
+        refused::{Hour, REFUSED_KEPT_DAYS, RefusedLine},
+        refused_calls::REFUSED_CALLS_KEPT,
+        search,
+        upstreams::UPSTREAM_HOURS,
+    },
     capacity::Capacity,
-    operators::operators,
-    refused::{Hour, REFUSED_KEPT_DAYS, RefusedLine},
-    refused_calls::REFUSED_CALLS_KEPT,
-    show::{InvalidObject, ShownObject, ShownRecord},
+    layout::show::{InvalidObject, ShownObject, ShownRecord},
+    members::operators::operators,
     spending::{Ledger, Outcomes},
-    upstreams::UPSTREAM_HOURS,
 };
+#[cfg(any(test, feature = "testing"))]
+pub use crate::suite;
 pub use crate::data::{
     AccountSummary, Created, Credential, Cursor, Deposit, DueHold, DueHolds, EventSlice, EventsPage,
     ExpiringRecord, Found, Funds, GroupCreated, GroupPage, GroupUpdated, HoldIndex, Idempotency,
@@ -91,7 +80,7 @@ pub struct Store {
     clock: Arc<dyn Clock>,
     kept: StoreRetention,
     lanes: Lanes,
-    listings: holders::Listings,
+    listings: spending::holders::Listings,
 }
 
 impl Store {
@@ -101,7 +90,7 @@ impl Store {
         let StoreRetention { usage_days, events, .. } = kept;
         let of_ledger = Retention { journal_entries, events, expired: EXPIRED_KEPT, usage_days };
         let lanes = Lanes::new(Arc::clone(&records), Arc::clone(&clock), of_ledger);
-        Self { records, clock, kept, lanes, listings: holders::Listings::default() }
+        Self { records, clock, kept, lanes, listings: spending::holders::Listings::default() }
     }
 
     /// Changes an account, as `decide` says, in the account's lane.
@@ -208,6 +197,3 @@ fn message<M: Message + Default>(record: &records::Record) -> Result<M, StoreErr
 fn no_answer() -> StoreError {
     StoreError::Damaged("an answer to another question".into())
 }
-
-#[cfg(test)]
-mod fuzz;

@@ -20,7 +20,7 @@ use key_service_ledger::{
 use records::{Answer, Name, Question, Set, Space};
 use shared::{ids::AccountId, time::Timestamp};
 
-use super::{AccountSummary, Funds, NewAccount, Store, StoreError, layout, message, no_answer, refused};
+use crate::store::{AccountSummary, Funds, NewAccount, Store, StoreError, books::refused, layout, message, no_answer};
 
 /// Kind of the spaces in which names of accounts lie.
 const NAMES: &str = "accounts";
@@ -96,7 +96,7 @@ impl Store {
     }
 
     /// Reads the account's money, with numbers that only the store needs; `None` for an unknown account.
-    pub(super) async fn account_money(
+    pub(crate) async fn account_money(
         &self,
         account: AccountId,
     ) -> Result<Option<AccountRecord>, StoreError> {
@@ -105,7 +105,7 @@ impl Store {
     }
 
     /// Makes the account of a name, unless it exists already.
-    pub(super) async fn complete_account(
+    pub(crate) async fn complete_account(
         &self,
         id: AccountId,
         profile: &AccountProfile,
@@ -179,7 +179,7 @@ impl Store {
 }
 
 /// Puts an id into a list in the order of ids.
-pub(super) fn insert_id(list: &mut messages::IdList, id: &[u8; 16]) {
+pub(crate) fn insert_id(list: &mut messages::IdList, id: &[u8; 16]) {
     if let Err(place) = list.ids.binary_search_by(|other| other.as_slice().cmp(id)) {
         list.ids.insert(place, id.to_vec());
     }

@@ -42,7 +42,7 @@ const AUDIT_ATTEMPTS: u32 = 10;
 /// Rounds in which keys and groups that were made during the audit are looked up.
 const LATE_ROUNDS: u32 = 10;
 /// Most deposits or open holds of an account, more than any has.
-pub(super) const ALL: usize = 10_000_000;
+pub(crate) const ALL: usize = 10_000_000;
 /// Time around midnight in which the journal has entries of both days. Clocks of key-services differ by seconds at
 /// most.
 const LATE: Duration = Duration::from_mins(10);

@@ -4,10 +4,7 @@ use key_service_ledger::{messages, names};
 use records::{Answer, Question, Space};
 use shared::ids::{AccountId, EventId, KeyId};
 
-use super::{
-    EventSlice, EventsPage, Found, NumberedEvent, Order, Store, StoreError, layout, message, no_answer,
-    search::{READ_AT_ONCE, Scan},
-};
+use crate::store::{EventSlice, EventsPage, Found, NumberedEvent, Order, Store, StoreError, books::search::{READ_AT_ONCE, Scan}, layout, message, no_answer};
 use domain::event::{Event, EventSearch};
 
 /// Bytes of a value of the log before the event's JSON: the event's id.

@@ -15,7 +15,7 @@ use key_service_ledger::{messages::ExternalId, names};
 use records::{Answer, Index, Name, Question};
 use shared::ids::{AccountId, GroupId, KeyId};
 
-pub(super) use self::changes::{count_key, insert_group, tell_passed, with_external_id};
+pub(crate) use self::changes::{count_key, insert_group, tell_passed, with_external_id};
 use self::{
     changes::{create, find, update},
     profile::from_records,
@@ -164,7 +164,7 @@ impl Store {
     }
 
     /// Finds the groups of the account that have these external ids, in their order.
-    pub(super) async fn groups_with_external_ids(
+    pub(crate) async fn groups_with_external_ids(
         &self,
         account: AccountId,
         external_ids: &[&str],
@@ -181,7 +181,7 @@ impl Store {
     }
 
     /// Reads groups in the order of these ids, without those that are missing.
-    pub(super) async fn fetch_groups(
+    pub(crate) async fn fetch_groups(
         &self,
         account: AccountId,
         ids: &[GroupId],

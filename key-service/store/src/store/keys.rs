@@ -2,6 +2,7 @@
 //!
 //! A key is two records: money and bounds, which spending reads, and a profile of the rest. Indexes follow from both.
 
+mod imports;
 mod lists;
 mod profile;
 mod rotation;
@@ -189,7 +190,7 @@ fn update(change: &mut Change<'_>, id: KeyId, patch: &KeyPatch, act: &Act) -> Re
 }
 
 /// Writes events of the thresholds that a key's new bounds cross.
-pub(super) fn tell_passed(change: &mut Change<'_>, (before, after): (Option<&ApiKey>, &ApiKey), act: &Act) {
+pub(crate) fn tell_passed(change: &mut Change<'_>, (before, after): (Option<&ApiKey>, &ApiKey), act: &Act) {
     let holder = Holder::Key(after.id, after.spend.group);
     let before = before.map(|key| &key.spend.budget);
     change.tell(ledger::passed_by_bounds(holder, before, &after.spend.budget, act.at));
@@ -197,7 +198,7 @@ pub(super) fn tell_passed(change: &mut Change<'_>, (before, after): (Option<&Api
 
 /// Writes and counts a key, unless its id exists. Returns whether it was written. Money that the key has spent is an
 /// opening balance.
-pub(super) fn insert_key(change: &mut Change<'_>, key: &ApiKey) -> Result<bool, StoreError> {
+pub(crate) fn insert_key(change: &mut Change<'_>, key: &ApiKey) -> Result<bool, StoreError> {
     let account = change.get::<AccountProfile>(&layout::account_profile())?;
     if find(change, key.id)?.is_some() {
         return Ok(false);
@@ -221,7 +222,7 @@ pub(super) fn insert_key(change: &mut Change<'_>, key: &ApiKey) -> Result<bool, 
 }
 
 /// Judges whether a key may be in this group, if any.
-pub(super) fn takes_key(
+pub(crate) fn takes_key(
     change: &mut Change<'_>,
     group: Option<GroupId>,
 ) -> Result<Result<(), BadGroup>, StoreError> {

@@ -1,5 +1,11 @@
 //! People of accounts. Passwords are stored as hashes, and secrets of second factors are not stored.
 
+mod attempts;
+mod expiring;
+pub(crate) mod member_records;
+pub(crate) mod operators;
+mod sign_in;
+
 use domain::{
     event::{Act, EventKind},
     member::{Member, MemberChange},
@@ -13,12 +19,7 @@ use key_service_ledger::{
 use records::Name;
 use shared::ids::{AccountId, MemberId};
 
-use super::{
-    MemberCreated, Store, StoreError,
-    accounts::insert_id,
-    expiring, layout,
-    member_records::{member_id, member_name, name_name, read_member, write_member},
-};
+use crate::store::{MemberCreated, Store, StoreError, accounts::insert_id, layout, members::{expiring, member_records::{member_id, member_name, name_name, read_member, write_member}}};
 
 impl Store {
     /// Creates a member of an existing account with fewer than `most` members; repeating it changes nothing.

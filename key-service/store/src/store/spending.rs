@@ -1,5 +1,8 @@
 //! Money of accounts and keys, with the holds on that money.
 
+pub(crate) mod holders;
+mod house;
+
 use async_trait::async_trait;
 use key_service_ledger::{messages, names};
 use records::{Order, timed};

@@ -22,13 +22,7 @@ use shared::{
     tokens::{Usage, UsageDetails},
 };
 
-use super::{
-    super::{
-        EVENTS_KEPT, EventBounds, Ledger, Store, StoreRetention,
-        suite::{act, nanos, new_group, new_key, open_account_with},
-    },
-    AUDIT_ATTEMPTS,
-};
+use crate::{store::{EVENTS_KEPT, EventBounds, Ledger, Store, StoreRetention, audit::AUDIT_ATTEMPTS}, suite::{act, nanos, new_group, new_key, open_account_with}};
 
 const MODEL: &str = "Model Flash";
 /// Behind the minutes in which clocks may differ.
