@@ -10,17 +10,11 @@ use domain::{
     ledger::Account,
 };
 use futures_util::{StreamExt, TryStreamExt, future::try_join_all, stream};
-use key_service_ledger::{
-    Change,
-    codec::{AccountRecord, read_account},
-    messages::{self, AccountName, AccountProfile},
-    names,
-    view::View,
-};
+use key_service_ledger::{Change, StoreError, codec::{AccountRecord, read_account}, messages::{self, AccountName, AccountProfile}, names, view::View};
 use records::{Answer, Name, Question, Set, Space};
 use shared::{ids::AccountId, time::Timestamp};
 
-use crate::store::{AccountSummary, Funds, NewAccount, Store, StoreError, books::refused, layout, message, no_answer};
+use crate::{data::{AccountSummary, Funds, NewAccount}, store::{base::{Store, message, no_answer}, books::refused, layout}};
 
 /// Kind of the spaces in which names of accounts lie.
 const NAMES: &str = "accounts";
@@ -129,7 +123,7 @@ impl Store {
             }
             Ok(())
         };
-        self.govern(id, decide).await
+        self.lanes.change(id, decide).await
     }
 
     /// Lists the accounts whose names lie in a space, with their names. Some may not be made yet, and some may be there
@@ -203,7 +197,8 @@ mod tests {
     use shared::clock::System;
 
     use super::*;
-    use crate::store::{EVENTS_KEPT, EventBounds, StoreRetention};
+    use crate::store::base::StoreRetention;
+    use key_service_ledger::{EVENTS_KEPT, EventBounds};
     use records::maps::Maps;
 
     #[tokio::test]

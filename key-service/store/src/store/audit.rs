@@ -6,6 +6,7 @@
 //! Holds, and the numbers of keys and groups, are compared with their indexes at one moment.
 
 mod balances;
+mod bounds;
 mod counts;
 mod expiries;
 mod holds;
@@ -18,35 +19,24 @@ use domain::{
     ledger::Account,
     usage::Day,
 };
-use key_service_ledger::{codec, messages, names};
+use key_service_ledger::{StoreError, codec, messages, names};
 use records::{Answer, Order, Question, Space};
 use shared::{
     ids::{AccountId, KeyId},
     money::NanoUsd,
     time::Timestamp,
 };
-use std::time::Duration;
 
 use self::{
     balances::{Balanced, Holds, Ids},
     sums::DaySums,
 };
-use super::{
-    Store, StoreError,
-    books::{AT_ONCE, deposit_id, journal_entry},
-    message, no_answer,
-};
+use crate::store::{audit::bounds::{ALL, LATE}, base::{Store, message, no_answer}, books::{AT_ONCE, deposit_id, journal_entry}};
 
 /// Attempts before an audit gives up. Entries are normally read faster than they are dropped.
 const AUDIT_ATTEMPTS: u32 = 10;
 /// Rounds in which keys and groups that were made during the audit are looked up.
 const LATE_ROUNDS: u32 = 10;
-/// Most deposits or open holds of an account, more than any has.
-pub(crate) const ALL: usize = 10_000_000;
-/// Time around midnight in which the journal has entries of both days. Clocks of key-services differ by seconds at
-/// most.
-const LATE: Duration = Duration::from_mins(10);
-
 /// Result of reading the books once.
 enum ReadAttempt {
     Done(Box<Option<Audit>>),

@@ -15,12 +15,12 @@ use domain::{
     search::EntrySearch,
     usage::{Day, Margin, Sums, with_groupless},
 };
-use key_service_ledger::{codec, messages, names};
+use key_service_ledger::{StoreError, codec, messages, names};
 use prost::Message;
 use records::{Answer, Cursor, Name, Order, Question, Record, Set, Space};
 use shared::ids::{AccountId, DepositId, GenerationId, GroupId, KeyId};
 
-use crate::store::{Deposit, Found, JournalEntry, JournalPage, SpendLine, Store, StoreError, UsageLine, books::search, message, no_answer};
+use crate::{data::{Deposit, Found, JournalEntry, JournalPage, SpendLine, UsageLine}, store::{base::{Store, message, no_answer}, books::search}};
 
 /// Values of a log, entries of an index or records requested at a time: some hundred kilobytes.
 pub(crate) const AT_ONCE: usize = 500;

@@ -2,7 +2,8 @@
 
 use async_trait::async_trait;
 
-use super::{Store, StoreError};
+use crate::store::base::Store;
+use key_service_ledger::StoreError;
 
 /// Free space of the store.
 #[async_trait]

@@ -6,15 +6,12 @@
 mod management_keys;
 
 use domain::digest::Digest;
-use key_service_ledger::{
-    messages::{self, PepperRecord},
-    view::View,
-};
+use key_service_ledger::{StoreError, messages::{self, PepperRecord}, view::View};
 use records::{Name, Space};
 use shared::ids::{AccountId, KeyId, ManagementKeyId};
 use shared_rpc::Principal;
 
-use super::{Credential, Store, StoreError, layout};
+use crate::{data::Credential, store::{base::Store, layout}};
 
 /// Classes of credentials, as their records number them.
 const API_KEY: u32 = 0;

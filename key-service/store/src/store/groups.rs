@@ -11,7 +11,7 @@ use domain::{
     group::{Group, GroupPatch, NewGroup},
     key::ApiKey,
 };
-use key_service_ledger::{messages::ExternalId, names};
+use key_service_ledger::{StoreError, messages::ExternalId, names};
 use records::{Answer, Index, Name, Question};
 use shared::ids::{AccountId, GroupId, KeyId};
 
@@ -20,9 +20,7 @@ use self::{
     changes::{create, find, update},
     profile::from_records,
 };
-use super::{
-    GroupCreated, GroupPage, GroupUpdated, Idempotency, Order, Page, Store, StoreError, idempotency, layout,
-};
+use crate::{data::{GroupCreated, GroupPage, GroupUpdated, Idempotency, Order, Page}, store::{base::{Store, damaged}, groups::profile::group_id, idempotency, layout::{self, external_id}}};
 
 /// Entries of an index, and groups, read in a round trip: some 100 KB.
 const READ_AT_ONCE: usize = 500;
@@ -39,7 +37,7 @@ impl Store {
     ) -> Result<GroupCreated, StoreError> {
         let attempt = idempotency.as_ref();
         let ended = self.ended_attempts(new.account, attempt).await?;
-        self.govern(new.account, |change| {
+        self.lanes.change(new.account, |change| {
             idempotency::prune(change, &ended)?;
             create(change, &new, attempt, act)
         })
@@ -139,7 +137,7 @@ impl Store {
         patch: GroupPatch,
         act: &Act,
     ) -> Result<GroupUpdated, StoreError> {
-        self.govern(account, |change| update(change, id, &patch, act)).await
+        self.lanes.change(account, |change| update(change, id, &patch, act)).await
     }
 
     /// Archives a group and returns the result; repeating it changes nothing. `None` if the account does not have the
@@ -150,7 +148,7 @@ impl Store {
         id: GroupId,
         act: &Act,
     ) -> Result<Option<Group>, StoreError> {
-        self.govern(account, |change| {
+        self.lanes.change(account, |change| {
             let Some(group) = find(change, id)? else { return Ok(None) };
             if group.spend.archived_at.is_some() {
                 return Ok(Some(group));
@@ -231,18 +229,4 @@ impl Store {
         };
         entries.iter().map(id).collect()
     }
-}
-
-/// The record of an external id.
-fn external_id(id: &str) -> Name {
-    layout::name(layout::EXTERNAL_IDS, id.as_bytes())
-}
-
-fn group_id(bytes: &[u8]) -> Result<GroupId, StoreError> {
-    GroupId::from_slice(bytes).ok_or_else(|| damaged("a group's id"))
-}
-
-/// Error of a record that no program writes.
-fn damaged(what: &str) -> StoreError {
-    StoreError::Damaged(what.to_owned())
 }

@@ -1,10 +1,10 @@
 //! Idempotency keys: the result of each one's request, until its time to live is over.
 
-use key_service_ledger::{Change, messages::IdempotencyKey};
+use key_service_ledger::{Change, StoreError, messages::IdempotencyKey};
 use records::{Name, Order};
 use shared::ids::AccountId;
 
-use super::{Idempotency, Store, StoreError, layout};
+use crate::{data::Idempotency, store::{base::Store, layout}};
 
 /// Ended idempotency keys that a call may remove: more than it can add, so that they do not accumulate, and few enough
 /// that a busy day's keys delay no caller.

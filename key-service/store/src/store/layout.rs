@@ -163,3 +163,8 @@ pub(crate) fn parts(kind: &str) -> impl Iterator<Item = Space> + use<'_> {
 pub(crate) fn holders(account: AccountId) -> Space {
     part_of("holders", account.as_bytes())
 }
+
+/// The record of an external id.
+pub(crate) fn external_id(id: &str) -> Name {
+    name(EXTERNAL_IDS, id.as_bytes())
+}

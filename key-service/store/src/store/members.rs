@@ -11,15 +11,11 @@ use domain::{
     member::{Member, MemberChange},
     second_factor::SecondFactor,
 };
-use key_service_ledger::{
-    Change,
-    messages::{self, IdList, MemberName},
-    view::View,
-};
+use key_service_ledger::{Change, StoreError, messages::{self, IdList, MemberName}, view::View};
 use records::Name;
 use shared::ids::{AccountId, MemberId};
 
-use crate::store::{MemberCreated, Store, StoreError, accounts::insert_id, layout, members::{expiring, member_records::{member_id, member_name, name_name, read_member, write_member}}};
+use crate::{data::MemberCreated, store::{accounts::insert_id, base::Store, layout, members::{expiring, member_records::{member_id, member_name, name_name, read_member, write_member}}}};
 
 impl Store {
     /// Creates a member of an existing account with fewer than `most` members; repeating it changes nothing.
@@ -30,7 +26,7 @@ impl Store {
         most: u64,
         act: &Act,
     ) -> Result<MemberCreated, StoreError> {
-        self.govern(account, |change| add_member(change, (account, &member, most), act)).await
+        self.lanes.change(account, |change| add_member(change, (account, &member, most), act)).await
     }
 
     /// The account's members, oldest first.
@@ -92,7 +88,7 @@ impl Store {
             }
             Ok(true)
         };
-        self.govern(account, replace).await
+        self.lanes.change(account, replace).await
     }
 
     /// Removes a member, and voids the member's links and sessions. `false` if there is none.
@@ -117,7 +113,7 @@ impl Store {
             change.event(act.event(0, None, None, removed));
             Ok(true)
         };
-        self.govern(account, remove).await
+        self.lanes.change(account, remove).await
     }
 }
 

@@ -3,14 +3,11 @@
 use std::collections::{HashMap, HashSet};
 
 use domain::audit::{Auditor, Figure, Quantity};
-use key_service_ledger::messages::{AccountProfile, GroupProfile};
+use key_service_ledger::{StoreError, messages::{AccountProfile, GroupProfile}};
 use records::{Answer, Index, Order, Question, Space};
 use shared::ids::GroupId;
 
-use super::{
-    super::{Store, StoreError, books::AT_ONCE, layout, message, no_answer},
-    ALL,
-};
+use crate::store::{audit::bounds::ALL, base::{Store, message, no_answer}, books::AT_ONCE, layout};
 
 /// Length of the id with which entries begin.
 const ID: usize = 16;

@@ -2,17 +2,14 @@
 
 use std::{cmp::Reverse, collections::BTreeMap, ops::RangeInclusive};
 
-use key_service_ledger::{
-    messages::{RefusedCount, RefusedDay, RefusedDays},
-    view::View,
-};
+use key_service_ledger::{StoreError, messages::{RefusedCount, RefusedDay, RefusedDays}, view::View};
 use records::{Answer, Name, Question, Set};
 use shared::{
     ids::{AccountId, KeyId},
     time::Timestamp,
 };
 
-use crate::store::{Store, StoreError, layout, message, no_answer};
+use crate::store::{base::{Store, message, no_answer}, layout};
 use domain::usage::Day;
 
 /// Days for which counts of refused calls are kept.

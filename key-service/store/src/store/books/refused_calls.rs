@@ -3,12 +3,12 @@
 use std::{cmp::Reverse, sync::Arc};
 
 use domain::refused::RefusedCall;
-use key_service_ledger::{codec, messages};
+use key_service_ledger::{StoreError, codec, messages};
 use prost::Message;
 use records::{Name, Order, Write};
 use shared::ids::{AccountId, KeyId, RefusalId};
 
-use crate::store::{Store, StoreError, layout};
+use crate::store::{base::Store, layout};
 
 /// Refused calls that an account keeps: some hundred kilobytes.
 pub const REFUSED_CALLS_KEPT: usize = 1_000;

@@ -1,12 +1,12 @@
 //! Searches without an index, which read a bounded part.
 
-use key_service_ledger::{codec, messages, names};
+use key_service_ledger::{StoreError, codec, messages, names};
 use shared::{
     ids::{AccountId, GenerationId},
     time::Timestamp,
 };
 
-use crate::store::{Found, JournalEntry, Store, StoreError};
+use crate::{data::{Found, JournalEntry}, store::base::Store};
 use domain::{
     ledger::{CLOCK_LEAD, Ending, Record},
     search::EntrySearch,

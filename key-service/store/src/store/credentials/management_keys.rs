@@ -7,11 +7,7 @@ use domain::{
     access::{Access, Scope, is_noted},
     event::{Act, EventKind},
 };
-use key_service_ledger::{
-    Change,
-    messages::{self, IdList, ManagementKeyOwner},
-    view::View,
-};
+use key_service_ledger::{Change, StoreError, messages::{self, IdList, ManagementKeyOwner}, view::View};
 use records::{Name, Space};
 use shared::{
     ids::{AccountId, GroupId, ManagementKeyId},
@@ -19,7 +15,7 @@ use shared::{
 };
 use shared_rpc::Principal;
 
-use crate::store::{Credential, ManagementKey, NewManagementKey, Store, StoreError, accounts::insert_id, layout};
+use crate::{data::{Credential, ManagementKey, NewManagementKey}, store::{accounts::insert_id, base::Store, layout}};
 
 impl Store {
     /// Creates a management key of an existing account; repeating it changes nothing. `false` if the account is at its
@@ -44,7 +40,7 @@ impl Store {
             Ok(())
         };
         self.change(&space, own).await?;
-        let is_there = self.govern(account, |change| add_key(change, (account, &key, most), act)).await?;
+        let is_there = self.lanes.change(account, |change| add_key(change, (account, &key, most), act)).await?;
         if is_there {
             let owner = Principal::ManagementKey(account, key.id);
             self.put_credential(&digest, Credential::first(owner)).await?;
@@ -104,7 +100,7 @@ impl Store {
         let Some(owner) = self.get::<ManagementKeyOwner>(&space, of_owner).await? else { return Ok(None) };
         let account = AccountId::from_slice(&owner.account)
             .ok_or_else(|| StoreError::Damaged("the owner of a management key".into()))?;
-        self.govern(account, |change| revoke(change, id, act)).await
+        self.lanes.change(account, |change| revoke(change, id, act)).await
     }
 }
 

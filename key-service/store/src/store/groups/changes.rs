@@ -5,21 +5,10 @@ use domain::{
     group::{self, BadGroup, Group, GroupPatch, NewGroup},
     ledger::{self, Budget, Holder},
 };
-use key_service_ledger::{
-    Change,
-    messages::{AccountProfile, ExternalId, GroupProfile},
-};
+use key_service_ledger::{Change, StoreError, messages::{AccountProfile, ExternalId, GroupProfile}};
 use shared::{ids::GroupId, money::NanoUsd};
 
-use super::{
-    super::{
-        GroupCreated, GroupUpdated, Idempotency, StoreError,
-        idempotency::{self, Earlier},
-        layout,
-    },
-    damaged, external_id, group_id,
-    profile::{from_profile, to_profile},
-};
+use crate::{data::{GroupCreated, GroupUpdated, Idempotency}, store::{base::damaged, groups::profile::{from_profile, group_id, to_profile}, idempotency::{self, Earlier}, layout::{self, external_id}}};
 
 /// Finds a group of the account.
 pub(super) fn find(change: &mut Change<'_>, id: GroupId) -> Result<Option<Group>, StoreError> {

@@ -15,13 +15,13 @@ use domain::{
     ledger,
 };
 use futures_util::{StreamExt, TryStreamExt, stream};
-use key_service_ledger::{Change, messages::AccountProfile, names};
+use key_service_ledger::{Change, StoreError, messages::AccountProfile, names};
 use key_service_moving::{DigestOwner, Import, ImportRefused, Plan, Present};
 use records::{Answer, Question};
 use shared::ids::{AccountId, GroupId, KeyId};
 use shared_rpc::Principal;
 
-use crate::store::{Credential, Store, StoreError, groups, keys, layout};
+use crate::{data::Credential, store::{base::Store, groups, keys::{self, stored::{insert_key, takes_key}}, layout}};
 
 /// Digests that are looked up or reserved at the same time.
 const ASKED_AT_ONCE: usize = 64;
@@ -67,7 +67,7 @@ impl Store {
         };
         let (mut events, most) = (0, self.records.most_words() / MOST_WORDS_EACH);
         for part in parts(&import, &plan, &reserved, most) {
-            let decided = self.govern(import.account, |change| make(change, &part, act, events)).await?;
+            let decided = self.lanes.change(import.account, |change| make(change, &part, act, events)).await?;
             let of_part = match decided {
                 Ok(of_part) => of_part,
                 Err(refused) => return Ok(Err(part.refused(refused))),
@@ -226,7 +226,7 @@ fn make(
         if !present.named.contains_key(name)
             && let Some(id) = groups::with_external_id(change, name)?
         {
-            present.named.insert(name.to_owned(), (id, keys::takes_key(change, Some(id))?));
+            present.named.insert(name.to_owned(), (id, takes_key(change, Some(id))?));
         }
     }
     if !is_account {
@@ -240,7 +240,7 @@ fn make(
         groups::insert_group(change, group)?;
     }
     for (key, _) in &plan.keys {
-        keys::insert_key(change, key)?;
+        insert_key(change, key)?;
     }
     for (n, ((key, group), kind)) in (events..).zip(plan.events(act.at)) {
         change.event(act.event(n, key, group, kind));
@@ -249,7 +249,7 @@ fn make(
         groups::tell_passed(change, (None, group), act);
     }
     for (key, _) in &plan.keys {
-        keys::tell_passed(change, (None, key), act);
+        keys::stored::tell_passed(change, (None, key), act);
     }
     Ok(Ok(plan))
 }

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use domain::key::{ApiKey, Status};
-use key_service_ledger::{Change, names};
+use key_service_ledger::{Change, StoreError, names};
 use records::Index;
 use shared::{
     ids::{AccountId, KeyId},
@@ -11,10 +11,7 @@ use shared::{
     time::Timestamp,
 };
 
-use super::{
-    super::{KeyName, Order, Page, Store, StoreError, layout},
-    damaged, expiry_entry, status_entry, status_letter,
-};
+use crate::{data::{KeyName, Order, Page}, store::{base::{Store, damaged}, keys::stored::{expiry_entry, status_entry, status_letter}, layout}};
 
 /// Entries, or keys, read in a round trip.
 const READ_AT_ONCE: usize = 500;
@@ -206,7 +203,7 @@ impl Store {
                     }
                     Ok(())
                 };
-                self.govern(account, decide).await?;
+                self.lanes.change(account, decide).await?;
             }
             let is_last = ended.len() < EXPIRED_AT_ONCE;
             match ended.into_iter().next_back() {

@@ -10,19 +10,10 @@ use domain::{
     event::Act,
     key::{ApiKey, NewCredential},
 };
-use key_service_ledger::{
-    Change,
-    messages::{KeyProfile, key_profile},
-};
+use key_service_ledger::{Change, StoreError, messages::{KeyProfile, key_profile}};
 use shared_rpc::Principal;
 
-use super::{
-    super::{
-        Credential, Idempotency, Rotated, Store, StoreError,
-        idempotency::{self, Earlier},
-    },
-    find, put,
-};
+use crate::{data::{Credential, Idempotency, Rotated}, store::{base::Store, idempotency::{self, Earlier}, keys::stored::{find, put}}};
 
 /// Attempts at a rotation. Each failed one has lost its number to another rotation of the key.
 const MOST_ATTEMPTS: u32 = 100;
@@ -64,7 +55,7 @@ impl Store {
                 idempotency::prune(change, &ended)?;
                 rotate(change, (&new, number), attempt, act)
             };
-            let (rotated, outdated) = match self.govern(new.account, decide).await? {
+            let (rotated, outdated) = match self.lanes.change(new.account, decide).await? {
                 RotationOutcome::Answered(rotated, outdated) => (rotated, outdated),
                 RotationOutcome::Stale => continue,
             };

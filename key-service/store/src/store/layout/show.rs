@@ -2,14 +2,14 @@
 
 use std::str::FromStr;
 
-use key_service_ledger::{messages, names};
+use key_service_ledger::{StoreError, messages, names};
 use prost::Message;
 use records::{Answer, Name, Order, Question, Record, Set, Space};
 use serde::Serialize;
 use serde_json::{Value, json};
 use shared::ids::{AccountId, DepositId, GenerationId, GroupId, KeyId, ManagementKeyId, MemberId, WebhookId};
 
-use crate::store::{Store, StoreError, layout, message, no_answer};
+use crate::store::{base::{Store, message, no_answer}, layout};
 
 /// Links and sessions of a member, and days of refused calls of a key, that are shown: more than most have.
 const MOST: usize = 100;

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use domain::digest::Digest;
-use key_service_ledger::{messages::Attempts, view::View};
+use key_service_ledger::{StoreError, messages::Attempts, view::View};
 use records::{Name, Order, Space};
 use shared::time::Timestamp;
 
-use crate::store::{Store, StoreError, layout};
+use crate::store::{base::Store, layout};
 
 /// Expired counts that a call removes, which keeps the commit short. A call adds at most one count, so they do not
 /// accumulate.

@@ -9,18 +9,14 @@ use domain::{
     event::{Act, EventKind},
     member::Member,
 };
-use key_service_ledger::{
-    Change,
-    messages::{self, LatestLink},
-    view::View,
-};
+use key_service_ledger::{Change, StoreError, messages::{self, LatestLink}, view::View};
 use records::{Answer, Index, Name, Order, Question};
 use shared::{
     ids::{AccountId, MemberId},
     time::Timestamp,
 };
 
-use crate::store::{ExpiringRecord, RecordKind, Store, StoreError, layout, members::member_records::{member_id, member_name, read_member}, message, no_answer};
+use crate::{data::{ExpiringRecord, RecordKind}, store::{base::{Store, message, no_answer}, layout, members::member_records::{member_id, member_name, read_member}}};
 
 /// Expired records that a new one removes, which keeps the commit short.
 const MOST_EXPIRED: usize = 32;
@@ -63,7 +59,7 @@ impl Store {
                     }
                     Ok(())
                 };
-                self.govern(account, put).await
+                self.lanes.change(account, put).await
             }
         }
     }

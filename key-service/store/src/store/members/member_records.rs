@@ -4,11 +4,11 @@ use domain::{
     member::{LinkMaker, MadeLink, Member, PasswordHash, Role},
     second_factor::SecondFactor,
 };
-use key_service_ledger::messages;
+use key_service_ledger::{StoreError, messages};
 use records::Name;
 use shared::{ids::MemberId, time::Timestamp};
 
-use crate::store::{StoreError, layout};
+use crate::store::layout;
 
 /// Name of the record of a member.
 pub(crate) fn member_name(id: MemberId) -> Name {

@@ -1,10 +1,10 @@
 //! The operators of an installation. They are members of an account of their own, which has no name and no money: no
 //! command and no customer can name it.
 
-use key_service_ledger::messages::AccountProfile;
+use key_service_ledger::{StoreError, messages::AccountProfile};
 use shared::{ids::AccountId, time::Timestamp};
 
-use crate::store::{Store, StoreError};
+use crate::store::base::Store;
 
 /// Name in the profile of the operators' account. It is in no index, so an account of customers may have the same name.
 const NAME: &str = "operators";

@@ -2,7 +2,8 @@
 
 use shared::time::Timestamp;
 
-use crate::store::{ExpiringRecord, RecordKind, StoreError};
+use crate::data::{ExpiringRecord, RecordKind};
+use key_service_ledger::StoreError;
 use domain::{
     digest::Digest,
     member::{Link, LinkMaker, Session, SignInWay},

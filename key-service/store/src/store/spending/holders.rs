@@ -7,13 +7,13 @@
 use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
-use key_service_ledger::{messages::Holder, names};
+use key_service_ledger::{StoreError, messages::Holder, names};
 use quick_cache::sync::Cache;
 use records::{Answer, Order, Question, Set, Space};
 use shared::{clock::random_bytes, ids::AccountId, time::Timestamp};
 use tokio::time::Instant;
 
-use crate::store::{HoldIndex, Store, StoreError, layout, message, no_answer};
+use crate::{data::HoldIndex, store::{base::{Listings, Store, message, no_answer}, layout}};
 
 /// Time after which an account that still opens holds is listed again.
 const LISTED_FOR: Duration = Duration::from_mins(1);
@@ -22,19 +22,8 @@ const LISTED_FOR: Duration = Duration::from_mins(1);
 const FORGOTTEN_AFTER: Duration = Duration::from_mins(10);
 /// Listings, of 256, that also do the account's housekeeping: about one an hour.
 const HOUSE_KEPT_OF_256: u8 = 4;
-/// Accounts whose time of listing a process remembers; others are listed again.
-const REMEMBERED: usize = 65_536;
 /// Parts that are read, and accounts that are checked, at the same time.
 const ASKED_AT_ONCE: usize = 64;
-
-/// Time at which this process last listed each account.
-pub(crate) struct Listings(Cache<AccountId, Instant>);
-
-impl Default for Listings {
-    fn default() -> Self {
-        Self(Cache::new(REMEMBERED))
-    }
-}
 
 /// An account with the time of the last listing.
 struct ListedAccount {

@@ -2,7 +2,8 @@
 
 use shared::{ids::AccountId, time::Timestamp};
 
-use crate::store::{Store, StoreError};
+use crate::store::base::Store;
+use key_service_ledger::StoreError;
 
 impl Store {
     /// Drops some of the account's sets whose records are old: bills of generations, and sums of days. Spending does
