@@ -6,11 +6,7 @@ use anyhow::anyhow;
 use clap::Subcommand;
 use shared::{ids::GroupId, time::Timestamp, wire::GroupField};
 
-use super::{
-    name,
-    nouns::{self, InAccount, NamedObject, ObjectCommand, Tabled, or_none},
-    refused,
-};
+use crate::{arguments::name, failure::refused, nouns::object::{self, InAccount, NamedObject, ObjectCommand, Tabled, or_none}};
 use domain::group::{Group, GroupPatch};
 use key_service_management::{
     Management,
@@ -44,7 +40,7 @@ pub enum GroupCommand {
     Archive(NamedObject<GroupId>),
 }
 
-pub(super) async fn run(
+pub(crate) async fn run(
     command: GroupCommand,
     management: &Management,
     out: &mut (dyn Write + Send),
@@ -63,7 +59,7 @@ pub(super) async fn run(
                 Group::create(of.by(management).await?, patch, None).await.map_err(refused("groups list"))?;
             writeln!(out, "{}", group.id)?;
         }
-        GroupCommand::Object(command) => nouns::run::<Group>(command, management, out).await?,
+        GroupCommand::Object(command) => object::run::<Group>(command, management, out).await?,
         GroupCommand::Archive(NamedObject { of, id }) => {
             let group = Group::end(of.by(management).await?, id).await.map_err(refused("groups list"))?;
             let at = group.spend.archived_at.map_or_else(String::new, |at| format!(" since {at}"));

@@ -5,13 +5,9 @@ use std::io::Write;
 use anyhow::anyhow;
 use clap::Subcommand;
 use serde::Serialize;
-use shared::{
-    ids::{GroupId, ManagementKeyId},
-    secret::ExposeSecret,
-    time::Timestamp,
-};
+use shared::{ids::{GroupId, ManagementKeyId}, secret::ExposeSecret, table, time::Timestamp};
 
-use super::{name, operator, operator_error, store_error, table, write_json};
+use crate::{arguments::{name, operator}, failure::{operator_error, store_error}, output::write_json};
 use domain::access::{Access, Scope};
 use key_service_management::{
     Error, Management,
@@ -57,7 +53,7 @@ pub enum ManagementKeyCommand {
     },
 }
 
-pub(super) async fn run(
+pub(crate) async fn run(
     command: ManagementKeyCommand,
     management: &Management,
     out: &mut (dyn Write + Send),

@@ -6,7 +6,7 @@ use clap::Subcommand;
 use serde::Serialize;
 use shared::wire::EventObject;
 
-use super::{EXPORTED_AT_ONCE, operator_error};
+use crate::{failure::operator_error, output::EXPORTED_AT_ONCE};
 use key_service_management::Management;
 
 /// Commands on events.
@@ -35,7 +35,7 @@ struct EventLine {
 }
 
 /// Exports events page by page, in memory that does not grow with their number.
-pub(super) async fn run(
+pub(crate) async fn run(
     EventCommand::Export { account, mut after }: EventCommand,
     management: &Management,
     out: &mut (dyn Write + Send),

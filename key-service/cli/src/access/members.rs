@@ -4,9 +4,9 @@ use std::io::Write;
 
 use anyhow::{anyhow, bail};
 use clap::{Args, Subcommand};
-use shared::ids::AccountId;
+use shared::{ids::AccountId, table};
 
-use super::{name, operator, operator_error, store_error, table};
+use crate::{arguments::{name, operator}, failure::{operator_error, store_error}};
 use domain::member::{LinkMaker, Member, Role};
 use key_service_management::{
     Error, Management,
@@ -68,7 +68,7 @@ pub struct SignInLink {
     name: Option<String>,
 }
 
-pub(super) async fn run(
+pub(crate) async fn run(
     command: MemberCommand,
     management: &Management,
     public: &str,
@@ -112,7 +112,7 @@ pub(super) async fn run(
     Ok(())
 }
 
-pub(super) async fn sign_in_link(
+pub(crate) async fn sign_in_link(
     SignInLink { account, name }: SignInLink,
     management: &Management,
     public: &str,

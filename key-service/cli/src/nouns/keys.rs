@@ -11,10 +11,7 @@ use shared::{
     wire::{KeyField, MAX_GRACE_SECONDS},
 };
 
-use super::{
-    nouns::{self, InAccount, NamedObject, ObjectCommand, SettingFlags, Tabled, or_none},
-    operator, refused,
-};
+use crate::{arguments::operator, failure::refused, nouns::object::{self, InAccount, NamedObject, ObjectCommand, SettingFlags, Tabled, or_none}};
 use domain::key::ApiKey;
 use key_service_management::{
     Management,
@@ -49,7 +46,7 @@ pub enum KeyCommand {
     Revoke(NamedObject<KeyId>),
 }
 
-pub(super) async fn run(
+pub(crate) async fn run(
     command: KeyCommand,
     management: &Management,
     out: &mut (dyn Write + Send),
@@ -57,9 +54,9 @@ pub(super) async fn run(
     match command {
         KeyCommand::Create { of, settings } => {
             let made = ApiKey::create(of.by(management).await?, settings.read()?, None).await;
-            nouns::print_made(made.map_err(refused("keys list"))?, management, out)?;
+            object::print_made(made.map_err(refused("keys list"))?, management, out)?;
         }
-        KeyCommand::Object(command) => nouns::run::<ApiKey>(command, management, out).await?,
+        KeyCommand::Object(command) => object::run::<ApiKey>(command, management, out).await?,
         KeyCommand::Rotate { object: NamedObject { of, id }, grace_seconds, force } => {
             let terms = RotationTerms { grace: Duration::from_secs(grace_seconds), is_forced: force };
             let rotated = management.rotate((of.find(management).await?, id), terms, None, operator()).await;

@@ -2,7 +2,8 @@
 
 use std::io::Write;
 
-use super::{name, operator, store_error, table};
+use crate::{arguments::{name, operator}, failure::store_error};
+use shared::table;
 use anyhow::anyhow;
 use clap::Subcommand;
 use key_service_management::{Error, Management, members::MemberRefused, operators::link};
@@ -37,7 +38,7 @@ pub enum OperatorsCommand {
     },
 }
 
-pub(super) async fn run(
+pub(crate) async fn run(
     command: OperatorsCommand,
     management: &Management,
     public: &str,

@@ -6,10 +6,7 @@ use anyhow::anyhow;
 use clap::Subcommand;
 use shared::{ids::WebhookId, time::Timestamp, wire::WebhookField};
 
-use super::{
-    nouns::{self, InAccount, NamedObject, ObjectCommand, Tabled, or_none},
-    refused,
-};
+use crate::{failure::refused, nouns::object::{self, InAccount, NamedObject, ObjectCommand, Tabled, or_none}};
 use domain::webhook::{Webhook, WebhookPatch};
 use key_service_management::{Management, governed::Governed as _};
 use key_service_objects::settings;
@@ -36,7 +33,7 @@ pub enum WebhookCommand {
     Object(ObjectCommand<WebhookField, WebhookId>),
 }
 
-pub(super) async fn run(
+pub(crate) async fn run(
     command: WebhookCommand,
     management: &Management,
     out: &mut (dyn Write + Send),
@@ -48,7 +45,7 @@ pub(super) async fn run(
             let patch: WebhookPatch =
                 settings(flags.as_bytes(), true).map_err(|error| anyhow!(error.message))?;
             let made = Webhook::create(of.by(management).await?, patch, None).await;
-            nouns::print_made(made.map_err(refused("webhooks list"))?, management, out)?;
+            object::print_made(made.map_err(refused("webhooks list"))?, management, out)?;
         }
         WebhookCommand::Test(NamedObject { of, id }) => {
             let event = management.test_webhook(of.find(management).await?, id).await;
@@ -59,7 +56,7 @@ pub(super) async fn run(
             let webhook = deleted.map_err(refused("webhooks list"))?;
             writeln!(out, "{id} ({}) is removed", webhook.url.as_str())?;
         }
-        WebhookCommand::Object(command) => nouns::run::<Webhook>(command, management, out).await?,
+        WebhookCommand::Object(command) => object::run::<Webhook>(command, management, out).await?,
     }
     Ok(())
 }

@@ -16,7 +16,7 @@ use shared::{
     time::Timestamp,
 };
 
-use super::{EXPORTED_AT_ONCE, write_json_object};
+use crate::output::{EXPORTED_AT_ONCE, write_json_object};
 use domain::comparison::{Billed, Comparison, Difference, Identity, Served, Tokens, Totals, compare, span};
 use key_service_management::Management;
 use key_service_store::store::{AccountSummary, JournalEntry};
@@ -32,7 +32,7 @@ struct RecordLine {
 
 /// Compares the file with the journals of these accounts, and writes differences and totals. Any difference is an
 /// error.
-pub(super) async fn run(
+pub(crate) async fn run(
     file: &Path,
     accounts: Vec<AccountSummary>,
     tolerance: Duration,

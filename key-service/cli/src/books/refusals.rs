@@ -4,7 +4,7 @@ use std::io::{BufWriter, Write};
 
 use clap::Subcommand;
 
-use super::operator_error;
+use crate::failure::operator_error;
 use key_service_management::{Management, refusals::RefusedFilter};
 use key_service_objects::Shown as _;
 
@@ -21,7 +21,7 @@ pub enum RefusalCommand {
 }
 
 /// Lists the refused calls, as the management API shows them.
-pub(super) async fn run(
+pub(crate) async fn run(
     RefusalCommand::List { account }: RefusalCommand,
     management: &Management,
     out: &mut (dyn Write + Send),
