@@ -190,7 +190,7 @@ impl Credentials {
 
     /// Derives the secret of a stored webhook; `None` if another pepper made it.
     pub fn secret_of(&self, webhook: &Webhook) -> Option<WebhookSecret> {
-        WebhookSecret::of(&self.peppers, webhook)
+        WebhookSecret::of(&self.peppers, webhook.id, &webhook.secret)
     }
 
     /// The secret of a new second factor.
