@@ -3,7 +3,7 @@
 
 use records::{Name, Record, maps::SpaceMaps};
 
-use super::{Copies, Copy, CopyTable, RecordKind};
+use crate::copies::{Copies, Copy, CopyTable, RecordKind};
 
 impl Copies {
     /// Appends each copy in the order of names: whether the record was absent, is as it was seen, or has changed since.

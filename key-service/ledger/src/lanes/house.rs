@@ -13,11 +13,7 @@ use prost::Message;
 use records::{Answer, Commit, Committed, Failure, Guard, Order, Question, Record, Revision, Set, Write};
 use shared::{clock::random_bytes, ids::AccountId, time::Timestamp};
 
-use super::{Lane, Lanes, Retention, names};
-use crate::{
-    messages::{self, HeldPart},
-    view::FORM,
-};
+use crate::{kept::Retention, lanes::lane::{Lane, Lanes}, messages::{self, HeldPart}, names, view::FORM};
 
 /// Time between two rounds for an account, in which one more part of its generations becomes old.
 const EVERY: Duration = Duration::from_mins(10);
@@ -38,7 +34,7 @@ const MOST_ATTEMPTS: u32 = 3;
 /// clock may still be needed.
 const MOST_SKEW_MILLIS: u64 = 60_000;
 
-pub(super) fn next(now: Timestamp) -> i64 {
+pub(crate) fn next(now: Timestamp) -> i64 {
     now.plus(EVERY).millis()
 }
 
@@ -52,7 +48,7 @@ impl Lanes {
 
     /// Does the housekeeping of the account whose lane this caller leads, unless it was done lately. After a failure,
     /// the next round tries again.
-    pub(super) async fn keep_house_if_due(&self, lane: &Lane, now: Timestamp) {
+    pub(crate) async fn keep_house_if_due(&self, lane: &Lane, now: Timestamp) {
         let present = self.clock.now();
         if lane.house_due.load(Ordering::Relaxed) > present.millis() {
             return;

@@ -7,28 +7,12 @@ use domain::event::Event;
 use records::{Answer, Commit, Committed, Failure, Order, Question, Revision, Write};
 use shared::{clock::random_bytes, ids::EventId, time::Timestamp};
 
-use super::{
-    Lane, Lanes,
-    codec::{EventsKept, OldestEvent},
-    copies::{Copies, TheAccount, TheEvents, ToldName},
-    names,
-};
-use crate::EventBounds;
+use crate::{batch::written::{ID, WrittenEvents, size}, codec::{EventsKept, OldestEvent}, copies::{Copies, TheAccount, TheEvents, ToldName}, kept::EventBounds, lanes::lane::{Lane, Lanes}, names};
 
 /// Events that a commit drops: more than most commits write, so that they do not accumulate.
 const DROPPED_AT_ONCE: usize = 64;
 /// Commits that drop events after a commit that writes some. The next event continues.
 const MOST_ROUNDS: u32 = 16;
-/// Bytes of a logged value before the event's JSON: the event's id.
-const ID: usize = 16;
-
-/// Events that a commit has written.
-#[derive(Clone, Copy)]
-pub(super) struct WrittenEvents {
-    pub(super) at: Timestamp,
-    pub(super) bytes: i64,
-}
-
 /// Bounds of an account's events at a time.
 struct EventsOverBound {
     kept: EventBounds,
@@ -45,11 +29,6 @@ struct OldestEvents {
     oldest: Option<OldestEvent>,
     /// Events to drop, as the log keeps them.
     dropped: Vec<(u64, Vec<u8>)>,
-}
-
-/// Returns the bytes of an event that count, which are those of its JSON.
-pub(super) fn size(value: &[u8]) -> i64 {
-    i64::try_from(value.len().saturating_sub(ID)).unwrap_or(i64::MAX)
 }
 
 impl EventsOverBound {
@@ -114,7 +93,7 @@ impl OldestEvents {
 
 impl Lanes {
     /// Drops events beyond the bounds after a commit that wrote some. A failure does not change the commit's answer.
-    pub(super) async fn trim(&self, lane: &Lane, copies: &mut Copies, written: WrittenEvents) {
+    pub(crate) async fn trim(&self, lane: &Lane, copies: &mut Copies, written: WrittenEvents) {
         if let Err(failure) = self.try_trim(lane, copies, written).await {
             // The stored events may differ from the copies.
             *copies = Copies::default();

@@ -6,7 +6,7 @@ use domain::{
 };
 
 use super::*;
-use crate::{EVENTS_KEPT, EventBounds};
+use crate::kept::{EVENTS_KEPT, EventBounds};
 
 const TEN_MINUTES: Duration = Duration::from_mins(10);
 
