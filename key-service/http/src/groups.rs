@@ -12,7 +12,7 @@ use shared::{
 use shared_door::http::ok;
 
 use crate::{
-    Api, listing,
+    api::Api, listing,
     parts::{Caller, PathId},
     query::{self, Filtered, Query},
     reach::HttpNoun,

@@ -8,7 +8,8 @@ use shared::{error::ApiError, ids::KeyId};
 use shared_door::http::ok;
 
 use crate::{
-    Api, IDEMPOTENT_REPLAYED, body,
+    api::Api,
+    body::{self, IDEMPOTENT_REPLAYED},
     error::forbidden,
     parts::{Caller, PathId},
     query::{Filtered, Query, invalid},

@@ -9,7 +9,7 @@ use axum::{
     response::Response,
     routing::{MethodFilter, MethodRouter, on},
 };
-use http::{HeaderName, HeaderValue, header};
+use http::{HeaderValue, header};
 use shared::{
     clock::Clock,
     ids::RequestId,
@@ -28,6 +28,9 @@ use tracing::Instrument;
 use domain::{group::Group, key::ApiKey, webhook::Webhook};
 use key_service_management::Management;
 
+use api::Api;
+
+mod api;
 mod body;
 mod error;
 mod groups;
@@ -39,18 +42,6 @@ mod query;
 mod reach;
 mod reading;
 mod webhooks;
-
-/// Header of an answer about an object that an earlier request made, or a key that it rotated.
-const IDEMPOTENT_REPLAYED: (HeaderName, HeaderValue) =
-    (HeaderName::from_static("idempotent-replayed"), HeaderValue::from_static("true"));
-
-/// The dependencies of every handler.
-#[derive(Clone)]
-struct Api {
-    management: Arc<Management>,
-    catalog: Arc<Current<Catalog>>,
-    clock: Arc<dyn Clock>,
-}
 
 /// The public routes of the key-service: the management API, and beside it the pages. Trusts a gateway's client
 /// headers if it presents `internal_token`.

@@ -13,7 +13,8 @@ use shared::{
 use shared_door::http::ok;
 
 use crate::{
-    Api, IDEMPOTENT_REPLAYED, body,
+    api::Api,
+    body::{self, IDEMPOTENT_REPLAYED},
     error::forbidden,
     listing,
     parts::{Caller, PathId},

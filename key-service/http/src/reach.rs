@@ -8,7 +8,7 @@ use shared::{
     wire::{Noun, Object},
 };
 
-use super::{Api, error::forbidden, parts::PathId, query::Filtered};
+use super::{api::Api, error::forbidden, parts::PathId, query::Filtered};
 use domain::{access::Forbidden, ledger::BoundsPatch};
 use key_service_management::{Error, Refused, governed::Governed, governor::Governor, listing::Listed};
 use key_service_objects::Shown;

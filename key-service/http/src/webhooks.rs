@@ -9,7 +9,7 @@ use shared::{
 use shared_door::http::ok;
 
 use crate::{
-    Api,
+    api::Api,
     listing::json_response,
     parts::{Caller, PathId},
     query::{Filtered, Query},

@@ -20,6 +20,7 @@ mod idempotency;
 mod keys;
 pub(crate) mod layout;
 mod members;
+mod show;
 mod spending;
 mod webhooks;
 
@@ -32,8 +33,8 @@ pub use self::{
         upstreams::UPSTREAM_HOURS,
     },
     capacity::Capacity,
-    layout::show::{InvalidObject, ShownObject, ShownRecord},
     members::operators::operators,
+    show::{InvalidObject, ShownObject, ShownRecord},
     spending::{Ledger, Outcomes},
 };
 #[cfg(any(test, feature = "testing"))]

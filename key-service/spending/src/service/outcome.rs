@@ -14,7 +14,7 @@ use shared_rpc::{
 };
 use tonic::Code;
 
-use super::{Refusals, refusals::RefusedNow};
+use super::refusals::{Refusals, RefusedNow};
 use domain::{
     ledger::{Outcome, Refused, Settlement},
     pricing,

@@ -1,8 +1,6 @@
 //! Places of the nouns' records: spaces, sets of records, and indexes. Those of money are in
 //! [`key_service_ledger::names`].
 
-pub(crate) mod show;
-
 use std::sync::Arc;
 
 use domain::digest::Digest;

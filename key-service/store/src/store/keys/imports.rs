@@ -21,7 +21,7 @@ use records::{Answer, Question};
 use shared::ids::{AccountId, GroupId, KeyId};
 use shared_rpc::Principal;
 
-use crate::{data::Credential, store::{base::Store, groups, keys::{self, stored::{insert_key, takes_key}}, layout}};
+use crate::{data::Credential, store::{base::Store, groups, keys::stored::{self, insert_key, takes_key}, layout}};
 
 /// Digests that are looked up or reserved at the same time.
 const ASKED_AT_ONCE: usize = 64;
@@ -249,7 +249,7 @@ fn make(
         groups::tell_passed(change, (None, group), act);
     }
     for (key, _) in &plan.keys {
-        keys::stored::tell_passed(change, (None, key), act);
+        stored::tell_passed(change, (None, key), act);
     }
     Ok(Ok(plan))
 }
