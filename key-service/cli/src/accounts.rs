@@ -6,7 +6,11 @@ use clap::Subcommand;
 use serde::Serialize;
 use shared::{ids::AccountId, money::NanoUsd, table, time::Timestamp};
 
-use crate::{arguments::{name, operator, usd}, failure::operator_error, output::write_json};
+use crate::{
+    arguments::{name, operator, usd},
+    failure::operator_error,
+    output::write_json,
+};
 use key_service_management::Management;
 use key_service_store::store::AccountSummary;
 

@@ -7,7 +7,6 @@ use domain::event::Actor;
 /// Most characters of a name, as many as a line of a listing has room for.
 const MAX_NAME_CHARS: usize = 80;
 
-
 /// Names the operator by the user who runs the command, if the environment says who.
 pub(crate) fn operator() -> Actor {
     let user = ["SUDO_USER", "USER"].into_iter().find_map(|variable| std::env::var(variable).ok());

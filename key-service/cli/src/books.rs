@@ -21,14 +21,18 @@ pub(crate) mod refusals;
 
 use lines::{EntryLine, UsageLineJson};
 
-use crate::{books::against, failure::operator_error, output::{EXPORTED_AT_ONCE, write_json}};
-use shared::table;
+use crate::{
+    books::against,
+    failure::operator_error,
+    output::{EXPORTED_AT_ONCE, write_json},
+};
 use domain::{
     audit::{Audit, Figure, Quantity, Wrong},
     usage::{Counts, Day},
 };
 use key_service_management::Management;
 use key_service_store::store::UsageLine;
+use shared::table;
 
 /// Days listed by default, today included.
 const DAYS: i64 = 30;

@@ -6,7 +6,10 @@ use anyhow::anyhow;
 use clap::Subcommand;
 use shared::{money::NanoUsd, text::is_control};
 
-use crate::{arguments::{amount, operator}, failure::operator_error};
+use crate::{
+    arguments::{amount, operator},
+    failure::operator_error,
+};
 use domain::payment::{MAX_PAYMENT_ID_CHARS, PaymentId};
 use key_service_management::{
     Error, Management,

@@ -1,8 +1,8 @@
 //! The commands that move keys in from another gateway.
 
+mod file;
 #[cfg(test)]
 mod fuzz;
-mod file;
 mod jsonl;
 mod litellm;
 
@@ -16,11 +16,14 @@ use clap::{Args, Subcommand};
 
 use file::{name, open};
 
-use crate::{arguments::operator, failure::{operator_error, store_error}};
-use shared::table;
+use crate::{
+    arguments::operator,
+    failure::{operator_error, store_error},
+};
 use domain::group::BadGroup;
 use key_service_management::{Error, Management};
 use key_service_moving::{Draft, ImportRefused, Plan, Report, Wrong};
+use shared::table;
 
 /// Wrong lines that an error lists.
 const NAMED: usize = 20;

@@ -6,13 +6,12 @@ use parking_lot::RwLock;
 use quick_cache::sync::Cache;
 use ring::digest::{SHA256, digest as hash};
 use shared::{
-    ids::{AccountId, MemberId, WebhookId},
+    ids::{AccountId, MemberId, Principal, WebhookId},
     key::{Class, Prefix, Presented},
     refusal::Refusal,
     secret::SecretString,
     time::Timestamp,
 };
-use shared_rpc::Principal;
 
 use domain::{
     digest::{Digest, ForeignKey, Peppers},

@@ -13,8 +13,8 @@ use crate::payment::PaymentId;
 
 mod changes;
 
-pub use self::changes::{Change, MAX_CHANGE_BYTES};
 use self::changes::json;
+pub use self::changes::{Change, MAX_CHANGE_BYTES};
 
 /// An act that governs an account, with the randomness for the ids of its events.
 #[derive(Clone, Debug, PartialEq, Eq)]

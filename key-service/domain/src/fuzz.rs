@@ -2,7 +2,14 @@
 
 use shared_fuzz::{Examples, Input, fuzz};
 
-use crate::{books::usage::Day, credentials::{digest::ForeignKey, pepper_record::PepperRecord, second_factor::SecondFactor}, event::Event, member::{LinkMaker, SignInWay}, payment::PaymentId, webhook::{Host, WebhookUrl}};
+use crate::{
+    books::usage::Day,
+    credentials::{digest::ForeignKey, pepper_record::PepperRecord, second_factor::SecondFactor},
+    event::Event,
+    member::{LinkMaker, SignInWay},
+    payment::PaymentId,
+    webhook::{Host, WebhookUrl},
+};
 
 /// What is read of a stored text is read again of the text that is written of it.
 #[test]

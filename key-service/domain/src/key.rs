@@ -8,7 +8,12 @@ use shared::{
     wire::{Kept, KeyField, Value},
 };
 
-use crate::{credentials::digest::Digest, event::EventKind, ledger::{self, Rotation}, settings::{Metadata, MetadataPatch, fields}};
+use crate::{
+    credentials::digest::Digest,
+    event::EventKind,
+    ledger::{self, Rotation},
+    settings::{Metadata, MetadataPatch, fields},
+};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiKey {

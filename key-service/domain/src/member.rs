@@ -7,7 +7,10 @@ use shared::{
     time::Timestamp,
 };
 
-use crate::{credentials::{digest::Digest, second_factor::SecondFactor}, event::{Actor, EventKind}};
+use crate::{
+    credentials::{digest::Digest, second_factor::SecondFactor},
+    event::{Actor, EventKind},
+};
 
 /// Time after a sign-in with a link during which it stands for the member's password.
 pub const FRESH_SIGN_IN: Duration = Duration::from_mins(30);

@@ -15,7 +15,11 @@ use shared::{
 pub use address::{AddressRefused, BadUrl, Host, WebhookUrl, may_connect};
 pub use signature::WebhookSecret;
 
-use crate::{credentials::digest::Digest, event::EventKind, settings::{Patch, keep}};
+use crate::{
+    credentials::digest::Digest,
+    event::EventKind,
+    settings::{Patch, keep},
+};
 
 /// Pause before the second attempt; each further pause is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_secs(5);

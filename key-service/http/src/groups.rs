@@ -12,7 +12,8 @@ use shared::{
 use shared_door::http::ok;
 
 use crate::{
-    api::Api, listing,
+    api::Api,
+    listing,
     parts::{Caller, PathId},
     query::{self, Filtered, Query},
     reach::HttpNoun,

@@ -16,7 +16,16 @@ use shared::{
 };
 
 use self::missing::Missing;
-use crate::{batch::{commands::Commands, written::{self, WrittenEvents}}, codec::{self, AccountRecord, Balance}, copies::{Copies, Expired, PayerSum, Slot, Sum, SumOf, TheAccount, TheEvents, TheTurn, ToldName}, kept::Retention, names::{self, PayerName}};
+use crate::{
+    batch::{
+        commands::Commands,
+        written::{self, WrittenEvents},
+    },
+    codec::{self, AccountRecord, Balance},
+    copies::{Copies, Expired, PayerSum, Slot, Sum, SumOf, TheAccount, TheEvents, TheTurn, ToldName},
+    kept::Retention,
+    names::{self, PayerName},
+};
 use prost::Message;
 
 /// Outcomes of the commands of a call.

@@ -11,7 +11,15 @@ use shared::{
     time::Timestamp,
 };
 
-use crate::{batch::{Batch, Decided, Effects, Outcomes, commands::Commands}, change::Change, codec, copies::{Copies, Expired, Slot, TheAccount}, kept::Retention, messages, names, view::View};
+use crate::{
+    batch::{Batch, Decided, Effects, Outcomes, commands::Commands},
+    change::Change,
+    codec,
+    copies::{Copies, Expired, Slot, TheAccount},
+    kept::Retention,
+    messages, names,
+    view::View,
+};
 use prost::Message;
 
 /// A lane between two steps.

@@ -21,6 +21,12 @@ pub use self::{
     history::{events, generations, reached, reading, refusals, requests},
     management::{MAX_KEYS_PER_ACCOUNT, Management},
     members::operators,
-    nouns::{children, governed, groups, keys::OwnKey, listing, once, refused::{self, Refused}, rotation, webhooks},
+    nouns::{
+        children, governed, groups,
+        keys::OwnKey,
+        listing, once,
+        refused::{self, Refused},
+        rotation, webhooks,
+    },
     reports::{account_list, books, margin, spend, statement, trouble, upstreams, usage},
 };

@@ -17,7 +17,7 @@ pub use self::{
     last_sign_in::LastSignIn,
     links::link,
     people::OWNER,
-    refused::{MAX_MEMBERS, MAX_MEMBER_NAME_CHARS, MemberRefused},
+    refused::{MAX_MEMBER_NAME_CHARS, MAX_MEMBERS, MemberRefused},
     second_factor::{CodeSignIn, OfferedFactor},
     sessions::{NewSession, SignInClient, SignedIn},
     sign_in::{SignIn, SignInStep},

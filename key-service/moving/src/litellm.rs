@@ -10,7 +10,10 @@ use std::collections::{HashMap, HashSet};
 use serde_json::Value;
 use shared::{money::NanoUsd, text::is_control, wire::MAX_EXTERNAL_ID_CHARS};
 
-use self::{bounds::BUDGETS, fields::{MODEL_ALIASES, RowFields, is_foreign_hint}};
+use self::{
+    bounds::BUDGETS,
+    fields::{MODEL_ALIASES, RowFields, is_foreign_hint},
+};
 use super::{
     draft::{Draft, DraftGroup, DraftKey, Wrong},
     report::Report,

@@ -13,7 +13,11 @@ use shared::{
 };
 use shared_fuzz::{Examples, Input, fuzz};
 
-use crate::store::{ExpiringRecord, RecordKind, show::shown, members::member_records::{read_member, write_member}};
+use crate::store::{
+    ExpiringRecord, RecordKind,
+    inspection::show::shown,
+    members::member_records::{read_member, write_member},
+};
 
 const AT: Timestamp = Timestamp::from_millis(1_795_140_665_000);
 

@@ -9,18 +9,16 @@
 //! written with the change: both take effect, or none does. A repetition that changes nothing leaves no event.
 
 mod accounts;
-mod audit;
 mod base;
 mod books;
-mod capacity;
 mod credentials;
 mod events;
 mod groups;
 mod idempotency;
+pub(crate) mod inspection;
 mod keys;
 pub(crate) mod layout;
 mod members;
-mod show;
 mod spending;
 mod webhooks;
 
@@ -32,17 +30,19 @@ pub use self::{
         search,
         upstreams::UPSTREAM_HOURS,
     },
-    capacity::Capacity,
+    inspection::{
+        capacity::Capacity,
+        show::{InvalidObject, ShownObject, ShownRecord},
+    },
     members::operators::operators,
-    show::{InvalidObject, ShownObject, ShownRecord},
     spending::{Ledger, Outcomes},
 };
-#[cfg(any(test, feature = "testing"))]
-pub use crate::suite;
 pub use crate::data::{
     AccountSummary, Created, Credential, Cursor, Deposit, DueHold, DueHolds, EventSlice, EventsPage,
     ExpiringRecord, Found, Funds, GroupCreated, GroupPage, GroupUpdated, HoldIndex, Idempotency,
     JournalEntry, JournalPage, KeyName, ManagementKey, MemberCreated, NewAccount, NewManagementKey,
     NumberedEvent, Order, Page, RecordKind, Rotated, Skew, SpendLine, Updated, UsageLine, WebhookCreated,
 };
+#[cfg(any(test, feature = "testing"))]
+pub use crate::suite;
 pub use key_service_ledger::{EVENTS_KEPT, EventBounds, StoreError};

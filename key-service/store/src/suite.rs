@@ -22,12 +22,6 @@ use shared::{
 };
 use tokio::time::Instant;
 
-#[cfg(test)]
-use self::{
-    money::{books, budgets, deposits, leases, margins, requests, spending},
-    nouns::{accounts, events, groups, keys, listing, members, moving, rotation, webhooks},
-    steps::{digest, execute_one},
-};
 pub use self::{
     doctor::Fault,
     outage::Unreliable,
@@ -35,6 +29,12 @@ pub use self::{
         act, after, capture, due_holds, hold, make_key, nanos, new_group, new_key, open_account,
         open_account_with, spend, tick,
     },
+};
+#[cfg(test)]
+use self::{
+    money::{books, budgets, deposits, leases, margins, requests, spending},
+    nouns::{accounts, events, groups, keys, listing, members, moving, rotation, webhooks},
+    steps::{digest, execute_one},
 };
 use crate::store::{EVENTS_KEPT, EventBounds, Store, StoreRetention};
 

@@ -5,9 +5,18 @@ use std::io::Write;
 use anyhow::anyhow;
 use clap::Subcommand;
 use serde::Serialize;
-use shared::{ids::{GroupId, ManagementKeyId}, secret::ExposeSecret, table, time::Timestamp};
+use shared::{
+    ids::{GroupId, ManagementKeyId},
+    secret::ExposeSecret,
+    table,
+    time::Timestamp,
+};
 
-use crate::{arguments::{name, operator}, failure::{operator_error, store_error}, output::write_json};
+use crate::{
+    arguments::{name, operator},
+    failure::{operator_error, store_error},
+    output::write_json,
+};
 use domain::access::{Access, Scope};
 use key_service_management::{
     Error, Management,

@@ -6,7 +6,10 @@ use anyhow::{anyhow, bail};
 use clap::{Args, Subcommand};
 use shared::{ids::AccountId, table};
 
-use crate::{arguments::{name, operator}, failure::{operator_error, store_error}};
+use crate::{
+    arguments::{name, operator},
+    failure::{operator_error, store_error},
+};
 use domain::member::{LinkMaker, Member, Role};
 use key_service_management::{
     Error, Management,

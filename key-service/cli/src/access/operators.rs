@@ -2,11 +2,14 @@
 
 use std::io::Write;
 
-use crate::{arguments::{name, operator}, failure::store_error};
-use shared::table;
+use crate::{
+    arguments::{name, operator},
+    failure::store_error,
+};
 use anyhow::anyhow;
 use clap::Subcommand;
 use key_service_management::{Error, Management, members::MemberRefused, operators::link};
+use shared::table;
 
 /// Commands on operators.
 #[derive(Debug, Subcommand)]

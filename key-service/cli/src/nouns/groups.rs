@@ -6,7 +6,11 @@ use anyhow::anyhow;
 use clap::Subcommand;
 use shared::{ids::GroupId, time::Timestamp, wire::GroupField};
 
-use crate::{arguments::name, failure::refused, nouns::object::{self, InAccount, NamedObject, ObjectCommand, Tabled, or_none}};
+use crate::{
+    arguments::name,
+    failure::refused,
+    nouns::object::{self, InAccount, NamedObject, ObjectCommand, Tabled, or_none},
+};
 use domain::group::{Group, GroupPatch};
 use key_service_management::{
     Management,

@@ -11,7 +11,11 @@ use shared::{
     wire::{KeyField, MAX_GRACE_SECONDS},
 };
 
-use crate::{arguments::operator, failure::refused, nouns::object::{self, InAccount, NamedObject, ObjectCommand, SettingFlags, Tabled, or_none}};
+use crate::{
+    arguments::operator,
+    failure::refused,
+    nouns::object::{self, InAccount, NamedObject, ObjectCommand, SettingFlags, Tabled, or_none},
+};
 use domain::key::ApiKey;
 use key_service_management::{
     Management,

@@ -5,9 +5,18 @@ use std::{io::Write, marker::PhantomData, str::FromStr};
 use anyhow::anyhow;
 use clap::{Arg, ArgMatches, Args, FromArgMatches, Subcommand};
 use serde_json::json;
-use shared::{ids::{AccountId, InvalidId}, table, time::Timestamp, wire::{Field, Fields, Kind, Object}};
+use shared::{
+    ids::{AccountId, InvalidId},
+    table,
+    time::Timestamp,
+    wire::{Field, Fields, Kind, Object},
+};
 
-use crate::{arguments::operator, failure::{operator_error, refused, store_error}, output::{write_json, write_json_object}};
+use crate::{
+    arguments::operator,
+    failure::{operator_error, refused, store_error},
+    output::{write_json, write_json_object},
+};
 use domain::settings::Patch;
 use key_service_management::{
     Error, Management,

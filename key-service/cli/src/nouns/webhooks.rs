@@ -6,7 +6,10 @@ use anyhow::anyhow;
 use clap::Subcommand;
 use shared::{ids::WebhookId, time::Timestamp, wire::WebhookField};
 
-use crate::{failure::refused, nouns::object::{self, InAccount, NamedObject, ObjectCommand, Tabled, or_none}};
+use crate::{
+    failure::refused,
+    nouns::object::{self, InAccount, NamedObject, ObjectCommand, Tabled, or_none},
+};
 use domain::webhook::{Webhook, WebhookPatch};
 use key_service_management::{Management, governed::Governed as _};
 use key_service_objects::settings;

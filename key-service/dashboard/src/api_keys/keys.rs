@@ -9,12 +9,11 @@ use axum::{
 use http::StatusCode;
 use maud::{Markup, html};
 use shared::{
-    ids::{GroupId, KeyId},
+    ids::{GroupId, KeyId, Principal},
     key::without_keys,
     time::Timestamp,
     wire::KeyField,
 };
-use shared_rpc::Principal;
 
 use crate::api_keys::many_keys;
 use domain::{

@@ -11,7 +11,11 @@ use shared::{
     time::Timestamp,
 };
 
-use crate::{event::Actor, ledger::record::{Progress, Settlement}, payment::PaymentId};
+use crate::{
+    event::Actor,
+    ledger::record::{Progress, Settlement},
+    payment::PaymentId,
+};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RecordId {

@@ -11,7 +11,12 @@ use shared::{
     tokens::Usage,
 };
 
-use crate::ledger::{bounds::{Bounds, Budget, MOST_TOKENS, Rate, allowed_models, tightest}, command::{Level, Refused}, record::{Counted, Ending, GroupChain, Hold, Payer, Progress, Settlement}, state::{Account, Group, Groups, Key}};
+use crate::ledger::{
+    bounds::{Bounds, Budget, MOST_TOKENS, Rate, allowed_models, tightest},
+    command::{Level, Refused},
+    record::{Counted, Ending, GroupChain, Hold, Payer, Progress, Settlement},
+    state::{Account, Group, Groups, Key},
+};
 
 /// Refuses a request while as many are in flight as allowed. The client may try again after a second, in which one of
 /// them may end.

@@ -3,7 +3,13 @@
 
 mod world;
 
-use crate::{credentials::digest::Digest, event::Actor, group::GroupPatch, key::{KeyPatch, NewCredential}, payment::PaymentId};
+use crate::{
+    credentials::digest::Digest,
+    event::Actor,
+    group::GroupPatch,
+    key::{KeyPatch, NewCredential},
+    payment::PaymentId,
+};
 use std::time::Duration;
 
 use proptest::{

@@ -7,7 +7,12 @@ use shared::{
 };
 
 use super::*;
-use crate::{credentials::digest::Digest, group::{Group, GroupNotChanged, GroupPatch}, key::{ApiKey, KeyNotChanged, KeyPatch}, webhook::{Webhook, WebhookPatch, WebhookUrl}};
+use crate::{
+    credentials::digest::Digest,
+    group::{Group, GroupNotChanged, GroupPatch},
+    key::{ApiKey, KeyNotChanged, KeyPatch},
+    webhook::{Webhook, WebhookPatch, WebhookUrl},
+};
 
 const NOW: Timestamp = Timestamp::from_millis(1_795_140_665_000);
 

@@ -6,7 +6,12 @@ use domain::{
 };
 use shared::ids::{GenerationId, GroupId, KeyId};
 
-use crate::{batch::commands::Commands, copies::{Copies, Expired, PayerSum, Slot, Sum, SumOf, TheAccount}, kept::Retention, names::PayerName};
+use crate::{
+    batch::commands::Commands,
+    copies::{Copies, Expired, PayerSum, Slot, Sum, SumOf, TheAccount},
+    kept::Retention,
+    names::PayerName,
+};
 
 pub(crate) struct Missing<'a> {
     copies: &'a mut Copies,

@@ -13,7 +13,13 @@ use prost::Message;
 use records::{Answer, Commit, Committed, Failure, Guard, Order, Question, Record, Revision, Set, Write};
 use shared::{clock::random_bytes, ids::AccountId, time::Timestamp};
 
-use crate::{kept::Retention, lanes::lane::{Lane, Lanes}, messages::{self, HeldPart}, names, view::FORM};
+use crate::{
+    kept::Retention,
+    lanes::lane::{Lane, Lanes},
+    messages::{self, HeldPart},
+    names,
+    view::FORM,
+};
 
 /// Time between two rounds for an account, in which one more part of its generations becomes old.
 const EVERY: Duration = Duration::from_mins(10);

@@ -81,7 +81,12 @@ impl Lanes {
 impl Lane {
     /// Takes over the records that a conflict brought, by their places among the guards: first the copies, then the
     /// others.
-    pub(crate) fn take_over(&self, copies: &mut Copies, view: &mut View, present: Vec<(usize, Option<Record>)>) {
+    pub(crate) fn take_over(
+        &self,
+        copies: &mut Copies,
+        view: &mut View,
+        present: Vec<(usize, Option<Record>)>,
+    ) {
         metrics::counter!("keyservice_store_conflicts_total").increment(1);
         let changed: Vec<_> =
             present.iter().filter_map(|(place, _)| copies.touched().get(*place).cloned()).collect();

@@ -7,7 +7,14 @@ use domain::event::Event;
 use records::{Answer, Commit, Committed, Failure, Order, Question, Revision, Write};
 use shared::{clock::random_bytes, ids::EventId, time::Timestamp};
 
-use crate::{batch::written::{ID, WrittenEvents, size}, codec::{EventsKept, OldestEvent}, copies::{Copies, TheAccount, TheEvents, ToldName}, kept::EventBounds, lanes::lane::{Lane, Lanes}, names};
+use crate::{
+    batch::written::{ID, WrittenEvents, size},
+    codec::{EventsKept, OldestEvent},
+    copies::{Copies, TheAccount, TheEvents, ToldName},
+    kept::EventBounds,
+    lanes::lane::{Lane, Lanes},
+    names,
+};
 
 /// Events that a commit drops: more than most commits write, so that they do not accumulate.
 const DROPPED_AT_ONCE: usize = 64;

@@ -19,7 +19,12 @@ const TURN_LOOK: Duration = Duration::from_micros(500);
 const TURN_LOOKS: u32 = 40;
 
 impl Lanes {
-    pub(crate) async fn read(&self, lane: &Lane, copies: &mut Copies, slots: Vec<Slot>) -> Result<(), Failure> {
+    pub(crate) async fn read(
+        &self,
+        lane: &Lane,
+        copies: &mut Copies,
+        slots: Vec<Slot>,
+    ) -> Result<(), Failure> {
         let names = slots.iter().map(Slot::name).collect();
         let mut answers = self.records.read(&lane.space, vec![Question::Records(names)]).await?;
         let Some(Answer::Records(records)) = answers.pop() else {
@@ -65,7 +70,12 @@ impl Lanes {
     }
 
     /// Tries once to write who has the turn.
-    pub(crate) async fn set_turn(&self, lane: &Lane, copies: &mut Copies, of: Option<[u8; 8]>) -> Result<(), Failure> {
+    pub(crate) async fn set_turn(
+        &self,
+        lane: &Lane,
+        copies: &mut Copies,
+        of: Option<[u8; 8]>,
+    ) -> Result<(), Failure> {
         copies.turn(&TheTurn);
         copies.set_turn(&TheTurn, of);
         let revision = Revision(random_bytes(&*self.clock));

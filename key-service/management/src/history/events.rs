@@ -6,7 +6,11 @@ use shared::{
     time::Timestamp,
 };
 
-use crate::{error::Error, management::Management, nouns::listing::{Completeness, Listed, Listing, Page, Paged, UnknownCursor}};
+use crate::{
+    error::Error,
+    management::Management,
+    nouns::listing::{Completeness, Listed, Listing, Page, Paged, UnknownCursor},
+};
 use domain::event::{Event, EventSearch};
 use key_service_store::store::{EventSlice, EventsPage, Found, NumberedEvent, StoreError};
 

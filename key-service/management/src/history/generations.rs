@@ -6,7 +6,11 @@ use shared::{
     time::Timestamp,
 };
 
-use crate::{error::Error, management::Management, nouns::listing::{Listed, Listing, Page, Paged, UnknownCursor}};
+use crate::{
+    error::Error,
+    management::Management,
+    nouns::listing::{Listed, Listing, Page, Paged, UnknownCursor},
+};
 use domain::{
     ledger::{Ending, Settlement},
     search::EntrySearch,

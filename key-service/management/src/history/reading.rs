@@ -9,10 +9,9 @@ use std::{
 
 use futures_util::future::try_join_all;
 use shared::{
-    ids::{AccountId, GroupId, KeyId},
+    ids::{AccountId, GroupId, KeyId, Principal},
     time::Timestamp,
 };
-use shared_rpc::Principal;
 
 use crate::{history::reached::ReachedLimits, management::Management};
 pub use domain::search::{EntrySearch, Outcome};

@@ -6,7 +6,11 @@ use async_trait::async_trait;
 use futures_util::future::try_join_all;
 use shared::ids::{AccountId, GroupId, KeyId, RefusalId};
 
-use crate::{error::Error, management::Management, nouns::listing::{Completeness, Listed, Listing, Page, Paged, UnknownCursor}};
+use crate::{
+    error::Error,
+    management::Management,
+    nouns::listing::{Completeness, Listed, Listing, Page, Paged, UnknownCursor},
+};
 use domain::refused::{RefusedCall, RefusedSearch};
 use key_service_store::store::{Order, REFUSED_CALLS_KEPT, StoreError};
 

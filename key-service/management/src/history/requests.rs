@@ -166,7 +166,10 @@ mod tests {
     };
 
     use super::*;
-    use crate::{nouns::governed::{Governed as _, Made}, testing::Office};
+    use crate::{
+        nouns::governed::{Governed as _, Made},
+        testing::Office,
+    };
     use key_service_store::store::Ledger as _;
 
     fn at(second: i64) -> Timestamp {

@@ -5,7 +5,15 @@
 
 use shared::secret::ExposeSecret;
 
-use crate::{error::Error, management::Management, members::{refused::MemberRefused, sessions::{SignInClient, SignedIn}, token::Token}};
+use crate::{
+    error::Error,
+    management::Management,
+    members::{
+        refused::MemberRefused,
+        sessions::{SignInClient, SignedIn},
+        token::Token,
+    },
+};
 use domain::{
     event::Actor,
     member::{LinkMaker, Member, Role},

@@ -6,7 +6,11 @@ use shared::{
     text::is_name,
 };
 
-use crate::{error::Error, management::Management, members::refused::{MAX_MEMBERS, MAX_MEMBER_NAME_CHARS, MemberRefused}};
+use crate::{
+    error::Error,
+    management::Management,
+    members::refused::{MAX_MEMBER_NAME_CHARS, MAX_MEMBERS, MemberRefused},
+};
 use domain::{
     event::Actor,
     member::{Member, MemberChange, Role},

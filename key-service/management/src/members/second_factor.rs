@@ -12,7 +12,11 @@ use shared::{
     time::Timestamp,
 };
 
-use crate::members::{refused::MemberRefused, sessions::{NewSession, SignInClient, SignedIn}, token::Token};
+use crate::members::{
+    refused::MemberRefused,
+    sessions::{NewSession, SignInClient, SignedIn},
+    token::Token,
+};
 use crate::{error::Error, management::Management};
 use domain::{
     event::Actor,

@@ -9,7 +9,14 @@ use shared::{
     time::Timestamp,
 };
 
-use crate::{error::Error, management::{Management, password::{MAX_PASSWORD_CHARS, MIN_PASSWORD_CHARS}}, members::{known_browser::KnownBrowser, refused::MemberRefused, token::Token}};
+use crate::{
+    error::Error,
+    management::{
+        Management,
+        password::{MAX_PASSWORD_CHARS, MIN_PASSWORD_CHARS},
+    },
+    members::{known_browser::KnownBrowser, refused::MemberRefused, token::Token},
+};
 use domain::{
     event::Actor,
     member::{Member, MemberChange, PasswordCondition, Session, SignInWay},

@@ -7,7 +7,11 @@ use shared::{
     wire::{Object, Value},
 };
 
-use crate::{error::Error, management::Management, nouns::{listing::Listed, refused::Refused}};
+use crate::{
+    error::Error,
+    management::Management,
+    nouns::{listing::Listed, refused::Refused},
+};
 use domain::{event::Actor, settings::Patch};
 
 /// Result of a request that makes an object or its secret.

@@ -9,7 +9,15 @@ use shared::{
     wire::{GroupField, GroupObject, Noun, Value},
 };
 
-use crate::{error::Error, management::Management, nouns::{governed::{Acted, Acting, Governed, Made}, once::{attempt, digest_of_request}, refused::Refused}};
+use crate::{
+    error::Error,
+    management::Management,
+    nouns::{
+        governed::{Acted, Acting, Governed, Made},
+        once::{attempt, digest_of_request},
+        refused::Refused,
+    },
+};
 use domain::{
     event::Actor,
     group::{Group, GroupPatch, NewGroup},

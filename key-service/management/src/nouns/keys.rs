@@ -10,7 +10,15 @@ use shared::{
     wire::{KeyField, KeyObject, Noun, Value},
 };
 
-use crate::{error::Error, management::Management, nouns::{governed::{Acted, Acting, Governed, Made}, once::{attempt, digest_of_request}, refused::Refused}};
+use crate::{
+    error::Error,
+    management::Management,
+    nouns::{
+        governed::{Acted, Acting, Governed, Made},
+        once::{attempt, digest_of_request},
+        refused::Refused,
+    },
+};
 use domain::{
     group::{BadGroup, Group},
     key::{ApiKey, KeyNotChanged, KeyPatch, NewKey, Status},

@@ -10,7 +10,14 @@ use shared::{
     wire::Noun,
 };
 
-use crate::{error::Error, management::Management, nouns::{governed::{Acted, Made}, refused::Refused}};
+use crate::{
+    error::Error,
+    management::Management,
+    nouns::{
+        governed::{Acted, Made},
+        refused::Refused,
+    },
+};
 use domain::{
     digest::Digest,
     event::Actor,

@@ -9,7 +9,16 @@ use shared::{
     wire::{ActorObject, EventObject, Noun, TEST_EVENT_TYPE, Value, WebhookField, WebhookObject},
 };
 
-use crate::{error::Error, management::Management, nouns::{governed::{Acted, Acting, Governed, Made}, listing::{Listed, Listing, Page, Paged, UnknownCursor}, once::{Once, digest_of_request}, refused::Refused}};
+use crate::{
+    error::Error,
+    management::Management,
+    nouns::{
+        governed::{Acted, Acting, Governed, Made},
+        listing::{Listed, Listing, Page, Paged, UnknownCursor},
+        once::{Once, digest_of_request},
+        refused::Refused,
+    },
+};
 use domain::{
     event::EventSearch,
     webhook::{Attempt, Delivery, Host, StoredWebhook, Webhook, WebhookPatch, WebhookUrl, may_connect},

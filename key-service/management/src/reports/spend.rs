@@ -11,7 +11,10 @@ use shared::{
     time::Timestamp,
 };
 
-use crate::{management::Management, reports::usage::{Grouping, MAX_DAYS, Parts, UsageSearch}};
+use crate::{
+    management::Management,
+    reports::usage::{Grouping, MAX_DAYS, Parts, UsageSearch},
+};
 use domain::{
     key::ApiKey,
     search::EntrySearch,

@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 use shared::{calendar::Per, ids::AccountId, money::NanoUsd, time::Timestamp};
 
-use crate::{management::Management, reports::{spend::Spend, usage::MAX_DEPOSITS}};
+use crate::{
+    management::Management,
+    reports::{spend::Spend, usage::MAX_DEPOSITS},
+};
 use domain::usage::{Day, Sums};
 use key_service_store::store::{Deposit, StoreError};
 

@@ -7,7 +7,11 @@ use std::collections::HashMap;
 
 use shared::ids::{AccountId, KeyId};
 
-use crate::{history::reached::ReachedLimits, management::Management, reports::books::{RefusedKey, RefusedLately}};
+use crate::{
+    history::reached::ReachedLimits,
+    management::Management,
+    reports::books::{RefusedKey, RefusedLately},
+};
 use domain::key::{ApiKey, Condition, SOON, Status};
 use key_service_store::store::StoreError;
 

@@ -2,8 +2,16 @@
 
 use shared::money::NanoUsd;
 
-use crate::members::{refused::{MAX_MEMBERS, MemberRefused}, sessions::{MAX_SESSIONS, SignInClient}};
-use crate::{access::management_keys::{MAX_MANAGEMENT_KEYS, ManagementKeyRefused, ManagementKeySettings}, accounts::{AccountRefused, NewDeposit}, error::Error, testing::Office};
+use crate::members::{
+    refused::{MAX_MEMBERS, MemberRefused},
+    sessions::{MAX_SESSIONS, SignInClient},
+};
+use crate::{
+    access::management_keys::{MAX_MANAGEMENT_KEYS, ManagementKeyRefused, ManagementKeySettings},
+    accounts::{AccountRefused, NewDeposit},
+    error::Error,
+    testing::Office,
+};
 use domain::{
     event::Actor,
     member::{LinkMaker, Role},

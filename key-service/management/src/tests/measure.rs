@@ -20,7 +20,11 @@ use shared::{
 };
 use tempfile::TempDir;
 
-use crate::{management::Management, nouns::listing::{GroupFilter, KeyFilter, Listed, Listing}, testing::store_over};
+use crate::{
+    management::Management,
+    nouns::listing::{GroupFilter, KeyFilter, Listed, Listing},
+    testing::store_over,
+};
 use domain::{
     digest::{Digest, Pepper, Peppers},
     event::{Actor, Event, EventSearch},

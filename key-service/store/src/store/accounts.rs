@@ -10,11 +10,24 @@ use domain::{
     ledger::Account,
 };
 use futures_util::{StreamExt, TryStreamExt, future::try_join_all, stream};
-use key_service_ledger::{Change, StoreError, codec::{AccountRecord, read_account}, messages::{self, AccountName, AccountProfile}, names, view::View};
+use key_service_ledger::{
+    Change, StoreError,
+    codec::{AccountRecord, read_account},
+    messages::{self, AccountName, AccountProfile},
+    names,
+    view::View,
+};
 use records::{Answer, Name, Question, Set, Space};
 use shared::{ids::AccountId, time::Timestamp};
 
-use crate::{data::{AccountSummary, Funds, NewAccount}, store::{base::{Store, message, no_answer}, books::refused, layout}};
+use crate::{
+    data::{AccountSummary, Funds, NewAccount},
+    store::{
+        base::{Store, message, no_answer},
+        books::refused,
+        layout,
+    },
+};
 
 /// Kind of the spaces in which names of accounts lie.
 const NAMES: &str = "accounts";

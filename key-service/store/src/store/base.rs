@@ -86,7 +86,11 @@ impl Store {
     }
 
     /// Answers questions about a space as it is at one moment.
-    pub(crate) async fn ask(&self, space: &Space, questions: Vec<Question>) -> Result<Vec<Answer>, StoreError> {
+    pub(crate) async fn ask(
+        &self,
+        space: &Space,
+        questions: Vec<Question>,
+    ) -> Result<Vec<Answer>, StoreError> {
         Ok(self.records.read(space, questions).await?)
     }
 
@@ -110,7 +114,11 @@ impl Store {
     }
 
     /// The record of this name.
-    pub(crate) async fn get<M: Message + Default>(&self, space: &Space, name: Name) -> Result<Option<M>, StoreError> {
+    pub(crate) async fn get<M: Message + Default>(
+        &self,
+        space: &Space,
+        name: Name,
+    ) -> Result<Option<M>, StoreError> {
         Ok(self.get_all(space, vec![name]).await?.pop().flatten())
     }
 

@@ -20,7 +20,13 @@ use prost::Message;
 use records::{Answer, Cursor, Name, Order, Question, Record, Set, Space};
 use shared::ids::{AccountId, DepositId, GenerationId, GroupId, KeyId};
 
-use crate::{data::{Deposit, Found, JournalEntry, JournalPage, SpendLine, UsageLine}, store::{base::{Store, message, no_answer}, books::search}};
+use crate::{
+    data::{Deposit, Found, JournalEntry, JournalPage, SpendLine, UsageLine},
+    store::{
+        base::{Store, message, no_answer},
+        books::search,
+    },
+};
 
 /// Values of a log, entries of an index or records requested at a time: some hundred kilobytes.
 pub(crate) const AT_ONCE: usize = 500;

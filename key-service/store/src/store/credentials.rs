@@ -6,12 +6,18 @@
 mod management_keys;
 
 use domain::digest::Digest;
-use key_service_ledger::{StoreError, messages::{self, PepperRecord}, view::View};
+use key_service_ledger::{
+    StoreError,
+    messages::{self, PepperRecord},
+    view::View,
+};
 use records::{Name, Space};
-use shared::ids::{AccountId, KeyId, ManagementKeyId};
-use shared_rpc::Principal;
+use shared::ids::{AccountId, KeyId, ManagementKeyId, Principal};
 
-use crate::{data::Credential, store::{base::Store, layout}};
+use crate::{
+    data::Credential,
+    store::{base::Store, layout},
+};
 
 /// Classes of credentials, as their records number them.
 const API_KEY: u32 = 0;

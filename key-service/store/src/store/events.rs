@@ -4,7 +4,14 @@ use key_service_ledger::{StoreError, messages, names};
 use records::{Answer, Question, Space};
 use shared::ids::{AccountId, EventId, KeyId};
 
-use crate::{data::{EventSlice, EventsPage, Found, NumberedEvent, Order}, store::{base::{Store, message, no_answer}, books::search::{READ_AT_ONCE, Scan}, layout}};
+use crate::{
+    data::{EventSlice, EventsPage, Found, NumberedEvent, Order},
+    store::{
+        base::{Store, message, no_answer},
+        books::search::{READ_AT_ONCE, Scan},
+        layout,
+    },
+};
 use domain::event::{Event, EventSearch};
 
 /// Bytes of a value of the log before the event's JSON: the event's id.

@@ -20,7 +20,15 @@ use self::{
     changes::{create, find, update},
     profile::from_records,
 };
-use crate::{data::{GroupCreated, GroupPage, GroupUpdated, Idempotency, Order, Page}, store::{base::{Store, damaged}, groups::profile::group_id, idempotency, layout::{self, external_id}}};
+use crate::{
+    data::{GroupCreated, GroupPage, GroupUpdated, Idempotency, Order, Page},
+    store::{
+        base::{Store, damaged},
+        groups::profile::group_id,
+        idempotency,
+        layout::{self, external_id},
+    },
+};
 
 /// Entries of an index, and groups, read in a round trip: some 100 KB.
 const READ_AT_ONCE: usize = 500;
@@ -37,11 +45,12 @@ impl Store {
     ) -> Result<GroupCreated, StoreError> {
         let attempt = idempotency.as_ref();
         let ended = self.ended_attempts(new.account, attempt).await?;
-        self.lanes.change(new.account, |change| {
-            idempotency::prune(change, &ended)?;
-            create(change, &new, attempt, act)
-        })
-        .await
+        self.lanes
+            .change(new.account, |change| {
+                idempotency::prune(change, &ended)?;
+                create(change, &new, attempt, act)
+            })
+            .await
     }
 
     /// Finds a group of the account.
@@ -148,17 +157,18 @@ impl Store {
         id: GroupId,
         act: &Act,
     ) -> Result<Option<Group>, StoreError> {
-        self.lanes.change(account, |change| {
-            let Some(group) = find(change, id)? else { return Ok(None) };
-            if group.spend.archived_at.is_some() {
-                return Ok(Some(group));
-            }
-            let archived = group.archived(act.at);
-            change.set_group(id, archived.spend.clone());
-            change.event(act.event(0, None, Some(id), EventKind::GroupArchived {}));
-            Ok(Some(archived))
-        })
-        .await
+        self.lanes
+            .change(account, |change| {
+                let Some(group) = find(change, id)? else { return Ok(None) };
+                if group.spend.archived_at.is_some() {
+                    return Ok(Some(group));
+                }
+                let archived = group.archived(act.at);
+                change.set_group(id, archived.spend.clone());
+                change.event(act.event(0, None, Some(id), EventKind::GroupArchived {}));
+                Ok(Some(archived))
+            })
+            .await
     }
 
     /// Finds the groups of the account that have these external ids, in their order.

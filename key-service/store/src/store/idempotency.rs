@@ -4,7 +4,10 @@ use key_service_ledger::{Change, StoreError, messages::IdempotencyKey};
 use records::{Name, Order};
 use shared::ids::AccountId;
 
-use crate::{data::Idempotency, store::{base::Store, layout}};
+use crate::{
+    data::Idempotency,
+    store::{base::Store, layout},
+};
 
 /// Ended idempotency keys that a call may remove: more than it can add, so that they do not accumulate, and few enough
 /// that a busy day's keys delay no caller.

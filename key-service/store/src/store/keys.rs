@@ -12,15 +12,26 @@ use domain::{
     event::{Act, EventKind},
     key::{ApiKey, KeyPatch, NewKey},
 };
-use key_service_ledger::{Change, StoreError, codec, messages::{self, AccountProfile, KeyProfile}, names};
+use key_service_ledger::{
+    Change, StoreError, codec,
+    messages::{self, AccountProfile, KeyProfile},
+    names,
+};
 use records::{Answer, Index, Question, Record};
 use shared::{
-    ids::{AccountId, GroupId, KeyId},
+    ids::{AccountId, GroupId, KeyId, Principal},
     time::Timestamp,
 };
-use shared_rpc::Principal;
 
-use crate::{data::{Created, Credential, Idempotency, Updated}, store::{base::{Store, damaged, no_answer}, idempotency::{self, Earlier}, keys::stored::{find, insert_key, put, read, takes_key, tell_passed}, layout}};
+use crate::{
+    data::{Created, Credential, Idempotency, Updated},
+    store::{
+        base::{Store, damaged, no_answer},
+        idempotency::{self, Earlier},
+        keys::stored::{find, insert_key, put, read, takes_key, tell_passed},
+        layout,
+    },
+};
 
 impl Store {
     /// Creates an API key of an existing account, unless its idempotency key was used within its time to live, its
@@ -76,17 +87,18 @@ impl Store {
         id: KeyId,
         act: &Act,
     ) -> Result<Option<ApiKey>, StoreError> {
-        self.lanes.change(account, |change| {
-            let Some((key, profile)) = find(change, id)? else { return Ok(None) };
-            if key.spend.revoked_at.is_some() {
-                return Ok(Some(key));
-            }
-            let revoked = key.clone().revoked(act.at);
-            put(change, (&key, &revoked), profile)?;
-            change.event(act.event(0, Some(id), revoked.spend.group, EventKind::KeyRevoked {}));
-            Ok(Some(revoked))
-        })
-        .await
+        self.lanes
+            .change(account, |change| {
+                let Some((key, profile)) = find(change, id)? else { return Ok(None) };
+                if key.spend.revoked_at.is_some() {
+                    return Ok(Some(key));
+                }
+                let revoked = key.clone().revoked(act.at);
+                put(change, (&key, &revoked), profile)?;
+                change.event(act.event(0, Some(id), revoked.spend.group, EventKind::KeyRevoked {}));
+                Ok(Some(revoked))
+            })
+            .await
     }
 
     /// Finds an API key of the account with its profile.

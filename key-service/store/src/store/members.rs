@@ -11,11 +11,26 @@ use domain::{
     member::{Member, MemberChange},
     second_factor::SecondFactor,
 };
-use key_service_ledger::{Change, StoreError, messages::{self, IdList, MemberName}, view::View};
+use key_service_ledger::{
+    Change, StoreError,
+    messages::{self, IdList, MemberName},
+    view::View,
+};
 use records::Name;
 use shared::ids::{AccountId, MemberId};
 
-use crate::{data::MemberCreated, store::{accounts::insert_id, base::Store, layout, members::{expiring, member_records::{member_id, member_name, name_name, read_member, write_member}}}};
+use crate::{
+    data::MemberCreated,
+    store::{
+        accounts::insert_id,
+        base::Store,
+        layout,
+        members::{
+            expiring,
+            member_records::{member_id, member_name, name_name, read_member, write_member},
+        },
+    },
+};
 
 impl Store {
     /// Creates a member of an existing account with fewer than `most` members; repeating it changes nothing.

@@ -8,7 +8,10 @@ use key_service_ledger::{StoreError, messages, names};
 use records::{Order, timed};
 use shared::{ids::AccountId, time::Timestamp};
 
-use crate::{data::{Cursor, DueHold, DueHolds, HoldIndex, Skew}, store::{base::Store, layout}};
+use crate::{
+    data::{Cursor, DueHold, DueHolds, HoldIndex, Skew},
+    store::{base::Store, layout},
+};
 use domain::ledger::{Command, Outcome, Refused};
 
 /// Due holds on a page, which expire in one commit.

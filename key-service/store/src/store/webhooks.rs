@@ -4,10 +4,23 @@ mod deliveries;
 mod records;
 
 use ::records::{Answer, Name, Question, Set, Space, Write};
-use key_service_ledger::{Change, StoreError, messages::{self, PendingDeliveries, WebhookAccount, WebhookList}};
+use key_service_ledger::{
+    Change, StoreError,
+    messages::{self, PendingDeliveries, WebhookAccount, WebhookList},
+};
 use shared::ids::{AccountId, WebhookId};
 
-use crate::{data::{Idempotency, WebhookCreated}, store::{base::{Store, no_answer}, idempotency::{self, Earlier}, layout, webhooks::records::{attempts, delivery, list, pending, read, read_pending, unreadable, webhook, write_webhook}}};
+use crate::{
+    data::{Idempotency, WebhookCreated},
+    store::{
+        base::{Store, no_answer},
+        idempotency::{self, Earlier},
+        layout,
+        webhooks::records::{
+            attempts, delivery, list, pending, read, read_pending, unreadable, webhook, write_webhook,
+        },
+    },
+};
 use domain::{
     event::Act,
     webhook::{StoredWebhook, Webhook, WebhookPatch},
@@ -31,39 +44,40 @@ impl Store {
         let attempt = idempotency.as_ref();
         let ended = self.ended_attempts(account, attempt).await?;
         let id = new.webhook.id;
-        self.lanes.change(account, |change| {
-            if change.account()?.is_none() {
-                return Err(StoreError::no_account(account));
-            }
-            idempotency::prune(change, &ended)?;
-            match idempotency::earlier(change, attempt)? {
-                Some(Earlier::OtherRequest) => return Ok(WebhookCreated::Reused),
-                Some(Earlier::Made(made)) if made == *id.as_bytes() => return Ok(WebhookCreated::New),
-                Some(Earlier::Made(made)) => {
-                    let made = WebhookId::from_slice(&made);
-                    return made
-                        .map(WebhookCreated::Replayed)
-                        .ok_or_else(|| unreadable("an idempotency key"));
+        self.lanes
+            .change(account, |change| {
+                if change.account()?.is_none() {
+                    return Err(StoreError::no_account(account));
                 }
-                None => {}
-            }
-            let mut listed = change.get::<WebhookList>(&list())?.unwrap_or_default();
-            let others = listed.ids.iter().filter(|other| other[..] != id.as_bytes()[..]).count();
-            if others as u64 >= most {
-                return Ok(WebhookCreated::TooMany);
-            }
-            if others == listed.ids.len() {
-                listed.ids.push(id.as_bytes().to_vec());
-                // The order of ids is the order of creation.
-                listed.ids.sort_unstable();
-                change.put(&list(), &listed);
-                change.presume_absent(&webhook(id));
-                change.put(&webhook(id), &write_webhook(&new));
-            }
-            idempotency::keep(change, attempt, id.as_bytes());
-            Ok(WebhookCreated::New)
-        })
-        .await
+                idempotency::prune(change, &ended)?;
+                match idempotency::earlier(change, attempt)? {
+                    Some(Earlier::OtherRequest) => return Ok(WebhookCreated::Reused),
+                    Some(Earlier::Made(made)) if made == *id.as_bytes() => return Ok(WebhookCreated::New),
+                    Some(Earlier::Made(made)) => {
+                        let made = WebhookId::from_slice(&made);
+                        return made
+                            .map(WebhookCreated::Replayed)
+                            .ok_or_else(|| unreadable("an idempotency key"));
+                    }
+                    None => {}
+                }
+                let mut listed = change.get::<WebhookList>(&list())?.unwrap_or_default();
+                let others = listed.ids.iter().filter(|other| other[..] != id.as_bytes()[..]).count();
+                if others as u64 >= most {
+                    return Ok(WebhookCreated::TooMany);
+                }
+                if others == listed.ids.len() {
+                    listed.ids.push(id.as_bytes().to_vec());
+                    // The order of ids is the order of creation.
+                    listed.ids.sort_unstable();
+                    change.put(&list(), &listed);
+                    change.presume_absent(&webhook(id));
+                    change.put(&webhook(id), &write_webhook(&new));
+                }
+                idempotency::keep(change, attempt, id.as_bytes());
+                Ok(WebhookCreated::New)
+            })
+            .await
     }
 
     /// The account's webhooks, oldest first.
@@ -88,23 +102,24 @@ impl Store {
         patch: WebhookPatch,
         act: &Act,
     ) -> Result<Option<Webhook>, StoreError> {
-        self.lanes.change(account, |change| {
-            let waiting = change.get::<PendingDeliveries>(&pending(id))?;
-            let Some(before) = change.get(&webhook(id))? else { return Ok(None) };
-            let before = read(id, before)?;
-            let waiting = waiting.unwrap_or_default();
-            let deliveries: Vec<_> = waiting.deliveries.iter().filter_map(read_pending).collect();
-            let after = before.clone().with(&patch, deliveries.iter(), act.at);
-            change.put(&webhook(id), &write_webhook(&after));
-            if after.webhook.disabled.is_some() {
-                drop_deliveries(change, id, &waiting);
-            }
-            if let Some(end) = after.webhook.end_since(&before.webhook) {
-                change.event(act.event(0, None, None, end));
-            }
-            Ok(Some(after.webhook))
-        })
-        .await
+        self.lanes
+            .change(account, |change| {
+                let waiting = change.get::<PendingDeliveries>(&pending(id))?;
+                let Some(before) = change.get(&webhook(id))? else { return Ok(None) };
+                let before = read(id, before)?;
+                let waiting = waiting.unwrap_or_default();
+                let deliveries: Vec<_> = waiting.deliveries.iter().filter_map(read_pending).collect();
+                let after = before.clone().with(&patch, deliveries.iter(), act.at);
+                change.put(&webhook(id), &write_webhook(&after));
+                if after.webhook.disabled.is_some() {
+                    drop_deliveries(change, id, &waiting);
+                }
+                if let Some(end) = after.webhook.end_since(&before.webhook) {
+                    change.event(act.event(0, None, None, end));
+                }
+                Ok(Some(after.webhook))
+            })
+            .await
     }
 
     /// Removes a webhook with its deliveries and attempts, and returns it. `None` if there is none.
@@ -113,18 +128,19 @@ impl Store {
         account: AccountId,
         id: WebhookId,
     ) -> Result<Option<Webhook>, StoreError> {
-        self.lanes.change(account, |change| {
-            let waiting = change.get::<PendingDeliveries>(&pending(id))?.unwrap_or_default();
-            let mut listed = change.get::<WebhookList>(&list())?.unwrap_or_default();
-            let Some(before) = change.get(&webhook(id))? else { return Ok(None) };
-            listed.ids.retain(|other| other[..] != id.as_bytes()[..]);
-            change.put(&list(), &listed);
-            change.remove(&webhook(id));
-            change.remove(&attempts(id));
-            drop_deliveries(change, id, &waiting);
-            Ok(Some(read(id, before)?.webhook))
-        })
-        .await
+        self.lanes
+            .change(account, |change| {
+                let waiting = change.get::<PendingDeliveries>(&pending(id))?.unwrap_or_default();
+                let mut listed = change.get::<WebhookList>(&list())?.unwrap_or_default();
+                let Some(before) = change.get(&webhook(id))? else { return Ok(None) };
+                listed.ids.retain(|other| other[..] != id.as_bytes()[..]);
+                change.put(&list(), &listed);
+                change.remove(&webhook(id));
+                change.remove(&attempts(id));
+                drop_deliveries(change, id, &waiting);
+                Ok(Some(read(id, before)?.webhook))
+            })
+            .await
     }
 
     /// Lists the accounts that have webhooks. Accounts that had webhooks may be listed too.

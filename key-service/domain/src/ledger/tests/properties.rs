@@ -9,7 +9,17 @@ use shared::{
     time::Timestamp,
 };
 
-use crate::{books::{audit::{AuditedEntry, Auditor}, usage::{COUNTED, Counts}}, ledger::{Bounds, Budget, Command, Ending, MOST_TAKEN, Outcome, Payer, Record, RecordId, Refused, Window, funds::plus, histories::{START, Step, World, history}}};
+use crate::{
+    books::{
+        audit::{AuditedEntry, Auditor},
+        usage::{COUNTED, Counts},
+    },
+    ledger::{
+        Bounds, Budget, Command, Ending, MOST_TAKEN, Outcome, Payer, Record, RecordId, Refused, Window,
+        funds::plus,
+        histories::{START, Step, World, history},
+    },
+};
 
 proptest! {
     #[test]

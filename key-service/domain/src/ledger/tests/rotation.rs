@@ -1,7 +1,10 @@
 //! Rotated keys: which credentials may spend, and until when.
 
 use super::*;
-use crate::{credentials::digest::Digest, key::{ApiKey, KeyNotRotated, NewCredential, Status}};
+use crate::{
+    credentials::digest::Digest,
+    key::{ApiKey, KeyNotRotated, NewCredential, Status},
+};
 
 const GRACE: Duration = Duration::from_secs(10);
 

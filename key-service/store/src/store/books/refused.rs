@@ -2,14 +2,21 @@
 
 use std::{cmp::Reverse, collections::BTreeMap, ops::RangeInclusive};
 
-use key_service_ledger::{StoreError, messages::{RefusedCount, RefusedDay, RefusedDays}, view::View};
+use key_service_ledger::{
+    StoreError,
+    messages::{RefusedCount, RefusedDay, RefusedDays},
+    view::View,
+};
 use records::{Answer, Name, Question, Set};
 use shared::{
     ids::{AccountId, KeyId},
     time::Timestamp,
 };
 
-use crate::store::{base::{Store, message, no_answer}, layout};
+use crate::store::{
+    base::{Store, message, no_answer},
+    layout,
+};
 use domain::usage::Day;
 
 /// Days for which counts of refused calls are kept.

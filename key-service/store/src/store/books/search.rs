@@ -6,7 +6,10 @@ use shared::{
     time::Timestamp,
 };
 
-use crate::{data::{Found, JournalEntry}, store::base::Store};
+use crate::{
+    data::{Found, JournalEntry},
+    store::base::Store,
+};
 use domain::{
     ledger::{CLOCK_LEAD, Ending, Record},
     search::EntrySearch,

@@ -4,10 +4,18 @@
 use std::collections::BTreeMap;
 
 use domain::upstream_calls::{CLASSES, UpstreamCalls};
-use key_service_ledger::{StoreError, messages::{UpstreamHour, UpstreamHours}, view::View};
+use key_service_ledger::{
+    StoreError,
+    messages::{UpstreamHour, UpstreamHours},
+    view::View,
+};
 use records::{Answer, Question, Set, Space};
 
-use crate::store::{base::{Store, message, no_answer}, books::refused::Hour, layout};
+use crate::store::{
+    base::{Store, message, no_answer},
+    books::refused::Hour,
+    layout,
+};
 
 /// Hours that are kept: those of a day, and the one that has not ended.
 pub const UPSTREAM_HOURS: i64 = 25;

@@ -7,15 +7,21 @@ use domain::{
     access::{Access, Scope, is_noted},
     event::{Act, EventKind},
 };
-use key_service_ledger::{Change, StoreError, messages::{self, IdList, ManagementKeyOwner}, view::View};
+use key_service_ledger::{
+    Change, StoreError,
+    messages::{self, IdList, ManagementKeyOwner},
+    view::View,
+};
 use records::{Name, Space};
 use shared::{
-    ids::{AccountId, GroupId, ManagementKeyId},
+    ids::{AccountId, GroupId, ManagementKeyId, Principal},
     time::Timestamp,
 };
-use shared_rpc::Principal;
 
-use crate::{data::{Credential, ManagementKey, NewManagementKey}, store::{accounts::insert_id, base::Store, layout}};
+use crate::{
+    data::{Credential, ManagementKey, NewManagementKey},
+    store::{accounts::insert_id, base::Store, layout},
+};
 
 impl Store {
     /// Creates a management key of an existing account; repeating it changes nothing. `false` if the account is at its
@@ -40,7 +46,8 @@ impl Store {
             Ok(())
         };
         self.change(&space, own).await?;
-        let is_there = self.lanes.change(account, |change| add_key(change, (account, &key, most), act)).await?;
+        let is_there =
+            self.lanes.change(account, |change| add_key(change, (account, &key, most), act)).await?;
         if is_there {
             let owner = Principal::ManagementKey(account, key.id);
             self.put_credential(&digest, Credential::first(owner)).await?;

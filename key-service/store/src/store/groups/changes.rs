@@ -5,10 +5,21 @@ use domain::{
     group::{self, BadGroup, Group, GroupPatch, NewGroup},
     ledger::{self, Budget, Holder},
 };
-use key_service_ledger::{Change, StoreError, messages::{AccountProfile, ExternalId, GroupProfile}};
+use key_service_ledger::{
+    Change, StoreError,
+    messages::{AccountProfile, ExternalId, GroupProfile},
+};
 use shared::{ids::GroupId, money::NanoUsd};
 
-use crate::{data::{GroupCreated, GroupUpdated, Idempotency}, store::{base::damaged, groups::profile::{from_profile, group_id, to_profile}, idempotency::{self, Earlier}, layout::{self, external_id}}};
+use crate::{
+    data::{GroupCreated, GroupUpdated, Idempotency},
+    store::{
+        base::damaged,
+        groups::profile::{from_profile, group_id, to_profile},
+        idempotency::{self, Earlier},
+        layout::{self, external_id},
+    },
+};
 
 /// Finds a group of the account.
 pub(super) fn find(change: &mut Change<'_>, id: GroupId) -> Result<Option<Group>, StoreError> {

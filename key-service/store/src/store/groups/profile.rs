@@ -5,7 +5,10 @@ use domain::{
     ledger,
     settings::Metadata,
 };
-use key_service_ledger::{StoreError, codec, messages::{self, GroupProfile}};
+use key_service_ledger::{
+    StoreError, codec,
+    messages::{self, GroupProfile},
+};
 use records::Record;
 use shared::{ids::GroupId, time::Timestamp};
 

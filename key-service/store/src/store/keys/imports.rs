@@ -18,10 +18,17 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use key_service_ledger::{Change, StoreError, messages::AccountProfile, names};
 use key_service_moving::{DigestOwner, Import, ImportRefused, Plan, Present};
 use records::{Answer, Question};
-use shared::ids::{AccountId, GroupId, KeyId};
-use shared_rpc::Principal;
+use shared::ids::{AccountId, GroupId, KeyId, Principal};
 
-use crate::{data::Credential, store::{base::Store, groups, keys::stored::{self, insert_key, takes_key}, layout}};
+use crate::{
+    data::Credential,
+    store::{
+        base::Store,
+        groups,
+        keys::stored::{self, insert_key, takes_key},
+        layout,
+    },
+};
 
 /// Digests that are looked up or reserved at the same time.
 const ASKED_AT_ONCE: usize = 64;
@@ -67,7 +74,8 @@ impl Store {
         };
         let (mut events, most) = (0, self.records.most_words() / MOST_WORDS_EACH);
         for part in parts(&import, &plan, &reserved, most) {
-            let decided = self.lanes.change(import.account, |change| make(change, &part, act, events)).await?;
+            let decided =
+                self.lanes.change(import.account, |change| make(change, &part, act, events)).await?;
             let of_part = match decided {
                 Ok(of_part) => of_part,
                 Err(refused) => return Ok(Err(part.refused(refused))),

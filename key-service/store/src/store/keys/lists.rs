@@ -11,7 +11,14 @@ use shared::{
     time::Timestamp,
 };
 
-use crate::{data::{KeyName, Order, Page}, store::{base::{Store, damaged}, keys::stored::{expiry_entry, status_entry, status_letter}, layout}};
+use crate::{
+    data::{KeyName, Order, Page},
+    store::{
+        base::{Store, damaged},
+        keys::stored::{expiry_entry, status_entry, status_letter},
+        layout,
+    },
+};
 
 /// Entries, or keys, read in a round trip.
 const READ_AT_ONCE: usize = 500;

@@ -10,10 +10,20 @@ use domain::{
     event::Act,
     key::{ApiKey, NewCredential},
 };
-use key_service_ledger::{Change, StoreError, messages::{KeyProfile, key_profile}};
-use shared_rpc::Principal;
+use key_service_ledger::{
+    Change, StoreError,
+    messages::{KeyProfile, key_profile},
+};
+use shared::ids::Principal;
 
-use crate::{data::{Credential, Idempotency, Rotated}, store::{base::Store, idempotency::{self, Earlier}, keys::stored::{find, put}}};
+use crate::{
+    data::{Credential, Idempotency, Rotated},
+    store::{
+        base::Store,
+        idempotency::{self, Earlier},
+        keys::stored::{find, put},
+    },
+};
 
 /// Attempts at a rotation. Each failed one has lost its number to another rotation of the key.
 const MOST_ATTEMPTS: u32 = 100;

@@ -17,7 +17,12 @@ use shared::{
     time::Timestamp,
 };
 
-use crate::store::{base::{damaged, message}, groups, keys::profile::{api_key, with_texts}, layout};
+use crate::store::{
+    base::{damaged, message},
+    groups,
+    keys::profile::{api_key, with_texts},
+    layout,
+};
 
 /// Writes events of the thresholds that a key's new bounds cross.
 pub(crate) fn tell_passed(change: &mut Change<'_>, (before, after): (Option<&ApiKey>, &ApiKey), act: &Act) {
@@ -102,7 +107,11 @@ pub(crate) fn put(
 }
 
 /// Moves an entry of an index.
-pub(crate) fn move_entry(change: &mut Change<'_>, index: Index, (before, after): (Option<Vec<u8>>, Option<Vec<u8>>)) {
+pub(crate) fn move_entry(
+    change: &mut Change<'_>,
+    index: Index,
+    (before, after): (Option<Vec<u8>>, Option<Vec<u8>>),
+) {
     if before == after {
         return;
     }
@@ -157,7 +166,11 @@ pub(crate) const fn status_letter(status: Status) -> u8 {
 }
 
 /// Makes a key of its two records.
-pub(crate) fn read(id: KeyId, money: &Record, profile: Option<&Record>) -> Result<(ApiKey, KeyProfile), StoreError> {
+pub(crate) fn read(
+    id: KeyId,
+    money: &Record,
+    profile: Option<&Record>,
+) -> Result<(ApiKey, KeyProfile), StoreError> {
     let money = codec::read_key(message::<messages::Key>(money)?);
     let money = money.ok_or_else(|| damaged("money of a key"))?;
     let profile = message::<KeyProfile>(profile.ok_or_else(|| damaged("the profile of a key"))?)?;

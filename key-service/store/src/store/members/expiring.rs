@@ -9,14 +9,25 @@ use domain::{
     event::{Act, EventKind},
     member::Member,
 };
-use key_service_ledger::{Change, StoreError, messages::{self, LatestLink}, view::View};
+use key_service_ledger::{
+    Change, StoreError,
+    messages::{self, LatestLink},
+    view::View,
+};
 use records::{Answer, Index, Name, Order, Question};
 use shared::{
     ids::{AccountId, MemberId},
     time::Timestamp,
 };
 
-use crate::{data::{ExpiringRecord, RecordKind}, store::{base::{Store, message, no_answer}, layout, members::member_records::{member_id, member_name, read_member}}};
+use crate::{
+    data::{ExpiringRecord, RecordKind},
+    store::{
+        base::{Store, message, no_answer},
+        layout,
+        members::member_records::{member_id, member_name, read_member},
+    },
+};
 
 /// Expired records that a new one removes, which keeps the commit short.
 const MOST_EXPIRED: usize = 32;

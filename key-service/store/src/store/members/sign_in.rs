@@ -3,11 +3,11 @@
 use shared::time::Timestamp;
 
 use crate::data::{ExpiringRecord, RecordKind};
-use key_service_ledger::StoreError;
 use domain::{
     digest::Digest,
     member::{Link, LinkMaker, Session, SignInWay},
 };
+use key_service_ledger::StoreError;
 
 /// Stored form of a link without a password beside it.
 const NO_PASSWORD: &str = "-";

@@ -13,7 +13,13 @@ use records::{Answer, Order, Question, Set, Space};
 use shared::{clock::random_bytes, ids::AccountId, time::Timestamp};
 use tokio::time::Instant;
 
-use crate::{data::HoldIndex, store::{base::{Listings, Store, message, no_answer}, layout}};
+use crate::{
+    data::HoldIndex,
+    store::{
+        base::{Listings, Store, message, no_answer},
+        layout,
+    },
+};
 
 /// Time after which an account that still opens holds is listed again.
 const LISTED_FOR: Duration = Duration::from_mins(1);

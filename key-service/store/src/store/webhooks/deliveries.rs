@@ -2,13 +2,23 @@
 //! What a delivery sends lies apart, and never changes.
 
 use ::records::{Answer, Question, Space};
-use key_service_ledger::{StoreError, messages::{self, DeliveryAttempts, PendingDeliveries, PendingDelivery}};
+use key_service_ledger::{
+    StoreError,
+    messages::{self, DeliveryAttempts, PendingDeliveries, PendingDelivery},
+};
 use shared::{
     ids::{AccountId, WebhookId},
     time::Timestamp,
 };
 
-use crate::store::{base::{Store, message, no_answer}, layout, webhooks::records::{attempts, delivery, pending, read, read_attempt, read_delivery, unreadable, webhook, write_attempt, write_delivery, write_pending, write_webhook}};
+use crate::store::{
+    base::{Store, message, no_answer},
+    layout,
+    webhooks::records::{
+        attempts, delivery, pending, read, read_attempt, read_delivery, unreadable, webhook, write_attempt,
+        write_delivery, write_pending, write_webhook,
+    },
+};
 use domain::webhook::{Attempt, Delivery, KEPT_ATTEMPTS, MAX_PENDING_DELIVERIES, StoredWebhook};
 
 impl Store {

@@ -8,7 +8,13 @@ use shared::{
     tokens::Usage,
 };
 
-use crate::{store::{Hour, JournalPage, Ledger as _, RefusedLine, Store}, suite::{Fault, Subject, after, capture, hold, make_key, money::margins::with_model, nanos, open_account_with, tick}};
+use crate::{
+    store::{Hour, JournalPage, Ledger as _, RefusedLine, Store},
+    suite::{
+        Fault, Subject, after, capture, hold, make_key, money::margins::with_model, nanos, open_account_with,
+        tick,
+    },
+};
 use domain::{
     audit::{Audit, Figure, Quantity, Wrong},
     ledger::{

@@ -11,7 +11,14 @@ use shared::{
     tokens::Usage,
 };
 
-use crate::{store::{Ledger as _, Store}, suite::{Subject, act, after, capture, execute_one, hold, make_key, nanos, nouns::groups::{make_bounded, make_key_in, to}, open_account_with, spend, tick}};
+use crate::{
+    store::{Ledger as _, Store},
+    suite::{
+        Subject, act, after, capture, execute_one, hold, make_key, nanos,
+        nouns::groups::{make_bounded, make_key_in, to},
+        open_account_with, spend, tick,
+    },
+};
 use domain::{
     group::GroupPatch,
     key::KeyPatch,

@@ -2,7 +2,10 @@
 
 use shared::ids::DepositId;
 
-use crate::{store::{Deposit, Funds, Ledger as _}, suite::{Subject, act, after, execute_one, hold, make_key, nanos, new_group, open_account_with}};
+use crate::{
+    store::{Deposit, Funds, Ledger as _},
+    suite::{Subject, act, after, execute_one, hold, make_key, nanos, new_group, open_account_with},
+};
 use domain::{
     event::{Actor, EventKind},
     ledger::{

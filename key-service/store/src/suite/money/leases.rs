@@ -4,7 +4,13 @@ use std::sync::Arc;
 
 use shared::ids::GenerationId;
 
-use crate::{store::{DueHold, Ledger as _}, suite::{Subject, after, capture, due_holds, execute_one, hold, make_key, nanos, open_account, open_account_with, tick}};
+use crate::{
+    store::{DueHold, Ledger as _},
+    suite::{
+        Subject, after, capture, due_holds, execute_one, hold, make_key, nanos, open_account,
+        open_account_with, tick,
+    },
+};
 use domain::ledger::{
     Command, Outcome, Progress,
     histories::{self, START, account, generation},

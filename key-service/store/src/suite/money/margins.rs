@@ -12,7 +12,10 @@ use shared::{
     tokens::Usage,
 };
 
-use crate::{store::{JournalEntry, Ledger as _, Store}, suite::{Subject, act, after, hold, make_key, nanos, new_group, open_account_with, tick}};
+use crate::{
+    store::{JournalEntry, Ledger as _, Store},
+    suite::{Subject, act, after, hold, make_key, nanos, new_group, open_account_with, tick},
+};
 use domain::{
     key::KeyPatch,
     ledger::{

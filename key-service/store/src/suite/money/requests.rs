@@ -7,7 +7,10 @@ use shared::{
     ids::{AccountId, RefusalId},
 };
 
-use crate::{store::{Hour, Ledger as _, REFUSED_CALLS_KEPT, Store, UPSTREAM_HOURS}, suite::{Subject, after, capture, hold, make_key, open_account_with, tick}};
+use crate::{
+    store::{Hour, Ledger as _, REFUSED_CALLS_KEPT, Store, UPSTREAM_HOURS},
+    suite::{Subject, after, capture, hold, make_key, open_account_with, tick},
+};
 use domain::{
     ledger::{
         Command, Ending, NewHold, Progress, Settlement,
@@ -63,8 +66,13 @@ pub(crate) async fn a_bill_says_how_its_request_was_asked_for_and_went(subject: 
     // A gateway that is lost after its first report.
     let opened = told(hold(key, generation(3), 10, 1), &origin, &whole);
     let progress = Progress { course: Some(course(None)), ..Progress::default() };
-    let extend =
-        Command::Extend { key, generation: generation(3), most: crate::suite::nanos(10), progress, lease_ticks: 1 };
+    let extend = Command::Extend {
+        key,
+        generation: generation(3),
+        most: crate::suite::nanos(10),
+        progress,
+        lease_ticks: 1,
+    };
     store.execute(account, vec![opened, extend], START).await.unwrap();
     tick(store, account, 2).await;
     store.execute(account, vec![Command::Expire { key, generation: generation(3) }], START).await.unwrap();

@@ -10,7 +10,13 @@ use shared::{
     tokens::Usage,
 };
 
-use crate::{store::{DueHold, JournalEntry, Ledger as _, Store, UsageLine}, suite::{Subject, act, after, capture, due_holds, execute_one, hold, make_key, nanos, new_group, new_key, nouns::events::each_key_and_group_has_its_events, open_account, open_account_with, spend, tick}};
+use crate::{
+    store::{DueHold, JournalEntry, Ledger as _, Store, UsageLine},
+    suite::{
+        Subject, act, after, capture, due_holds, execute_one, hold, make_key, nanos, new_group, new_key,
+        nouns::events::each_key_and_group_has_its_events, open_account, open_account_with, spend, tick,
+    },
+};
 use domain::{
     audit::Audit,
     event::{Actor, Event},

@@ -1,10 +1,18 @@
 //! Accounts, credentials and management keys.
 
 use futures_util::future::join_all;
-use shared::ids::{AccountId, ManagementKeyId};
-use shared_rpc::Principal;
+use shared::ids::{AccountId, ManagementKeyId, Principal};
 
-use crate::{store::{AccountSummary, Capacity as _, Credential, Ledger as _, ManagementKey, NewAccount, NewManagementKey, StoreError, members::operators}, suite::{Subject, act, after, capture, digest, hold, make_key, nanos, new_key, nouns::members, open_account, open_account_with}};
+use crate::{
+    store::{
+        AccountSummary, Capacity as _, Credential, Ledger as _, ManagementKey, NewAccount, NewManagementKey,
+        StoreError, members::operators,
+    },
+    suite::{
+        Subject, act, after, capture, digest, hold, make_key, nanos, new_key, nouns::members, open_account,
+        open_account_with,
+    },
+};
 use domain::{
     access::{Access, Scope},
     ledger::histories::{START, account, generation, group, key},

@@ -10,7 +10,14 @@ use shared::{
     time::Timestamp,
 };
 
-use crate::{store::{EVENTS_KEPT, EventBounds, EventSlice, Idempotency, Ledger as _, NumberedEvent, Order, Store}, suite::{SUITE_EVENTS, Subject, after, capture, digest, hold, nanos, new_group, new_key, nouns::{accounts::new_management_key, members}, open_account, open_account_with}};
+use crate::{
+    store::{EVENTS_KEPT, EventBounds, EventSlice, Idempotency, Ledger as _, NumberedEvent, Order, Store},
+    suite::{
+        SUITE_EVENTS, Subject, after, capture, digest, hold, nanos, new_group, new_key,
+        nouns::{accounts::new_management_key, members},
+        open_account, open_account_with,
+    },
+};
 use domain::{
     event::{Act, Actor, Event, EventKind, EventSearch},
     group::GroupPatch,

@@ -8,7 +8,14 @@ use shared::{
     tokens::{Usage, UsageDetails},
 };
 
-use crate::{store::{Created, GroupCreated, GroupPage, GroupUpdated, Ledger as _, Order, Page, Store, Updated}, suite::{Subject, act, after, hold, make_key, nanos, new_group, new_key, nouns::{events::kept, keys::attempt}, open_account, open_account_with}};
+use crate::{
+    store::{Created, GroupCreated, GroupPage, GroupUpdated, Ledger as _, Order, Page, Store, Updated},
+    suite::{
+        Subject, act, after, hold, make_key, nanos, new_group, new_key,
+        nouns::{events::kept, keys::attempt},
+        open_account, open_account_with,
+    },
+};
 use domain::{
     group::{BadGroup, DefaultsPatch, Group, GroupNotChanged, GroupPatch},
     key::{KeyPatch, Status},

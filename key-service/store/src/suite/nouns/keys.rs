@@ -7,7 +7,12 @@ use shared::{
     time::Timestamp,
 };
 
-use crate::{store::{Created, Idempotency, KeyName, Ledger as _, Order, Page, Store, Updated}, suite::{Subject, act, after, capture, digest, hold, make_key, nanos, new_key, open_account, open_account_with}};
+use crate::{
+    store::{Created, Idempotency, KeyName, Ledger as _, Order, Page, Store, Updated},
+    suite::{
+        Subject, act, after, capture, digest, hold, make_key, nanos, new_key, open_account, open_account_with,
+    },
+};
 use domain::{
     key::{ApiKey, KeyNotChanged, KeyPatch, NewKey, Status},
     ledger::{
@@ -230,7 +235,8 @@ pub(crate) async fn a_patch_changes_what_it_names(subject: &mut impl Subject) {
     let store = subject.store();
     let account = open_account_with(store, 1, 1_000).await;
     let id = make_key(store, account, 1, Some(100)).await;
-    let commands = vec![crate::suite::hold(id, generation(1), 50, 7), crate::suite::capture(id, generation(1), 20)];
+    let commands =
+        vec![crate::suite::hold(id, generation(1), 50, 7), crate::suite::capture(id, generation(1), 20)];
     store.execute(account, commands, after(7)).await.unwrap();
     let mut key = store.key(account, id).await.unwrap().unwrap();
     assert_eq!((key.spend.budget.used, key.spend.last_used_at), (nanos(20), Some(after(7))));

@@ -13,7 +13,10 @@ use shared::{
     ids::{AccountId, GroupId, KeyId},
 };
 
-use crate::{store::{Created, GroupCreated, GroupPage, Order, Page, Store}, suite::{act, digest, new_group, new_key, open_account, over}};
+use crate::{
+    store::{Created, GroupCreated, GroupPage, Order, Page, Store},
+    suite::{act, digest, new_group, new_key, open_account, over},
+};
 use domain::ledger::histories::START;
 
 /// Keys that exist when the listing begins.

@@ -9,7 +9,14 @@ use shared::{
 };
 use tokio::time::sleep;
 
-use crate::{store::{ExpiringRecord, MemberCreated, RecordKind::{Link, Session}, Store}, suite::{Subject, act, after, digest, nouns::events, open_account}};
+use crate::{
+    store::{
+        ExpiringRecord, MemberCreated,
+        RecordKind::{Link, Session},
+        Store,
+    },
+    suite::{Subject, act, after, digest, nouns::events, open_account},
+};
 use domain::{
     ledger::histories::{START, account},
     member::{LinkMaker, MadeLink, Member, MemberChange, PasswordHash, Role},

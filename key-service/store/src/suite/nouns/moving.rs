@@ -2,10 +2,19 @@
 
 use std::sync::Arc;
 
-use shared::{calendar::Per, ids::AccountId};
-use shared_rpc::Principal;
+use shared::{
+    calendar::Per,
+    ids::{AccountId, Principal},
+};
 
-use crate::{store::{Credential, Ledger as _, NumberedEvent, Order, Page, Store}, suite::{Subject, act, after, capture, digest, hold, nanos, new_group, new_key, nouns::events::{each_key_and_group_has_its_events, kept}, open_account, open_account_with, spend}};
+use crate::{
+    store::{Credential, Ledger as _, NumberedEvent, Order, Page, Store},
+    suite::{
+        Subject, act, after, capture, digest, hold, nanos, new_group, new_key,
+        nouns::events::{each_key_and_group_has_its_events, kept},
+        open_account, open_account_with, spend,
+    },
+};
 use domain::{
     group::{BadGroup, Group},
     key::{ApiKey, Status},

@@ -2,10 +2,19 @@
 
 use std::{sync::Arc, time::Duration};
 
-use shared::{ids::KeyId, time::Timestamp};
-use shared_rpc::Principal;
+use shared::{
+    ids::{KeyId, Principal},
+    time::Timestamp,
+};
 
-use crate::{store::{Created, Credential, Ledger as _, Rotated, Store, Updated}, suite::{Subject, act, after, capture, digest, hold, make_key, nanos, new_group, new_key, nouns::{events::kept, keys::attempt}, open_account, open_account_with, spend}};
+use crate::{
+    store::{Created, Credential, Ledger as _, Rotated, Store, Updated},
+    suite::{
+        Subject, act, after, capture, digest, hold, make_key, nanos, new_group, new_key,
+        nouns::{events::kept, keys::attempt},
+        open_account, open_account_with, spend,
+    },
+};
 use domain::{
     event::{Act, EventKind},
     key::{ApiKey, KeyNotRotated, KeyPatch, NewCredential},

@@ -10,7 +10,10 @@ use shared::{
 
 use WebhookCreated::{New, Replayed, Reused, TooMany};
 
-use crate::{store::{Created, Store, StoreError, WebhookCreated}, suite::{Subject, act, after, digest, new_key, nouns::keys, open_account}};
+use crate::{
+    store::{Created, Store, StoreError, WebhookCreated},
+    suite::{Subject, act, after, digest, new_key, nouns::keys, open_account},
+};
 use domain::{
     event::EventKind,
     ledger::histories::{START, account},

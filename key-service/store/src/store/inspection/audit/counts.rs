@@ -3,11 +3,19 @@
 use std::collections::{HashMap, HashSet};
 
 use domain::audit::{Auditor, Figure, Quantity};
-use key_service_ledger::{StoreError, messages::{AccountProfile, GroupProfile}};
+use key_service_ledger::{
+    StoreError,
+    messages::{AccountProfile, GroupProfile},
+};
 use records::{Answer, Index, Order, Question, Space};
 use shared::ids::GroupId;
 
-use crate::store::{audit::bounds::ALL, base::{Store, message, no_answer}, books::AT_ONCE, layout};
+use crate::store::{
+    base::{Store, message, no_answer},
+    books::AT_ONCE,
+    inspection::audit::bounds::ALL,
+    layout,
+};
 
 /// Length of the id with which entries begin.
 const ID: usize = 16;

@@ -9,7 +9,10 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use shared::ids::{AccountId, DepositId, GenerationId, GroupId, KeyId, ManagementKeyId, MemberId, WebhookId};
 
-use crate::store::{base::{Store, message, no_answer}, layout};
+use crate::store::{
+    base::{Store, message, no_answer},
+    layout,
+};
 
 /// Links and sessions of a member, and days of refused calls of a key, that are shown: more than most have.
 const MOST: usize = 100;

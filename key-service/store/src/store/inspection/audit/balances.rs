@@ -6,14 +6,22 @@ use domain::{
     audit::{Auditor, Figure},
     ledger::{Budget, Group, Key},
 };
-use key_service_ledger::{StoreError, codec, messages, names::{self, DueMoney}};
+use key_service_ledger::{
+    StoreError, codec, messages,
+    names::{self, DueMoney},
+};
 use records::{Answer, Index, Order, Question, Record, Space};
 use shared::{
     ids::{GroupId, KeyId},
     money::NanoUsd,
 };
 
-use crate::store::{audit::bounds::ALL, base::{Store, message, no_answer}, books::{AT_ONCE, damaged}, layout};
+use crate::store::{
+    base::{Store, message, no_answer},
+    books::{AT_ONCE, damaged},
+    inspection::audit::bounds::ALL,
+    layout,
+};
 
 /// A balance, with what it is compared with.
 pub(super) struct Balanced {

@@ -6,14 +6,21 @@ use domain::{
     audit::{Auditor, Figure, Quantity},
     ledger::{Hold, Record as Generation},
 };
-use key_service_ledger::{StoreError, codec, house, messages, names::{self, DueMoney}};
+use key_service_ledger::{
+    StoreError, codec, house, messages,
+    names::{self, DueMoney},
+};
 use records::{Answer, Cursor, Order, Question, Record, Set, Space};
 use shared::{
     ids::{AccountId, GenerationId},
     money::NanoUsd,
 };
 
-use crate::store::{audit::bounds::ALL, base::{Store, message, no_answer}, books::AT_ONCE};
+use crate::store::{
+    base::{Store, message, no_answer},
+    books::AT_ONCE,
+    inspection::audit::bounds::ALL,
+};
 
 /// Sets of generations read at a time: twelve hours, most of which are empty in an idle account.
 const SETS_AT_ONCE: usize = 72;

@@ -7,4 +7,3 @@ pub(crate) const ALL: usize = 10_000_000;
 /// Time around midnight in which the journal has entries of both days. Clocks of key-services differ by seconds at
 /// most.
 pub(crate) const LATE: Duration = Duration::from_mins(10);
-

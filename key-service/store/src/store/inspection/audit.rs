@@ -31,7 +31,11 @@ use self::{
     balances::{Balanced, Holds, Ids},
     sums::DaySums,
 };
-use crate::store::{audit::bounds::{ALL, LATE}, base::{Store, message, no_answer}, books::{AT_ONCE, deposit_id, journal_entry}};
+use crate::store::{
+    base::{Store, message, no_answer},
+    books::{AT_ONCE, deposit_id, journal_entry},
+    inspection::audit::bounds::{ALL, LATE},
+};
 
 /// Attempts before an audit gives up. Entries are normally read faster than they are dropped.
 const AUDIT_ATTEMPTS: u32 = 10;

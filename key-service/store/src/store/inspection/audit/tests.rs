@@ -22,7 +22,10 @@ use shared::{
     tokens::{Usage, UsageDetails},
 };
 
-use crate::{store::{EVENTS_KEPT, EventBounds, Ledger, Store, StoreRetention, audit::AUDIT_ATTEMPTS}, suite::{act, nanos, new_group, new_key, open_account_with}};
+use crate::{
+    store::{EVENTS_KEPT, EventBounds, Ledger, Store, StoreRetention, inspection::audit::AUDIT_ATTEMPTS},
+    suite::{act, nanos, new_group, new_key, open_account_with},
+};
 
 const MODEL: &str = "Model Flash";
 /// Behind the minutes in which clocks may differ.
