@@ -188,6 +188,20 @@ impl Command {
     }
 }
 
+impl Command {
+    /// Returns whether the command may name models, whose aliases the catalogue knows.
+    pub const fn names_models(&self) -> bool {
+        matches!(
+            self,
+            Self::Keys(KeyCommand::Create { .. } | KeyCommand::Object(ObjectCommand::Update { .. }))
+                | Self::Groups(
+                    GroupCommand::Create { .. } | GroupCommand::Object(ObjectCommand::Update { .. })
+                )
+                | Self::Import(_)
+        )
+    }
+}
+
 /// Runs a command and writes its result, and nothing else, to `out`.
 ///
 /// `public` is the address that clients use: links begin with it.

@@ -3,8 +3,6 @@
 use std::sync::Arc;
 
 use shared::clock::Clock;
-use shared_catalog::Catalog;
-use shared_config::current::Current;
 
 use key_service_management::Management;
 
@@ -12,6 +10,5 @@ use key_service_management::Management;
 #[derive(Clone)]
 pub(crate) struct Api {
     pub(crate) management: Arc<Management>,
-    pub(crate) catalog: Arc<Current<Catalog>>,
     pub(crate) clock: Arc<dyn Clock>,
 }

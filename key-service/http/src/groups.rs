@@ -18,11 +18,7 @@ use crate::{
     query::{self, Filtered, Query},
     reach::HttpNoun,
 };
-use domain::{
-    group::{Group, GroupPatch},
-    key::ApiKey,
-    ledger::BoundsPatch,
-};
+use domain::{group::Group, key::ApiKey};
 use key_service_management::listing::GroupFilter;
 
 impl Filtered for Group {
@@ -36,11 +32,7 @@ impl Filtered for Group {
     }
 }
 
-impl HttpNoun for Group {
-    fn bounds(settings: &mut GroupPatch) -> Vec<&mut BoundsPatch> {
-        vec![&mut settings.bounds, &mut settings.key_defaults.bounds]
-    }
-}
+impl HttpNoun for Group {}
 
 /// Lists the keys of a group, without those of its child groups.
 pub(super) async fn keys(

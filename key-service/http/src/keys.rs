@@ -19,7 +19,6 @@ use domain::{
     access::{Forbidden, Subject},
     group::BadGroup,
     key::{ApiKey, KeyPatch, Status},
-    ledger::BoundsPatch,
 };
 use key_service_management::{Error, Refused, governed::Made, governor::Governor, listing::KeyFilter};
 use key_service_objects::{Shown as _, with_secret};
@@ -64,10 +63,6 @@ impl HttpNoun for ApiKey {
             Some(Some(group)) => api.management.judge_keys_of(caller, group).await,
         };
         judged.map_err(|error| forbidden(error, Refused::BadGroup("group_id", BadGroup::Unknown)))
-    }
-
-    fn bounds(settings: &mut KeyPatch) -> Vec<&mut BoundsPatch> {
-        vec![&mut settings.bounds]
     }
 }
 

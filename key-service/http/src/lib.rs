@@ -16,8 +16,7 @@ use shared::{
     text::{shown_method, shown_path},
     wire::{Endpoint, Noun, ROUTES, Route},
 };
-use shared_catalog::Catalog;
-use shared_config::{current::Current, internal_token::InternalToken};
+use shared_config::internal_token::InternalToken;
 use shared_door::http::{
     ClientRequestId, believe_gateways, catch_panics, drain_unread, gateway_request_id, method_not_allowed,
     refuse_ambiguous, unknown_url,
@@ -47,12 +46,11 @@ mod webhooks;
 /// headers if it presents `internal_token`.
 pub fn router(
     management: Arc<Management>,
-    catalog: Arc<Current<Catalog>>,
     clock: Arc<dyn Clock>,
     internal_token: InternalToken,
     pages: Router,
 ) -> Router {
-    let api = Api { management, catalog, clock: clock.clone() };
+    let api = Api { management, clock: clock.clone() };
     let routed = |router: Router<Api>, route: &'static Route| router.route(&route.path(), handler(route));
     ROUTES
         .iter()

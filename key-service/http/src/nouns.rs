@@ -62,7 +62,6 @@ async fn create<T: HttpNoun>(
 ) -> Result<Response, ApiError> {
     let idempotency_key = body::idempotency_key(request.headers(), &caller)?;
     let mut settings: T::Settings = body::read_draft(request).await?;
-    api.name_models_by_id::<T>(&mut settings);
     T::place(&api, &caller, &mut settings, true).await?;
     let made = T::create(api.by(caller.clone()), settings, idempotency_key).await?;
     if let Made::Replayed(object) = &made {
@@ -101,7 +100,6 @@ async fn update<T: HttpNoun>(
     request: Request,
 ) -> Result<Response, ApiError> {
     let mut change: T::Settings = body::read_patch(request).await?;
-    api.name_models_by_id::<T>(&mut change);
     let id = api.in_reach::<T>(&caller, &path).await?;
     T::place(&api, &caller, &mut change, false).await?;
     Ok(ok(&T::update(api.by(caller), id, change).await?.shown(api.clock.now())))

@@ -17,6 +17,8 @@ use shared::{
     network::Network,
     time::Timestamp,
 };
+use shared_catalog::Catalog;
+use shared_config::current::Current;
 use shared_door::admission::{Owner, Permit, Quota};
 use tokio::time::Instant;
 
@@ -38,6 +40,8 @@ pub struct Management {
     pub(crate) credentials: Arc<Credentials>,
     /// API keys that an account may have.
     pub(crate) max_keys: u64,
+    /// Models with their aliases; `None` for commands that name no models.
+    pub(crate) catalog: Option<Arc<Current<Catalog>>>,
     /// Networks of receivers besides public ones.
     pub(crate) webhook_networks: Vec<Network>,
     pub(crate) passwords: Passwords,
@@ -57,12 +61,13 @@ impl Management {
         let (max_keys, last_id) = (MAX_KEYS_PER_ACCOUNT, AtomicI64::new(i64::MIN));
         let passwords = Passwords::new();
         let (reads, owners) = (Quota::new(usize::MAX, 1), tokio::sync::Mutex::default());
-        let (last_uses, webhook_networks) = (LastUses::default(), Vec::new());
+        let (last_uses, catalog, webhook_networks) = (LastUses::default(), None, Vec::new());
         Self {
             store,
             clock,
             credentials,
             max_keys,
+            catalog,
             webhook_networks,
             passwords,
             reads,
@@ -84,6 +89,12 @@ impl Management {
         Self { webhook_networks, ..self }
     }
 
+    /// Sets the catalogue, by which lists of models are kept as ids.
+    #[must_use]
+    pub fn with_catalog(self, catalog: Arc<Current<Catalog>>) -> Self {
+        Self { catalog: Some(catalog), ..self }
+    }
+
     /// Sets the bound of API keys per account.
     #[must_use]
     pub fn with_max_keys(self, max_keys: u64) -> Self {
@@ -101,6 +112,15 @@ impl Management {
         let next = |last: i64| now.millis().max(last.saturating_add(1));
         let last = self.last_id.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| Some(next(last)));
         Timestamp::from_millis(next(last.unwrap_or_else(|last| last)))
+    }
+
+    /// Names models by their ids, since the ledger knows no aliases.
+    pub(crate) fn name_by_id<'a>(&self, lists: impl IntoIterator<Item = &'a mut Vec<String>>) {
+        let Some(catalog) = &self.catalog else { return };
+        let catalog = catalog.get();
+        for models in lists {
+            catalog.name_by_id(models);
+        }
     }
 
     /// Returns the present time, on the clock of sessions and keys.

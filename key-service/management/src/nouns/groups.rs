@@ -42,7 +42,7 @@ impl Governed for Group {
     /// Creates a group, once for each idempotency key and each external id.
     async fn create(
         by: Acting<'_>,
-        settings: GroupPatch,
+        mut settings: GroupPatch,
         idempotency_key: Option<String>,
     ) -> Acted<Made<Self>> {
         let Acting { management, account, actor } = by;
@@ -57,6 +57,7 @@ impl Governed for Group {
         if management.store.is_nearly_full().await? {
             return refused(Refused::StoreFull);
         }
+        management.name_by_id(models(&mut settings));
         let act = management.act(actor);
         let now = act.at;
         let id = GroupId::new(management.later_than_the_last(now), random_bytes(&*management.clock));
@@ -79,8 +80,9 @@ impl Governed for Group {
         by.management.group(by.account, id).await
     }
 
-    async fn update(by: Acting<'_>, id: GroupId, change: GroupPatch) -> Acted<Self> {
+    async fn update(by: Acting<'_>, id: GroupId, mut change: GroupPatch) -> Acted<Self> {
         let Acting { management, account, actor } = by;
+        management.name_by_id(models(&mut change));
         let act = management.act(actor);
         // As for a key: what the store would refuse is left to the store.
         if management.store.is_nearly_full().await?
@@ -101,6 +103,12 @@ impl Governed for Group {
         let archived = management.store.archive_group(account, id, &management.act(actor)).await?;
         archived.ok_or(Error::Refused(Refused::NotFound(Noun::Group)))
     }
+}
+
+/// The lists of models in settings: of the group, and of the keys that are made in it.
+fn models(settings: &mut GroupPatch) -> impl Iterator<Item = &mut Vec<String>> {
+    let GroupPatch { bounds, key_defaults, .. } = settings;
+    bounds.models.iter_mut().chain(key_defaults.bounds.models.iter_mut()).flatten()
 }
 
 impl Management {

@@ -91,13 +91,14 @@ impl Governed for ApiKey {
 
     async fn create(
         by: Acting<'_>,
-        settings: KeyPatch,
+        mut settings: KeyPatch,
         idempotency_key: Option<String>,
     ) -> Acted<Made<Self>> {
         let Acting { management, account, actor } = by;
         if management.store.is_nearly_full().await? {
             return Err(Error::Refused(Refused::StoreFull));
         }
+        management.name_by_id(settings.bounds.models.iter_mut().flatten());
         let act = management.act(actor);
         let now = act.at;
         let defaults = match settings.group.flatten() {
@@ -125,8 +126,9 @@ impl Governed for ApiKey {
         by.management.get(by.account, id).await
     }
 
-    async fn update(by: Acting<'_>, id: KeyId, change: KeyPatch) -> Acted<Self> {
+    async fn update(by: Acting<'_>, id: KeyId, mut change: KeyPatch) -> Acted<Self> {
         let Acting { management, account, actor } = by;
+        management.name_by_id(change.bounds.models.iter_mut().flatten());
         let act = management.act(actor);
         // An act that only disables the key or lowers bounds protects money, so a full store accepts it too.
         if management.store.is_nearly_full().await?

@@ -6,7 +6,7 @@ use shared::{
 };
 
 use crate::{error::Error, management::Management};
-use domain::event::Actor;
+use domain::{event::Actor, ledger::Budget};
 use key_service_moving::{Draft, Import, ImportRefused, ImportedKey, Plan};
 use key_service_store::store::Capacity as _;
 
@@ -25,20 +25,28 @@ impl Management {
         let act = self.act(actor);
         let now = act.at;
         let at = self.later_than_the_last(now);
-        let groups =
-            draft.groups.iter().zip(0..).map(|(group, n)| {
-                group.group(GroupId::new(at, in_order(n, random_bytes(&*self.clock))), now)
-            });
+        let groups = draft.groups.iter().zip(0..).map(|(group, n)| {
+            let mut group = group.group(GroupId::new(at, in_order(n, random_bytes(&*self.clock))), now);
+            self.name_by_id(models(&mut group.spend.budget).chain(models(&mut group.key_defaults.budget)));
+            group
+        });
         let mut keys = Vec::with_capacity(draft.keys.len());
         for (key, n) in draft.keys.iter().zip(0..) {
             let digest = self.credentials.digest_of(&key.foreign).await?;
             let id = KeyId::new(at, in_order(n, random_bytes(&*self.clock)));
-            keys.push(ImportedKey { key: key.key(id, now), digest, group: key.group.clone() });
+            let mut made = key.key(id, now);
+            self.name_by_id(models(&mut made.spend.budget));
+            keys.push(ImportedKey { key: made, digest, group: key.group.clone() });
         }
         let (most_keys, most_groups) = (self.max_keys, self.max_keys);
         let import = Import { account, groups: groups.collect(), keys, most_keys, most_groups };
         self.store.import(import, is_dry_run, &act).await?.map_err(Error::Refused)
     }
+}
+
+/// The models that a budget allows, if it does not allow all.
+fn models(budget: &mut Budget) -> impl Iterator<Item = &mut Vec<String>> {
+    budget.bounds.iter_mut().filter_map(|bounds| bounds.models.as_mut())
 }
 
 /// Random bytes of an id, led by a number: ids of the same millisecond are in the order of their numbers, the first
