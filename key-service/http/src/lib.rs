@@ -28,19 +28,17 @@ use domain::{group::Group, key::ApiKey, webhook::Webhook};
 use key_service_management::Management;
 
 use api::Api;
+use nouns::{groups, keys, webhooks};
 
 mod api;
 mod body;
 mod error;
-mod groups;
-mod keys;
 mod listing;
 mod nouns;
 mod parts;
 mod query;
 mod reach;
 mod reading;
-mod webhooks;
 
 /// The public routes of the key-service: the management API, and beside it the pages. Trusts a gateway's client
 /// headers if it presents `internal_token`.

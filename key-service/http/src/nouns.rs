@@ -1,5 +1,9 @@
 //! Acts that keys, groups and webhooks have in common.
 
+pub(crate) mod groups;
+pub(crate) mod keys;
+pub(crate) mod webhooks;
+
 use axum::{
     extract::{Request, State},
     response::{IntoResponse, Response},

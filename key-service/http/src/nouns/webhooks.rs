@@ -26,7 +26,7 @@ impl Filtered for Webhook {
 impl HttpNoun for Webhook {}
 
 /// Queues a test, and answers with the event that is sent.
-pub(super) async fn test(
+pub(crate) async fn test(
     State(api): State<Api>,
     Caller(caller): Caller,
     path: PathId<WebhookId>,
@@ -36,7 +36,7 @@ pub(super) async fn test(
     Ok(json_response(Body::from(event)))
 }
 
-pub(super) async fn deliveries(
+pub(crate) async fn deliveries(
     State(api): State<Api>,
     Caller(caller): Caller,
     path: PathId<WebhookId>,

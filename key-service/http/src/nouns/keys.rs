@@ -67,7 +67,7 @@ impl HttpNoun for ApiKey {
 }
 
 /// Gives a key a new plaintext, which is shown only now.
-pub(super) async fn rotate(
+pub(crate) async fn rotate(
     State(api): State<Api>,
     Caller(caller): Caller,
     path: PathId<KeyId>,

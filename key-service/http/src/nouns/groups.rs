@@ -35,7 +35,7 @@ impl Filtered for Group {
 impl HttpNoun for Group {}
 
 /// Lists the keys of a group, without those of its child groups.
-pub(super) async fn keys(
+pub(crate) async fn keys(
     State(api): State<Api>,
     Caller(caller): Caller,
     path: PathId<GroupId>,
@@ -49,7 +49,7 @@ pub(super) async fn keys(
     listing::respond(api, caller.account, query).await
 }
 
-pub(super) async fn revoke_keys(
+pub(crate) async fn revoke_keys(
     State(api): State<Api>,
     Caller(caller): Caller,
     path: PathId<GroupId>,
