@@ -5,4 +5,4 @@ mod data;
 mod fuzz;
 pub mod store;
 #[cfg(any(test, feature = "testing"))]
-mod suite;
+pub mod suite;

@@ -15,6 +15,7 @@ use crate::{
     management::Management,
     nouns::{
         governed::{Acted, Made},
+        once::attempt,
         refused::Refused,
     },
 };
@@ -49,7 +50,7 @@ impl Management {
         let (plaintext, digest) = self.credentials.mint(Class::Api, random_bytes(&*self.clock));
         let hint = key::hint(plaintext.expose_secret());
         let request = format!("rotate\n{key}\n{}\n{is_forced}", grace.as_secs());
-        let attempt = Self::attempt(idempotency_key, Digest::of(request.as_bytes()), act.at);
+        let attempt = attempt(idempotency_key, Digest::of(request.as_bytes()), act.at);
         let new = NewCredential { account, key, digest, hint, grace, is_forced };
         match self.store.rotate_key(new, attempt, &act).await? {
             Rotated::New(key) => Ok(Made::New(key, Some(plaintext))),

@@ -15,7 +15,7 @@ use crate::{
     nouns::{
         governed::{Acted, Acting, Governed, Made},
         listing::{Listed, Listing, Page, Paged, UnknownCursor},
-        once::{Once, digest_of_request},
+        once::{Once, attempt, digest_of_request},
         refused::Refused,
     },
 };
@@ -119,7 +119,7 @@ impl Management {
         let cursor = last.first().map_or(0, |event| event.number);
         let new = StoredWebhook { webhook: webhook.clone(), cursor };
         let request = digest_of_request("webhook", |field| webhook.value(field));
-        let attempt = Self::attempt(idempotency_key, request, now);
+        let attempt = attempt(idempotency_key, request, now);
         match self.store.create_webhook(account, new, MAX_WEBHOOKS, attempt).await? {
             WebhookCreated::New => Ok(Made::New(webhook, Some(secret.plaintext()))),
             // A webhook that was removed meanwhile stays unknown: repeating the request makes no second one.
