@@ -22,10 +22,11 @@ use futures_util::{TryStreamExt, stream};
 
 pub use self::error::CopyError;
 use self::{
+    error::no_answer,
     pages::{CopiedPage, Pages},
     target::Target,
 };
-use crate::records::{Answer, Durability, Failure, Name, Place, Question, Records, Set, Space};
+use crate::records::{Answer, Durability, Name, Place, Question, Records, Set, Space};
 
 /// Places copied or compared at once: enough to hide round trips, and to share the transactions of SQLite.
 const PLACES_AT_ONCE: usize = 16;

@@ -30,7 +30,7 @@ use std::{io, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use futures_util::future::try_join_all;
-use redis::{Script, Value, cmd};
+use redis::{RedisError, Script, Value, cmd};
 use shared::clock::{Clock, random_bytes};
 use tokio::{
     task::JoinHandle,

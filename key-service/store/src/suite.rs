@@ -33,7 +33,7 @@ pub use self::{
 #[cfg(test)]
 use self::{
     money::{books, budgets, deposits, leases, margins, requests, spending},
-    nouns::{accounts, events, groups, keys, listing, members, moving, rotation, webhooks},
+    nouns::{accounts, events, groups, keys, members, moving, rotation, webhooks},
     steps::{digest, execute_one},
 };
 use crate::store::{EVENTS_KEPT, EventBounds, Store, StoreRetention};

@@ -12,7 +12,7 @@ use shared::{
 };
 
 use crate::ledger::{
-    bounds::{Bounds, Budget, MOST_TOKENS, Rate, allowed_models, tightest},
+    bounds::{Bounds, Budget, MOST_TOKENS, Rate, allowed_models, plus, tightest},
     command::{Level, Refused},
     record::{Counted, Ending, GroupChain, Hold, Payer, Progress, Settlement},
     state::{Account, Group, Groups, Key},

@@ -6,7 +6,6 @@ use domain::digest::Digest;
 use records::{Index, Log, Name, Set, Space};
 use shared::ids::{AccountId, GroupId, KeyId};
 
-
 // Sets of records in the space of an account. 1 to 6 are those of money.
 
 /// Data other than money, of an account (`a`), a key (`k` and its id) and a group (`g` and its id).

@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use shared::ids::{AccountId, MemberId};
 
-use crate::members::refused::MemberRefused;
-use crate::{error::Error, management::Management};
+use crate::{error::Error, management::Management, members::refused::MemberRefused};
 use domain::digest::Digest;
 use key_service_store::store::StoreError;
 

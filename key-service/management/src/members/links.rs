@@ -4,12 +4,15 @@ use std::time::Duration;
 
 use shared::{clock::random_bytes, ids::AccountId, secret::ExposeSecret};
 
-use crate::members::{
-    refused::MemberRefused,
-    sessions::{NewSession, SignInClient},
-    token::Token,
+use crate::{
+    error::Error,
+    management::Management,
+    members::{
+        refused::MemberRefused,
+        sessions::{NewSession, SignInClient},
+        token::Token,
+    },
 };
-use crate::{error::Error, management::Management};
 use domain::{
     event::Actor,
     member::{Link, LinkMaker, MadeLink, Member, MemberChange, PasswordHash, Role, SignInWay},

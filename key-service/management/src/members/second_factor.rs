@@ -12,12 +12,15 @@ use shared::{
     time::Timestamp,
 };
 
-use crate::members::{
-    refused::MemberRefused,
-    sessions::{NewSession, SignInClient, SignedIn},
-    token::Token,
+use crate::{
+    error::Error,
+    management::Management,
+    members::{
+        refused::MemberRefused,
+        sessions::{NewSession, SignInClient, SignedIn},
+        token::Token,
+    },
 };
-use crate::{error::Error, management::Management};
 use domain::{
     event::Actor,
     member::{Member, PasswordHash, SignInWay},

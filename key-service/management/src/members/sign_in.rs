@@ -4,11 +4,12 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use shared::{ids::AccountId, secret::SecretString};
 
-use crate::members::{
-    attempts::CountedAttempt, known_browser::KnownBrowser, refused::MemberRefused, sessions::SignedIn,
-    token::Token,
+use crate::{
+    accounts::AccountRefused,
+    error::Error,
+    management::Management,
+    members::{attempts::CountedAttempt, refused::MemberRefused, sessions::SignedIn, token::Token},
 };
-use crate::{accounts::AccountRefused, error::Error, management::Management};
 use domain::member::{Member, PasswordCondition, SignInWay};
 use key_service_store::store::StoreError;
 

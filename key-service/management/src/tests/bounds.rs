@@ -2,14 +2,14 @@
 
 use shared::money::NanoUsd;
 
-use crate::members::{
-    refused::{MAX_MEMBERS, MemberRefused},
-    sessions::{MAX_SESSIONS, SignInClient},
-};
 use crate::{
     access::management_keys::{MAX_MANAGEMENT_KEYS, ManagementKeyRefused, ManagementKeySettings},
     accounts::{AccountRefused, NewDeposit},
     error::Error,
+    members::{
+        refused::{MAX_MEMBERS, MemberRefused},
+        sessions::{MAX_SESSIONS, SignInClient},
+    },
     testing::Office,
 };
 use domain::{

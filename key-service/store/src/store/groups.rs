@@ -12,7 +12,7 @@ use domain::{
     key::ApiKey,
 };
 use key_service_ledger::{StoreError, messages::ExternalId, names};
-use records::{Answer, Index, Name, Question};
+use records::{Answer, Index, Question};
 use shared::ids::{AccountId, GroupId, KeyId};
 
 pub(crate) use self::changes::{count_key, insert_group, tell_passed, with_external_id};

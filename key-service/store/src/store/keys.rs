@@ -13,15 +13,12 @@ use domain::{
     key::{ApiKey, KeyPatch, NewKey},
 };
 use key_service_ledger::{
-    Change, StoreError, codec,
-    messages::{self, AccountProfile, KeyProfile},
+    Change, StoreError,
+    messages::{AccountProfile, KeyProfile},
     names,
 };
-use records::{Answer, Index, Question, Record};
-use shared::{
-    ids::{AccountId, GroupId, KeyId, Principal},
-    time::Timestamp,
-};
+use records::{Answer, Question};
+use shared::ids::{AccountId, KeyId, Principal};
 
 use crate::{
     data::{Created, Credential, Idempotency, Updated},

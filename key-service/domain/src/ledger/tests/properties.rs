@@ -16,7 +16,7 @@ use crate::{
     },
     ledger::{
         Bounds, Budget, Command, Ending, MOST_TAKEN, Outcome, Payer, Record, RecordId, Refused, Window,
-        funds::plus,
+        bounds::plus,
         histories::{START, Step, World, history},
     },
 };

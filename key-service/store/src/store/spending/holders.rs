@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
 use key_service_ledger::{StoreError, messages::Holder, names};
-use quick_cache::sync::Cache;
 use records::{Answer, Order, Question, Set, Space};
 use shared::{clock::random_bytes, ids::AccountId, time::Timestamp};
 use tokio::time::Instant;
