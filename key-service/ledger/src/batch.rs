@@ -17,10 +17,7 @@ use shared::{
 
 use self::missing::Missing;
 use crate::{
-    batch::{
-        commands::Commands,
-        written::{self, WrittenEvents},
-    },
+    batch::{commands::Commands, written::WrittenEvents},
     codec::{self, AccountRecord, Balance},
     copies::{Copies, Expired, PayerSum, Slot, Sum, SumOf, TheAccount, TheEvents, TheTurn, ToldName},
     kept::Retention,

@@ -3,7 +3,7 @@
 pub mod children;
 pub mod governed;
 pub mod groups;
-pub mod keys;
+pub(crate) mod keys;
 pub mod listing;
 mod moving;
 pub mod once;

@@ -18,7 +18,7 @@ mod idempotency;
 pub(crate) mod inspection;
 mod keys;
 pub(crate) mod layout;
-mod members;
+pub(crate) mod members;
 mod spending;
 mod webhooks;
 

@@ -8,7 +8,12 @@ use crate::{
     accounts::AccountRefused,
     error::Error,
     management::Management,
-    members::{attempts::CountedAttempt, refused::MemberRefused, sessions::SignedIn, token::Token},
+    members::{
+        attempts::CountedAttempt,
+        refused::MemberRefused,
+        sessions::{NewSession, SignInClient, SignedIn},
+        token::Token,
+    },
 };
 use domain::member::{Member, PasswordCondition, SignInWay};
 use key_service_store::store::StoreError;

@@ -6,10 +6,7 @@ use crate::{
     access::management_keys::{MAX_MANAGEMENT_KEYS, ManagementKeyRefused, ManagementKeySettings},
     accounts::{AccountRefused, NewDeposit},
     error::Error,
-    members::{
-        refused::{MAX_MEMBERS, MemberRefused},
-        sessions::{MAX_SESSIONS, SignInClient},
-    },
+    members::{MAX_MEMBERS, MemberRefused, SignInClient, sessions::MAX_SESSIONS},
     testing::Office,
 };
 use domain::{

@@ -22,10 +22,7 @@ use shared::ids::{AccountId, DepositId, GenerationId, GroupId, KeyId};
 
 use crate::{
     data::{Deposit, Found, JournalEntry, JournalPage, SpendLine, UsageLine},
-    store::{
-        base::{Store, message, no_answer},
-        books::search,
-    },
+    store::base::{Store, message, no_answer},
 };
 
 /// Values of a log, entries of an index or records requested at a time: some hundred kilobytes.

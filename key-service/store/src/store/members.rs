@@ -25,10 +25,7 @@ use crate::{
         accounts::insert_id,
         base::Store,
         layout,
-        members::{
-            expiring,
-            member_records::{member_id, member_name, name_name, read_member, write_member},
-        },
+        members::member_records::{member_id, member_name, name_name, read_member, write_member},
     },
 };
 

@@ -3,11 +3,11 @@
 mod deliveries;
 mod records;
 
+use ::records::{Answer, Question, Set, Space, Write};
 use key_service_ledger::{
     Change, StoreError,
     messages::{PendingDeliveries, WebhookAccount, WebhookList},
 };
-use records::{Answer, Question, Set, Space, Write};
 use shared::ids::{AccountId, WebhookId};
 
 use crate::{

@@ -116,7 +116,7 @@ impl Store {
 
     /// Lists keys of an index whose entries have this beginning, the key's id, and perhaps more; otherwise as
     /// [`Self::keys`] does.
-    pub(in crate::store) async fn list_keys_in(
+    pub(crate) async fn list_keys_in(
         &self,
         account: AccountId,
         index: Index,
@@ -144,7 +144,7 @@ impl Store {
     }
 
     /// Reads keys in the order of these ids, without those that do not exist; some hundred at one moment.
-    pub(in crate::store) async fn fetch_keys(
+    pub(crate) async fn fetch_keys(
         &self,
         account: AccountId,
         ids: Vec<KeyId>,

@@ -6,7 +6,7 @@ use shared::ids::{AccountId, ManagementKeyId, Principal};
 use crate::{
     store::{
         AccountSummary, Capacity as _, Credential, Ledger as _, ManagementKey, NewAccount, NewManagementKey,
-        StoreError, members::operators,
+        StoreError, operators,
     },
     suite::{
         Subject, act, after, capture, digest, hold, make_key, nanos, new_key, nouns::members, open_account,
