@@ -22,7 +22,6 @@ pub(crate) mod refusals;
 use lines::{EntryLine, UsageLineJson};
 
 use crate::{
-    books::against,
     failure::operator_error,
     output::{EXPORTED_AT_ONCE, write_json},
 };

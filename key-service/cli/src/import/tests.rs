@@ -1,6 +1,6 @@
 //! The import commands over a store in memory.
 
-use std::io::Write as _;
+use std::{io::Write as _, path::Path};
 
 use super::{super::Command, *};
 use domain::{
