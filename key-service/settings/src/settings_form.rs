@@ -13,7 +13,7 @@ use crate::{
     limits::{self, Limits},
     words,
 };
-use domain::{group::Group, ledger::BoundsPatch, settings::Patch};
+use domain::{group::Group, settings::Patch};
 use key_service_page::{
     app::App,
     entry::{Entered, Fault, line},
@@ -52,13 +52,6 @@ pub async fn offered(app: &App, viewer: &Viewer) -> Result<Offered, Failure> {
 fn price(model: &Model) -> String {
     let Rates { input, output, .. } = model.price.base;
     format!("{} in, {} out", usd(input), usd(output))
-}
-
-/// Names the models of bounds by id.
-pub fn name_models_by_id(app: &App, bounds: &mut BoundsPatch) {
-    if let Some(Some(models)) = &mut bounds.models {
-        app.catalog.get().name_by_id(models);
-    }
 }
 
 /// Field of a form with the texts that the form showed, as a query. Only texts that differ are changed, so that a page

@@ -17,7 +17,7 @@ use futures_util::future::join_all;
 use shared::{
     clock::Clock,
     generation::Course,
-    ids::AccountId,
+    ids::{AccountId, Principal},
     key::Class,
     money::NanoUsd,
     refusal::{Denial, Refusal},
@@ -27,7 +27,7 @@ use shared_catalog::{Catalog, Price};
 use shared_config::current::Current;
 use shared_observe::traces::{KeyValue, Span, SpanKind};
 use shared_rpc::{
-    Answer, Authorize, Call, CallFailure, Capture, Extend, HoldRef, Identity, KeyService, Principal, Release,
+    Answer, Authorize, Call, CallFailure, Capture, Extend, HoldRef, Identity, KeyService, Release,
     TracedCall, UpstreamCost,
 };
 use tokio::time::Instant;

@@ -222,11 +222,10 @@ pub(crate) async fn update(
     }
     let now = app.management.now();
     let present = settings_form::entered(|field: KeyField| key.value(field, now));
-    let Edit { mut patch, overtaken } = match settings_form::read_edit::<KeyPatch>(&form, &present) {
+    let Edit { patch, overtaken } = match settings_form::read_edit::<KeyPatch>(&form, &present) {
         Ok(edit) => edit,
         Err(fault) => return again(&app, &viewer, &key, &form, &fault).await,
     };
-    settings_form::name_models_by_id(&app, &mut patch.bounds);
     let groups = offered(&app, &viewer).await?.groups;
     if let Some((form, fault)) = settings_form::ask::<KeyField>(&form, &present, &overtaken, &groups) {
         return again(&app, &viewer, &key, &form, &fault).await;

@@ -138,8 +138,7 @@ pub(crate) async fn create(
         return asked(&app, &viewer, Entered::new(&form).focused(row)).await;
     }
     let made = match settings_form::read::<GroupPatch>(&form) {
-        Ok(mut settings) => {
-            settings_form::name_models_by_id(&app, &mut settings.bounds);
+        Ok(settings) => {
             let made = Group::create(viewer.by(&app), settings, None).await;
             made.map_err(|error| (fault(&error), Some(error)))
         }
@@ -175,11 +174,10 @@ pub(crate) async fn update(
         let again = settings_tab(&app, &viewer, &group, Some(Entered::refused(form, fault))).await?;
         Ok((StatusCode::UNPROCESSABLE_ENTITY, again).into_response())
     };
-    let Edit { mut patch, overtaken } = match settings_form::read_edit::<GroupPatch>(&form, &present) {
+    let Edit { patch, overtaken } = match settings_form::read_edit::<GroupPatch>(&form, &present) {
         Ok(edit) => edit,
         Err(fault) => return again(&form, &fault).await,
     };
-    settings_form::name_models_by_id(&app, &mut patch.bounds);
     let groups = offered(&app, &viewer).await?.groups;
     if let Some((form, fault)) = settings_form::ask::<GroupField>(&form, &present, &overtaken, &groups) {
         return again(&form, &fault).await;

@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use shared::{
+    ids::Principal,
     money::NanoUsd,
     rates::{RateLimit, RateStatus},
     refusal::{Denial, Refusal},
@@ -14,7 +15,7 @@ use super::usage::{cost_message, read_cost};
 use crate::{
     contract::{
         Answer, Authorize, Call, CallFailure, Captured, Charge, Extended, Extension, Grant, HoldRef,
-        Identity, Principal, UpstreamCost,
+        Identity, UpstreamCost,
     },
     refusal::{denial_messages, read_denial, read_refusal},
     v1::{self, answer},
