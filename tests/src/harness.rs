@@ -23,6 +23,7 @@ mod book;
 mod catalogue;
 mod chat;
 pub(crate) mod clients;
+mod command;
 mod deployment;
 mod door;
 pub(crate) mod servers;
@@ -37,6 +38,7 @@ pub use clients::client::{Answer, Http, nanos, raw, usd};
 pub use clients::dialect::Dialect;
 pub use clients::events::{Event, Events};
 pub use clients::terminal::{Shown, on_terminal};
+pub use command::run_to_end;
 pub use deployment::{Deployment, Processes};
 pub use door::{Door, Exchange};
 pub use servers::balancer::Balancer;
@@ -69,6 +71,15 @@ pub const LOOK_EVERY: Duration = Duration::from_millis(20);
 pub const ACCOUNT: &str = "default";
 /// Credit of that account, in USD.
 const FIRST_CREDIT: &str = "10";
+
+/// Waits until a condition holds.
+pub async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let deadline = Instant::now() + SERVER_PATIENCE;
+    while !holds().await {
+        assert!(Instant::now() < deadline, "waited too long for {what}");
+        sleep(LOOK_EVERY).await;
+    }
+}
 
 /// Settings of a stack.
 pub struct Options {

@@ -71,7 +71,7 @@ async fn replicate(replica: &Node, master: &Node) {
     let address = master.address();
     let (host, port) = address.split_once(':').unwrap();
     replica.ask(&format!("REPLICAOF {host} {port}")).expect("it answers");
-    until("a replica to have the data", || {
+    until("a replica to have the data", async || {
         let says = |node: &Node, words| node.ask("INFO replication").is_some_and(|info| info.contains(words));
         says(master, "state=online") && says(replica, "master_link_status:up")
     })
