@@ -22,8 +22,9 @@ impl Tab {
     ];
 }
 
-/// Makes the links to the parts of the page at `path`. Those with a range of days keep it.
-pub(super) fn tabs(viewer: &Viewer, path: &str, chosen: Tab) -> Markup {
+/// Makes the links to the parts of the page at `path`, and to what can be done with its subject. Those with a range of days
+/// keep it.
+pub(super) fn tabs(viewer: &Viewer, path: &str, chosen: Tab, acts: &Markup) -> Markup {
     let address = |tab: Tab, part: &str| {
         let has_range = matches!(tab, Tab::Overview | Tab::Requests) && !viewer.range.is_empty();
         if has_range { format!("{path}{part}?{}", viewer.range) } else { format!("{path}{part}") }
@@ -33,6 +34,7 @@ pub(super) fn tabs(viewer: &Viewer, path: &str, chosen: Tab) -> Markup {
             @for (tab, part, title) in Tab::ALL {
                 a href=(address(tab, part)) aria-current=[(tab == chosen).then_some("page")] { (title) }
             }
+            span.acts { (acts) }
         }
     }
 }

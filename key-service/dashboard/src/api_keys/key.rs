@@ -86,7 +86,23 @@ fn path(key: &ApiKey) -> String {
 /// Makes a part of the page of a key.
 fn tab(viewer: &Viewer, key: &ApiKey, tab: Tab, content: &Markup) -> Response {
     let title = if key.label.is_empty() { "Key without a label" } else { &key.label };
-    page(viewer, Section::Keys, title, &html! { (tabs(viewer, &path(key), tab)) (content) })
+    page(
+        viewer,
+        Section::Keys,
+        title,
+        &html! { (tabs(viewer, &path(key), tab, &acts(viewer, key))) (content) },
+    )
+}
+
+/// Links what an owner does with a key as a whole.
+fn acts(viewer: &Viewer, key: &ApiKey) -> Markup {
+    html! {
+        @if viewer.is_owner() && key.spend.revoked_at.is_none() {
+            a href={ (PATH) "/new?like=" (key.id.to_string()) } { "Duplicate" }
+            a href={ (path(key)) "/settings#rotate" } { "Rotate" }
+            a.danger href={ (path(key)) "/revoke" } { "Revoke" }
+        }
+    }
 }
 
 /// Lists the requests of a key.
@@ -177,7 +193,7 @@ pub(crate) fn first_model(app: &App, lists: &[&Vec<String>]) -> String {
     allowed.or(catalog.models.first()).map(|model| model.id.clone()).unwrap_or_default()
 }
 
-/// Shows an owner settings, rotation and revocation.
+/// Shows an owner settings and rotation.
 async fn forms(
     app: &App,
     viewer: &Viewer,
@@ -201,16 +217,6 @@ async fn forms(
             }
         }
         @if matches!(key.status(now), Status::Active | Status::Disabled) { (rotation::form(app, viewer, key)) }
-        section.card {
-            h2 { "Duplicate" }
-            p.quiet { "A new key with the same settings. You can change them before it is created." }
-            div.buttons { a.button href={ (PATH) "/new?like=" (key.id.to_string()) } { "Duplicate this key" } }
-        }
-        section.card {
-            h2 { "Revoke" }
-            p.quiet { "The key stops working at once, for good. What it used stays on record." }
-            div.buttons { a.button.danger href={ (path) "/revoke" } { "Revoke" } }
-        }
     })
 }
 

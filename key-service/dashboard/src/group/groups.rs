@@ -204,7 +204,7 @@ pub(crate) async fn show(
 
 /// Makes a part of the page of a group.
 pub(super) fn tab(viewer: &Viewer, group: &Group, tab: Tab, content: &Markup) -> Response {
-    let content = html! { (tabs(viewer, &path(group), tab)) (content) };
+    let content = html! { (tabs(viewer, &path(group), tab, &html! {})) (content) };
     page(viewer, Section::Groups, &name_of(group), &content)
 }
 
