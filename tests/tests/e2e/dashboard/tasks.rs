@@ -7,7 +7,7 @@ use shared::{
     money::NanoUsd,
 };
 use tests::{
-    harness::{ApiKey, FLASH, LOOK_EVERY, MAX, Options, PATIENCE, Stack},
+    harness::{ApiKey, FLASH, LOOK_EVERY, MAX, Options, PATIENCE, Stack, usd},
     upstream::Script,
 };
 use tokio::time::{Duration, Instant, sleep};
@@ -104,4 +104,6 @@ async fn thirty_tasks_take_no_more_clicks_than_a_good_console_needs() {
         .env("VIEWER_LINK", invited(&stack, account, "viewer@example.com", "viewer"))
         .env("OPERATOR_LINK", stack.cli(&["operators", "create", "--name", "ann@example.com"]).trim());
     succeeds("node/tasks.js", command, EVERY_TASK).await;
+    // One of the tasks adds credit.
+    stack.credited(&stack.account, usd("25"));
 }
