@@ -23,6 +23,7 @@ mod book;
 mod catalogue;
 mod chat;
 pub(crate) mod clients;
+mod command;
 mod deployment;
 mod door;
 mod patience;
@@ -38,6 +39,7 @@ pub use clients::browser::{Browser, attribute};
 pub use clients::client::{Answer, Http, nanos, raw, usd};
 pub use clients::dialect::Dialect;
 pub use clients::events::{Event, Events};
+pub use command::run_to_end;
 pub use deployment::{Deployment, Processes};
 pub use door::{Door, Exchange};
 pub use servers::balancer::Balancer;
@@ -55,7 +57,7 @@ use book::Book;
 use deployment::FIRST_CREDIT;
 pub use deployment::{ACCOUNT, Options};
 use deployment::{INTERNAL_TOKEN, PEPPER};
-pub use patience::{LOOK_EVERY, PATIENCE, SERVER_PATIENCE};
+pub use patience::{LOOK_EVERY, PATIENCE, SERVER_PATIENCE, until};
 
 /// Longest time that the last captures and releases may take after a test's last request. Less than an ordinary lease,
 /// so that a hold which only expires does not pass for one that was resolved.

@@ -38,11 +38,13 @@ pub(super) struct TabbedPage {
     /// Filter of the page of requests that names the key or the group.
     pub(super) filter: &'static str,
     pub(super) id: String,
+    /// Links to what can be done with the key or the group as a whole.
+    pub(super) acts: Markup,
 }
 
 impl TabbedPage {
     pub(super) fn show(&self, viewer: &Viewer, chosen: Tab, content: &Markup) -> Response {
-        let content = html! { (tabs(viewer, &self.path, chosen)) (content) };
+        let content = html! { (tabs(viewer, &self.path, chosen, &self.acts)) (content) };
         page(viewer, self.section, &self.title, &content)
     }
 
@@ -60,8 +62,9 @@ impl TabbedPage {
     }
 }
 
-/// Makes the links to the parts of the page at `path`. Those with a range of days keep it.
-fn tabs(viewer: &Viewer, path: &str, chosen: Tab) -> Markup {
+/// Makes the links to the parts of the page at `path`, and to what can be done with its subject. Those with a range of days
+/// keep it.
+fn tabs(viewer: &Viewer, path: &str, chosen: Tab, acts: &Markup) -> Markup {
     let address = |tab: Tab, part: &str| {
         let has_range = matches!(tab, Tab::Overview | Tab::Requests) && !viewer.range.is_empty();
         if has_range { format!("{path}{part}?{}", viewer.range) } else { format!("{path}{part}") }
@@ -71,6 +74,7 @@ fn tabs(viewer: &Viewer, path: &str, chosen: Tab) -> Markup {
             @for (tab, part, title) in Tab::ALL {
                 a href=(address(tab, part)) aria-current=[(tab == chosen).then_some("page")] { (title) }
             }
+            span.acts { (acts) }
         }
     }
 }

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, path::Path, process::Command};
 
 use serde_json::{Value, json};
 
-use crate::harness::servers::server::binary;
+use super::{command::run_to_end, servers::server::binary};
 
 /// Opens the terminal: a pseudo-terminal takes unsafe code in Rust, and none in Python.
 const SCRIPT: &str = include_str!("terminal.py");
@@ -28,7 +28,7 @@ pub fn on_terminal(folder: &Path, env: &[(&str, String)], words: &[&str], steps:
         "env": env,
         "steps": steps,
     });
-    let output = Command::new("python3").args(["-c", SCRIPT, &asked.to_string()]).output().unwrap();
+    let output = run_to_end(Command::new("python3").args(["-c", SCRIPT, &asked.to_string()]));
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{error}");
     let shown: Value = serde_json::from_slice(&output.stdout).unwrap();

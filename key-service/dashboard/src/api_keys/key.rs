@@ -76,16 +76,34 @@ pub(crate) async fn show(
         (events::last_events(&app, &viewer, Subject::Key(key.id)).await?)
         (copyable_line("Id", &key.id.to_string()))
     };
-    Ok(tabbed(&key).show(&viewer, Tab::Overview, &content))
+    Ok(tabbed(&viewer, &key).show(&viewer, Tab::Overview, &content))
 }
 
 fn path(key: &ApiKey) -> String {
     format!("{PATH}/{}", key.id)
 }
 
-fn tabbed(key: &ApiKey) -> TabbedPage {
+fn tabbed(viewer: &Viewer, key: &ApiKey) -> TabbedPage {
     let title = if key.label.is_empty() { "Key without a label".to_owned() } else { key.label.clone() };
-    TabbedPage { section: Section::Keys, title, path: path(key), filter: "key", id: key.id.to_string() }
+    TabbedPage {
+        section: Section::Keys,
+        title,
+        path: path(key),
+        filter: "key",
+        id: key.id.to_string(),
+        acts: acts(viewer, key),
+    }
+}
+
+/// Links what an owner does with a key as a whole.
+fn acts(viewer: &Viewer, key: &ApiKey) -> Markup {
+    html! {
+        @if viewer.is_owner() && key.spend.revoked_at.is_none() {
+            a href={ (PATH) "/new?like=" (key.id.to_string()) } { "Duplicate" }
+            a href={ (path(key)) "/settings#rotate" } { "Rotate" }
+            a.danger href={ (path(key)) "/revoke" } { "Revoke" }
+        }
+    }
 }
 
 /// Lists the requests of a key.
@@ -96,7 +114,7 @@ pub(crate) async fn requests(
     request: Request,
 ) -> Result<Response, Failure> {
     let key = named(&app, &viewer, &id).await?;
-    tabbed(&key).requests(&app, &viewer, &query(&request)).await
+    tabbed(&viewer, &key).requests(&app, &viewer, &query(&request)).await
 }
 
 /// Shows an owner the settings of a key.
@@ -121,7 +139,7 @@ async fn settings_tab(
         @else if !viewer.is_owner() { p.empty { "Owners change settings. Your role is viewer." } }
         @else { (forms(app, viewer, key, sent).await?) }
     };
-    Ok(tabbed(key).show(viewer, Tab::Settings, &content))
+    Ok(tabbed(viewer, key).show(viewer, Tab::Settings, &content))
 }
 
 /// Shows how to use a key: requests and agents, ready to paste.
@@ -138,7 +156,7 @@ pub(crate) async fn use_it(
         @if key.spend.revoked_at.is_some() { p.problem { "The key is revoked: its requests are refused." } }
         (first_steps::commands_of_known_key(&viewer.browser.base(), &model))
     };
-    Ok(tabbed(&key).show(&viewer, Tab::UseIt, &content))
+    Ok(tabbed(&viewer, &key).show(&viewer, Tab::UseIt, &content))
 }
 
 /// Says what the bounds of a key and of its groups mean together.
@@ -174,7 +192,7 @@ pub(crate) fn first_model(app: &App, lists: &[&Vec<String>]) -> String {
     allowed.or(catalog.models.first()).map(|model| model.id.clone()).unwrap_or_default()
 }
 
-/// Shows an owner settings, rotation and revocation.
+/// Shows an owner settings and rotation.
 async fn forms(
     app: &App,
     viewer: &Viewer,
@@ -198,16 +216,6 @@ async fn forms(
             }
         }
         @if matches!(key.status(now), Status::Active | Status::Disabled) { (rotation::form(app, viewer, key)) }
-        section.card {
-            h2 { "Duplicate" }
-            p.quiet { "A new key with the same settings. You can change them before it is created." }
-            div.buttons { a.button href={ (PATH) "/new?like=" (key.id.to_string()) } { "Duplicate this key" } }
-        }
-        section.card {
-            h2 { "Revoke" }
-            p.quiet { "The key stops working at once, for good. What it used stays on record." }
-            div.buttons { a.button.danger href={ (path) "/revoke" } { "Revoke" } }
-        }
     })
 }
 

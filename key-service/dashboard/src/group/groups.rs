@@ -210,6 +210,7 @@ pub(super) fn tabbed(group: &Group) -> TabbedPage {
         path: path(group),
         filter: "group",
         id: group.id.to_string(),
+        acts: html! {},
     }
 }
 

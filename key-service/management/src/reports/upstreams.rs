@@ -13,4 +13,16 @@ impl Management {
         let Hour(now) = Hour::of(self.clock.now());
         self.store.upstream_calls(Hour(now - UPSTREAM_HOURS + 1)).await
     }
+
+    /// Counts of each model's bills in this hour and the one before, by id. Whether a model answers is no secret of the
+    /// accounts that asked.
+    pub async fn models_lately(&self) -> Result<BTreeMap<String, UpstreamCalls>, StoreError> {
+        let Hour(now) = Hour::of(self.clock.now());
+        let mut models: BTreeMap<String, UpstreamCalls> = BTreeMap::new();
+        for ((model, _), calls) in self.store.upstream_calls(Hour(now - 1)).await? {
+            let of_model = models.entry(model).or_default();
+            *of_model = of_model.plus(calls);
+        }
+        Ok(models)
+    }
 }

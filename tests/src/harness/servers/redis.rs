@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use super::ports;
+use crate::harness::patience::until;
 use node::Node;
-use node::until;
 use pair::MasterAddress;
 
 mod cluster;
@@ -130,7 +130,7 @@ impl Redis {
     /// Waits until a replica has taken over from the killed master.
     pub async fn failed_over(&self, number: usize) {
         let replica = &self.nodes[number + cluster::MASTERS];
-        until("a replica to take over", || {
+        until("a replica to take over", async || {
             replica.ask("ROLE").is_some_and(|answer| answer.contains("master"))
         })
         .await;
