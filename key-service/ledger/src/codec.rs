@@ -1,5 +1,6 @@
 //! Conversion of the ledger's values to messages and back. `None` stands for what no program writes.
 
+mod amounts;
 mod course;
 mod sums;
 
@@ -17,25 +18,21 @@ use shared::{
     ids::{GenerationId, GroupId, KeyId},
     money::NanoUsd,
     time::Timestamp,
-    tokens::{Usage, UsageDetails},
 };
 
-use super::Retention;
-use crate::messages::{self, generation::State};
+use crate::{
+    kept::Retention,
+    messages::{self, generation::State},
+    names::{levels, read_levels},
+};
+pub use amounts::{Balance, usd};
+use amounts::{nanos, read_usage, write_usage};
 use course::{read_course, write_course};
 pub use course::{read_origin, write_origin};
 pub use sums::{
     PayerSpan, PayersOfKey, read_counts, read_group_day, read_margin, read_payers, read_user_day,
 };
 pub(crate) use sums::{write_counts, write_group_day, write_margin, write_payers, write_user_day};
-
-const fn nanos(amount: NanoUsd) -> i64 {
-    amount.nanos()
-}
-
-pub const fn usd(nanos: i64) -> NanoUsd {
-    NanoUsd::from_nanos(nanos)
-}
 
 const fn time(millis: i64) -> Timestamp {
     Timestamp::from_millis(millis)
@@ -88,13 +85,6 @@ impl Default for EventsKept {
 pub(crate) struct OldestEvent {
     pub(crate) number: u64,
     pub(crate) at: Timestamp,
-}
-
-/// A balance, with the number of the entry that changed it last.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Balance<T> {
-    pub of: T,
-    pub last_entry: u64,
 }
 
 pub(crate) fn write_account(account: &AccountRecord) -> messages::Account {
@@ -230,15 +220,6 @@ fn read_bounds(bounds: messages::Bounds) -> Option<Bounds> {
     })
 }
 
-/// Writes the budgets that count a hold as bits: 1 key, 2 group, 4 parent.
-pub(crate) fn levels(levels: [bool; 3]) -> u8 {
-    levels.iter().rev().fold(0, |bits, counts| bits * 2 + u8::from(*counts))
-}
-
-pub(crate) fn read_levels(bits: u8) -> [bool; 3] {
-    [1, 2, 4].map(|bit| bits & bit != 0)
-}
-
 /// Writes a generation; `None` for any other record.
 pub(crate) fn write_generation(record: &Record) -> Option<messages::Generation> {
     match record {
@@ -343,37 +324,6 @@ fn read_progress(progress: messages::Progress) -> Progress {
     let (cost, upstream_cost) = (usd(progress.cost), progress.upstream_cost.map(usd));
     let usage = read_usage(&progress);
     Progress { usage, cost, upstream_cost, course: progress.course.map(read_course).map(Arc::new) }
-}
-
-fn write_usage(Usage { prompt, cached, completion, details }: &Usage) -> messages::Progress {
-    let UsageDetails { cache_write, cache_write_long, audio_input, images, reasoning, audio_output } =
-        *details;
-    messages::Progress {
-        prompt: *prompt,
-        cached: *cached,
-        completion: *completion,
-        cost: 0,
-        upstream_cost: None,
-        cache_write,
-        cache_write_long,
-        audio_input,
-        images,
-        reasoning,
-        audio_output,
-        course: None,
-    }
-}
-
-fn read_usage(usage: &messages::Progress) -> Usage {
-    let details = UsageDetails {
-        cache_write: usage.cache_write,
-        cache_write_long: usage.cache_write_long,
-        audio_input: usage.audio_input,
-        images: usage.images,
-        reasoning: usage.reasoning,
-        audio_output: usage.audio_output,
-    };
-    Usage { prompt: usage.prompt, cached: usage.cached, completion: usage.completion, details }
 }
 
 /// Writes a deposit; `None` for any other record.

@@ -1,5 +1,7 @@
 //! Names of the ledger's records, indexes and logs in the space of an account.
 
+pub mod nouns;
+
 use std::sync::Arc;
 
 use domain::{
@@ -13,8 +15,6 @@ use shared::{
     money::NanoUsd,
     time::Timestamp,
 };
-
-use super::codec;
 
 /// Money of the account, of keys and of groups.
 pub const MONEY: u8 = 1;
@@ -230,7 +230,7 @@ pub fn due(generation: GenerationId, hold: &Hold) -> Vec<u8> {
     entry.extend(generation.as_bytes());
     entry.extend(payer.key.as_bytes());
     entry.extend(amount.nanos().to_be_bytes());
-    entry.push(codec::levels(counted.levels));
+    entry.push(levels(counted.levels));
     entry.extend(payer.groups.iter().flatten().flat_map(GroupId::as_bytes));
     entry
 }
@@ -258,7 +258,7 @@ impl DueMoney {
         let amount = NanoUsd::from_nanos(i64::from_be_bytes(entry.get(40..48)?.try_into().ok()?));
         let (levels, groups) = entry.get(48..)?.split_first()?;
         let group = |from: usize| groups.get(from..from + 16).and_then(GroupId::from_slice);
-        Some(Self { key, groups: [group(0), group(16)], amount, levels: codec::read_levels(*levels) })
+        Some(Self { key, groups: [group(0), group(16)], amount, levels: read_levels(*levels) })
     }
 }
 
@@ -320,4 +320,13 @@ pub(crate) fn deposited(at: Timestamp, id: DepositId) -> Vec<u8> {
     entry.extend(at.millis().unsigned_abs().to_be_bytes());
     entry.extend(id.as_bytes());
     entry
+}
+
+/// Writes the budgets that count a hold as bits: 1 key, 2 group, 4 parent.
+pub(crate) fn levels(levels: [bool; 3]) -> u8 {
+    levels.iter().rev().fold(0, |bits, counts| bits * 2 + u8::from(*counts))
+}
+
+pub(crate) fn read_levels(bits: u8) -> [bool; 3] {
+    [1, 2, 4].map(|bit| bits & bit != 0)
 }

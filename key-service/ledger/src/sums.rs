@@ -14,8 +14,8 @@ use records::{Answer, Cursor, Name, Question, Record, Records, Set, Space};
 use shared::ids::{AccountId, GroupId, KeyId};
 
 use crate::{
-    StoreError,
     codec::{self, PayersOfKey},
+    error::StoreError,
     messages,
     names::{self, PayerName},
     view::FORM,

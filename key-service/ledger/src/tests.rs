@@ -33,13 +33,16 @@ use shared::{
     time::Timestamp,
 };
 
-use super::{
-    ATTEMPTS_WITHOUT_TURN, Change, Lanes, Retention,
+use crate::{
     codec::{self, AccountRecord},
     copies::{Copies, Expired, GroupSum, ModelSum, PayerSum, PayersOf, Slot, UserSum},
+    error::StoreError,
+    kept::{EVENTS_KEPT, EventBounds, Retention},
+    lanes::{change::Change, lane::Lanes, turn::ATTEMPTS_WITHOUT_TURN},
+    messages,
     names::{self, PayerName},
+    view::FORM,
 };
-use crate::{EVENTS_KEPT, EventBounds, StoreError, messages, view::FORM};
 
 const KEPT: Retention = Retention {
     journal_entries: 1_000_000,

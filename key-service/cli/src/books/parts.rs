@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeSet, io::Write, ops::RangeInclusive};
 
+use clap::ValueEnum;
 use domain::usage::{Day, PartCounts};
 use key_service_management::{
     Management,
@@ -11,15 +12,20 @@ use serde::Serialize;
 use shared::{
     ids::{AccountId, KeyId},
     money::NanoUsd,
+    table,
 };
 
-use super::{
-    super::{table, write_json},
-    UsageBy,
-};
+use crate::output::write_json;
 
 /// Columns of both listings after those of their parts.
 const COLUMNS: [&str; 5] = ["REQUESTS", "PROMPT", "CACHED", "COMPLETION", "CHARGED"];
+
+/// Parts of a listing of usage other than days, keys and models.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum UsageBy {
+    Hour,
+    User,
+}
 
 /// A line as JSON. What it is not apart by is left out.
 #[derive(Serialize)]
@@ -45,7 +51,7 @@ struct PartLine<'a> {
 }
 
 /// Lists the usage of these days, of a key or of all.
-pub(super) async fn write(
+pub(crate) async fn write(
     (account, days, key): (AccountId, RangeInclusive<Day>, Option<KeyId>),
     (by, json): (UsageBy, bool),
     management: &Management,

@@ -4,8 +4,8 @@ use domain::usage::{
     Counts, Day, DayTotal, GroupDay, GroupModel, HoursOfDay, Margin, PartCounts, Sums, UserDay,
 };
 
-use super::{Balance, nanos, read_usage, usd, write_usage};
 use crate::{
+    codec::amounts::{Balance, nanos, read_usage, usd, write_usage},
     messages,
     names::{PayerName, day_part},
 };

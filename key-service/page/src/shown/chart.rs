@@ -194,7 +194,7 @@ impl Chart<'_> {
                             line x1="0" y1=(y) x2="100%" y2=(y) {}
                         }
                         @for (at, time) in self.times().enumerate() {
-                            (self.column(time, (at, count), &self.bars(time, step.saturating_mul(LINES), &colours)))
+                            (self.column(time, at, count, &self.bars(time, step.saturating_mul(LINES), &colours)))
                         }
                     }
                     // For the pointer alone: the table has the same links for the keyboard and for screen readers.
@@ -223,7 +223,7 @@ impl Chart<'_> {
     }
 
     /// Draws the bar of a time, which is number `at` of `count`. `bars` are the colours and heights of its parts.
-    fn column(&self, time: Hour, (at, count): (usize, usize), bars: &[(usize, i64)]) -> Markup {
+    fn column(&self, time: Hour, at: usize, count: usize, bars: &[(usize, i64)]) -> Markup {
         let mut y = HEIGHT;
         let (dated, text) = match self.step {
             ChartStep::Day => (dated(time.day(), at, count), short(time.day())),

@@ -1,5 +1,10 @@
 //! The journal, deposits and counters.
 
+pub(crate) mod refused;
+pub(crate) mod refused_calls;
+pub mod search;
+pub(crate) mod upstreams;
+
 use std::ops::RangeInclusive;
 
 use domain::{
@@ -8,17 +13,20 @@ use domain::{
     usage::{Day, GroupDay},
 };
 use key_service_ledger::{
-    codec, messages, names,
+    StoreError, codec, messages, names,
     sums::{AccountDay, OtherSums, SumsReader},
 };
 use prost::Message;
 use records::{Answer, Order, Question, Space};
 use shared::ids::{AccountId, DepositId, GenerationId, GroupId, KeyId};
 
-use super::{Deposit, Found, JournalEntry, JournalPage, Store, StoreError, UsageLine, no_answer, search};
+use crate::{
+    data::{Deposit, Found, JournalEntry, JournalPage, UsageLine},
+    store::base::{Store, no_answer},
+};
 
 /// Values of a log, entries of an index or records requested at a time: some hundred kilobytes.
-pub(super) const AT_ONCE: usize = 500;
+pub(crate) const AT_ONCE: usize = 500;
 
 impl Store {
     /// Reads entries of the account's journal after number `after`, in the order of their numbers, at most `limit`.
@@ -117,7 +125,7 @@ impl Store {
         Ok(deposits)
     }
 
-    pub(super) async fn deposits_of(
+    pub(crate) async fn deposits_of(
         &self,
         space: &Space,
         ids: &[DepositId],
@@ -183,12 +191,12 @@ impl Store {
 }
 
 /// A question about values of the journal.
-pub(super) const fn values(from: u64, to: u64, order: Order, limit: usize) -> Question {
+pub(crate) const fn values(from: u64, to: u64, order: Order, limit: usize) -> Question {
     Question::Values { log: names::JOURNAL, from, to, order, limit }
 }
 
 /// An entry of the journal as the log keeps it.
-pub(super) fn journal_entry(number: u64, value: &[u8]) -> Result<JournalEntry, StoreError> {
+pub(crate) fn journal_entry(number: u64, value: &[u8]) -> Result<JournalEntry, StoreError> {
     let read = || {
         let messages::Entry { generation, bill, delta, used_after } = messages::Entry::decode(value).ok()?;
         let LedgerRecord::Closed(settlement) = codec::read_generation(bill?)? else { return None };
@@ -199,11 +207,11 @@ pub(super) fn journal_entry(number: u64, value: &[u8]) -> Result<JournalEntry, S
 }
 
 /// The id in an entry of [`names::DEPOSITED`].
-pub(super) fn deposit_id(entry: &[u8]) -> Result<DepositId, StoreError> {
+pub(crate) fn deposit_id(entry: &[u8]) -> Result<DepositId, StoreError> {
     entry.get(8..).and_then(DepositId::from_slice).ok_or_else(|| damaged("the index of deposits"))
 }
 
 /// Error of a record that no program writes.
-pub(super) fn damaged(what: &str) -> StoreError {
+pub(crate) fn damaged(what: &str) -> StoreError {
     StoreError::Damaged(format!("{what} cannot be read"))
 }

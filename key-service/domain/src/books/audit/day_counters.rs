@@ -1,0 +1,200 @@
+//! Counters of days, compared with what the entries of each day add up to.
+
+use std::collections::BTreeSet;
+
+use shared::{
+    ids::{GroupId, KeyId},
+    money::NanoUsd,
+};
+
+use crate::{
+    books::{
+        audit::figure::{Counter, DayPart, Figure, GroupKeys, Quantity, Wrong},
+        usage::{
+            COUNTED, Counts, Day, DayTotal, GroupDay, GroupModel, HOURS, Hour, HoursOfDay, Margin,
+            PartCounts, UserDay,
+        },
+    },
+    ledger::Entry,
+};
+
+/// Counters of a record with sums of a day.
+#[derive(Clone, Debug)]
+pub enum DayCounters {
+    /// Counts of a key, its groups and a model.
+    Payer(Box<DayTotal<Counts>>),
+    Model(DayTotal<Margin>),
+    Group(GroupDay),
+    Users(UserDay),
+}
+
+/// Whose sums of a day a record has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SumOwner {
+    Payer(KeyId, String),
+    Model(String),
+    Group(GroupId),
+    /// Users of the record of this number.
+    Users(u8),
+}
+
+impl DayCounters {
+    /// Returns counters of the same kind that count nothing.
+    #[must_use]
+    pub fn emptied(&self) -> Self {
+        match self {
+            Self::Payer(_) => Self::Payer(Box::default()),
+            Self::Model(_) => Self::Model(DayTotal::default()),
+            Self::Group(_) => Self::Group(GroupDay::default()),
+            Self::Users(_) => Self::Users(UserDay::default()),
+        }
+    }
+
+    /// Adds what an entry counts. `is_own` tells an entry of a group's own key from one of a child group.
+    pub fn add(&mut self, entry: &Entry, is_own: bool, counts: Counts) {
+        let hour = Hour::of(entry.settlement.at).of_day();
+        match self {
+            Self::Payer(of) => of.add(hour, counts),
+            Self::Model(of) => of.add(hour, counts),
+            Self::Group(of) => of.add(&entry.settlement.payer.model, is_own, (hour, counts)),
+            Self::Users(of) => of.add(entry.settlement.user().unwrap_or_default(), counts.into()),
+        }
+    }
+
+    /// Amount charged on the day.
+    pub fn charged(&self) -> NanoUsd {
+        match self {
+            Self::Payer(of) => of.of.charged,
+            Self::Model(of) => of.of.sums.charged,
+            Self::Group(of) => {
+                let both = of.models().map(|of| of.own.of.plus(of.below.of));
+                both.fold(Margin::default(), Margin::plus).sums.charged
+            }
+            Self::Users(of) => {
+                let named = of.named().map(|(_, counts)| counts);
+                named.fold(of.others(), PartCounts::plus).charged
+            }
+        }
+    }
+}
+
+impl SumOwner {
+    /// The amount charged, as a figure.
+    pub fn charged(&self, day: Day) -> Figure {
+        match self {
+            Self::Payer(key, model) => Figure::KeySum(*key, day, model.clone()),
+            Self::Model(model) => Figure::ModelSum(day, model.clone()),
+            Self::Group(group) => Figure::GroupSum(*group, day),
+            Self::Users(part) => Figure::UserSum(day, *part),
+        }
+    }
+}
+
+/// Returns the counters of a day that differ from those that entries add up to.
+pub(crate) fn compare(day: Day, of: &SumOwner, recorded: &DayCounters, proven: &DayCounters) -> Vec<Wrong> {
+    let mut comparison = Comparison { day, wrong: Vec::new() };
+    comparison.compare(of, recorded, proven);
+    comparison.wrong
+}
+
+/// A comparison of the counters of a day.
+struct Comparison {
+    day: Day,
+    wrong: Vec<Wrong>,
+}
+
+impl Comparison {
+    fn compare(&mut self, of: &SumOwner, recorded: &DayCounters, proven: &DayCounters) {
+        let day = self.day;
+        match (of, recorded, proven) {
+            (SumOwner::Payer(key, model), DayCounters::Payer(recorded), DayCounters::Payer(proven)) => {
+                let figure = |counter| Figure::KeyCount(*key, day, model.clone(), counter);
+                self.each(&Counter::of_counts(&recorded.of), &Counter::of_counts(&proven.of), figure);
+                let part = |hour| DayPart::KeyHour(*key, model.clone(), hour);
+                self.hours(&recorded.hours, &proven.hours, part);
+            }
+            (SumOwner::Model(model), DayCounters::Model(recorded), DayCounters::Model(proven)) => {
+                let figure = |counter| Figure::ModelCount(day, model.clone(), counter);
+                self.each(&Counter::of_margin(&recorded.of), &Counter::of_margin(&proven.of), figure);
+                self.hours(&recorded.hours, &proven.hours, |hour| DayPart::ModelHour(model.clone(), hour));
+            }
+            (SumOwner::Group(group), DayCounters::Group(recorded), DayCounters::Group(proven)) => {
+                self.group(*group, recorded, proven);
+            }
+            (SumOwner::Users(part), DayCounters::Users(recorded), DayCounters::Users(proven)) => {
+                self.users(*part, recorded, proven);
+            }
+            // The name of a record tells its kind.
+            (_, _, _) => {}
+        }
+    }
+
+    fn group(&mut self, group: GroupId, recorded: &GroupDay, proven: &GroupDay) {
+        let day = self.day;
+        let models: BTreeSet<_> = recorded.models().chain(proven.models()).map(|of| &of.model).collect();
+        for model in models {
+            let of = |sums: &GroupDay, keys| {
+                let found = sums.models().find(|of| of.model == *model);
+                found.map_or_else(DayTotal::default, |of: &GroupModel| match keys {
+                    GroupKeys::Own => of.own.clone(),
+                    GroupKeys::Below => of.below.clone(),
+                })
+            };
+            for keys in [GroupKeys::Own, GroupKeys::Below] {
+                let (recorded, proven) = (of(recorded, keys), of(proven, keys));
+                let part = || DayPart::GroupModel(group, model.to_string(), keys);
+                let figure = |counter| Figure::Part(part(), day, counter);
+                self.each(&Counter::of_margin(&recorded.of), &Counter::of_margin(&proven.of), figure);
+                let hour = |hour| DayPart::GroupHour(group, model.to_string(), keys, hour);
+                self.hours(&recorded.hours, &proven.hours, hour);
+            }
+        }
+    }
+
+    fn users(&mut self, part: u8, recorded: &UserDay, proven: &UserDay) {
+        let users: BTreeSet<_> = recorded.named().chain(proven.named()).map(|(user, _)| user).collect();
+        let of = |sums: &UserDay, user| {
+            let found = sums.named().find(|(named, _)| *named == user);
+            found.map_or_else(PartCounts::default, |(_, counts)| counts)
+        };
+        for user in users {
+            self.part(&of(recorded, user), &of(proven, user), &DayPart::User(user.to_string()));
+        }
+        self.part(&recorded.others(), &proven.others(), &DayPart::OtherUsers(part));
+    }
+
+    fn hours(&mut self, recorded: &HoursOfDay, proven: &HoursOfDay, part: impl Fn(u8) -> DayPart) {
+        for hour in 0..HOURS {
+            self.part(&recorded.of(hour), &proven.of(hour), &part(hour));
+        }
+    }
+
+    fn part(&mut self, recorded: &PartCounts, proven: &PartCounts, part: &DayPart) {
+        let day = self.day;
+        let figure = |counter| Figure::Part(part.clone(), day, counter);
+        if recorded != proven {
+            self.each(&Counter::of_part(recorded), &Counter::of_part(proven), figure);
+        }
+    }
+
+    fn each(
+        &mut self,
+        recorded: &[(Counter, Quantity)],
+        proven: &[(Counter, Quantity)],
+        figure: impl Fn(Counter) -> Figure,
+    ) {
+        for ((counter, recorded), (_, proven)) in recorded.iter().zip(proven) {
+            if recorded != proven && !is_bounded(*recorded) && !is_bounded(*proven) {
+                self.wrong.push(Wrong { figure: figure(*counter), recorded: *recorded, proven: *proven });
+            }
+        }
+    }
+}
+
+/// Returns whether a counter is at its bound, so that it proves nothing.
+const fn is_bounded(quantity: Quantity) -> bool {
+    match quantity {
+        Quantity::Usd(amount) => amount.nanos() >= COUNTED.cast_signed(),
+        Quantity::Count(count) => count >= COUNTED,
+    }
+}

@@ -1,0 +1,279 @@
+//! Daily counters of usage by payer, updated by every settlement.
+
+mod counts;
+mod parts;
+
+use std::{fmt, time::Duration};
+
+use shared::{money::NanoUsd, time::Timestamp, tokens::Usage};
+
+use self::counts::difference;
+pub use self::counts::{COUNTED, Counts, Margin, Sums};
+pub use self::parts::{
+    DayTotal, GroupDay, GroupModel, HOURS, HoursOfDay, PartCounts, USER_PARTS, UserDay, part_of_user,
+};
+use crate::ledger::{Entry, Payer, Record, Settlement};
+
+/// Bound on the tokens of a kind that a request adds: a million times the context of any model. A larger number is an
+/// error of the upstream, and would distort the counters.
+pub const COUNTED_PER_REQUEST: u64 = 1_000_000_000_000;
+
+/// Time after midnight in which counters of the day before may still change. Clocks of key-services differ by seconds
+/// at most.
+const LATE: Duration = Duration::from_mins(10);
+
+const HOUR: i64 = 60 * 60 * 1000;
+const DAY: i64 = 24 * HOUR;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Day(i64);
+
+/// An hour in UTC: the number of hours since 1970.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Hour(pub i64);
+
+/// An addition to the counters of a payer and a day.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Added {
+    pub payer: Payer,
+    /// The caller's name of its user; `None` if it told none.
+    pub user: Option<String>,
+    pub day: Day,
+    /// Hour of the day, from 0 to 23.
+    pub hour: u8,
+    pub counts: Counts,
+}
+
+impl Day {
+    pub const fn of(at: Timestamp) -> Self {
+        Self(at.millis().div_euclid(DAY))
+    }
+
+    /// The day this many days after 1970-01-01.
+    pub const fn from_number(number: i64) -> Self {
+        Self::of(Timestamp::from_millis(number.saturating_mul(DAY)))
+    }
+
+    pub const fn number(self) -> i64 {
+        self.0
+    }
+
+    /// Returns the last day whose counters can no longer change.
+    pub fn closed(now: Timestamp) -> Self {
+        Self::of(now.minus(LATE)).plus(-1)
+    }
+
+    /// The first and the last millisecond of the day.
+    pub const fn millis(self) -> (i64, i64) {
+        let begins = self.0.saturating_mul(DAY);
+        (begins, begins.saturating_add(DAY - 1))
+    }
+
+    #[must_use]
+    pub const fn plus(self, days: i64) -> Self {
+        Self::from_number(self.0.saturating_add(days))
+    }
+
+    /// Returns whether the day begins a week.
+    pub const fn is_monday(self) -> bool {
+        // Day 0, 1970-01-01, was a Thursday, so Monday is four days later.
+        (self.0 + 3).rem_euclid(7) == 0
+    }
+
+    /// Reads a date like `2026-11-21`.
+    pub fn parse(text: &str) -> Option<Self> {
+        if text.len() != 10 {
+            return None;
+        }
+        Timestamp::parse(&format!("{text}T00:00Z")).map(Self::of)
+    }
+}
+
+impl fmt::Display for Day {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let midnight = Timestamp::from_millis(self.0.saturating_mul(DAY)).to_string();
+        f.write_str(midnight.split('T').next().unwrap_or_default())
+    }
+}
+
+impl Hour {
+    /// The hour of an instant.
+    pub const fn of(at: Timestamp) -> Self {
+        Self(at.millis().div_euclid(HOUR))
+    }
+
+    /// The hour of a day that begins so many hours after midnight.
+    pub fn in_day(day: Day, hour: u8) -> Self {
+        Self(day.0.saturating_mul(24).saturating_add(hour.into()))
+    }
+
+    /// The first hour of the day.
+    #[must_use]
+    pub const fn midnight(self) -> Self {
+        Self(self.day().0 * 24)
+    }
+
+    pub const fn day(self) -> Day {
+        Day(self.0.div_euclid(24))
+    }
+
+    /// Number of the hour in its day, from 0 to 23.
+    pub const fn of_day(self) -> u8 {
+        let [hour, ..] = self.0.rem_euclid(24).to_le_bytes();
+        hour
+    }
+
+    /// The instant at which the hour begins.
+    pub const fn begins(self) -> Timestamp {
+        Timestamp::from_millis(self.0.saturating_mul(HOUR))
+    }
+}
+
+/// Returns the change of the counters by an entry of the journal. `before` is the generation's record before the entry.
+/// The first settlement counts a request. The correction of an expiry counts on the day of the correction, so that
+/// day's charge may be below zero. Tokens that the expiry overcounted stay counted.
+pub fn added(before: &Record, entry: &Entry) -> Added {
+    let settlement = &entry.settlement;
+    let (known, usage) = (at_known_cost(settlement), counted(settlement));
+    let counts = match before {
+        Record::Closed(earlier) => {
+            let known_before = at_known_cost(earlier);
+            Counts {
+                requests: 0,
+                usage: usage.zip(counted(earlier), u64::saturating_sub),
+                charged: entry.delta,
+                upstream_cost: difference(known.upstream_cost, known_before.upstream_cost),
+                charged_at_known_cost: difference(known.charged, known_before.charged),
+            }
+        }
+        Record::None | Record::Open(_) | Record::Deposited(_) => Counts {
+            requests: 1,
+            usage,
+            charged: entry.delta,
+            upstream_cost: known.upstream_cost,
+            charged_at_known_cost: known.charged,
+        },
+    };
+    let (user, hour) = (settlement.user().map(str::to_owned), Hour::of(settlement.at));
+    Added { payer: settlement.payer.clone(), user, day: hour.day(), hour: hour.of_day(), counts }
+}
+
+/// Amounts of a settlement whose upstream cost is known; zero otherwise.
+struct AtKnownCost {
+    upstream_cost: NanoUsd,
+    charged: NanoUsd,
+}
+
+fn at_known_cost(settlement: &Settlement) -> AtKnownCost {
+    match settlement.upstream_cost {
+        Some(upstream_cost) => AtKnownCost { upstream_cost, charged: settlement.charged },
+        None => AtKnownCost { upstream_cost: NanoUsd::ZERO, charged: NanoUsd::ZERO },
+    }
+}
+
+fn counted(Settlement { usage, .. }: &Settlement) -> Usage {
+    usage.zip(*usage, |tokens, _| tokens.min(COUNTED_PER_REQUEST))
+}
+
+#[cfg(test)]
+mod tests {
+    use shared::tokens::UsageDetails;
+
+    use super::*;
+    use crate::ledger::{
+        Ending,
+        histories::{START, key},
+    };
+
+    fn settled(prompt: u64, completion: u64, charged: i64, ending: Ending) -> Settlement {
+        Settlement {
+            payer: Payer { key: key(1), model: "Model Flash".into(), groups: [None, None] },
+            origin: None,
+            usage: Usage::of(prompt, 0, completion),
+            cost: NanoUsd::from_nanos(charged),
+            upstream_cost: None,
+            charged: NanoUsd::from_nanos(charged),
+            ending,
+            estimated: false,
+            at: START,
+            course: None,
+        }
+    }
+
+    fn counts(before: &Record, settlement: Settlement, delta: i64) -> (u64, u64, u64, i64) {
+        let delta = NanoUsd::from_nanos(delta);
+        let Counts { requests, usage, charged, .. } =
+            added(before, &Entry { settlement, delta, used_after: NanoUsd::MAX }).counts;
+        (requests, usage.prompt, usage.completion, charged.nanos())
+    }
+
+    #[test]
+    fn a_settlement_counts_a_request() {
+        assert_eq!(counts(&Record::None, settled(10, 5, 7, Ending::Captured), 7), (1, 10, 5, 7));
+    }
+
+    #[test]
+    fn a_correction_counts_its_change() {
+        let expired = Record::Closed(settled(10, 5, 7, Ending::Expired));
+        assert_eq!(counts(&expired, settled(10, 9, 11, Ending::Captured), 4), (0, 0, 4, 4));
+        assert_eq!(counts(&expired, settled(8, 9, 2, Ending::Captured), -5), (0, 0, 4, -5));
+    }
+
+    #[test]
+    fn details_are_counted_and_a_correction_counts_what_is_more() {
+        let with = |reasoning, images| {
+            let details = UsageDetails { reasoning, images, ..UsageDetails::default() };
+            let usage = Usage { details, ..Usage::of(10, 0, 9) };
+            Settlement { usage, ..settled(10, 9, 7, Ending::Expired) }
+        };
+        let entry = |settlement| Entry { settlement, delta: NanoUsd::ZERO, used_after: NanoUsd::ZERO };
+        let details = |before, after| added(&before, &entry(after)).counts.usage.details;
+        let expected = |reasoning, images| UsageDetails { reasoning, images, ..UsageDetails::default() };
+        assert_eq!(details(Record::None, with(5, 1)), expected(5, 1));
+        assert_eq!(details(Record::Closed(with(5, 1)), with(7, 1)), expected(2, 0));
+    }
+
+    #[test]
+    fn the_margin_counts_what_was_charged_where_the_upstream_cost_is_known() {
+        let with = |charged, upstream_cost: Option<i64>| {
+            let upstream_cost = upstream_cost.map(NanoUsd::from_nanos);
+            Settlement { upstream_cost, ..settled(1, 1, charged, Ending::Captured) }
+        };
+        let sums = |before: Record, after: Settlement, delta| {
+            let delta = NanoUsd::from_nanos(delta);
+            let entry = Entry { settlement: after, delta, used_after: NanoUsd::ZERO };
+            let counts = added(&before, &entry).counts;
+            (counts.charged.nanos(), counts.charged_at_known_cost.nanos(), counts.upstream_cost.nanos())
+        };
+        assert_eq!(sums(Record::None, with(7, None), 7), (7, 0, 0));
+        assert_eq!(sums(Record::None, with(7, Some(9)), 7), (7, 7, 9));
+        let expired = |upstream_cost| Record::Closed(with(7, upstream_cost));
+        assert_eq!(sums(expired(Some(5)), with(3, Some(2)), -4), (-4, -4, -3));
+        assert_eq!(sums(expired(None), with(10, Some(8)), 3), (3, 10, 8));
+        assert_eq!(sums(expired(Some(5)), with(10, None), 3), (3, -7, -5));
+    }
+
+    #[test]
+    fn nonsense_is_counted_up_to_a_bound_and_counters_stop_at_theirs() {
+        let settlement = settled(u64::MAX, 1, NanoUsd::MAX.nanos(), Ending::Captured);
+        let entry = Entry { settlement, delta: NanoUsd::MAX, used_after: NanoUsd::MAX };
+        let absurd = added(&Record::None, &entry).counts;
+        assert_eq!(absurd.usage.prompt, COUNTED_PER_REQUEST);
+        let twice = absurd.plus(absurd);
+        assert_eq!((twice.requests, twice.charged.nanos()), (2, COUNTED.cast_signed()));
+        let full = Counts { requests: COUNTED, ..Counts::default() };
+        assert_eq!(full.plus(absurd).requests, COUNTED);
+    }
+
+    #[test]
+    fn a_day_is_written_as_it_is_read() {
+        for date in ["1970-01-01", "2024-02-29", "2026-11-21", "0001-01-01", "9999-12-31"] {
+            assert_eq!(Day::parse(date).unwrap().to_string(), date);
+        }
+        for nonsense in ["", "2026-2-1", "2026-02-30", "21-11-2026", "2026-11-2é", "2026-11-21T"] {
+            assert_eq!(Day::parse(nonsense), None, "{nonsense}");
+        }
+        assert_eq!(Day::of(Timestamp::from_millis(-1)).to_string(), "1969-12-31");
+        assert_eq!(Day::of(START).to_string(), "2026-11-20");
+    }
+}

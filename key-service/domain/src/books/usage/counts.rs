@@ -1,0 +1,134 @@
+//! Counters and sums, none of which exceeds a bound.
+
+use shared::{money::NanoUsd, tokens::Usage};
+
+/// Bound on every counter: the largest integer that is exact as a double, which many readers of JSON use for numbers.
+pub const COUNTED: u64 = (1 << 53) - 1;
+
+/// Counters of a day. None exceeds [`COUNTED`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Billed generations, including free ones.
+    pub requests: u64,
+    pub usage: Usage,
+    /// Amount charged. Below zero on a day whose corrections gave back more than was billed.
+    pub charged: NanoUsd,
+    /// Known cost of the generations to the operator. Below zero as `charged`.
+    pub upstream_cost: NanoUsd,
+    /// Amount charged for generations whose upstream cost is known. The margin is this less `upstream_cost`.
+    pub charged_at_known_cost: NanoUsd,
+}
+
+/// Sums over several keys. None exceeds [`COUNTED`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sums {
+    /// Billed generations, including free ones.
+    pub requests: u64,
+    /// Tokens of prompts and completions.
+    pub tokens: u64,
+    /// Amount charged. Below zero if corrections gave back more than was billed.
+    pub charged: NanoUsd,
+}
+
+/// Sums over several keys, with the cost to the operator. No amount exceeds [`COUNTED`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Margin {
+    pub sums: Sums,
+    /// Known cost of the generations to the operator. Below zero as the charges.
+    pub upstream_cost: NanoUsd,
+    /// Amount charged for generations whose upstream cost is known.
+    pub charged_at_known_cost: NanoUsd,
+}
+
+impl Counts {
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            requests: stopped(self.requests, other.requests),
+            usage: self.usage.zip(other.usage, stopped),
+            charged: sum(self.charged, other.charged),
+            upstream_cost: sum(self.upstream_cost, other.upstream_cost),
+            charged_at_known_cost: sum(self.charged_at_known_cost, other.charged_at_known_cost),
+        }
+    }
+
+    /// Margin of the day, as [`Margin::amount`].
+    pub fn margin(&self) -> Option<NanoUsd> {
+        Margin::from(*self).amount()
+    }
+}
+
+impl From<Counts> for Sums {
+    fn from(Counts { requests, usage, charged, .. }: Counts) -> Self {
+        Self { requests, tokens: stopped(usage.prompt, usage.completion), charged }
+    }
+}
+
+impl Sums {
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            requests: stopped(self.requests, other.requests),
+            tokens: stopped(self.tokens, other.tokens),
+            charged: sum(self.charged, other.charged),
+        }
+    }
+
+    /// Difference of both sums; no count is below zero.
+    #[must_use]
+    pub fn less(self, other: Self) -> Self {
+        Self {
+            requests: self.requests.saturating_sub(other.requests),
+            tokens: self.tokens.saturating_sub(other.tokens),
+            charged: difference(self.charged, other.charged),
+        }
+    }
+}
+
+impl From<Counts> for Margin {
+    fn from(counts: Counts) -> Self {
+        let Counts { upstream_cost, charged_at_known_cost, .. } = counts;
+        Self { sums: Sums::from(counts), upstream_cost, charged_at_known_cost }
+    }
+}
+
+impl Margin {
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            sums: self.sums.plus(other.sums),
+            upstream_cost: sum(self.upstream_cost, other.upstream_cost),
+            charged_at_known_cost: sum(self.charged_at_known_cost, other.charged_at_known_cost),
+        }
+    }
+
+    /// Difference of both; no count is below zero.
+    #[must_use]
+    pub fn less(self, other: Self) -> Self {
+        Self {
+            sums: self.sums.less(other.sums),
+            upstream_cost: difference(self.upstream_cost, other.upstream_cost),
+            charged_at_known_cost: difference(self.charged_at_known_cost, other.charged_at_known_cost),
+        }
+    }
+
+    /// Returns the charges less the upstream costs, for generations whose upstream cost is known; `None` if there are
+    /// none.
+    pub fn amount(&self) -> Option<NanoUsd> {
+        let is_known = self.upstream_cost != NanoUsd::ZERO || self.charged_at_known_cost != NanoUsd::ZERO;
+        is_known.then(|| difference(self.charged_at_known_cost, self.upstream_cost))
+    }
+}
+
+/// Sum of two counted amounts.
+pub(crate) fn sum(a: NanoUsd, b: NanoUsd) -> NanoUsd {
+    NanoUsd::from_nanos(a.nanos().saturating_add(b.nanos()).min(COUNTED.cast_signed()))
+}
+
+pub(crate) fn difference(a: NanoUsd, b: NanoUsd) -> NanoUsd {
+    NanoUsd::from_nanos(a.nanos().saturating_sub(b.nanos()))
+}
+
+pub(crate) fn stopped(a: u64, b: u64) -> u64 {
+    a.saturating_add(b).min(COUNTED)
+}

@@ -1,0 +1,253 @@
+//! Counts of parts of a day: of an hour, of a user, and of a model in a group.
+
+use std::sync::Arc;
+
+use shared::money::NanoUsd;
+
+use crate::books::usage::counts::{Counts, Margin, Sums, difference, stopped, sum};
+
+/// Hours of a day in UTC.
+pub const HOURS: u8 = 24;
+/// Records that the users of a day share, so that a bill writes only a part of them anew.
+pub const USER_PARTS: u8 = 8;
+/// Users of a day whose counts a record keeps apart. A bill writes the record whole, in some 1.5 kB if it is full.
+const NAMED_USERS: usize = 32;
+
+/// Counts of a part of a day, for which fewer are kept than for the day. None exceeds [`COUNTED`](crate::books::usage::COUNTED).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PartCounts {
+    /// Billed generations, including free ones.
+    pub requests: u64,
+    pub prompt: u64,
+    pub cached: u64,
+    pub completion: u64,
+    /// Amount charged. Below zero where corrections gave back more than was billed.
+    pub charged: NanoUsd,
+}
+
+impl PartCounts {
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            requests: stopped(self.requests, other.requests),
+            prompt: stopped(self.prompt, other.prompt),
+            cached: stopped(self.cached, other.cached),
+            completion: stopped(self.completion, other.completion),
+            charged: sum(self.charged, other.charged),
+        }
+    }
+
+    /// Difference of both; no number is below zero.
+    #[must_use]
+    pub fn less(self, other: Self) -> Self {
+        Self {
+            requests: self.requests.saturating_sub(other.requests),
+            prompt: self.prompt.saturating_sub(other.prompt),
+            cached: self.cached.saturating_sub(other.cached),
+            completion: self.completion.saturating_sub(other.completion),
+            charged: difference(self.charged, other.charged),
+        }
+    }
+}
+
+impl From<Counts> for PartCounts {
+    fn from(Counts { requests, usage, charged, .. }: Counts) -> Self {
+        let (prompt, cached, completion) = (usage.prompt, usage.cached, usage.completion);
+        Self { requests, prompt, cached, completion, charged }
+    }
+}
+
+impl From<PartCounts> for Sums {
+    fn from(PartCounts { requests, prompt, completion, charged, .. }: PartCounts) -> Self {
+        Self { requests, tokens: stopped(prompt, completion), charged }
+    }
+}
+
+/// Counts of the hours of a day in which something was counted, in their order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HoursOfDay(Vec<(u8, PartCounts)>);
+
+impl HoursOfDay {
+    /// Reads hours with their counts; `None` unless each hour is one of a day, and above the one before.
+    pub fn read(hours: Vec<(u8, PartCounts)>) -> Option<Self> {
+        let is_sorted = hours.is_sorted_by(|(a, _), (b, _)| a < b);
+        (is_sorted && hours.last().is_none_or(|(hour, _)| *hour < HOURS)).then_some(Self(hours))
+    }
+
+    pub fn add(&mut self, hour: u8, counts: PartCounts) {
+        match self.0.binary_search_by_key(&hour, |(hour, _)| *hour) {
+            Ok(place) => self.0[place].1 = self.0[place].1.plus(counts),
+            Err(place) => self.0.insert(place, (hour, counts)),
+        }
+    }
+
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (u8, PartCounts)> {
+        self.0.iter().copied()
+    }
+
+    /// Counts of the day.
+    pub fn total(&self) -> PartCounts {
+        self.iter().fold(PartCounts::default(), |all, (_, counts)| all.plus(counts))
+    }
+
+    /// Counts of an hour.
+    pub fn of(&self, hour: u8) -> PartCounts {
+        let place = self.0.binary_search_by_key(&hour, |(hour, _)| *hour);
+        place.map_or(PartCounts::default(), |place| self.0[place].1)
+    }
+}
+
+/// Counts of a day, whole and by hour.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DayTotal<T> {
+    pub of: T,
+    pub hours: HoursOfDay,
+}
+
+impl DayTotal<Counts> {
+    pub fn add(&mut self, hour: u8, counts: Counts) {
+        self.of = self.of.plus(counts);
+        self.hours.add(hour, counts.into());
+    }
+}
+
+impl DayTotal<Margin> {
+    pub fn add(&mut self, hour: u8, counts: Counts) {
+        self.of = self.of.plus(counts.into());
+        self.hours.add(hour, counts.into());
+    }
+}
+
+/// Counts of a group on a day by model, in the order of models.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GroupDay(Vec<GroupModel>);
+
+/// Counts of a group, a day and a model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupModel {
+    /// The model's id in the catalogue.
+    pub model: Arc<str>,
+    /// Of keys that were in the group.
+    pub own: DayTotal<Margin>,
+    /// Of keys that were in child groups of it.
+    pub below: DayTotal<Margin>,
+}
+
+impl GroupDay {
+    /// Reads counts of models; `None` unless each model is above the one before.
+    pub fn read(models: Vec<GroupModel>) -> Option<Self> {
+        models.is_sorted_by(|a, b| a.model < b.model).then_some(Self(models))
+    }
+
+    /// Adds what a key was billed. `is_own` tells a key of the group from one of a child group.
+    pub fn add(&mut self, model: &str, is_own: bool, (hour, counts): (u8, Counts)) {
+        let place = self.0.binary_search_by(|of| (*of.model).cmp(model));
+        let place = place.unwrap_or_else(|place| {
+            let (own, below) = (DayTotal::default(), DayTotal::default());
+            self.0.insert(place, GroupModel { model: model.into(), own, below });
+            place
+        });
+        let of = &mut self.0[place];
+        let total = if is_own { &mut of.own } else { &mut of.below };
+        total.add(hour, counts);
+    }
+
+    pub fn models(&self) -> impl ExactSizeIterator<Item = &GroupModel> {
+        self.0.iter()
+    }
+
+    /// Sums of keys that were in the group.
+    pub fn own(&self) -> Margin {
+        self.0.iter().fold(Margin::default(), |all, of| all.plus(of.own.of))
+    }
+}
+
+/// Counts of some users on a day. The first users of a day are named, in the order in which they came; later ones are
+/// counted together. So the counts of a user who is named are whole.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UserDay {
+    named: Vec<(Arc<str>, PartCounts)>,
+    others: PartCounts,
+}
+
+impl UserDay {
+    /// Makes the counts of users who are named, and of all others.
+    pub const fn of(named: Vec<(Arc<str>, PartCounts)>, others: PartCounts) -> Self {
+        Self { named, others }
+    }
+
+    pub fn add(&mut self, user: &str, counts: PartCounts) {
+        match self.named.iter().position(|(named, _)| **named == *user) {
+            Some(place) => self.named[place].1 = self.named[place].1.plus(counts),
+            None if self.named.len() < NAMED_USERS => self.named.push((user.into(), counts)),
+            None => self.others = self.others.plus(counts),
+        }
+    }
+
+    pub fn named(&self) -> impl ExactSizeIterator<Item = (&Arc<str>, PartCounts)> {
+        self.named.iter().map(|(user, counts)| (user, *counts))
+    }
+
+    /// Counts of users who are not named.
+    pub const fn others(&self) -> PartCounts {
+        self.others
+    }
+}
+
+/// Returns the record of a day that counts a user, one of [`USER_PARTS`].
+pub fn part_of_user(user: &str) -> u8 {
+    // FNV-1a, which is the same in every program and version.
+    let hash = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(16_777_619);
+    let [_, high, ..] = user.bytes().fold(2_166_136_261, hash).to_le_bytes();
+    high % USER_PARTS
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    fn counts(requests: u64) -> PartCounts {
+        PartCounts { requests, prompt: 5, cached: 1, completion: 2, charged: NanoUsd::from_nanos(7) }
+    }
+
+    #[test]
+    fn hours_are_counted_apart_and_in_their_order() {
+        let mut hours = HoursOfDay::default();
+        for hour in [9, 3, 9, 23] {
+            hours.add(hour, counts(1));
+        }
+        let requests: Vec<_> = hours.iter().map(|(hour, counts)| (hour, counts.requests)).collect();
+        assert_eq!(requests, [(3, 1), (9, 2), (23, 1)]);
+        assert_eq!((hours.of(9).charged.nanos(), hours.of(4)), (14, PartCounts::default()));
+        assert_eq!(HoursOfDay::read(hours.iter().collect()), Some(hours));
+        for wrong in [
+            vec![(24, counts(1))],
+            vec![(3, counts(1)), (3, counts(1))],
+            vec![(3, counts(1)), (2, counts(1))],
+        ] {
+            assert_eq!(HoursOfDay::read(wrong), None);
+        }
+    }
+
+    #[test]
+    fn the_first_users_of_a_day_are_named_and_nobody_is_left_out() {
+        let mut day = UserDay::default();
+        for round in 0..2 {
+            for n in 0..40 {
+                day.add(&format!("user-{n}"), counts(1 + round));
+            }
+        }
+        assert_eq!(day.named().len(), NAMED_USERS);
+        assert!(day.named().all(|(_, counts)| counts.requests == 3), "a named user's counts are whole");
+        assert_eq!(day.others().requests, 3 * (40 - NAMED_USERS as u64));
+    }
+
+    #[test]
+    fn users_are_spread_over_all_records() {
+        let parts: HashSet<u8> = (0..100).map(|n| part_of_user(&format!("user-{n}"))).collect();
+        assert_eq!(parts, (0..USER_PARTS).collect());
+        assert_eq!((part_of_user(""), part_of_user("ann")), (part_of_user(""), part_of_user("ann")));
+    }
+}

@@ -1,0 +1,170 @@
+//! Changes of an account that are not commands: a key is made, a bound is lowered, a member is invited.
+
+use domain::{
+    event::Event,
+    ledger::{Account, Group, Key, Told},
+};
+use prost::Message;
+use records::{Index, Name, Write};
+use shared::ids::{GroupId, KeyId};
+
+use crate::{
+    batch::Effects,
+    codec::{AccountRecord, Balance},
+    copies::{Copies, Slot, TheAccount, TheTurn},
+    view::{Unreadable, View},
+};
+
+/// An account while a change is decided: its money, its keys and groups, and all other records of its space. The commit
+/// guards everything that the decision reads.
+pub struct Change<'a> {
+    copies: &'a mut Copies,
+    view: &'a mut View,
+    missing: Vec<Slot>,
+    effects: Effects,
+}
+
+impl<'a> Change<'a> {
+    pub(crate) fn new(copies: &'a mut Copies, view: &'a mut View) -> Self {
+        view.begin();
+        let missing = [Slot::Turn].into_iter().filter(|slot| !copies.has(slot)).collect();
+        copies.turn(&TheTurn);
+        Self { copies, view, missing, effects: Effects::default() }
+    }
+
+    /// Returns what to commit, or the records that must be read before the change can be decided.
+    pub(crate) fn finish(mut self) -> Result<Effects, Vec<Slot>> {
+        let mut effects = std::mem::take(&mut self.effects);
+        if effects.events_len() > 0 {
+            self.has(Slot::Account);
+            self.has(Slot::Events);
+            if let Some(Some(account)) = self.copies.account(&TheAccount) {
+                effects = effects.numbered(&account);
+                let events = account.events + effects.events_len();
+                self.copies.set_account(&TheAccount, Some(AccountRecord { events, ..account }));
+                effects.weigh_events(self.copies);
+            }
+        }
+        let is_missing = !self.missing.is_empty() || !self.view.missing().is_empty();
+        if is_missing { Err(self.missing) } else { Ok(effects) }
+    }
+
+    /// Returns whether there is a copy. If not, it is read, and the change is decided again.
+    fn has(&mut self, slot: Slot) -> bool {
+        let is_there = self.copies.has(&slot);
+        if !is_there && !self.missing.contains(&slot) {
+            self.missing.push(slot);
+        }
+        is_there
+    }
+
+    /// The account's money; `None` if there is no account.
+    pub fn account(&mut self) -> Result<Option<Account>, Unreadable> {
+        if !self.has(Slot::Account) {
+            return Ok(None);
+        }
+        let account = self.copies.account(&TheAccount).ok_or_else(|| unreadable("the account"))?;
+        Ok(account.map(|account| account.money))
+    }
+
+    /// Changes the account's money, or makes the account.
+    pub fn set_account(&mut self, money: Account) {
+        let before = self.copies.account.get(&TheAccount).copied().flatten().unwrap_or_default();
+        self.copies.set_account(&TheAccount, Some(AccountRecord { money, ..before }));
+    }
+
+    /// Money and bounds of a key; `None` if there is no key.
+    pub fn key(&mut self, id: KeyId) -> Result<Option<Key>, Unreadable> {
+        if !self.has(Slot::Key(id)) {
+            return Ok(None);
+        }
+        Ok(self.copies.key(&id).ok_or_else(|| unreadable(id))?.map(|balance| balance.of))
+    }
+
+    /// Changes a key that was read, or makes it.
+    pub fn set_key(&mut self, id: KeyId, of: Key) {
+        let before = self.copies.keys.get(&id).and_then(Option::as_ref);
+        let last_entry = before.map_or(0, |balance| balance.last_entry);
+        self.copies.set_key(&id, Some(Balance { of, last_entry }));
+    }
+
+    /// Money and bounds of a group; `None` if there is no group.
+    pub fn group(&mut self, id: GroupId) -> Result<Option<Group>, Unreadable> {
+        if !self.has(Slot::Group(id)) {
+            return Ok(None);
+        }
+        Ok(self.copies.group(&id).ok_or_else(|| unreadable(id))?.map(|balance| balance.of))
+    }
+
+    /// Changes a group that was read, or makes it.
+    pub fn set_group(&mut self, id: GroupId, of: Group) {
+        let before = self.copies.groups.get(&id).and_then(Option::as_ref);
+        let last_entry = before.map_or(0, |balance| balance.last_entry);
+        self.copies.set_group(&id, Some(Balance { of, last_entry }));
+    }
+
+    /// Reads any other record of the account's space; `None` if there is none.
+    pub fn get<M: Message + Default>(&mut self, name: &Name) -> Result<Option<M>, Unreadable> {
+        self.view.get(name)
+    }
+
+    /// Returns whether there is a record of this name.
+    pub fn has_record(&mut self, name: &Name) -> bool {
+        self.view.has(name)
+    }
+
+    pub fn put(&mut self, name: &Name, message: &impl Message) {
+        self.view.put(name, message);
+    }
+
+    /// Removes a record, if there is one.
+    pub fn remove(&mut self, name: &Name) {
+        self.view.remove(name);
+    }
+
+    /// Presumes that there is no record of this name. The commit guards this, and a conflict brings the record if there
+    /// is one.
+    pub fn presume_absent(&mut self, name: &Name) {
+        self.view.presume_absent(name);
+    }
+
+    /// Puts an entry into an index.
+    pub fn enter(&mut self, index: Index, entry: Vec<u8>) {
+        self.view.enter(index, entry);
+    }
+
+    /// Takes an entry out of an index, if it is there.
+    pub fn leave(&mut self, index: Index, entry: Vec<u8>) {
+        self.view.leave(index, entry);
+    }
+
+    /// Adds any other write, which has no guard of its own.
+    pub fn write(&mut self, write: Write) {
+        self.view.write(write);
+    }
+
+    /// Gives access to all other records of the account's space, for functions that other changes use too.
+    pub fn records(&mut self) -> &mut View {
+        self.view
+    }
+
+    /// Writes an event with the change.
+    pub fn event(&mut self, event: Event) {
+        self.effects.event(event);
+    }
+
+    /// Writes events with the change; those of thresholds only if they were not told before.
+    pub fn tell(&mut self, events: Vec<Told>) {
+        if events.is_empty() || !self.has(Slot::Account) {
+            return;
+        }
+        let Some(Some(account)) = self.copies.account(&TheAccount) else { return };
+        for told in events {
+            self.effects.tell(self.copies, account.events, told);
+        }
+    }
+}
+
+fn unreadable(what: impl std::fmt::Display) -> Unreadable {
+    Unreadable(format!("money of {what}"))
+}

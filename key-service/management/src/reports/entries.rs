@@ -1,0 +1,121 @@
+//! Sums of the requests that a search finds.
+
+use std::ops::RangeInclusive;
+
+use shared::{
+    ids::{AccountId, GroupId, KeyId},
+    time::Timestamp,
+};
+
+use crate::{
+    management::Management,
+    reports::{spend::DAYS, usage::MAX_DAYS},
+};
+use domain::{
+    ledger::Payer,
+    search::EntrySearch,
+    usage::{Day, PartCounts, Sums, part_of_user},
+};
+use key_service_store::store::{OtherSums, StoreError};
+
+/// Sums of the entries of a search.
+#[derive(Clone, Debug)]
+pub struct EntrySums {
+    /// Days that are added up: those of the search, or the last [`DAYS`]; at most [`MAX_DAYS`].
+    pub days: RangeInclusive<Day>,
+    pub sums: Sums,
+}
+
+impl Management {
+    /// Adds up the counters of the days, the key, the group and the model of a search. Counters are kept by whole days in UTC: those
+    /// that a search for other times touches count whole. `None` for an outcome or an upstream, by which no counters are kept,
+    /// for a user whose counters are not kept apart, and where no day is searched.
+    pub async fn sums_of_entries(
+        &self,
+        account: AccountId,
+        search: &EntrySearch,
+    ) -> Result<Option<EntrySums>, StoreError> {
+        let last = search.ends.map(|ends| Day::of(Timestamp::from_millis(ends.millis() - 1)));
+        let last = last.map_or(self.today(), |last| last.min(self.today()));
+        let first = search.begins.map_or_else(|| last.plus(1 - DAYS), Day::of).max(last.plus(1 - MAX_DAYS));
+        let is_counted = search.outcome.is_none() && search.ending.is_none() && search.upstream.is_none();
+        if !is_counted || first > last {
+            return Ok(None);
+        }
+        if let Some(user) = &search.user {
+            let is_alone = search.key.is_none() && search.group.is_none() && search.model.is_none();
+            return if is_alone { self.sums_of_user(account, user, first..=last).await } else { Ok(None) };
+        }
+        if let Some(group) = search.group {
+            return self.sums_of_group(account, search, group, first..=last).await.map(Some);
+        }
+        let is_wanted = |model: &str| search.model.as_ref().is_none_or(|wanted| wanted == model);
+        let sums = match search.key {
+            Some(key) => {
+                self.sums_of_key(account, key, first..=last, |payer| is_wanted(&payer.model)).await?
+            }
+            None => {
+                let models = self.spend(account, first..=last).await?.into_values().flatten();
+                let wanted = models.filter(|(model, _)| is_wanted(model));
+                wanted.fold(Sums::default(), |all, (_, sums)| all.plus(sums))
+            }
+        };
+        Ok(Some(EntrySums { days: first..=last, sums }))
+    }
+
+    async fn sums_of_key(
+        &self,
+        account: AccountId,
+        key: KeyId,
+        days: RangeInclusive<Day>,
+        is_wanted: impl Fn(&Payer) -> bool,
+    ) -> Result<Sums, StoreError> {
+        let lines = self.store.usage(account, days, Some(&[key])).await?.into_iter();
+        let wanted = lines.filter(|line| is_wanted(&line.payer));
+        Ok(wanted.fold(Sums::default(), |all, line| all.plus(line.counts.of.into())))
+    }
+
+    /// Adds up the counters of a user. `None` if requests of the user may be among those of others on one of the days.
+    async fn sums_of_user(
+        &self,
+        account: AccountId,
+        user: &str,
+        days: RangeInclusive<Day>,
+    ) -> Result<Option<EntrySums>, StoreError> {
+        let (mut sums, part) = (Sums::default(), usize::from(part_of_user(user)));
+        let others = OtherSums { groups: &[], users: true };
+        for of_day in self.store.account_days(account, days.clone(), others).await? {
+            let Some(users) = of_day.users.get(part) else { continue };
+            match users.named().find(|(named, _)| ***named == *user) {
+                Some((_, counts)) => sums = sums.plus(counts.into()),
+                None if users.others() == PartCounts::default() => {}
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(EntrySums { days, sums }))
+    }
+
+    async fn sums_of_group(
+        &self,
+        account: AccountId,
+        search: &EntrySearch,
+        group: GroupId,
+        days: RangeInclusive<Day>,
+    ) -> Result<EntrySums, StoreError> {
+        let is_wanted = |model: &str| search.model.as_ref().is_none_or(|wanted| wanted == model);
+        let sums = match search.key {
+            Some(key) => {
+                let is_wanted = |payer: &Payer| payer.is_in(group) && is_wanted(&payer.model);
+                self.sums_of_key(account, key, days.clone(), is_wanted).await?
+            }
+            None => {
+                let of_days = self.store.group_days(account, days.clone(), group).await?;
+                let models = of_days.iter().flat_map(|(_, of_day)| of_day.models());
+                let wanted = models.filter(|of| is_wanted(&of.model));
+                let both = wanted.flat_map(|of| [of.own.of.sums, of.below.of.sums]);
+                both.fold(Sums::default(), Sums::plus)
+            }
+        };
+        Ok(EntrySums { days, sums })
+    }
+}

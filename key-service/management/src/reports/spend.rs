@@ -1,0 +1,340 @@
+//! Sums of days by model, key, group and user, and the keys that spent most.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, HashMap, HashSet},
+    ops::RangeInclusive,
+};
+
+use shared::{
+    ids::{AccountId, GroupId, KeyId},
+    money::NanoUsd,
+};
+
+use crate::management::Management;
+use domain::{
+    key::ApiKey,
+    ledger::Payer,
+    usage::{Day, DayTotal, Hour, HoursOfDay, Margin, Sums},
+};
+use key_service_store::store::{AccountDay, Order, OtherSums, Page, StoreError, UsageLine};
+
+/// Days added up unless others are requested.
+pub const DAYS: i64 = 30;
+
+/// Keys whose sums are kept apart; those of all other keys are one part.
+const TOP_KEYS: usize = 5;
+
+/// Groups whose sums are kept apart if an account has more, so that a page reads a bounded number of sums.
+const TOP_GROUPS: usize = 50;
+
+/// Groups among which those that have spent most are found: the newest, which take some milliseconds to read.
+const GROUPS_LOOKED_AT: usize = 2_000;
+
+/// Keys of the account that have spent most, and newest keys of a group, among which the group's top keys are found.
+const KEYS_LOOKED_AT: usize = 250;
+
+/// Part of a spend for which sums are kept apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpendBy {
+    Model,
+    Key,
+    /// The group that the key was in.
+    Group,
+    /// The caller's own user.
+    User,
+}
+
+/// What a part of a spend belongs to.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum SpendPart {
+    /// Id of a model in the catalogue.
+    Model(String),
+    Key(KeyId),
+    /// A group; `None` stands for keys without a group.
+    Group(Option<GroupId>),
+    /// A user, by the caller's own name; `None` stands for requests whose callers named none.
+    User(Option<String>),
+    /// All keys but the ones that have spent most.
+    OtherKeys,
+    /// All groups but the ones that have spent most, and keys without a group.
+    OtherGroups,
+    /// Users of days with so many users that no sums of theirs are kept.
+    OtherUsers,
+}
+
+/// Length of the times for which sums are apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChartStep {
+    Day,
+    Hour,
+}
+
+/// Sums by part and time. The sums of a day stand at its first hour.
+pub type SpendParts = BTreeMap<SpendPart, BTreeMap<Hour, Sums>>;
+
+/// Sums by day and model.
+pub type Spend = BTreeMap<Day, BTreeMap<String, Sums>>;
+
+/// Parts of a spend, and what none of them has.
+struct PartsAndRest {
+    step: ChartStep,
+    parts: SpendParts,
+    rest: BTreeMap<Hour, Sums>,
+}
+
+impl PartsAndRest {
+    const fn new(step: ChartStep) -> Self {
+        Self { step, parts: SpendParts::new(), rest: BTreeMap::new() }
+    }
+
+    /// Sums of a day, at each of its times.
+    fn times(&self, day: Day, whole: Sums, hours: &HoursOfDay) -> Vec<(Hour, Sums)> {
+        match self.step {
+            ChartStep::Day => vec![(Hour::in_day(day, 0), whole)],
+            ChartStep::Hour => {
+                hours.iter().map(|(hour, counts)| (Hour::in_day(day, hour), counts.into())).collect()
+            }
+        }
+    }
+
+    /// Adds the sums of a part.
+    fn add(&mut self, part: &SpendPart, day: Day, whole: Sums, hours: &HoursOfDay) {
+        for (time, sums) in self.times(day, whole, hours) {
+            let of_part = self.parts.entry(part.clone()).or_default().entry(time).or_default();
+            *of_part = of_part.plus(sums);
+        }
+    }
+
+    /// Adds sums of which parts take theirs.
+    fn leave(&mut self, day: Day, whole: Sums, hours: &HoursOfDay) {
+        for (time, sums) in self.times(day, whole, hours) {
+            let rest = self.rest.entry(time).or_default();
+            *rest = rest.plus(sums);
+        }
+    }
+
+    fn leave_all(&mut self, of_day: &AccountDay) {
+        for total in of_day.models.values() {
+            self.leave(of_day.day, total.of.sums, &total.hours);
+        }
+    }
+
+    /// Returns the parts, with what none of them has as one more.
+    fn with_rest(self, part: SpendPart) -> SpendParts {
+        let Self { mut parts, mut rest, .. } = self;
+        for (time, sums) in parts.values().flatten() {
+            rest.entry(*time).and_modify(|left| *left = left.less(*sums));
+        }
+        rest.retain(|_, left| *left != Sums::default());
+        if !rest.is_empty() {
+            parts.insert(part, rest);
+        }
+        parts
+    }
+}
+
+impl Management {
+    /// The sums of the account on these days.
+    pub async fn spend(&self, account: AccountId, days: RangeInclusive<Day>) -> Result<Spend, StoreError> {
+        let days = self.store.account_days(account, days, OtherSums::default()).await?;
+        let of_day = |AccountDay { day, models, .. }| {
+            let models: BTreeMap<_, _> = models
+                .into_iter()
+                .map(|(model, total): (String, DayTotal<Margin>)| (model, total.of.sums))
+                .collect();
+            (!models.is_empty()).then_some((day, models))
+        };
+        Ok(days.into_iter().filter_map(of_day).collect())
+    }
+
+    /// Returns the sums of the account on these days, apart for each model, key, group or user. Those by key and by group
+    /// are apart for the ones that have spent most, since the others may be very many. Users have no sums by hour.
+    pub async fn spend_parts(
+        &self,
+        account: AccountId,
+        by: SpendBy,
+        (days, step): (RangeInclusive<Day>, ChartStep),
+    ) -> Result<SpendParts, StoreError> {
+        match by {
+            SpendBy::Model => {
+                let mut parts = PartsAndRest::new(step);
+                for AccountDay { day, models, .. } in
+                    self.store.account_days(account, days, OtherSums::default()).await?
+                {
+                    for (model, total) in models {
+                        parts.add(&SpendPart::Model(model), day, total.of.sums, &total.hours);
+                    }
+                }
+                Ok(parts.parts)
+            }
+            SpendBy::Key => {
+                let _permit = self.read_permit(account).await?;
+                let keys: Vec<KeyId> =
+                    self.top_keys(account, TOP_KEYS).await?.iter().map(|key| key.id).collect();
+                let all = self.store.account_days(account, days.clone(), OtherSums::default()).await?;
+                let mut parts = PartsAndRest::new(step);
+                for of_day in &all {
+                    parts.leave_all(of_day);
+                }
+                self.add_keys(account, days, &keys, &mut parts, |_| true).await?;
+                Ok(parts.with_rest(SpendPart::OtherKeys))
+            }
+            SpendBy::Group => self.spend_by_group(account, days, step).await,
+            SpendBy::User => self.spend_by_user(account, days).await,
+        }
+    }
+
+    /// Returns the sums of a key on these days by model.
+    pub async fn spend_of_key(
+        &self,
+        account: AccountId,
+        key: KeyId,
+        (days, step): (RangeInclusive<Day>, ChartStep),
+    ) -> Result<SpendParts, StoreError> {
+        let mut parts = PartsAndRest::new(step);
+        for UsageLine { day, payer, counts } in self.store.usage(account, days, Some(&[key])).await? {
+            parts.add(&SpendPart::Model(payer.model), day, counts.of.into(), &counts.hours);
+        }
+        Ok(parts.parts)
+    }
+
+    /// Returns the sums of a group and of its child groups on these days, apart for each model, or for the keys that have
+    /// spent most.
+    pub async fn spend_of_group(
+        &self,
+        account: AccountId,
+        group: GroupId,
+        by: SpendBy,
+        (days, step): (RangeInclusive<Day>, ChartStep),
+    ) -> Result<SpendParts, StoreError> {
+        let _permit = self.read_permit(account).await?;
+        let (mut parts, mut rest) = (PartsAndRest::new(step), PartsAndRest::new(step));
+        for (day, sums) in self.store.group_days(account, days.clone(), group).await? {
+            for of in sums.models() {
+                let part = SpendPart::Model(of.model.to_string());
+                for total in [&of.own, &of.below] {
+                    parts.add(&part, day, total.of.sums, &total.hours);
+                    rest.leave(day, total.of.sums, &total.hours);
+                }
+            }
+        }
+        if by != SpendBy::Key {
+            return Ok(parts.parts);
+        }
+        let keys = self.top_keys_of(account, group).await?;
+        self.add_keys(account, days, &keys, &mut rest, |payer| payer.is_in(group)).await?;
+        Ok(rest.with_rest(SpendPart::OtherKeys))
+    }
+
+    /// Returns what each of these keys was charged on these days while it was in a group, or in a child group of it.
+    pub async fn charged_in_group(
+        &self,
+        account: AccountId,
+        group: GroupId,
+        (days, keys): (RangeInclusive<Day>, &[KeyId]),
+    ) -> Result<HashMap<KeyId, NanoUsd>, StoreError> {
+        let mut sums: HashMap<KeyId, Sums> = HashMap::new();
+        for line in self.store.usage(account, days, Some(keys)).await? {
+            if line.payer.is_in(group) {
+                let sum = sums.entry(line.payer.key).or_default();
+                *sum = sum.plus(line.counts.of.into());
+            }
+        }
+        Ok(sums.into_iter().map(|(key, sums)| (key, sums.charged)).collect())
+    }
+
+    /// Adds the sums of these keys.
+    async fn add_keys(
+        &self,
+        account: AccountId,
+        days: RangeInclusive<Day>,
+        keys: &[KeyId],
+        parts: &mut PartsAndRest,
+        is_wanted: impl Fn(&Payer) -> bool,
+    ) -> Result<(), StoreError> {
+        for UsageLine { day, payer, counts } in self.store.usage(account, days, Some(keys)).await? {
+            if is_wanted(&payer) {
+                parts.add(&SpendPart::Key(payer.key), day, counts.of.into(), &counts.hours);
+            }
+        }
+        Ok(())
+    }
+
+    /// Finds keys in a group, or in a child group of it, that have spent most: among the account's top keys, and the newest
+    /// keys of the group.
+    async fn top_keys_of(&self, account: AccountId, group: GroupId) -> Result<Vec<KeyId>, StoreError> {
+        let top = self.top_keys(account, KEYS_LOOKED_AT).await?;
+        let children = self.store.child_groups(account, group).await?;
+        let groups: HashSet<GroupId> = children.into_iter().chain([group]).collect();
+        let is_in = |key: &ApiKey| key.spend.group.is_some_and(|group| groups.contains(&group));
+        let page = Page { after: None, order: Order::Descending, status: None, limit: KEYS_LOOKED_AT };
+        let newest = self.store.keys_of_group(account, group, page).await?;
+        let found = top.into_iter().filter(is_in).chain(newest);
+        let mut by_use: Vec<_> = found.map(|key| (Reverse(key.spend.budget.used), key.id)).collect();
+        by_use.sort_unstable();
+        by_use.dedup();
+        Ok(by_use.into_iter().take(TOP_KEYS).map(|(_, id)| id).collect())
+    }
+
+    async fn spend_by_group(
+        &self,
+        account: AccountId,
+        days: RangeInclusive<Day>,
+        step: ChartStep,
+    ) -> Result<SpendParts, StoreError> {
+        let _permit = self.read_permit(account).await?;
+        let (groups, are_all) = self.groups_apart(account).await?;
+        let others = OtherSums { groups: &groups, users: false };
+        let mut parts = PartsAndRest::new(step);
+        for of_day in self.store.account_days(account, days, others).await? {
+            parts.leave_all(&of_day);
+            for (group, sums) in groups.iter().zip(&of_day.groups) {
+                for of in sums.models() {
+                    let (part, total) = (SpendPart::Group(Some(*group)), &of.own);
+                    parts.add(&part, of_day.day, total.of.sums, &total.hours);
+                }
+            }
+        }
+        Ok(parts.with_rest(if are_all { SpendPart::Group(None) } else { SpendPart::OtherGroups }))
+    }
+
+    /// Lists the groups whose sums are kept apart, and tells whether these are all groups of the account.
+    pub(super) async fn groups_apart(&self, account: AccountId) -> Result<(Vec<GroupId>, bool), StoreError> {
+        self.store.groups_by_use(account, TOP_GROUPS, GROUPS_LOOKED_AT).await
+    }
+
+    async fn spend_by_user(
+        &self,
+        account: AccountId,
+        days: RangeInclusive<Day>,
+    ) -> Result<SpendParts, StoreError> {
+        let (others, none) = (OtherSums { groups: &[], users: true }, HoursOfDay::default());
+        let mut parts = PartsAndRest::new(ChartStep::Day);
+        for of_day in self.store.account_days(account, days, others).await? {
+            parts.leave_all(&of_day);
+            for users in &of_day.users {
+                for (user, counts) in users.named() {
+                    let part = SpendPart::User(Some(user.to_string()));
+                    parts.add(&part, of_day.day, counts.into(), &none);
+                }
+                let others = Sums::from(users.others());
+                if others != Sums::default() {
+                    parts.add(&SpendPart::OtherUsers, of_day.day, others, &none);
+                }
+            }
+        }
+        Ok(parts.with_rest(SpendPart::User(None)))
+    }
+
+    /// The keys of the account that spent most, largest spend first.
+    pub async fn top_keys(&self, account: AccountId, limit: usize) -> Result<Vec<ApiKey>, StoreError> {
+        self.store.top_spending(account, None, limit).await
+    }
+}
+
+/// Returns for how many whole days the credit lasts at the rate of the last [`DAYS`]; `None` if nothing was spent.
+pub fn days_left(credit: NanoUsd, spent: NanoUsd) -> Option<i64> {
+    let days = i128::from(credit.nanos()) * i128::from(DAYS) / i128::from(spent.nanos().max(1));
+    (spent > NanoUsd::ZERO).then(|| i64::try_from(days).unwrap_or(i64::MAX))
+}

@@ -1,0 +1,196 @@
+//! Sums of days, compared with the entries of each day.
+
+use std::collections::{BTreeMap, HashMap, hash_map::Entry as Slot};
+
+use domain::{
+    audit::{Auditor, DayCounters, SumOwner},
+    ledger::Entry,
+    usage::{COUNTED, Day, DayTotal, GroupDay, Hour, UserDay, part_of_user},
+};
+use key_service_ledger::{
+    StoreError,
+    codec::{self, Balance},
+    names::{self, PayerName},
+};
+use records::Record;
+use shared::{
+    ids::{GenerationId, GroupId},
+    time::Timestamp,
+};
+
+use crate::store::{
+    base::message,
+    books::damaged,
+    inspection::audit::expiries::{Adds, Expiries},
+};
+
+/// Sums that are in memory at a time, in some 200 MB: all days of most journals, or two days of 100,000 keys. The
+/// oldest day is compared first.
+const MOST_SUMS: usize = 250_000;
+
+/// The sums of the days that entries have reached.
+pub(super) struct DaySums {
+    /// First day of which all entries are there.
+    whole_from: Day,
+    /// Number of the last entry up to which every sum must exist.
+    paid: u64,
+    /// Days before this one were compared already.
+    open_from: Day,
+    days: BTreeMap<Day, HashMap<Vec<u8>, SumWithEntries>>,
+    expiries: Expiries,
+}
+
+/// A sum as it is recorded, with the number of the last entry that it counts.
+pub(super) struct RecordedSum {
+    counters: DayCounters,
+    last_entry: u64,
+    /// There is no record, though entries say that there must be one.
+    is_absent: bool,
+}
+
+/// A sum with the entries so far.
+struct SumWithEntries {
+    recorded: RecordedSum,
+    charged: i128,
+    /// Counters that the entries add up to; `None` if an entry does not tell what it adds.
+    proven: Option<DayCounters>,
+}
+
+impl RecordedSum {
+    /// Reads a record of a set with sums of days.
+    pub(super) fn read(table: u8, record: &Record) -> Result<Self, StoreError> {
+        let read = || {
+            Some(match table {
+                names::SUMS => {
+                    Self::of(codec::read_counts(message(record).ok()?)?, |of| DayCounters::Payer(of.into()))
+                }
+                names::SPEND => Self::of(codec::read_margin(message(record).ok()?)?, DayCounters::Model),
+                names::GROUP_SPEND => {
+                    Self::of(codec::read_group_day(message(record).ok()?)?, DayCounters::Group)
+                }
+                _ => Self::of(codec::read_user_day(message(record).ok()?)?, DayCounters::Users),
+            })
+        };
+        read().ok_or_else(|| damaged("sums of a day"))
+    }
+
+    fn of<T>(Balance { of, last_entry }: Balance<T>, counters: impl FnOnce(T) -> DayCounters) -> Self {
+        Self { counters: counters(of), last_entry, is_absent: false }
+    }
+}
+
+impl DaySums {
+    /// Begins with the sums of a journal. `begins_at` is the time of its first entry, if there may have been earlier
+    /// ones.
+    pub(super) fn new(whole_from: Day, paid: u64, begins_at: Option<Timestamp>) -> Self {
+        let expiries = Expiries::new(begins_at);
+        Self { whole_from, paid, open_from: whole_from, days: BTreeMap::new(), expiries }
+    }
+
+    /// Returns whether the sums of the day must be loaded.
+    pub(super) fn needs(&self, day: Day) -> bool {
+        day >= self.open_from && !self.days.contains_key(&day)
+    }
+
+    /// Adds the sums of a day, unless they were dropped, and compares older days if there are many. Returns the number
+    /// of the last entry that the sums count.
+    pub(super) fn load(
+        &mut self,
+        auditor: &mut Auditor,
+        day: Day,
+        sums: Option<Vec<(Vec<u8>, RecordedSum)>>,
+    ) -> u64 {
+        let Some(sums) = sums else {
+            // Those of earlier days were dropped too.
+            self.open_from = self.open_from.max(day.plus(1));
+            return 0;
+        };
+        let last = sums.iter().map(|(_, sum)| sum.last_entry).max().unwrap_or_default();
+        let sum = |(name, recorded): (Vec<u8>, RecordedSum)| (name, SumWithEntries::of(recorded));
+        self.days.insert(day, sums.into_iter().map(sum).collect());
+        while self.days.len() > 2 && self.days.values().map(HashMap::len).sum::<usize>() > MOST_SUMS {
+            let Some((oldest, sums)) = self.days.pop_first() else { break };
+            self.open_from = oldest.plus(1);
+            compare_all(auditor, oldest, sums);
+        }
+        last
+    }
+
+    /// Adds an entry to the sums of its day.
+    pub(super) fn add(&mut self, number: u64, generation: GenerationId, entry: &Entry) {
+        let (paid, adds) = (self.paid, self.expiries.add(generation, entry));
+        let hour = Hour::of(entry.settlement.at);
+        let Some(sums) = self.days.get_mut(&hour.day()) else { return };
+        let (payer, user) = (&entry.settlement.payer, entry.settlement.user());
+        let of_payer = (PayerName::of(payer).to_vec(), DayCounters::Payer(Box::default()));
+        let of_model = (names::model_sum(&payer.model), DayCounters::Model(DayTotal::default()));
+        let of_user = |user| (names::user_sums(part_of_user(user)), DayCounters::Users(UserDay::default()));
+        let of_group = |group| (names::group_sum(group), DayCounters::Group(GroupDay::default()));
+        let others = user.map(of_user).into_iter().chain(payer.groups.into_iter().flatten().map(of_group));
+        for (name, absent) in [of_payer, of_model].into_iter().chain(others) {
+            let is_own = payer.groups[0].is_some_and(|group| name == names::group_sum(group));
+            let sum = match sums.entry(name) {
+                Slot::Occupied(sum) => sum.into_mut(),
+                Slot::Vacant(_) if number > paid => continue,
+                Slot::Vacant(vacant) => {
+                    let recorded = RecordedSum { counters: absent, last_entry: paid, is_absent: true };
+                    vacant.insert(SumWithEntries::of(recorded))
+                }
+            };
+            if number <= sum.recorded.last_entry {
+                sum.add(entry, is_own, &adds);
+            }
+        }
+    }
+
+    /// Compares everything that was not compared yet.
+    pub(super) fn finish(self, auditor: &mut Auditor) {
+        debug_assert!(self.whole_from <= self.open_from);
+        for (day, sums) in self.days {
+            compare_all(auditor, day, sums);
+        }
+    }
+}
+
+impl SumWithEntries {
+    fn of(recorded: RecordedSum) -> Self {
+        let proven = Some(recorded.counters.emptied());
+        Self { recorded, charged: 0, proven }
+    }
+
+    fn add(&mut self, entry: &Entry, is_own: bool, adds: &Adds) {
+        self.charged += i128::from(entry.delta.nanos());
+        match (&mut self.proven, adds) {
+            (Some(proven), Adds::Counts(counts)) => proven.add(entry, is_own, **counts),
+            (proven, _) => *proven = None,
+        }
+    }
+}
+
+fn compare_all(auditor: &mut Auditor, day: Day, sums: HashMap<Vec<u8>, SumWithEntries>) {
+    let mut sums: Vec<_> = sums.into_iter().collect();
+    sums.sort_by(|(a, _), (b, _)| a.cmp(b));
+    for (name, SumWithEntries { recorded, charged, proven }) in sums {
+        let Some(of) = read_owner(&name) else { continue };
+        let recorded_charge = recorded.counters.charged();
+        if recorded_charge.nanos() < COUNTED.cast_signed() && charged < i128::from(COUNTED) {
+            auditor.sum(of.charged(day), recorded_charge, charged);
+        }
+        // A missing sum shows in the charge or, if the requests were free, in their number.
+        let is_told = recorded.is_absent && charged != 0;
+        if let Some(proven) = proven.filter(|_| !is_told) {
+            auditor.counters(day, &of, &recorded.counters, &proven);
+        }
+    }
+}
+
+/// Reads whose sums a record has from its name.
+fn read_owner(name: &[u8]) -> Option<SumOwner> {
+    match name.split_first()? {
+        (b'p', _) => PayerName::read(name).map(|payer| SumOwner::Payer(payer.key, payer.model)),
+        (b'm', model) => Some(SumOwner::Model(String::from_utf8_lossy(model).into_owned())),
+        (b'g', group) => GroupId::from_slice(group).map(SumOwner::Group),
+        (b'u', [part]) => Some(SumOwner::Users(*part)),
+        (_, _) => None,
+    }
+}

@@ -1,0 +1,198 @@
+//! Sums of days, apart by model, group, user and key, and by hour.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    ops::RangeInclusive,
+    time::Duration,
+};
+
+use shared::{
+    ids::{AccountId, GenerationId, GroupId, KeyId},
+    money::NanoUsd,
+    tokens::Usage,
+};
+
+use crate::{
+    store::{AccountDay, JournalEntry, Ledger as _, OtherSums, Store, UsageLine},
+    suite::{Subject, act, after, hold, make_key, nanos, new_group, open_account_with, tick},
+};
+use domain::{
+    key::KeyPatch,
+    ledger::{
+        Command, Entry, NewHold, Payer, Progress, Record,
+        histories::{START, generation},
+    },
+    usage::{self, Counts, Day, DayTotal, GroupDay, Margin, UserDay, part_of_user},
+};
+
+fn progress(cost: i64, upstream_cost: Option<i64>) -> Progress {
+    let usage = Usage::of(10, 4, cost.unsigned_abs());
+    Progress { usage, cost: nanos(cost), upstream_cost: upstream_cost.map(nanos), course: None }
+}
+
+/// A hold like another, for a generation of model `other`.
+pub(crate) fn with_model(command: &Command, other: &str) -> Command {
+    let Command::Hold(hold) = command.clone() else { panic!("{command:?}") };
+    Command::Hold(NewHold { model: other.to_owned(), ..hold })
+}
+
+fn bill(key: KeyId, n: u8, cost: i64, upstream_cost: Option<i64>) -> Command {
+    let (model, total) = ("Model Flash".into(), progress(cost, upstream_cost));
+    Command::Capture { key, generation: generation(n), model, total, chargeable: None, estimated: false }
+}
+
+fn report(key: KeyId, n: u8, cost: i64, upstream_cost: Option<i64>) -> Command {
+    let (most, progress) = (nanos(0), progress(cost, upstream_cost));
+    Command::Extend { key, generation: generation(n), most, progress, lease_ticks: 7 }
+}
+
+/// What entries add to the sums of an account's days.
+#[derive(Default)]
+struct Expected {
+    models: BTreeMap<(Day, String), DayTotal<Margin>>,
+    groups: BTreeMap<(Day, GroupId), GroupDay>,
+    users: BTreeMap<(Day, u8), UserDay>,
+    payers: BTreeMap<(Day, Payer), DayTotal<Counts>>,
+}
+
+impl Expected {
+    fn of(entries: &[(GenerationId, Entry)]) -> Self {
+        let (mut earlier, mut expected) = (HashMap::new(), Self::default());
+        for (generation, entry) in entries {
+            let before = earlier.insert(generation, Record::Closed(entry.settlement.clone()));
+            expected.add(usage::added(&before.unwrap_or_default(), entry));
+        }
+        expected
+    }
+
+    fn add(&mut self, usage::Added { payer, user, day, hour, counts }: usage::Added) {
+        for (group, is_own) in payer.groups.into_iter().zip([true, false]) {
+            let Some(group) = group else { continue };
+            self.groups.entry((day, group)).or_default().add(&payer.model, is_own, (hour, counts));
+        }
+        self.models.entry((day, payer.model.clone())).or_default().add(hour, counts);
+        self.payers.entry((day, payer)).or_default().add(hour, counts);
+        if let Some(user) = user {
+            self.users.entry((day, part_of_user(&user))).or_default().add(&user, counts.into());
+        }
+    }
+}
+
+/// Compares the sums of days with the entries of the journal, which begin with the account: those of models, groups,
+/// users and each key, whole and by hour.
+pub(crate) async fn the_sums_are_those_of(
+    store: &Store,
+    account: AccountId,
+    days: RangeInclusive<Day>,
+    entries: &[(GenerationId, Entry)],
+) {
+    let Expected { models, groups, users, payers } = Expected::of(entries);
+    let ids: Vec<GroupId> =
+        groups.keys().map(|(_, group)| *group).collect::<BTreeSet<_>>().into_iter().collect();
+    let others = OtherSums { groups: &ids, users: true };
+    let found = store.account_days(account, days.clone(), others).await.unwrap();
+    assert!(
+        found.iter().map(|of| of.day).eq((days.start().number()..=days.end().number()).map(Day::from_number))
+    );
+    for AccountDay { day, models: of_models, groups: of_groups, users: of_users } in found {
+        let expected = models.iter().filter(|((of, _), _)| *of == day);
+        assert!(
+            of_models.iter().eq(expected.map(|((_, model), total)| (model, total))),
+            "{day}: {of_models:?}"
+        );
+        for (id, of_group) in ids.iter().zip(of_groups) {
+            assert_eq!(of_group, groups.get(&(day, *id)).cloned().unwrap_or_default(), "{day}, {id}");
+        }
+        for (part, of_part) in (0..).zip(of_users) {
+            assert_eq!(of_part, users.get(&(day, part)).cloned().unwrap_or_default(), "{day}, {part}");
+        }
+    }
+    for id in ids {
+        for (day, of_group) in store.group_days(account, days.clone(), id).await.unwrap() {
+            assert_eq!(of_group, groups.get(&(day, id)).cloned().unwrap_or_default(), "{day}, {id}");
+        }
+    }
+    let keys: BTreeSet<KeyId> = payers.keys().map(|(_, payer)| payer.key).collect();
+    for key in keys {
+        let lines = store.usage(account, days.clone(), Some(&[key])).await.unwrap();
+        let expected = payers.iter().filter(|((day, payer), _)| payer.key == key && days.contains(day));
+        let found = lines.into_iter().map(|UsageLine { day, payer, counts }| ((day, payer), counts));
+        assert!(found.eq(expected.map(|(of, counts)| (of.clone(), counts.clone()))), "{key}");
+    }
+}
+
+pub(crate) async fn margins_are_those_of_the_journal(subject: &mut impl Subject) {
+    let store = subject.store();
+    let account = open_account_with(store, 1, 10_000).await;
+    let [mine, alone] = [make_key(store, account, 1, None).await, make_key(store, account, 2, None).await];
+    let groups = [new_group(account, 1), new_group(account, 2)].map(|mut new| {
+        new.most = 9;
+        new
+    });
+    let [first, second] = [groups[0].group.id, groups[1].group.id];
+    for new in groups {
+        store.create_group(new, None, &act(START)).await.unwrap();
+    }
+    let to = |group| KeyPatch { group: Some(Some(group)), ..KeyPatch::default() };
+    store.update_key(account, mine, to(first), &act(START)).await.unwrap();
+    let held = (1..=4).map(|n| hold(mine, generation(n), 100, 7));
+    let held = held.chain([hold(alone, generation(5), 100, 7), hold(alone, generation(6), 100, 7)]);
+    let other = with_model(&hold(alone, generation(9), 100, 7), "Model Max");
+    store.execute(account, held.chain([other]).collect(), START).await.unwrap();
+    let commands = vec![
+        report(mine, 3, 40, Some(30)),
+        report(alone, 6, 50, None),
+        bill(mine, 1, 50, Some(20)),
+        bill(mine, 2, 40, None),
+        bill(alone, 5, 60, Some(70)),
+        bill(alone, 9, 70, None),
+    ];
+    store.execute(account, commands, after(1)).await.unwrap();
+    // The group that was there when the hold was opened pays.
+    store.update_key(account, mine, to(second), &act(after(2))).await.unwrap();
+    let commands = vec![
+        bill(mine, 4, 10, Some(4)),
+        hold(mine, generation(7), 100, 7),
+        bill(mine, 7, 15, Some(5)),
+        // Its hold is lost.
+        bill(mine, 8, 5, Some(5)),
+    ];
+    store.execute(account, commands, after(3)).await.unwrap();
+    tick(store, account, 7).await;
+    let expire = |key, n| Command::Expire { key, generation: generation(n) };
+    store.execute(account, vec![expire(mine, 3), expire(alone, 6)], after(30)).await.unwrap();
+    subject.interrupt().await;
+    let store = subject.store();
+    // One correction gives back more than it bills, the other bills a cost that was not known.
+    let next = START.plus(Duration::from_hours(24));
+    store
+        .execute(account, vec![bill(mine, 3, 20, Some(9)), bill(alone, 6, 99, Some(1))], next)
+        .await
+        .unwrap();
+
+    let entries = store.journal(account, 0, 99).await.unwrap().entries;
+    let entries: Vec<_> =
+        entries.into_iter().map(|JournalEntry { generation, entry, .. }| (generation, entry)).collect();
+    assert_eq!(entries.len(), 11);
+    let (today, tomorrow) = (Day::of(START), Day::of(next));
+    for days in [today..=today, tomorrow..=tomorrow, today..=tomorrow] {
+        the_sums_are_those_of(store, account, days, &entries).await;
+    }
+    let others = OtherSums { groups: &[first, second], users: false };
+    let found = store.account_days(account, today..=tomorrow, others).await.unwrap();
+    let mut margins = [Margin::default(); 3];
+    for AccountDay { models, groups, .. } in found {
+        margins[2] = models.values().fold(margins[2], |all, total| all.plus(total.of));
+        for (margin, group) in margins.iter_mut().zip(&groups) {
+            *margin = margin.plus(group.own());
+        }
+    }
+    let [of_first, of_second, all] = margins;
+    let margins = [of_first, of_second, all.less(of_first).less(of_second)];
+    assert_eq!(margins.map(|margin| margin.amount().map(NanoUsd::nanos)), [Some(47), Some(10), Some(88)]);
+
+    let of_all = store.usage(account, today..=tomorrow, None).await.unwrap();
+    let of_both = store.usage(account, today..=tomorrow, Some(&[alone, mine])).await.unwrap();
+    assert_eq!(of_both, of_all);
+    assert_eq!(store.usage(account, today..=tomorrow, Some(&[])).await.unwrap(), []);
+}
