@@ -47,7 +47,7 @@ OF_ONE_FORM = $(addprefix --skip services::,cluster:: replicas:: faults::reboots
 # run over a cluster. No crate has tests in its documentation.
 test:
 	tests/tools/install.sh
-	cargo build --profile checked --workspace --bins
+	cargo build --profile checked --workspace --bins --tests
 ifdef FAST
 	cargo test --profile checked --workspace --lib
 	cargo test --profile checked --workspace --test e2e -- --test-threads $(TEST_THREADS) $(FIRST_FACTS)
