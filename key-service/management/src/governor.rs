@@ -1,27 +1,21 @@
-//! Callers of the management API: who governs, and which part of the account.
+//! Those who govern: callers of the management API, and members, with their rights.
 
-use shared::{
-    ids::{AccountId, GroupId, KeyId},
-    key::Class,
-    refusal::Refusal,
-};
+use shared::{ids::AccountId, key::Class, refusal::Refusal};
 
 use super::{Error, Management};
 use domain::{
     access::{Access, Effect, Forbidden, Subject, may},
     event::Actor,
-    ledger::GroupChain,
 };
 use key_service_credentials::Identified;
-use key_service_store::store::{ManagementKey, StoreError};
+use key_service_store::store::ManagementKey;
 
-/// A management key that governs, with the effect of the present request.
+/// A management key or a member that governs, with the effect of the present request.
 #[derive(Clone, Debug)]
 pub struct Governor {
     pub account: AccountId,
-    /// The management key, as the actor of events.
+    /// The management key or the member, as the actor of events.
     pub actor: Actor,
-    /// Rights of the management key.
     pub access: Access,
     pub effect: Effect,
 }
@@ -45,29 +39,5 @@ impl Management {
             Identified::ApiKey(..) => Err(Error::Refused(Refusal::ManagementKeyRequired)),
             Identified::Refused(refusal) => Err(Error::Refused(refusal)),
         }
-    }
-
-    /// Judges the request by a key of the account. Another request may still move the key to another group right after.
-    pub async fn judge_key(&self, governor: &Governor, id: KeyId) -> Result<(), Error<Forbidden>> {
-        let group = match governor.access.group {
-            Some(_) => self.store.key(governor.account, id).await?.and_then(|key| key.spend.group),
-            None => None,
-        };
-        governor.may(Subject::Key(self.chain(governor, group).await?))
-    }
-
-    /// Judges the request by the keys of a group.
-    pub async fn judge_keys_of(&self, governor: &Governor, group: GroupId) -> Result<(), Error<Forbidden>> {
-        governor.may(Subject::Key(self.chain(governor, Some(group)).await?))
-    }
-
-    /// Reads a group with its parent. The parent is read only if a judgement needs it.
-    async fn chain(&self, governor: &Governor, group: Option<GroupId>) -> Result<GroupChain, StoreError> {
-        let Some(id) = group.filter(|_| governor.access.group.is_some() && group != governor.access.group)
-        else {
-            return Ok([group, None]);
-        };
-        let found = self.store.group(governor.account, id).await?;
-        Ok([group, found.and_then(|group| group.spend.parent)])
     }
 }

@@ -55,6 +55,7 @@ pub mod members;
 pub mod moving;
 pub mod once;
 pub mod operators;
+pub mod reach;
 pub mod reached;
 pub mod reading;
 pub mod refusals;

@@ -11,8 +11,9 @@ use shared::{
     time::Timestamp,
 };
 
-use super::{Error, Management};
+use super::{Error, Management, governor::Governor, reach::AccountReach};
 use domain::{
+    access::Effect,
     digest::Digest,
     event::Actor,
     member::{Member, MemberChange, PasswordCondition, Role, Session, SignInWay},
@@ -26,6 +27,7 @@ mod known_browser;
 mod last_sign_in;
 mod links;
 mod password;
+mod roles;
 mod second_factor;
 mod sign_in;
 
@@ -83,8 +85,14 @@ pub enum MemberRefused {
         "a name has 1 to {MAX_MEMBER_NAME_CHARS} characters that can be seen, without blanks around them"
     )]
     BadName,
+    /// The account has no such group to lead, or it is archived.
+    #[error("this account has no such group, or it is archived")]
+    NoSuchGroup,
+    /// More than one group has the name.
+    #[error("several groups have this name; give the id of one")]
+    SeveralGroups,
     /// The account would lose its last owner, and with it the management from its dashboard.
-    #[error("the last owner cannot be removed or made a viewer")]
+    #[error("the last owner cannot be removed, and keeps the role")]
     LastOwner,
     /// The password is too short or too long.
     #[error("a password has {MIN_PASSWORD_CHARS} to {MAX_PASSWORD_CHARS} characters")]
@@ -137,12 +145,24 @@ pub struct SignedIn {
     pub account: AccountId,
     pub member: Member,
     pub session: Session,
+    /// The member leads a group that is archived, and has no rights any more.
+    pub is_over: bool,
 }
 
 impl SignedIn {
     /// The member as the actor of events.
     pub fn actor(&self) -> Actor {
         Actor::Member { id: self.member.id, name: self.member.name.clone() }
+    }
+
+    /// The part of the account that the member reaches.
+    pub const fn reach(&self) -> AccountReach {
+        AccountReach { account: self.account, group: self.member.role.group() }
+    }
+
+    /// The member who reads or changes something.
+    pub fn governor(&self, effect: Effect) -> Governor {
+        Governor { account: self.account, actor: self.actor(), access: self.member.role.access(), effect }
     }
 }
 
@@ -208,6 +228,7 @@ impl Management {
         if self.store.is_nearly_full().await? {
             return Err(Error::Refused(MemberRefused::StoreFull));
         }
+        self.check_led_group(account, role).await?;
         let act = self.act(actor);
         let now = act.at;
         let id = MemberId::new(self.later_than_the_last(now), random_bytes(&*self.clock));
@@ -229,24 +250,6 @@ impl Management {
         Ok(member)
     }
 
-    /// Gives a member another role.
-    pub async fn change_role(
-        &self,
-        account: AccountId,
-        id: MemberId,
-        role: Role,
-    ) -> Result<(), Error<MemberRefused>> {
-        let _owners = self.owners.lock().await;
-        if role != Role::Owner {
-            self.keep_an_owner(account, id).await?;
-        } else if self.store.is_nearly_full().await? {
-            return Err(Error::Refused(MemberRefused::StoreFull));
-        }
-        let change = MemberChange { role: Some(role), ..MemberChange::default() };
-        let found = self.store.update_member(account, id, change).await?;
-        if found { Ok(()) } else { Err(Error::Refused(MemberRefused::NotFound)) }
-    }
-
     /// Removes a member, and ends the member's sessions at once.
     pub async fn remove_member(
         &self,
@@ -258,17 +261,6 @@ impl Management {
         self.keep_an_owner(account, id).await?;
         let found = self.store.remove_member(account, id, &self.act(actor)).await?;
         if found { Ok(()) } else { Err(Error::Refused(MemberRefused::NotFound)) }
-    }
-
-    /// Refuses to remove an account's only owner. Two owners who remove each other at once, through two key-services,
-    /// may leave none; an operator then invites a new owner.
-    async fn keep_an_owner(&self, account: AccountId, id: MemberId) -> Result<(), Error<MemberRefused>> {
-        let members = self.store.members(account).await?;
-        let mut owners = members.iter().filter(|member| member.is_owner());
-        match (owners.next(), owners.next()) {
-            (Some(only), None) if only.id == id => Err(Error::Refused(MemberRefused::LastOwner)),
-            _ => Ok(()),
-        }
     }
 
     async fn begin_session(
@@ -317,7 +309,8 @@ impl Management {
             let seen = Session { seen_at: now, expires_at, ..session.clone() };
             self.store.replace_record(account, seen.into(), now).await?;
         }
-        Ok(Some(SignedIn { account, member, session }))
+        let is_over = self.is_over(account, member.role).await?;
+        Ok(Some(SignedIn { account, member, session, is_over }))
     }
 
     /// The sessions of a member, oldest first.
@@ -373,7 +366,7 @@ impl Management {
 
     async fn end_other_sessions(
         &self,
-        SignedIn { account, member, session }: &SignedIn,
+        SignedIn { account, member, session, .. }: &SignedIn,
     ) -> Result<(), StoreError> {
         for other in self.sessions(*account, member.id).await? {
             if other.id != session.id {

@@ -10,12 +10,12 @@ use key_service_page::{
     form::{Fields, with},
     layout::{Section, page},
     paths::ACTIVITY,
-    session::Viewer,
+    session::KeysViewer,
     show::{copyable_line, count, short_count, usd},
 };
 
 /// Shows the catalogue, as far as callers need it.
-pub(crate) async fn show(State(app): State<App>, viewer: Viewer) -> Response {
+pub(crate) async fn show(State(app): State<App>, KeysViewer(viewer): KeysViewer) -> Response {
     let catalog = app.catalog.get();
     let content = html! {
         p.lead { "What " code { "model" } " may say in a request, and what it costs: prices are in USD for a million tokens." }

@@ -48,6 +48,11 @@ async fn every_page_works_and_is_accessible_in_a_real_browser() {
     refused_calls_are_listed(&stack).await;
     stack.cli(&["accounts", "create", "--name", "empty"]);
     let account = stack.account.name.as_str();
+    let group = stack.cli(&["groups", "create", "--account", account, "--name", "Led"]);
+    let of_group =
+        stack.key_with(json!({"label": "Of the lead", "limit": 5, "group_id": group.trim()})).await;
+    assert_eq!(stack.call(&of_group, Script::tokens(1_200, 500)).send().await.status, 200);
+    let lead = ["--name", "lead@example.com", "--role", "lead", "--group", "Led"];
     let mut command = client("node/dashboard.js");
     command
         .env("BASE_URL", stack.url("/v1"))
@@ -55,6 +60,7 @@ async fn every_page_works_and_is_accessible_in_a_real_browser() {
         .env("ACCOUNT", account)
         .env("OWNER_LINK", link(&stack, &["sign-in-link", "--account", account]))
         .env("VIEWER_LINK", invited(&stack, account, "viewer@example.com", "viewer"))
+        .env("LEAD_LINK", link(&stack, &[&["members", "invite", "--account", account], &lead[..]].concat()))
         .env("OPERATOR_LINK", stack.cli(&["operators", "create", "--name", "ann@example.com"]).trim())
         .env("EMPTY_LINK", invited(&stack, "empty", "owner", "owner"));
     succeeds("node/dashboard.js", command, EVERY_PAGE).await;
