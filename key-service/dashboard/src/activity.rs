@@ -27,7 +27,7 @@ use key_service_management::{
 use key_service_page::{
     app::App,
     failure::Failure,
-    form::{Fields, RANGE_FIELDS, query, with},
+    form::{Fields, PageAddress, RANGE_FIELDS, query, with},
     layout::{Section, page},
     pagination::{Pagination, ROWS_ON_PAGE, Shown},
     paths::ACTIVITY as PATH,
@@ -118,7 +118,7 @@ async fn list(app: &App, viewer: &Viewer, asked: &Fields) -> Result<Response, Fa
         None => None,
     };
     let compared = match (&sums, &search.billed) {
-        (Some(sums), Some(billed)) => compared(app, reach, &range, (sums, billed)).await?,
+        (Some(sums), Some(billed)) => compared(app, reach, &range, sums, billed).await?,
         (None, _) | (_, None) => None,
     };
     let of_key: Option<KeyId> = query.get("key").parse().ok();
@@ -164,8 +164,9 @@ async fn list(app: &App, viewer: &Viewer, asked: &Fields) -> Result<Response, Fa
 pub(super) async fn list_of(
     app: &App,
     viewer: &Viewer,
-    (path, asked): (&str, &Fields),
-    (name, id): (&str, String),
+    PageAddress { path, query: asked }: PageAddress<'_>,
+    name: &str,
+    id: String,
 ) -> Result<Markup, Failure> {
     let (reach, today) = (viewer.reach(), app.management.today());
     let range = Range::of(asked, today);
@@ -231,7 +232,8 @@ async fn compared(
     app: &App,
     reach: AccountReach,
     range: &Range,
-    (sums, billed): (&EntrySums, &EntrySearch),
+    sums: &EntrySums,
+    billed: &EntrySearch,
 ) -> Result<Option<String>, Failure> {
     if sums.days != range.days {
         return Ok(None);

@@ -35,8 +35,6 @@ mod events;
 mod group;
 mod home;
 mod management_keys;
-#[cfg(test)]
-mod measure;
 mod money;
 mod people;
 mod refused;
@@ -47,7 +45,7 @@ use api_keys::{key, keys, many_keys, rotation};
 use group::{acts, groups};
 use home::{find, overview, try_it};
 use money::{credit, margin, models};
-use people::{members, second_factor, sign_in, theme_choice, you};
+use people::{change_role, members, second_factor, sign_in, theme_choice, you};
 
 /// Routes of the dashboard. `behind_tls` says that clients reach this installation over TLS, by its public address.
 pub fn router(management: Arc<Management>, catalog: Arc<Current<Catalog>>, behind_tls: bool) -> Router {
@@ -80,7 +78,7 @@ pub fn router(management: Arc<Management>, catalog: Arc<Current<Catalog>>, behin
         .route("/dashboard/members", get(members::list).post(members::invite))
         .route("/dashboard/members/{id}/link", post(members::make_link))
         .route("/dashboard/members/{id}", get(members::show))
-        .route("/dashboard/members/{id}/role", get(members::role::show).post(members::role::change))
+        .route("/dashboard/members/{id}/role", get(change_role::show).post(change_role::change))
         .route(
             "/dashboard/members/{id}/second-factor",
             get(members::confirm_second_factor).post(members::remove_second_factor),
@@ -148,3 +146,6 @@ async fn asset(Path(name): Path<String>) -> Response {
 async fn no_such_page() -> Failure {
     Failure::NotFound
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,10 +8,12 @@ use shared::{
 };
 
 use crate::{
-    access::{Access, Scope},
-    digest::Digest,
+    credentials::{
+        access::{Access, Scope},
+        digest::Digest,
+        second_factor::SecondFactor,
+    },
     event::{Actor, EventKind},
-    second_factor::SecondFactor,
 };
 
 /// Time after a sign-in with a link during which it stands for the member's password.

@@ -37,7 +37,8 @@ impl BudgetLimits<'_> {
 /// Shows what is used, held and left of the limits of a key or a group, and of the groups above it, the nearest first.
 /// `is_over` says that nothing can be spent any more.
 pub fn gauge(
-    (holder, budget): (Holder, &Budget),
+    holder: Holder,
+    budget: &Budget,
     groups: &[&Group],
     reached: &ReachedLimits,
     is_over: bool,

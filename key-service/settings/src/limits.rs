@@ -118,7 +118,7 @@ pub fn added_row(form: &Fields) -> Option<&'static str> {
 }
 
 /// Makes a row for each limit, at least one, and a button that adds a row.
-pub fn rows(entered: Entered<'_>, (_, hint): (&str, &str)) -> Markup {
+pub fn rows(entered: Entered<'_>, hint: &str) -> Markup {
     let used = FIELDS.iter().rposition(|(name, resets, _, _)| entered.has_any(&[name, resets]));
     let asked = entered.get(ROWS).parse().unwrap_or_default();
     let rows = used.map_or(1, |last| last + 1).max(asked).min(FIELDS.len());
@@ -137,13 +137,13 @@ fn pair(entered: Entered<'_>, at: usize, hint: &str) -> Markup {
     };
     html! {
         div.pair {
-            (entered.field(name, (title, hint), |entry| html! {
+            (entered.field(name, title, hint, |entry| html! {
                 span.dollars {
                     input id=(entry.name) name=(entry.name) inputmode="decimal" value=(entry.value) autocomplete="off"
                         aria-describedby=[&entry.described] aria-invalid=[entry.invalid] autofocus[entry.has_focus];
                 }
             }))
-            (entered.field(resets, (resets_title, ""), |entry| html! {
+            (entered.field(resets, resets_title, "", |entry| html! {
                 select id=(entry.name) name=(entry.name) aria-invalid=[entry.invalid] aria-describedby=[&entry.described] {
                     (choice("", "never"))
                     (choice("hour", "each hour")) (choice("day", "each day"))
@@ -214,7 +214,7 @@ mod tests {
     fn a_form_has_a_row_for_each_limit_and_one_more_when_asked() {
         let rows = |fields: &[(&'static str, &str)]| {
             let form = form(fields);
-            rows(Entered::new(&form), ("", "The most.")).into_string().matches("class=\"pair\"").count()
+            rows(Entered::new(&form), "The most.").into_string().matches("class=\"pair\"").count()
         };
         assert_eq!(rows(&[]), 1);
         assert_eq!(rows(&[("limit", "1"), ("limit_3", "2")]), 3);

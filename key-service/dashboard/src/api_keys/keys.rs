@@ -9,12 +9,11 @@ use axum::{
 use http::StatusCode;
 use maud::{Markup, html};
 use shared::{
-    ids::{GroupId, KeyId},
+    ids::{GroupId, KeyId, Principal},
     key::without_keys,
     time::Timestamp,
     wire::KeyField,
 };
-use shared_rpc::Principal;
 
 use crate::api_keys::{many_keys, place::place};
 use domain::{
@@ -388,7 +387,6 @@ pub(crate) async fn create(
         Ok(settings) => settings,
         Err(fault) => return refused(&fault).await,
     };
-    settings_form::name_models_by_id(&app, &mut settings.bounds);
     if let Some(fault) = place(&app, &viewer, &mut settings, true).await? {
         return refused(&fault).await;
     }

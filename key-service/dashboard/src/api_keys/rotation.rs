@@ -6,10 +6,10 @@ use axum::{
     extract::{Path, State},
     response::Response,
 };
-use maud::{Markup, html};
+use maud::html;
 
 use crate::api_keys::keys::named;
-use domain::key::{ApiKey, Status};
+use domain::key::Status;
 use key_service_management::{governed::Made, rotation::RotationTerms};
 use key_service_page::{
     app::App,
@@ -33,17 +33,6 @@ const GRACES: [(u64, &str); 5] = [
 
 /// Grace that is chosen at first: time to replace the key wherever it is used.
 const USUAL_GRACE: u64 = 86_400;
-
-/// Leads to the page that rotates a key.
-pub(crate) fn link(key: &ApiKey) -> Markup {
-    html! {
-        section.card {
-            h2 { "Rotate" }
-            p.quiet { "A new key takes the place of the current one. Limits, use and id stay." }
-            div.buttons { a.button href={ (PATH) "/" (key.id.to_string()) "/rotate" } { "Rotate …" } }
-        }
-    }
-}
 
 /// Explains what rotating does, before a key that works, or that can be enabled again, is rotated.
 pub(crate) async fn show(

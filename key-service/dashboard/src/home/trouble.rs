@@ -36,10 +36,10 @@ pub(crate) fn strip(trouble: &Trouble, now: Timestamp) -> Markup {
         @if has_keys {
             section.card.trouble aria-labelledby="trouble" {
                 h2 #trouble { "Needs a look" }
-                (keys(limited, "cannot spend", ("Raise the limit", "/settings"), &reached))
-                (keys(ended, "refused, and still in use", ("See the key", ""), &|troubled| ended_since(&troubled.key, now)))
-                (keys(nearly, "close to a limit", ("Raise the limit", "/settings"), &bar))
-                (keys(expiring, "about to expire", ("Extend", "/settings"), &expires))
+                (keys(limited, "cannot spend", &RAISE, &reached))
+                (keys(ended, "refused, and still in use", &SEE, &|troubled| ended_since(&troubled.key, now)))
+                (keys(nearly, "close to a limit", &RAISE, &bar))
+                (keys(expiring, "about to expire", &EXTEND, &expires))
                 p.under { a href={ (KEYS) "?status=trouble" } { "All keys in trouble" } }
             }
         }
@@ -47,11 +47,22 @@ pub(crate) fn strip(trouble: &Trouble, now: Timestamp) -> Markup {
     }
 }
 
-/// Lists the keys with the same trouble. `cure` is what a link does, and the part of the key's page where it is done.
+/// What helps a key in trouble.
+struct Cure {
+    title: &'static str,
+    /// Part of the key's page where it is done, as the end of its address.
+    tab: &'static str,
+}
+
+const RAISE: Cure = Cure { title: "Raise the limit", tab: "/settings" };
+const SEE: Cure = Cure { title: "See the key", tab: "" };
+const EXTEND: Cure = Cure { title: "Extend", tab: "/settings" };
+
+/// Lists the keys with the same trouble, each with a link to its cure.
 fn keys(
     troubled: &[TroubledKey],
     what: &str,
-    (cure, tab): (&str, &str),
+    cure: &Cure,
     detail: &dyn Fn(&TroubledKey) -> Markup,
 ) -> Markup {
     let words = match troubled.len() {
@@ -70,7 +81,7 @@ fn keys(
                         @if of.refused > 0 {
                             a href={ (ACTIVITY) "?outcome=refused&key=" (of.key.id.to_string()) } { (count(of.refused)) " refused today" }
                         }
-                        a href={ (page) (tab) } aria-label={ (cure) ": " (of.key.label) } { (cure) }
+                        a href={ (page) (cure.tab) } aria-label={ (cure.title) ": " (of.key.label) } { (cure.title) }
                     }
                 }
             }

@@ -10,6 +10,7 @@ use http::StatusCode;
 use maud::{Markup, html};
 use shared::ids::{GroupId, MemberId};
 
+use crate::people::roles;
 use domain::{
     group::Group,
     member::{LinkMaker, Member},
@@ -23,19 +24,17 @@ use key_service_page::{
     entry::{Entered, Fault},
     failure::{Failure, sentence},
     form::Fields,
-    layout::{Section, confirmation, hidden, page, problem},
+    layout::{Section, WayBack, confirmation, hidden, page, problem},
     notice,
     session::{Act, OwnerAct, Viewer},
     show::{copyable, time},
 };
 use key_service_settings::settings_form::offered;
 
-pub(crate) mod role;
-
-const PATH: &str = "/dashboard/members";
+pub(super) const PATH: &str = "/dashboard/members";
 
 /// Reason why owners cannot lock themselves out.
-const ONESELF: &str = "This is you. Another owner can change your role, or remove you.";
+pub(super) const ONESELF: &str = "This is you. Another owner can change your role, or remove you.";
 
 pub(crate) async fn list(State(app): State<App>, viewer: Viewer) -> Result<Response, Failure> {
     whole(&app, &viewer, None, Entered::new(&Fields::default())).await
@@ -48,7 +47,7 @@ async fn whole(
     entered: Entered<'_>,
 ) -> Result<Response, Failure> {
     let members = app.management.members(viewer.signed_in.account).await?;
-    let groups = role::groups_of(app, viewer, &members).await?;
+    let groups = roles::groups_of(app, viewer, &members).await?;
     let last = app.management.last_sign_ins(viewer.signed_in.account, &members).await?;
     let content = html! {
         p.lead { "Owners can change everything. Viewers can see everything, and change nothing. A lead governs the API keys of one group, and sees nothing else. Members see who made a sign-in link for them." }
@@ -56,12 +55,12 @@ async fn whole(
         @if viewer.is_owner() {
             form.row.card method="post" action=(PATH) {
                 (hidden(viewer))
-                (entered.field("name", ("Name", ""), |entry| html! {
+                (entered.field("name", "Name", "", |entry| html! {
                     input id=(entry.name) name=(entry.name) required maxlength=(MAX_MEMBER_NAME_CHARS) value=(entry.value)
                         autocomplete="off" placeholder="ann@example.com" aria-describedby=[&entry.described]
                         aria-invalid=[entry.invalid] autofocus[entry.has_focus];
                 }))
-                (role::fields(entered, &offered(app, viewer).await?))
+                (roles::fields(entered, &offered(app, viewer).await?))
                 button.primary { "Invite" }
             }
         }
@@ -92,9 +91,9 @@ fn table(
                             th.wraps scope="row" {
                                 a href={ (PATH) "/" (member.id.to_string()) } { bdi { (member.name) } }
                                 @if is_own(viewer, member) { " " span.badge { "you" } }
-                                p.narrow-only { (role::shown(member.role, groups)) ", " (came(member, signed_in)) }
+                                p.narrow-only { (roles::shown(member.role, groups)) ", " (came(member, signed_in)) }
                             }
-                            td.wide-only { (role::shown(member.role, groups)) }
+                            td.wide-only { (roles::shown(member.role, groups)) }
                             td.wide-only { (yes_or_no(member.password.is_some())) }
                             td.wide-only { (yes_or_no(member.second_factor.is_some())) }
                             td.wide-only { @match signed_in {
@@ -122,7 +121,7 @@ fn came(member: &Member, signed_in: Option<LastSignIn>) -> Markup {
     }
 }
 
-fn is_own(viewer: &Viewer, member: &Member) -> bool {
+pub(super) fn is_own(viewer: &Viewer, member: &Member) -> bool {
     viewer.signed_in.member.id == member.id
 }
 
@@ -133,10 +132,10 @@ pub(crate) async fn show(
     Path(id): Path<String>,
 ) -> Result<Response, Failure> {
     let member = named(&app, &viewer, &id).await?;
-    let groups = role::groups_of(&app, &viewer, std::slice::from_ref(&member)).await?;
+    let groups = roles::groups_of(&app, &viewer, std::slice::from_ref(&member)).await?;
     let last = app.management.last_sign_ins(viewer.signed_in.account, std::slice::from_ref(&member)).await?;
     let content = html! {
-        p.lead { span.badge { (role::shown(member.role, &groups)) } " " (came(&member, last.get(&member.id).copied())) " · "
+        p.lead { span.badge { (roles::shown(member.role, &groups)) } " " (came(&member, last.get(&member.id).copied())) " · "
             @if member.password.is_some() { "has a password" } @else { "signs in with links" }
             @if member.second_factor.is_some() { " and a second factor" } }
         @if viewer.is_owner() { (actions(&viewer, &member)) }
@@ -158,7 +157,7 @@ fn actions(viewer: &Viewer, member: &Member) -> Markup {
         } @else {
             section.card {
                 h2 { "Role" }
-                p.quiet { (role::rights(member.role)) }
+                p.quiet { (roles::rights(member.role)) }
                 div.buttons { a.button href={ (path) "/role" } { "Change role …" } }
             }
             @if member.second_factor.is_some() {
@@ -187,7 +186,7 @@ pub(crate) async fn invite(
         let again = whole(&app, &viewer, None, Entered::refused(&form, fault)).await?;
         Ok((StatusCode::UNPROCESSABLE_ENTITY, again).into_response())
     };
-    let role = match role::read(&form) {
+    let role = match roles::read(&form) {
         Ok(role) => role,
         Err(fault) => return refused(&fault).await,
     };
@@ -196,7 +195,7 @@ pub(crate) async fn invite(
         Err(Error::Refused(
             reason @ (MemberRefused::BadName | MemberRefused::NameTaken | MemberRefused::TooMany),
         )) => refused(&Fault::of("name", sentence(&reason.to_string()))).await,
-        Err(Error::Refused(MemberRefused::NoSuchGroup)) => refused(&role::no_such_group()).await,
+        Err(Error::Refused(MemberRefused::NoSuchGroup)) => refused(&roles::no_such_group()).await,
         Err(other) => Err(other.into()),
     }
 }
@@ -212,7 +211,7 @@ fn link_page(viewer: &Viewer, member: &Member, token: &Token, within: &str) -> R
 }
 
 /// Finds the member of a path in the account.
-async fn named(app: &App, viewer: &Viewer, id: &str) -> Result<Member, Failure> {
+pub(super) async fn named(app: &App, viewer: &Viewer, id: &str) -> Result<Member, Failure> {
     let id: MemberId = id.parse().map_err(|_| Failure::NotFound)?;
     let members = app.management.members(viewer.signed_in.account).await?;
     members.into_iter().find(|member| member.id == id).ok_or(Failure::NotFound)
@@ -241,7 +240,7 @@ fn asked(viewer: &Viewer, member: &Member, deed: &str, question: &Markup, effect
             p.lead { (ONESELF) }
             p { a.button href=(back) { "Back" } }
         } @else {
-            (confirmation(viewer, question, effects, deed, (&back, "member")))
+            (confirmation(viewer, question, effects, deed, WayBack { address: &back, name: "member" }))
         }
     };
     page(viewer, Section::Members, deed, &content)
@@ -304,15 +303,16 @@ pub(crate) async fn remove(
         return refuse(&app, &viewer, ONESELF).await;
     }
     let removed = app.management.remove_member(account, member.id, viewer.signed_in.actor()).await;
-    done(&app, &viewer, removed, (PATH, &format!("{} is removed.", member.name))).await
+    done(&app, &viewer, removed, PATH, &format!("{} is removed.", member.name)).await
 }
 
 /// Leads to a page that says what was done, or shows the list with the reason why nothing changed.
-async fn done(
+pub(super) async fn done(
     app: &App,
     viewer: &Viewer,
     outcome: Result<(), Error<MemberRefused>>,
-    (path, line): (&str, &str),
+    path: &str,
+    line: &str,
 ) -> Result<Response, Failure> {
     match outcome {
         Ok(()) => Ok(notice::done(viewer, path, line)),
@@ -323,7 +323,7 @@ async fn done(
     }
 }
 
-async fn refuse(app: &App, viewer: &Viewer, reason: &str) -> Result<Response, Failure> {
+pub(super) async fn refuse(app: &App, viewer: &Viewer, reason: &str) -> Result<Response, Failure> {
     let again = whole(app, viewer, Some(reason), Entered::new(&Fields::default())).await?;
     Ok((StatusCode::CONFLICT, again).into_response())
 }

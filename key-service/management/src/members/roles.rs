@@ -2,8 +2,9 @@
 
 use shared::ids::{AccountId, GroupId, MemberId};
 
-use super::MemberRefused;
-use crate::{Error, Management, reach::AccountReach};
+use crate::{
+    error::Error, management::Management, members::refused::MemberRefused, nouns::reach::AccountReach,
+};
 use domain::{
     group::Group,
     member::{MemberChange, Role},
@@ -34,7 +35,7 @@ impl Management {
     }
 
     /// Refuses a role that leads a group which the account does not have, or which is archived.
-    pub(super) async fn check_led_group(
+    pub(crate) async fn check_led_group(
         &self,
         account: AccountId,
         role: Role,
@@ -47,7 +48,7 @@ impl Management {
     }
 
     /// Returns whether a role leads a group that is archived, by itself or with its parent.
-    pub(super) async fn is_over(&self, account: AccountId, role: Role) -> Result<bool, StoreError> {
+    pub(crate) async fn is_over(&self, account: AccountId, role: Role) -> Result<bool, StoreError> {
         let Some(id) = role.group() else { return Ok(false) };
         let Some((group, parent)) = self.group_with_parent(account, id).await? else { return Ok(true) };
         let is_archived = |group: &Group| group.spend.archived_at.is_some();
@@ -82,7 +83,7 @@ impl Management {
 
     /// Refuses to remove an account's only owner. Two owners who remove each other at once, through two key-services,
     /// may leave none; an operator then invites a new owner.
-    pub(super) async fn keep_an_owner(
+    pub(crate) async fn keep_an_owner(
         &self,
         account: AccountId,
         id: MemberId,

@@ -1,0 +1,84 @@
+//! People of an account, and their right to sign in to its dashboard.
+
+use shared::{
+    clock::random_bytes,
+    ids::{AccountId, MemberId},
+    text::is_name,
+};
+
+use crate::{
+    error::Error,
+    management::Management,
+    members::refused::{MAX_MEMBER_NAME_CHARS, MAX_MEMBERS, MemberRefused},
+};
+use domain::{
+    event::Actor,
+    member::{Member, Role},
+};
+use key_service_store::store::{Capacity as _, MemberCreated, StoreError};
+
+/// Name of the member that a first run makes.
+pub const OWNER: &str = "owner";
+
+impl Management {
+    /// The account's members, oldest first.
+    pub async fn members(&self, account: AccountId) -> Result<Vec<Member>, StoreError> {
+        let _permit = self.read_permit(account).await?;
+        self.store.members(account).await
+    }
+
+    /// The account's member of this name.
+    pub async fn member_named(&self, account: AccountId, name: &str) -> Result<Member, Error<MemberRefused>> {
+        let named = self.store.member_named(account, name).await?;
+        named.ok_or(Error::Refused(MemberRefused::NotFound))
+    }
+
+    /// Makes a member, who needs a link to sign in.
+    pub async fn add_member(
+        &self,
+        account: AccountId,
+        name: &str,
+        role: Role,
+        actor: Actor,
+    ) -> Result<Member, Error<MemberRefused>> {
+        if !is_name(name, MAX_MEMBER_NAME_CHARS) {
+            return Err(Error::Refused(MemberRefused::BadName));
+        }
+        if self.store.is_nearly_full().await? {
+            return Err(Error::Refused(MemberRefused::StoreFull));
+        }
+        self.check_led_group(account, role).await?;
+        let act = self.act(actor);
+        let now = act.at;
+        let id = MemberId::new(self.later_than_the_last(now), random_bytes(&*self.clock));
+        let created_at = now.to_whole_seconds();
+        let member = Member {
+            id,
+            name: name.to_owned(),
+            role,
+            password: None,
+            created_at,
+            last_link: None,
+            second_factor: None,
+        };
+        match self.store.create_member(account, member.clone(), MAX_MEMBERS, &act).await? {
+            MemberCreated::Made => {}
+            MemberCreated::NameTaken => return Err(Error::Refused(MemberRefused::NameTaken)),
+            MemberCreated::TooMany => return Err(Error::Refused(MemberRefused::TooMany)),
+        }
+        Ok(member)
+    }
+
+    /// Removes a member, and ends the member's sessions at once.
+    pub async fn remove_member(
+        &self,
+        account: AccountId,
+        id: MemberId,
+        actor: Actor,
+    ) -> Result<(), Error<MemberRefused>> {
+        let _owners = self.owners.lock().await;
+        self.keep_an_owner(account, id).await?;
+        let found = self.store.remove_member(account, id, &self.act(actor)).await?;
+        if found { Ok(()) } else { Err(Error::Refused(MemberRefused::NotFound)) }
+    }
+}
