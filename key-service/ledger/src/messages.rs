@@ -641,7 +641,8 @@ pub struct PepperRecord {
 pub struct Member {
     #[prost(string, tag = "1")]
     pub name: ::prost::alloc::string::String,
-    /// Rights of the member: `owner` or `viewer`.
+    /// Rights of the member: `owner`, `viewer`, or `lead` of a group. A program that does not know a role refuses to read
+    /// the record, and so never writes it.
     #[prost(string, tag = "2")]
     pub role: ::prost::alloc::string::String,
     /// Hash of the password; absent if none is set.
@@ -658,6 +659,10 @@ pub struct Member {
     #[prost(string, optional, tag = "6")]
     #[serde(serialize_with = "crate::show::hidden")]
     pub second_factor: ::core::option::Option<::prost::alloc::string::String>,
+    /// Group of a lead; empty for other roles.
+    #[prost(bytes = "vec", tag = "7")]
+    #[serde(serialize_with = "crate::show::hex")]
+    pub group: ::prost::alloc::vec::Vec<u8>,
 }
 #[derive(serde::Serialize)]
 #[serde(rename_all = "snake_case")]

@@ -8,17 +8,20 @@ use std::{
 
 use maud::{Markup, html};
 use shared::{
-    ids::{AccountId, GroupId, KeyId},
+    ids::{GroupId, KeyId},
     money::NanoUsd,
 };
 
-use crate::range::Range;
+use crate::{line::line, range::Range};
 use domain::{
     group::Group,
     key::ApiKey,
     usage::{Day, Sums},
 };
-use key_service_management::spend::{SpendBy, SpendPart, SpendParts, of_models};
+use key_service_management::{
+    reach::AccountReach,
+    spend::{SpendBy, SpendPart, SpendParts, of_models},
+};
 use key_service_page::{
     app::App,
     chart::{Chart, Measure, Series},
@@ -95,14 +98,14 @@ impl SpendView {
     }
 
     /// Reads the sums of the range, and of the days that it is compared with: together, unless they are a year apart.
-    pub async fn read(&self, app: &App, account: AccountId) -> Result<SpendReport, Failure> {
+    pub async fn read(&self, app: &App, reach: AccountReach) -> Result<SpendReport, Failure> {
         let (days, before) = (&self.range.days, self.range.before());
         if self.range.is_against_year {
-            let [parts, keys] = self.parts(app, account, days.clone()).await?;
-            let [of_year_before, _] = self.parts(app, account, before).await?;
+            let [parts, keys] = self.parts(app, reach, days.clone()).await?;
+            let [of_year_before, _] = self.parts(app, reach, before).await?;
             return Ok(SpendReport { parts, keys, before: total(&of_year_before) });
         }
-        let [mut parts, mut keys] = self.parts(app, account, *before.start()..=*days.end()).await?;
+        let [mut parts, mut keys] = self.parts(app, reach, *before.start()..=*days.end()).await?;
         let before = total(&cut(parts.clone(), &before));
         (parts, keys) = (cut(parts, days), cut(keys, days));
         Ok(SpendReport { parts, keys, before })
@@ -112,15 +115,15 @@ impl SpendView {
     async fn parts(
         &self,
         app: &App,
-        account: AccountId,
+        reach: AccountReach,
         days: RangeInclusive<Day>,
     ) -> Result<[SpendParts; 2], Failure> {
         let management = &app.management;
         let parts = match self.scope {
-            SpendScope::Account => management.spend_parts(account, self.by, days).await?,
-            SpendScope::Key(key) => of_models(management.spend_of(account, key, days).await?),
+            SpendScope::Account => management.spend_parts(reach.account, self.by, days).await?,
+            SpendScope::Key(key) => of_models(management.spend_of(reach, key, days).await?),
             SpendScope::Group(group) => {
-                let [models, keys] = management.spend_of_group(account, group, days).await?;
+                let [models, keys] = management.spend_of_group(reach, group, days).await?;
                 return Ok([if self.by == SpendBy::Key { keys.clone() } else { models }, keys]);
             }
         };
@@ -133,12 +136,15 @@ impl SpendView {
         let now = measure.of(total(&report.parts));
         let of_today = report.parts.values().filter_map(|days| days.get(&today));
         let of_today = measure.of(of_today.fold(Sums::default(), |all, sums| all.plus(*sums)));
+        let of_day = |day: Day| {
+            report.parts.values().filter_map(|days| days.get(&day)).map(|sums| measure.of(*sums)).sum()
+        };
         let has_today = range.days.contains(&today) && range.days.start() != range.days.end();
         html! {
             dl.tiles {
                 @if let Some(credit) = credit { (credit) }
                 @if has_today { div.tile { dt { "Today" } dd { (measure.glance(of_today)) } } }
-                div.tile { dt { (range.title()) } dd { (measure.glance(now))
+                div.tile { dt { (range.title()) } dd { (measure.glance(now)) (line(&range.days, of_day))
                     small { (range.compared(now, measure.of(report.before))) } } }
                 @if has_today || range.days.start() != range.days.end() {
                     div.tile { dt { "Daily average" } dd { (measure.glance(range.daily(now))) } }
@@ -151,11 +157,11 @@ impl SpendView {
     pub async fn card(
         &self,
         app: &App,
-        account: AccountId,
+        reach: AccountReach,
         PageAddress { path, query }: PageAddress<'_>,
         report: &SpendReport,
     ) -> Result<Markup, Failure> {
-        let series = self.series(app, account, report).await?;
+        let series = self.series(app, reach, report).await?;
         let requests = match self.scope {
             SpendScope::Account => ACTIVITY.to_owned(),
             SpendScope::Key(id) => format!("{ACTIVITY}?key={id}"),
@@ -199,14 +205,14 @@ impl SpendView {
     async fn series(
         &self,
         app: &App,
-        account: AccountId,
+        reach: AccountReach,
         SpendReport { parts, .. }: &SpendReport,
     ) -> Result<Vec<Series>, Failure> {
         let size = |(_, days): &(&SpendPart, &BTreeMap<Day, Sums>)| Reverse(self.measure.of(sum(days)));
         let mut parts: Vec<(&SpendPart, &BTreeMap<Day, Sums>)> = parts.iter().collect();
         parts.sort_by_key(size);
         let others = if parts.len() > PARTS + 1 { parts.split_off(PARTS) } else { Vec::new() };
-        let names = PartNames::of(app, account, parts.iter().map(|(part, _)| *part)).await?;
+        let names = PartNames::of(app, reach, parts.iter().map(|(part, _)| *part)).await?;
         let models = app.catalog.get().ids();
         let series = |(part, days): (&SpendPart, &BTreeMap<Day, Sums>)| Series {
             name: names.shown(part),
@@ -242,7 +248,7 @@ impl SpendReport {
 impl PartNames {
     pub(crate) async fn of(
         app: &App,
-        account: AccountId,
+        reach: AccountReach,
         parts: impl Iterator<Item = &SpendPart>,
     ) -> Result<Self, Failure> {
         let (mut keys, mut groups) = (Vec::new(), Vec::new());
@@ -253,8 +259,8 @@ impl PartNames {
                 SpendPart::Model(_) | SpendPart::Group(None) | SpendPart::OtherKeys => {}
             }
         }
-        let keys = app.management.keys_by_id(account, keys).await?;
-        Ok(Self { keys, groups: app.management.groups_by_id(account, groups).await? })
+        let keys = app.management.keys_by_id(reach, keys).await?;
+        Ok(Self { keys, groups: app.management.groups_by_id(reach, groups).await? })
     }
 
     /// The name of a part; empty for a key without a label.

@@ -40,9 +40,9 @@ pub struct Offered {
     pub now: Timestamp,
 }
 
-/// Finds what forms of this account offer.
+/// Finds what forms of this member offer.
 pub async fn offered(app: &App, viewer: &Viewer) -> Result<Offered, Failure> {
-    let groups = app.management.newest_groups(viewer.signed_in.account, OFFERED_GROUPS).await?;
+    let groups = app.management.newest_groups(viewer.reach(), OFFERED_GROUPS).await?;
     let models = app.catalog.get().models.iter().map(|model| (model.id.clone(), price(model))).collect();
     let has_all_groups = groups.len() < OFFERED_GROUPS;
     Ok(Offered { groups, has_all_groups, models, now: app.management.now() })

@@ -13,7 +13,7 @@ use crate::{
     api_keys::{
         first_steps,
         keys::{badges, named},
-        rotation,
+        place::place,
     },
     events::{self, Subject},
     refused,
@@ -33,7 +33,7 @@ use key_service_page::{
     layout::{Section, WayBack, confirmation, hidden, page},
     notice,
     paths::{GROUPS, KEYS as PATH},
-    session::{Act, OwnerAct, Viewer},
+    session::{Act, KeysAct, KeysViewer, Viewer},
     show::{copyable_line, count, name_of, or_unnamed, time, time_or, usd},
 };
 use key_service_ranges::spend::{SpendScope, SpendView};
@@ -47,19 +47,19 @@ use key_service_settings::{
 /// Shows a key at a glance: its limits, its spend and what happened lately.
 pub(crate) async fn show(
     State(app): State<App>,
-    viewer: Viewer,
+    KeysViewer(viewer): KeysViewer,
     Path(id): Path<String>,
     request: Request,
 ) -> Result<Response, Failure> {
     let key = named(&app, &viewer, &id).await?;
-    let (account, now) = (viewer.signed_in.account, app.management.now());
+    let (reach, now) = (viewer.reach(), app.management.now());
     let (today, path, query) = (app.management.today(), path(&key), query(&request));
     let view = SpendView::of(&query, SpendScope::Key(key.id), today);
-    let report = view.read(&app, account).await?;
-    let reached = app.management.reached_limits(account, std::slice::from_ref(&key), &[]).await?;
+    let report = view.read(&app, reach).await?;
+    let reached = app.management.reached_limits(reach, std::slice::from_ref(&key), &[]).await?;
     let groups = reached.groups_of(&key);
     let is_revoked = key.status(now) == Status::Revoked;
-    let refused = app.management.refused_lately(account, Some(key.id)).await?;
+    let refused = app.management.refused_lately(reach.account, Some(key.id)).await?;
     let content = html! {
         p.lead { (badges(&key, reached.of_key(&key), now, false)) " " code { (key.hint) } " · created " (time(key.created_at))
             " · last used " (time_or(key.spend.last_used_at, "never"))
@@ -71,7 +71,7 @@ pub(crate) async fn show(
         (gauge(Holder::Key(key.id, None), &key.spend.budget, &groups, &reached, is_revoked))
         (view.range.choice(&app, &path, &query))
         (view.tiles(&report, today, None))
-        (view.card(&app, account, PageAddress { path: &path, query: &query }, &report).await?)
+        (view.card(&app, reach, PageAddress { path: &path, query: &query }, &report).await?)
         (activity::latest(&app, &viewer, Some(key.id), None).await?)
         (events::last_events(&app, &viewer, Subject::Key(key.id)).await?)
         (copyable_line("Id", &key.id.to_string()))
@@ -95,12 +95,12 @@ fn tabbed(viewer: &Viewer, key: &ApiKey) -> TabbedPage {
     }
 }
 
-/// Links what an owner does with a key as a whole.
+/// Links what is done with a key as a whole, for who may do it.
 fn acts(viewer: &Viewer, key: &ApiKey) -> Markup {
     html! {
-        @if viewer.is_owner() && key.spend.revoked_at.is_none() {
+        @if viewer.keeps_keys() && key.spend.revoked_at.is_none() {
             a href={ (PATH) "/new?like=" (key.id.to_string()) } { "Duplicate" }
-            a href={ (path(key)) "/settings#rotate" } { "Rotate" }
+            a href={ (path(key)) "/rotate" } { "Rotate" }
             a.danger href={ (path(key)) "/revoke" } { "Revoke" }
         }
     }
@@ -109,7 +109,7 @@ fn acts(viewer: &Viewer, key: &ApiKey) -> Markup {
 /// Lists the requests of a key.
 pub(crate) async fn requests(
     State(app): State<App>,
-    viewer: Viewer,
+    KeysViewer(viewer): KeysViewer,
     Path(id): Path<String>,
     request: Request,
 ) -> Result<Response, Failure> {
@@ -117,10 +117,10 @@ pub(crate) async fn requests(
     tabbed(&viewer, &key).requests(&app, &viewer, &query(&request)).await
 }
 
-/// Shows an owner the settings of a key.
+/// Shows the settings of a key to who may change them.
 pub(crate) async fn settings(
     State(app): State<App>,
-    viewer: Viewer,
+    KeysViewer(viewer): KeysViewer,
     Path(id): Path<String>,
 ) -> Result<Response, Failure> {
     let key = named(&app, &viewer, &id).await?;
@@ -136,7 +136,7 @@ async fn settings_tab(
 ) -> Result<Response, Failure> {
     let content = html! {
         @if key.spend.revoked_at.is_some() { p.empty { "The key is revoked. What it was set to cannot be changed any more." } }
-        @else if !viewer.is_owner() { p.empty { "Owners change settings. Your role is viewer." } }
+        @else if !viewer.keeps_keys() { p.empty { "Owners change settings. Your role is viewer." } }
         @else { (forms(app, viewer, key, sent).await?) }
     };
     Ok(tabbed(viewer, key).show(viewer, Tab::Settings, &content))
@@ -145,12 +145,11 @@ async fn settings_tab(
 /// Shows how to use a key: requests and agents, ready to paste.
 pub(crate) async fn use_it(
     State(app): State<App>,
-    viewer: Viewer,
+    KeysViewer(viewer): KeysViewer,
     Path(id): Path<String>,
 ) -> Result<Response, Failure> {
     let key = named(&app, &viewer, &id).await?;
-    let account = viewer.signed_in.account;
-    let reached = app.management.reached_limits(account, std::slice::from_ref(&key), &[]).await?;
+    let reached = app.management.reached_limits(viewer.reach(), std::slice::from_ref(&key), &[]).await?;
     let model = first_model(&app, &lists(&key, &reached.groups_of(&key)));
     let content = html! {
         @if key.spend.revoked_at.is_some() { p.problem { "The key is revoked: its requests are refused." } }
@@ -192,7 +191,7 @@ pub(crate) fn first_model(app: &App, lists: &[&Vec<String>]) -> String {
     allowed.or(catalog.models.first()).map(|model| model.id.clone()).unwrap_or_default()
 }
 
-/// Shows an owner settings and rotation.
+/// Shows the settings.
 async fn forms(
     app: &App,
     viewer: &Viewer,
@@ -215,14 +214,13 @@ async fn forms(
                 div.buttons { button.primary { "Save" } }
             }
         }
-        @if matches!(key.status(now), Status::Active | Status::Disabled) { (rotation::form(app, viewer, key)) }
     })
 }
 
 pub(crate) async fn update(
     State(app): State<App>,
     Path(id): Path<String>,
-    OwnerAct(Act { viewer, form }): OwnerAct,
+    KeysAct(Act { viewer, form }): KeysAct,
 ) -> Result<Response, Failure> {
     let key = named(&app, &viewer, &id).await?;
     if let Some(row) = limits::added_row(&form) {
@@ -230,12 +228,15 @@ pub(crate) async fn update(
     }
     let now = app.management.now();
     let present = settings_form::entered(|field: KeyField| key.value(field, now));
-    let Edit { patch, overtaken } = match settings_form::read_edit::<KeyPatch>(&form, &present) {
+    let Edit { mut patch, overtaken } = match settings_form::read_edit::<KeyPatch>(&form, &present) {
         Ok(edit) => edit,
         Err(fault) => return again(&app, &viewer, &key, &form, &fault).await,
     };
     let groups = offered(&app, &viewer).await?.groups;
     if let Some((form, fault)) = settings_form::ask::<KeyField>(&form, &present, &overtaken, &groups) {
+        return again(&app, &viewer, &key, &form, &fault).await;
+    }
+    if let Some(fault) = place(&app, &viewer, &mut patch, false).await? {
         return again(&app, &viewer, &key, &form, &fault).await;
     }
     match ApiKey::update(viewer.by(&app), key.id, patch).await {
@@ -265,7 +266,7 @@ async fn again(
 /// Explains what revoking does, before the key is revoked.
 pub(crate) async fn confirm(
     State(app): State<App>,
-    viewer: Viewer,
+    KeysViewer(viewer): KeysViewer,
     Path(id): Path<String>,
 ) -> Result<Response, Failure> {
     let key = named(&app, &viewer, &id).await?;
@@ -305,7 +306,7 @@ fn effects(key: &ApiKey, in_flight: u64) -> [Markup; 3] {
 pub(crate) async fn revoke(
     State(app): State<App>,
     Path(id): Path<String>,
-    OwnerAct(Act { viewer, .. }): OwnerAct,
+    KeysAct(Act { viewer, .. }): KeysAct,
 ) -> Result<Response, Failure> {
     let key = named(&app, &viewer, &id).await?;
     ApiKey::end(viewer.by(&app), key.id).await?;

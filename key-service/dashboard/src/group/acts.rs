@@ -23,7 +23,7 @@ use key_service_page::{
     layout::{Section, WayBack, confirmation, hidden, page},
     notice,
     paths::GROUPS as PATH,
-    session::{Act, OwnerAct, Viewer},
+    session::{Act, KeysAct, KeysViewer, OwnerAct, Viewer},
     show::{count, name_of},
 };
 use key_service_settings::{
@@ -32,10 +32,10 @@ use key_service_settings::{
     words,
 };
 
-/// Shows an owner the settings of a group.
+/// Shows the settings of a group to owners, and what its lead may do to its keys together.
 pub(crate) async fn settings(
     State(app): State<App>,
-    viewer: Viewer,
+    KeysViewer(viewer): KeysViewer,
     Path(id): Path<String>,
 ) -> Result<Response, Failure> {
     let group = named(&app, &viewer, &id).await?;
@@ -51,7 +51,10 @@ async fn settings_tab(
 ) -> Result<Response, Failure> {
     let content = html! {
         @if group.spend.archived_at.is_some() { p.empty { "The group is archived, for good." } }
-        @else if !viewer.is_owner() { p.empty { "Owners change settings. Your role is viewer." } }
+        @else if !viewer.is_owner() {
+            p.empty { "Owners change the settings of a group." }
+            @if viewer.keeps_keys() { div.buttons { (revoking(group)) } }
+        }
         @else { (forms(app, viewer, group, sent).await?) }
     };
     Ok(tabbed(group).show(viewer, Tab::Settings, &content))
@@ -84,10 +87,14 @@ async fn forms(
             p.quiet { "Archived, the group refuses all its requests, for good. Its keys can also be revoked together." }
             div.buttons {
                 a.button.danger href={ (path(group)) "/archive" } { "Archive" }
-                a.button.danger href={ (path(group)) "/revoke-keys" } { "Revoke all its keys" }
+                (revoking(group))
             }
         }
     })
+}
+
+fn revoking(group: &Group) -> Markup {
+    html! { a.button.danger href={ (path(group)) "/revoke-keys" } { "Revoke all its keys" } }
 }
 
 /// Lists the groups that a form offers as parents of this group.
@@ -233,7 +240,7 @@ pub(crate) async fn archive(
 /// Explains what revoking all keys of a group does, before it is done.
 pub(crate) async fn confirm_revoking(
     State(app): State<App>,
-    viewer: Viewer,
+    KeysViewer(viewer): KeysViewer,
     Path(id): Path<String>,
 ) -> Result<Response, Failure> {
     let group = named(&app, &viewer, &id).await?;
@@ -251,7 +258,7 @@ pub(crate) async fn confirm_revoking(
 pub(crate) async fn revoke_keys(
     State(app): State<App>,
     Path(id): Path<String>,
-    OwnerAct(Act { viewer, .. }): OwnerAct,
+    KeysAct(Act { viewer, .. }): KeysAct,
 ) -> Result<Response, Failure> {
     let group = named(&app, &viewer, &id).await?;
     let revoked =

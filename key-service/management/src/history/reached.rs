@@ -6,14 +6,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use shared::{
-    calendar::Per,
-    ids::{AccountId, GroupId},
-    money::NanoUsd,
-    time::Timestamp,
-};
+use shared::{calendar::Per, ids::GroupId, money::NanoUsd, time::Timestamp};
 
-use crate::management::Management;
+use crate::{management::Management, nouns::reach::AccountReach};
 use domain::{
     group::Group,
     key::ApiKey,
@@ -28,6 +23,8 @@ pub struct ReachedLimits {
     pub groups: HashMap<GroupId, Group>,
     /// Names of the thresholds that were told.
     told: HashSet<Vec<u8>>,
+    /// The only group of which all is shown, with its child groups. Of the one above it, its name alone.
+    within: Option<GroupId>,
     now: Timestamp,
 }
 
@@ -62,17 +59,21 @@ impl MoneyLimit {
 impl ReachedLimits {
     /// Makes an empty set of limits as of this time.
     pub fn none(now: Timestamp) -> Self {
-        Self { groups: HashMap::new(), told: HashSet::new(), now }
+        Self { groups: HashMap::new(), told: HashSet::new(), within: None, now }
     }
 
-    /// Returns the groups whose bounds hold for a key, the nearest first.
+    /// Returns the reached groups whose bounds hold for a key, the nearest first.
     pub fn groups_of(&self, key: &ApiKey) -> Vec<&Group> {
         let group = key.spend.group.and_then(|id| self.groups.get(&id));
         group.into_iter().chain(group.and_then(|group| self.parent_of(group))).collect()
     }
 
-    /// The group that a group is in.
+    /// The group that a group is in, if it is reached.
     pub fn parent_of(&self, group: &Group) -> Option<&Group> {
+        self.above(group).filter(|_| self.within != Some(group.id))
+    }
+
+    fn above(&self, group: &Group) -> Option<&Group> {
         group.spend.parent.and_then(|id| self.groups.get(&id))
     }
 
@@ -81,7 +82,8 @@ impl ReachedLimits {
         if self.is_reached(Holder::Key(key.id, None), &key.spend.budget) {
             return Some(LimitOf::Own);
         }
-        self.first_of(self.groups_of(key).into_iter())
+        let group = key.spend.group.and_then(|id| self.groups.get(&id));
+        self.first_of(group.into_iter().chain(group.and_then(|group| self.above(group))))
     }
 
     /// Returns the nearest limit for which requests of a group's keys are refused.
@@ -89,7 +91,7 @@ impl ReachedLimits {
         if self.is_reached(Holder::Group(group.id), &group.spend.budget) {
             return Some(LimitOf::Own);
         }
-        self.first_of(self.parent_of(group).into_iter())
+        self.first_of(self.above(group).into_iter())
     }
 
     /// Returns the bounds on money of a budget, the lifetime limit first.
@@ -129,21 +131,23 @@ impl ReachedLimits {
 }
 
 impl Management {
-    /// Finds the reached limits of these keys and groups.
+    /// Finds the limits of these keys and groups for which requests are refused.
     pub async fn reached_limits(
         &self,
-        account: AccountId,
+        AccountReach { account, group }: AccountReach,
         keys: &[ApiKey],
         groups: &[Group],
     ) -> Result<ReachedLimits, StoreError> {
-        let mut reached = ReachedLimits::none(self.clock.now());
+        let mut reached = ReachedLimits { within: group, ..ReachedLimits::none(self.clock.now()) };
+        // The bounds of the group above hold too, even if it is out of reach.
+        let all = AccountReach::whole(account);
         reached.groups.extend(groups.iter().map(|group| (group.id, group.clone())));
         let ids = keys.iter().filter_map(|key| key.spend.group).filter(|id| !reached.groups.contains_key(id));
-        let found = self.groups_by_id(account, ids.collect()).await?;
+        let found = self.groups_by_id(all, ids.collect()).await?;
         reached.groups.extend(found);
         let parents = reached.groups.values().filter_map(|group| group.spend.parent);
         let parents = parents.filter(|id| !reached.groups.contains_key(id)).collect();
-        let found = self.groups_by_id(account, parents).await?;
+        let found = self.groups_by_id(all, parents).await?;
         reached.groups.extend(found);
         let of_keys = keys.iter().map(|key| (Holder::Key(key.id, None), &key.spend.budget));
         let of_groups = reached.groups.values().map(|group| (Holder::Group(group.id), &group.spend.budget));

@@ -1,6 +1,8 @@
 //! Use-cases of groups: they are made once for each external id, changed and archived, and their keys are revoked
 //! together.
 
+use std::cmp::Reverse;
+
 use futures_util::future::try_join_all;
 use shared::{
     clock::random_bytes,
@@ -15,6 +17,7 @@ use crate::{
     nouns::{
         governed::{Acted, Acting, Governed, Made},
         once::{attempt, digest_of_request},
+        reach::AccountReach,
         refused::Refused,
     },
 };
@@ -143,10 +146,15 @@ impl Management {
         }
     }
 
-    /// The newest groups of the account.
-    pub async fn newest_groups(&self, account: AccountId, limit: usize) -> Result<Vec<Group>, StoreError> {
+    /// The newest groups that are reached.
+    pub async fn newest_groups(&self, reach: AccountReach, limit: usize) -> Result<Vec<Group>, StoreError> {
+        if let Some(mut ids) = self.groups_in(reach).await? {
+            ids.sort_unstable_by_key(|id| Reverse(*id));
+            let found = ids.iter().take(limit).map(|id| self.store.group(reach.account, *id));
+            return Ok(try_join_all(found).await?.into_iter().flatten().collect());
+        }
         let page = GroupPage { after: None, order: Order::Descending, limit };
-        self.store.groups(account, page).await
+        self.store.groups(reach.account, page).await
     }
 
     async fn revoke_one(&self, account: AccountId, key: KeyId, actor: Actor) -> Result<(), StoreError> {

@@ -13,6 +13,7 @@ use shared::{
 
 use crate::{
     management::Management,
+    nouns::reach::AccountReach,
     reports::usage::{Grouping, MAX_DAYS, Parts, UsageSearch},
 };
 use domain::{
@@ -73,10 +74,10 @@ impl Management {
         Ok(spend)
     }
 
-    /// The sums of a key on these days.
+    /// The sums of a key on these days, while it was reached.
     pub async fn spend_of(
         &self,
-        account: AccountId,
+        AccountReach { account, group }: AccountReach,
         key: KeyId,
         days: RangeInclusive<Day>,
     ) -> Result<Spend, StoreError> {
@@ -84,6 +85,9 @@ impl Management {
         let _permit = self.read_permit(account).await?;
         for line in self.store.usage(account, days, Some(&[key])).await? {
             // A key that moved between groups has a line for each group.
+            if group.is_some_and(|group| !line.payer.is_in(group)) {
+                continue;
+            }
             let sums = spend.entry(line.day).or_default().entry(line.payer.model).or_default();
             *sums = sums.plus(Sums::from(line.counts));
         }
@@ -115,12 +119,12 @@ impl Management {
     /// Returns the sums of a group and of its child groups on these days, apart for each model, and for each key.
     pub async fn spend_of_group(
         &self,
-        account: AccountId,
+        AccountReach { account, group: within }: AccountReach,
         group: GroupId,
         days: RangeInclusive<Day>,
     ) -> Result<[SpendParts; 2], StoreError> {
         let by = BTreeSet::from([Grouping::Day, Grouping::Model, Grouping::Key]);
-        let search = UsageSearch { days, key: None, group: Some(group), within: None, by };
+        let search = UsageSearch { days, key: None, group: Some(group), within, by };
         let (mut models, mut keys) = (SpendParts::new(), SpendParts::new());
         for (of, counts) in self.sums_of_usage(account, &search).await? {
             if let Parts { day: Some(day), model: Some(model), key: Some(key), .. } = of {
@@ -160,7 +164,7 @@ impl Management {
     /// kept, and where no day is searched.
     pub async fn sums_of_entries(
         &self,
-        account: AccountId,
+        reach: AccountReach,
         search: &EntrySearch,
     ) -> Result<Option<EntrySums>, StoreError> {
         let last = search.ends.map(|ends| Day::of(Timestamp::from_millis(ends.millis() - 1)));
@@ -173,12 +177,12 @@ impl Management {
         if !is_counted || first > last {
             return Ok(None);
         }
-        if let Some(group) = search.group {
-            return self.sums_of_group(account, search, group, first..=last).await.map(Some);
+        if search.group.is_some() || reach.group.is_some() {
+            return self.sums_of_group(reach, search, first..=last).await.map(Some);
         }
         let spend = match search.key {
-            Some(key) => self.spend_of(account, key, first..=last).await?,
-            None => self.spend(account, first..=last).await?,
+            Some(key) => self.spend_of(reach, key, first..=last).await?,
+            None => self.spend(reach.account, first..=last).await?,
         };
         let models = spend.into_values().flatten();
         let wanted = models.filter(|(model, _)| search.model.as_ref().is_none_or(|wanted| wanted == model));
@@ -188,13 +192,12 @@ impl Management {
 
     async fn sums_of_group(
         &self,
-        account: AccountId,
+        AccountReach { account, group: within }: AccountReach,
         search: &EntrySearch,
-        group: GroupId,
         days: RangeInclusive<Day>,
     ) -> Result<EntrySums, StoreError> {
         let by = BTreeSet::from([Grouping::Model]);
-        let usage = UsageSearch { days: days.clone(), key: search.key, group: Some(group), within: None, by };
+        let usage = UsageSearch { days: days.clone(), key: search.key, group: search.group, within, by };
         let parts = self.sums_of_usage(account, &usage).await?.into_iter();
         let wanted = parts.filter(|(parts, _)| search.model.is_none() || search.model == parts.model);
         let sums = wanted.fold(Sums::default(), |all, (_, counts)| all.plus(Sums::from(counts)));
