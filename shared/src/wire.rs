@@ -1,5 +1,7 @@
 //! The management API on the wire: types that the key-service reads and writes, and the gateway describes.
 
+use std::time::Duration;
+
 use crate::money::NanoUsd;
 
 mod event;
@@ -20,7 +22,7 @@ pub use reading::{
 };
 pub use route::{Endpoint, NounAct, ROUTES, Route};
 pub use schema::{GroupObject, KeyObject, Object, WebhookObject};
-pub use value::{Kept, Limit, LimitWindow, Value};
+pub use value::{Kept, Limit, LimitWindow, Raise, Value};
 
 /// Paths of the management API, as a pattern.
 pub const MANAGEMENT: &str = "/v1/management/{*rest}";
@@ -51,6 +53,8 @@ pub const MAX_LIMIT: NanoUsd = NanoUsd::from_usd(MAX_LIMIT_USD);
 const MAX_LIMIT_USD: i64 = 1_000_000;
 /// Number of limits by window: one for each length.
 pub const MAX_LIMITS: usize = 4;
+/// Longest time for which a limit may be raised.
+pub const MAX_RAISE: Duration = Duration::from_hours(366 * 24);
 /// Largest bound on requests or tokens in a minute, and on requests at the same time.
 pub const MAX_RATE: u64 = 1_000_000_000;
 /// Number of models in a list.

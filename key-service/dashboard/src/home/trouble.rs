@@ -8,18 +8,22 @@ use domain::{
     key::{ApiKey, Status},
     ledger::Holder,
 };
-use key_service_management::trouble::{Trouble, TroubledKey};
+use key_service_management::{
+    reached::MoneyLimit,
+    trouble::{Trouble, TroubledKey},
+};
 use key_service_page::{
     paths::{ACTIVITY, KEYS},
+    session::Viewer,
     show::{count, or_unnamed, time},
 };
-use key_service_settings::budget::{reached_badge, tightest};
+use key_service_settings::budget::{raise_today, reached_badge, tightest};
 
 /// Most keys listed for each trouble. The heading counts all of them.
 const NAMED: usize = 5;
 
 /// Says what is wrong; nothing if all is well.
-pub(crate) fn strip(trouble: &Trouble, now: Timestamp) -> Markup {
+pub(crate) fn strip(viewer: &Viewer, trouble: &Trouble, now: Timestamp) -> Markup {
     let Trouble { limited, ended, nearly, expiring, refused, limits } = trouble;
     let reached = |TroubledKey { key, .. }: &TroubledKey| {
         let limits = limits.limits(Holder::Key(key.id, None), &key.spend.budget);
@@ -27,6 +31,12 @@ pub(crate) fn strip(trouble: &Trouble, now: Timestamp) -> Markup {
     };
     let bar = |TroubledKey { key, .. }: &TroubledKey| {
         tightest(&limits.limits(Holder::Key(key.id, None), &key.spend.budget))
+    };
+    let raise_first = |TroubledKey { key, .. }: &TroubledKey| raise(viewer, limits.first_reached(key));
+    let raise_nearly = |TroubledKey { key, .. }: &TroubledKey| {
+        let holder = Holder::Key(key.id, None);
+        let own = limits.limits(holder, &key.spend.budget);
+        raise(viewer, own.into_iter().find(MoneyLimit::is_nearly_used).map(|limit| (holder, limit)))
     };
     let expires = |TroubledKey { key, .. }: &TroubledKey| {
         html! { @if let Some(at) = key.spend.expires_at { "expires " (within(at, now)) } }
@@ -36,10 +46,10 @@ pub(crate) fn strip(trouble: &Trouble, now: Timestamp) -> Markup {
         @if has_keys {
             section.card.trouble aria-labelledby="trouble" {
                 h2 #trouble { "Needs a look" }
-                (keys(limited, "cannot spend", ("Raise the limit", "/settings"), &reached))
-                (keys(ended, "refused, and still in use", ("See the key", ""), &|troubled| ended_since(&troubled.key, now)))
-                (keys(nearly, "close to a limit", ("Raise the limit", "/settings"), &bar))
-                (keys(expiring, "about to expire", ("Extend", "/settings"), &expires))
+                (keys(limited, "cannot spend", ("Raise the limit", "/settings"), [&reached, &raise_first]))
+                (keys(ended, "refused, and still in use", ("See the key", ""), [&|troubled| ended_since(&troubled.key, now), &nothing]))
+                (keys(nearly, "close to a limit", ("Raise the limit", "/settings"), [&bar, &raise_nearly]))
+                (keys(expiring, "about to expire", ("Extend", "/settings"), [&expires, &nothing]))
                 p.under { a href={ (KEYS) "?status=trouble" } { "All keys in trouble" } }
             }
         }
@@ -47,12 +57,22 @@ pub(crate) fn strip(trouble: &Trouble, now: Timestamp) -> Markup {
     }
 }
 
+fn nothing(_: &TroubledKey) -> Markup {
+    html! {}
+}
+
+/// Makes a link for owners that raises a limit for the rest of the day.
+fn raise(viewer: &Viewer, limit: Option<(Holder, MoneyLimit)>) -> Markup {
+    html! { @if let Some((holder, limit)) = limit.filter(|_| viewer.is_owner()) { (raise_today(holder, &limit)) } }
+}
+
 /// Lists the keys with the same trouble. `cure` is what a link does, and the part of the key's page where it is done.
+/// `detail` says what is wrong with a key, and `way` makes a further link.
 fn keys(
     troubled: &[TroubledKey],
     what: &str,
     (cure, tab): (&str, &str),
-    detail: &dyn Fn(&TroubledKey) -> Markup,
+    [detail, way]: [&dyn Fn(&TroubledKey) -> Markup; 2],
 ) -> Markup {
     let words = match troubled.len() {
         0 => return html! {},
@@ -70,6 +90,7 @@ fn keys(
                         @if of.refused > 0 {
                             a href={ (ACTIVITY) "?outcome=refused&key=" (of.key.id.to_string()) } { (count(of.refused)) " refused today" }
                         }
+                        (way(of))
                         a href={ (page) (tab) } aria-label={ (cure) ": " (of.key.label) } { (cure) }
                     }
                 }
