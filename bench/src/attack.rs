@@ -3,11 +3,9 @@
 //!
 //! The program `attack` runs all of them, at length; the end-to-end tests run the quick ones.
 
-use std::{fmt, panic::AssertUnwindSafe, time::Duration};
+use std::{panic::AssertUnwindSafe, time::Duration};
 
 use futures_util::FutureExt;
-use http::{Method, Request};
-use http_body_util::Full;
 
 use tests::harness::{Deployment, Options, Stack};
 
@@ -20,12 +18,14 @@ pub mod interim;
 pub mod pages;
 mod paying;
 mod ports;
+mod row;
 pub mod silent;
 pub mod unauthenticated;
 pub mod unread;
 mod webhooks;
 
 use bodies::Body;
+pub use row::Row;
 
 /// The extent of the attacks.
 #[derive(Clone, Copy, Debug)]
@@ -71,22 +71,6 @@ pub enum Part {
     Events,
     /// The demo model's own port.
     Demo,
-}
-
-/// One attack, and how the installation held.
-#[derive(Clone)]
-pub struct Row {
-    name: String,
-    expected: String,
-    seen: String,
-    held: bool,
-}
-
-impl fmt::Display for Row {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let verdict = if self.held { "holds" } else { "BROKEN" };
-        write!(f, "{verdict:<7} {:<66} {:<30} {}", self.name, self.expected, self.seen)
-    }
 }
 
 /// Longest time that one part may take.
@@ -170,9 +154,4 @@ async fn stack() -> Stack {
     let stack = Stack::start().await;
     stack.others_spend();
     stack
-}
-
-/// A request without a credential.
-pub(crate) fn plain(method: Method, uri: &str) -> Request<Full<bytes::Bytes>> {
-    Request::builder().method(method).uri(uri).body(Full::default()).unwrap()
 }

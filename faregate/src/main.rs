@@ -22,7 +22,7 @@ use inference_gateway::{
 use init::InitOptions;
 use key_service::{
     first_run::FirstRun,
-    installation::Installation,
+    installation::{Installation, InstallationParts},
     operator::Operator,
     server::{KeyServiceParts, RunningKeyService},
 };
@@ -183,7 +183,9 @@ async fn serve_all(arguments: FaregateArguments) -> anyhow::Result<()> {
     process.admin_routes = upstream_list::admin_routes(models.clone(), clock.clone());
     let metrics = Arc::new(process.metrics_reader());
     let mut process = process.serve(starting.readiness())?;
-    let opened = Installation::open_when_up(&common, &key_service, secrets.peppers, clock.clone(), &starting);
+    let of_installation =
+        InstallationParts { peppers: secrets.peppers, clock: clock.clone(), catalog: Some(catalog.clone()) };
+    let opened = Installation::open_when_up(&common, &key_service, of_installation, &starting);
     let installation = tokio::select! {
         opened = opened => opened?,
         () = process.stop.arrival() => return Ok(()),

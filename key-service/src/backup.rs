@@ -11,7 +11,10 @@ use anyhow::{Context, bail};
 use shared::{clock::Clock, private_files};
 use shared_config::{Common, ConfigError};
 
-use crate::{config::Options, installation::Installation};
+use crate::{
+    config::Options,
+    installation::{Installation, InstallationParts},
+};
 use domain::digest::Peppers;
 use key_service_cli::{BackupTo, Command, RestoreFrom};
 use key_service_records::sqlite::copy::{self, LayoutVersion};
@@ -68,7 +71,9 @@ async fn prove(
         store_file: None,
         ..options.clone()
     };
-    let installation = Installation::open(common, &of_copy, peppers, clock, &audit).await?;
+    let installation =
+        Installation::open(common, &of_copy, InstallationParts { peppers, clock, catalog: None }, &audit)
+            .await?;
     let mut found = Vec::new();
     let audited = key_service_cli::run(audit, installation.management(), "", &mut found).await;
     audited.with_context(|| format!("the books do not balance: {}", String::from_utf8_lossy(&found)))?;

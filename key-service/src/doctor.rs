@@ -8,7 +8,7 @@ use shared_process::doctor::Doctor;
 
 use crate::{
     config::Options,
-    installation::Installation,
+    installation::{Installation, InstallationParts},
     readiness::{NOTICEABLE, TOO_FAR},
 };
 use domain::{digest::Peppers, pepper_record::PepperRecord};
@@ -91,7 +91,13 @@ async fn examine_store(
     clock: Arc<dyn Clock>,
 ) {
     // A command that only reads leaves no mark in the store.
-    let opened = Installation::open(common, options, peppers, clock, &Command::reading()).await;
+    let opened = Installation::open(
+        common,
+        options,
+        InstallationParts { peppers, clock, catalog: None },
+        &Command::reading(),
+    )
+    .await;
     let Some(installation) =
         doctor.check("store", opened, |_| "is there, and fits the pepper and this version".to_owned())
     else {

@@ -4,7 +4,8 @@ use std::{io, sync::Arc, time::Duration};
 
 use http::Uri;
 use shared::{backoff::Backoff, clock::Clock};
-use shared_config::{Common, ConfigError};
+use shared_catalog::Catalog;
+use shared_config::{Common, ConfigError, current::Current};
 use shared_process::{probe::Readiness, starting::Starting};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -19,6 +20,14 @@ use key_service_store::store::{Store, StoreError};
 /// Pauses between attempts to open a store. They end soon after the store is there, and are long enough not to burden
 /// it.
 const PAUSES: Backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(5));
+
+/// What an installation is opened with, beside its settings.
+pub struct InstallationParts {
+    pub peppers: Peppers,
+    pub clock: Arc<dyn Clock>,
+    /// Models with their aliases; `None` for commands that name no models.
+    pub catalog: Option<Arc<Current<Catalog>>>,
+}
 
 /// An open store with the use-cases. Cheap to clone.
 #[derive(Clone)]
@@ -36,12 +45,11 @@ impl Installation {
     pub async fn open(
         common: &Common,
         options: &Options,
-        peppers: Peppers,
-        clock: Arc<dyn Clock>,
+        parts: InstallationParts,
         command: &Command,
     ) -> anyhow::Result<Self> {
-        let store = options.open_store(&clock, command.writes()).await?;
-        let opened = Self::over(store, common, options, peppers, clock);
+        let store = options.open_store(&parts.clock, command.writes()).await?;
+        let opened = Self::over(store, common, options, parts);
         if let Some(cause) = opened.check_peppers().await? {
             tracing::warn!(cause, "the pepper was not compared with the store, which does not answer yet");
         }
@@ -53,10 +61,10 @@ impl Installation {
     pub async fn open_when_up(
         common: &Common,
         options: &Options,
-        peppers: Peppers,
-        clock: Arc<dyn Clock>,
+        parts: InstallationParts,
         starting: &Starting,
     ) -> anyhow::Result<Self> {
+        let clock = Arc::clone(&parts.clock);
         let mut wait = Wait { pauses: PAUSES, clock: &*clock, starting, logged: String::new() };
         let store = loop {
             match options.open_store(&clock, true).await {
@@ -65,24 +73,23 @@ impl Installation {
                 Err(e) => return Err(e.into()),
             }
         };
-        let opened = Self::over(store, common, options, peppers, clock.clone());
+        let opened = Self::over(store, common, options, parts);
         while let Some(cause) = opened.check_peppers().await? {
             wait.pause(&cause).await;
         }
         Ok(opened)
     }
 
-    fn over(
-        store: Arc<Store>,
-        common: &Common,
-        options: &Options,
-        peppers: Peppers,
-        clock: Arc<dyn Clock>,
-    ) -> Self {
+    fn over(store: Arc<Store>, common: &Common, options: &Options, parts: InstallationParts) -> Self {
+        let InstallationParts { peppers, clock, catalog } = parts;
         let credentials = Arc::new(Credentials::new(store.clone(), peppers, common.key_prefix.clone()));
         let management = Management::new(store.clone(), clock.clone(), credentials.clone())
             .with_max_keys(options.max_keys_per_account)
             .with_webhook_networks(options.webhook_networks.clone());
+        let management = match catalog {
+            Some(catalog) => management.with_catalog(catalog),
+            None => management,
+        };
         let public_url = options.public_url.clone();
         Self { store, clock, credentials, management: Arc::new(management), public_url }
     }

@@ -12,7 +12,7 @@ use domain::digest::Peppers;
 use key_service::{
     config::Options,
     first_run::FirstRun,
-    installation::Installation,
+    installation::{Installation, InstallationParts},
     operator::Operator,
     server::{KeyServiceParts, RunningKeyService},
 };
@@ -142,7 +142,8 @@ async fn serve(arguments: KeyServiceArguments) -> anyhow::Result<()> {
     let (starting, shutdown) = (Starting::new("starting"), process.shutdown.clone());
     let metrics = Arc::new(process.metrics_reader());
     let mut process = process.serve(starting.readiness())?;
-    let opened = Installation::open_when_up(&common, &options, peppers, clock, &starting);
+    let of_installation = InstallationParts { peppers, clock, catalog: Some(catalog.clone()) };
+    let opened = Installation::open_when_up(&common, &options, of_installation, &starting);
     let installation = tokio::select! {
         opened = opened => opened?,
         () = process.stop.arrival() => return Ok(()),

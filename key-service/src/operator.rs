@@ -3,11 +3,16 @@
 use std::{io, net::SocketAddr, process::ExitCode, sync::Arc};
 
 use shared::clock::{Clock, System};
-use shared_config::Common;
+use shared_config::{Common, current::Current};
 use shared_process::doctor::DoctorOptions;
 use shared_rpc::spool_list::list_spool;
 
-use crate::{backup, config::Options, installation::Installation, transfer};
+use crate::{
+    backup,
+    config::Options,
+    installation::{Installation, InstallationParts},
+    transfer,
+};
 use domain::digest::Peppers;
 use key_service_cli::OperatorCommand;
 
@@ -42,7 +47,10 @@ impl Operator<'_> {
             }
             OperatorCommand::Store(command) => transfer::run(&command, options, clock, out).await?,
             OperatorCommand::Stored(command) => {
-                let installation = Installation::open(common, options, peppers()?, clock, &command).await?;
+                let catalog = command.names_models().then(|| common.catalog()).transpose()?;
+                let catalog = catalog.map(|catalog| Arc::new(Current::new(catalog)));
+                let parts = InstallationParts { peppers: peppers()?, clock, catalog };
+                let installation = Installation::open(common, options, parts, &command).await?;
                 let public_url = installation.public_url(default_url);
                 installation.run(command, &public_url).await?;
             }

@@ -16,11 +16,16 @@ use axum::{
 use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde_json::json;
-use shared::error::{ApiError, Code};
+use shared::error::ApiError;
 use shared_door::http::{catch_panics, drain_unread, incomplete_body, method_not_allowed, ok, unknown_url};
 use tokio::{sync::OwnedSemaphorePermit, task::spawn_blocking, time::timeout};
 
-use crate::{CONTEXT_TOKENS, DESCRIPTION, NAME, engine::Engine};
+use crate::{
+    demo::{DESCRIPTION, NAME},
+    engine::Engine,
+};
+use local_model_transformer::CONTEXT_TOKENS;
+use request::too_long;
 
 /// Most bytes read of a request. A context of 2,048 tokens holds at most 64 KiB of text, which JSON may spell with six
 /// times as many bytes, so the prompt of a longer body does not fit.
@@ -88,12 +93,4 @@ async fn read(mut body: Body) -> Result<Bytes, ApiError> {
         }
         Err(_) => Err(incomplete_body()),
     }
-}
-
-fn too_long() -> ApiError {
-    let message = format!(
-        "This model's maximum context length is {CONTEXT_TOKENS} tokens. However, your messages leave no room for an \
-         answer. Please shorten the messages."
-    );
-    ApiError::at(Code::ContextLengthExceeded, "messages", message)
 }

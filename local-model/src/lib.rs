@@ -3,6 +3,7 @@
 //! An [`Engine`] answers requests side by side, one token of each in turn; [`router`] speaks HTTP. The weights are part of the
 //! program, and a demo: see [`DESCRIPTION`].
 
+mod demo;
 mod engine;
 mod grammar;
 mod http;
@@ -11,12 +12,7 @@ mod prompt;
 mod sampler;
 mod tokenizer;
 
+pub use demo::{DESCRIPTION, NAME};
 pub use engine::Engine;
 pub use http::router;
 pub use local_model_transformer::CONTEXT_TOKENS;
-
-/// Name under which the shipped model is served.
-pub const NAME: &str = "tiny-demo";
-/// Abilities and limits of the shipped model, in one sentence.
-pub const DESCRIPTION: &str = "A demo model of 2.6 million parameters, trained from templates to try the service with: it is \
-                               no assistant, and most of what it says beyond them is wrong.";

@@ -1,16 +1,13 @@
 //! Errors of the public API, each with a code, a status and a type.
 
-mod body;
-mod response;
-
 use std::borrow::Cow;
 
-use http::StatusCode;
+use axum_core::response::{IntoResponse, Response};
+use http::{HeaderName, HeaderValue, StatusCode, header};
+use schemars::JsonSchema;
+use serde::Serialize;
 
-pub use body::ErrorBody;
-pub use response::X_SHOULD_RETRY;
-
-use crate::timing::time::Timestamp;
+use crate::{text::cut, timing::time::Timestamp};
 
 macro_rules! codes {
     ($($(#[$doc:meta])* $variant:ident = $name:literal, $status:ident, $kind:literal;)+) => {
@@ -226,6 +223,96 @@ impl ApiError {
     /// The error for a bug; the details are in the log.
     pub fn internal() -> Self {
         Self::new(Code::InternalError, "Something went wrong on our side.")
+    }
+}
+
+/// Most characters of an error's message: a longer one only repeats its input.
+const MAX_MESSAGE_CHARS: usize = 2_000;
+/// Most characters of the place that an error names.
+const MAX_PARAM_CHARS: usize = 300;
+
+/// The body of an error: `{"error":{"message","type","param","code"}}`, all four always present.
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "Error")]
+pub struct ErrorBody<'a> {
+    error: ErrorFields<'a>,
+}
+
+#[derive(JsonSchema, Serialize)]
+#[schemars(inline)]
+struct ErrorFields<'a> {
+    message: &'a str,
+    r#type: &'a str,
+    param: Option<&'a str>,
+    code: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resets_at: Option<Timestamp>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    valid_models: &'a [String],
+}
+
+impl ApiError {
+    /// Writes the error's JSON, as a body or as an event of a stream. Text repeated from the request is cut.
+    pub fn to_json(&self) -> String {
+        let error = ErrorFields {
+            message: cut(&self.message, MAX_MESSAGE_CHARS),
+            r#type: self.code.kind(),
+            param: self.param.as_deref().map(|param| cut(param, MAX_PARAM_CHARS)),
+            code: self.code.as_str(),
+            resets_at: self.resets_at,
+            valid_models: &self.valid_models,
+        };
+        serde_json::to_string(&ErrorBody { error }).unwrap_or_else(|_| {
+            // Writing texts to a string cannot fail.
+            r#"{"error":{"message":"","type":"server_error","param":null,"code":"internal_error"}}"#.into()
+        })
+    }
+}
+
+/// Header that stops the official SDKs from trying again.
+pub const X_SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let mut response = (self.code.status(), self.to_json()).into_response();
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        if let Some(challenge) = challenge(self.code) {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
+        }
+        if let Some(seconds) = self.retry_after() {
+            headers.insert(header::RETRY_AFTER, seconds.into());
+        }
+        if self.code == Code::RequestTooLarge {
+            // The rest of the body was not read, so the connection cannot carry another request.
+            headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+        // Agents keep trying with a refused credential unless they are told not to.
+        if self.final_answer || self.code.status() == StatusCode::UNAUTHORIZED {
+            headers.insert(X_SHOULD_RETRY, HeaderValue::from_static("false"));
+        }
+        // Another dialect reads the error from here, and writes it in its own form.
+        response.extensions_mut().insert(self);
+        response
+    }
+}
+
+/// Value of `WWW-Authenticate` on 401 and 403, with the errors of RFC 6750, section 3.1. A request without any
+/// credential gets no error, as that section asks.
+const fn challenge(code: Code) -> Option<&'static str> {
+    match code {
+        Code::MissingApiKey => Some(r#"Bearer realm="api""#),
+        Code::InvalidAuthorizationHeader => Some(r#"Bearer realm="api", error="invalid_request""#),
+        Code::InvalidApiKey
+        | Code::InvalidManagementKey
+        | Code::KeyDisabled
+        | Code::KeyExpired
+        | Code::GroupArchived => Some(r#"Bearer realm="api", error="invalid_token""#),
+        Code::ManagementKeyNotAllowed
+        | Code::ManagementKeyRequired
+        | Code::ModelNotAllowed
+        | Code::ReadOnlyKey => Some(r#"Bearer realm="api", error="insufficient_scope""#),
+        _ => None,
     }
 }
 

@@ -163,6 +163,23 @@ id!(
     "req_"
 );
 
+/// The owner of a credential.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Principal {
+    /// An API key of the account.
+    ApiKey(AccountId, KeyId),
+    /// A management key of the account.
+    ManagementKey(AccountId, ManagementKeyId),
+}
+
+impl Principal {
+    pub const fn account(self) -> AccountId {
+        match self {
+            Self::ApiKey(account, _) | Self::ManagementKey(account, _) => account,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

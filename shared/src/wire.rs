@@ -1,21 +1,21 @@
 //! The management API on the wire: types that the key-service reads and writes, and the gateway describes.
 
-use std::time::Duration;
-
-use crate::money::NanoUsd;
-
+mod bounds;
 mod event;
 mod field;
 mod kind;
 mod noun;
+mod path;
 mod reading;
 mod route;
 mod schema;
 mod value;
 
+pub use bounds::*;
 pub use event::{ActorObject, EVENT_TYPES, EventObject, TEST_EVENT_TYPE};
 pub use field::{Bound, DefaultField, Field, Fields, GroupField, Input, KeyField, Kind, WebhookField};
 pub use noun::{Noun, Reach};
+pub use path::*;
 pub use reading::{
     AttemptList, AttemptObject, BillObject, Credits, OwnGroup, RefusalObject, RevokedKeys, UsageList,
     UsageObject,
@@ -23,64 +23,3 @@ pub use reading::{
 pub use route::{Endpoint, NounAct, ROUTES, Route};
 pub use schema::{GroupObject, KeyObject, Object, WebhookObject};
 pub use value::{Kept, Limit, LimitWindow, Raise, Value};
-
-/// Paths of the management API, as a pattern.
-pub const MANAGEMENT: &str = "/v1/management/{*rest}";
-/// Path of an account's API keys.
-pub const KEYS: &str = "/v1/management/keys";
-/// Path of an account's groups.
-pub const GROUPS: &str = "/v1/management/groups";
-/// Path of an account's webhooks.
-pub const WEBHOOKS: &str = "/v1/management/webhooks";
-/// Path of an account's money.
-pub const CREDITS: &str = "/v1/management/credits";
-/// Path of an account's counters.
-pub const USAGE: &str = "/v1/management/usage";
-/// Path of an account's bills.
-pub const GENERATIONS: &str = "/v1/management/generations";
-/// Path of an account's refused calls.
-pub const REFUSALS: &str = "/v1/management/refusals";
-/// Path of an account's events.
-pub const EVENTS: &str = "/v1/management/events";
-/// Path of the API key that asks.
-pub const OWN_KEY: &str = "/v1/key";
-/// Longest label, and longest name of a group, in Unicode code points.
-pub const MAX_LABEL_CHARS: usize = 80;
-/// Longest external id in Unicode code points.
-pub const MAX_EXTERNAL_ID_CHARS: usize = 128;
-/// Largest limit of a key or a group.
-pub const MAX_LIMIT: NanoUsd = NanoUsd::from_usd(MAX_LIMIT_USD);
-const MAX_LIMIT_USD: i64 = 1_000_000;
-/// Number of limits by window: one for each length.
-pub const MAX_LIMITS: usize = 4;
-/// Longest time for which a limit may be raised.
-pub const MAX_RAISE: Duration = Duration::from_hours(366 * 24);
-/// Largest bound on requests or tokens in a minute, and on requests at the same time.
-pub const MAX_RATE: u64 = 1_000_000_000;
-/// Number of models in a list.
-pub const MAX_MODELS: usize = 64;
-/// Longest id in a list of models, in Unicode code points; the longest in use have some 100.
-pub const MAX_MODEL_CHARS: usize = 200;
-/// Texts of metadata that an object may have.
-pub const MAX_METADATA: usize = 16;
-/// Longest name of metadata in Unicode code points.
-pub const MAX_METADATA_NAME_CHARS: usize = 64;
-/// Longest value of metadata in Unicode code points.
-pub const MAX_METADATA_VALUE_CHARS: usize = 512;
-/// Longest default life of a key: a hundred years.
-const MAX_LIFETIME_SECONDS: u64 = 100 * 366 * 24 * 60 * 60;
-/// Longest time for which the plaintext before a rotation still works: 30 days.
-pub const MAX_GRACE_SECONDS: u64 = 30 * 24 * 60 * 60;
-/// Longest idempotency key in characters; clients send UUIDs.
-pub const MAX_IDEMPOTENCY_KEY_CHARS: usize = 255;
-/// Largest body of a management request in bytes. The largest sensible one, of a group with models and metadata for
-/// itself and its keys, takes some 180 KiB.
-pub const MAX_BODY_BYTES: usize = 256 << 10;
-/// Longest URL of a webhook in characters.
-pub const MAX_URL_CHARS: usize = 2048;
-/// Largest page of a listing.
-pub const MAX_PAGE: usize = 1000;
-/// Statuses of a key, which are computed on read.
-pub const STATUSES: [&str; 4] = ["active", "disabled", "expired", "revoked"];
-/// Orders of a listing, by the end that comes first; the default is first.
-pub const ORDERS: [&str; 2] = ["desc", "asc"];

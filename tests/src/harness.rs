@@ -17,15 +17,18 @@ use shared::{key::without_keys, money::NanoUsd};
 use tempfile::TempDir;
 use tokio::time::sleep;
 
-use crate::upstream::{Generation, Keep, Script, Upstream};
+use crate::upstream::{Generation, Script, Upstream};
 
 mod book;
 mod catalogue;
 mod chat;
 pub(crate) mod clients;
+mod command;
 mod deployment;
 mod door;
+mod patience;
 pub(crate) mod servers;
+mod terminal;
 mod wall_clock;
 
 pub use crate::upstream::UPSTREAM_KEY;
@@ -36,7 +39,7 @@ pub use clients::browser::{Browser, attribute};
 pub use clients::client::{Answer, Http, nanos, raw, usd};
 pub use clients::dialect::Dialect;
 pub use clients::events::{Event, Events};
-pub use clients::terminal::{Shown, on_terminal};
+pub use command::run_to_end;
 pub use deployment::{Deployment, Processes};
 pub use door::{Door, Exchange};
 pub use servers::balancer::Balancer;
@@ -46,68 +49,19 @@ pub use servers::receiver::{Received, Receiver};
 pub use servers::redis::{Form, Redis};
 pub use servers::server::{PREVIOUS, Server, Settings, binary};
 pub use servers::stand_in::{AskedOf, Given, StandIn};
+pub use terminal::{Shown, on_terminal};
 pub use wall_clock::WallClock;
 
+pub use book::ApiKey;
 use book::Book;
+use deployment::FIRST_CREDIT;
+pub use deployment::{ACCOUNT, Options};
 use deployment::{INTERNAL_TOKEN, PEPPER};
-
-/// Longest wait for anything, so that a test fails rather than hangs.
-pub const PATIENCE: Duration = Duration::from_secs(30);
-
-/// Longest wait for servers to start, to end, or to find each other, and for what they send by themselves: only one that
-/// hangs reaches it, however busy the machine is.
-pub const SERVER_PATIENCE: Duration = Duration::from_mins(5);
+pub use patience::{LOOK_EVERY, PATIENCE, SERVER_PATIENCE, until};
 
 /// Longest time that the last captures and releases may take after a test's last request. Less than an ordinary lease,
 /// so that a hold which only expires does not pass for one that was resolved.
 const SETTLING: Duration = Duration::from_secs(10);
-
-/// Interval at which a condition is polled.
-pub const LOOK_EVERY: Duration = Duration::from_millis(20);
-
-/// Name of the account that a first run makes.
-pub const ACCOUNT: &str = "default";
-/// Credit of that account, in USD.
-const FIRST_CREDIT: &str = "10";
-
-/// Settings of a stack.
-pub struct Options {
-    /// The processes that make up the installation.
-    pub deployment: Deployment,
-    /// Kind of upstream in the catalogue.
-    pub kind: &'static str,
-    /// Lease of a hold. The default exceeds the time in which a test expects holds to be resolved.
-    pub lease: Duration,
-    /// Models in the catalogue.
-    pub models: Models,
-    /// Additional environment variables.
-    pub env: Vec<(&'static str, String)>,
-    /// Seconds by which the wall clock of each key-service is ahead of the machine's. If empty, all use the machine's
-    /// clock.
-    pub clocks: Vec<i64>,
-    /// What the upstream keeps of requests.
-    pub keep: Keep,
-    /// The size of files of the processes that accept client connections can be bounded by [`Server::bound_files`].
-    pub files_bounded: bool,
-    /// Folder with another version of the programs, which every second process of each kind is then of.
-    pub beside: Option<PathBuf>,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            deployment: Deployment::AllInOne,
-            kind: "vllm",
-            lease: Duration::from_secs(30),
-            models: Models::Scripted,
-            env: Vec::new(),
-            clocks: Vec::new(),
-            keep: Keep::default(),
-            files_bounded: false,
-            beside: None,
-        }
-    }
-}
 
 /// A running installation.
 pub struct Stack {
@@ -130,17 +84,6 @@ pub struct Stack {
     turns: AtomicUsize,
     // Last: the folder goes after the processes that write into it.
     data: TempDir,
-}
-
-/// An API key with its plaintext.
-#[derive(Clone, Debug)]
-pub struct ApiKey {
-    /// `ak_…`
-    pub id: String,
-    /// The account that it belongs to.
-    pub account: Account,
-    /// The plaintext.
-    pub secret: String,
 }
 
 impl Stack {

@@ -7,10 +7,7 @@
 
 use std::{
     net::SocketAddr,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
     thread::JoinHandle,
     time::{Duration, Instant},
 };
@@ -31,9 +28,11 @@ pub(crate) mod chat;
 mod conversation;
 pub(crate) mod faults;
 mod native;
+pub(crate) mod prompts;
 mod record;
 mod reply;
 mod script;
+mod state;
 mod steps;
 mod style;
 
@@ -43,6 +42,7 @@ pub use faults::too_long::TooLong;
 pub use faults::vendor_error::{ORGANIZATION, RETRY_AFTER_SECONDS, VendorError};
 pub use record::{Api, Count, End, Generation, TOKENS_IN_TRANSIT};
 pub use script::{Script, Told, Usage, text};
+pub use state::{Keep, State};
 pub use style::{CallIds, ReasoningField, ReasoningTold, Style};
 
 /// Longest wait for a generation, so that a test fails rather than hangs.
@@ -60,79 +60,6 @@ pub struct Upstream {
 
 /// Credential that Responses and Messages demand at first, in any header.
 pub const UPSTREAM_KEY: &str = "sk-scripted-upstream";
-
-/// What an upstream keeps of the requests that it was sent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Keep {
-    /// Nothing, as for a benchmark.
-    Nothing,
-    /// Of each request its tag, its tokens and its end, as for a load of any length.
-    Counts,
-    /// Whole requests.
-    #[default]
-    Requests,
-}
-
-/// State shared by all connections of an upstream.
-pub struct State {
-    /// Script of requests that bring none.
-    default: Mutex<Script>,
-    records: Option<record::Records>,
-    cache: cache::PrefixCache,
-    breakpoints: native::BreakpointCache,
-    open_connections: AtomicUsize,
-    token_counts: AtomicUsize,
-    /// Window that the upstream tells of its models; it tells none by itself.
-    window: Mutex<Option<u64>>,
-    /// Counts under way, and the most of them at once so far.
-    counting: AtomicUsize,
-    most_counting: AtomicUsize,
-    /// Credential that Responses and Messages demand; without it they take any.
-    key: Mutex<Option<String>>,
-    /// Number of answers in Responses and Messages, from which their ids are made.
-    answers: AtomicU64,
-}
-
-impl State {
-    /// State of a new upstream that keeps these records.
-    pub fn new(default: Script, keep: Keep) -> Self {
-        Self {
-            default: Mutex::new(default),
-            records: match keep {
-                Keep::Nothing => None,
-                Keep::Counts => Some(record::Records::Counts(Mutex::default())),
-                Keep::Requests => Some(record::Records::Whole(Mutex::default())),
-            },
-            cache: cache::PrefixCache::default(),
-            breakpoints: native::BreakpointCache::default(),
-            open_connections: AtomicUsize::new(0),
-            token_counts: AtomicUsize::new(0),
-            window: Mutex::new(None),
-            counting: AtomicUsize::new(0),
-            most_counting: AtomicUsize::new(0),
-            key: Mutex::new(None),
-            answers: AtomicU64::new(0),
-        }
-    }
-
-    /// Number of earlier requests with this tag.
-    fn earlier(&self, tag: &str) -> u64 {
-        self.records.as_ref().map_or(0, |records| records.count(tag))
-    }
-
-    /// All requests for generations in order of arrival; none where no records are kept.
-    pub fn generations(&self) -> Vec<Generation> {
-        self.records.as_ref().map_or_else(Vec::new, record::Records::all)
-    }
-
-    fn window(&self) -> Option<u64> {
-        *self.window.lock().unwrap()
-    }
-
-    fn default_script(&self) -> Script {
-        self.default.lock().unwrap().clone()
-    }
-}
 
 impl Upstream {
     /// Starts an upstream on a free port of the loopback.

@@ -12,7 +12,7 @@ use shared::key::Class;
 use tokio::{task::JoinHandle, time::sleep};
 
 use super::{
-    Row,
+    row::Row,
     silent::address,
     unauthenticated::{client_address, connect_from, invented_key},
 };

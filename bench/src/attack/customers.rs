@@ -11,8 +11,8 @@ use serde_json::json;
 use tokio::time::{Instant as Deadline, sleep};
 
 use super::{
-    Row,
     paying::{Waits, chats, pay},
+    row::Row,
     unread,
 };
 use crate::measure::process::memory;

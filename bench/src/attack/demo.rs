@@ -6,9 +6,9 @@ use http::Request;
 use http_body_util::Full;
 
 use super::{
-    Row,
     bodies::{Body, growth},
     ports,
+    row::Row,
 };
 use crate::measure::process::{Process, memory, peak_memory};
 use tests::harness::Http;

@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 use tests::harness::{Account, ApiKey, Http, Stack, usd};
 
 use super::{
-    Row,
     filling::{DELAY, redis_info, services, slowest_chat},
+    row::Row,
 };
 
 /// Memory of Redis beyond what an empty installation takes: a fifth of it is kept for chats.

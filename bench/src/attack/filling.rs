@@ -8,7 +8,7 @@ use http_body_util::Full;
 use serde_json::json;
 use tokio::task::spawn_blocking;
 
-use super::Row;
+use super::row::Row;
 use tests::{
     harness::{Account, Answer, ApiKey, Browser, Deployment, Form, Options, Stack, usd},
     upstream::Script,

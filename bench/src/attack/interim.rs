@@ -17,8 +17,8 @@ use serde_json::json;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::{
-    Row,
     paying::{Waits, chats},
+    row::Row,
 };
 use tests::{
     harness::{ApiKey, MAX, Models, Options, Stack},

@@ -10,9 +10,8 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::time::timeout;
 
 use super::{
-    Row,
     filling::owner_of,
-    plain,
+    row::{Row, plain},
     silent::address,
     unauthenticated::{client_address, connect_from},
     unread::{UnreadStreams, leave_answers_of},

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use http::{Method, header};
 use serde_json::json;
 
-use super::plain;
+use super::row::plain;
 use tests::{
     harness::{Answer, ApiKey, FLASH, Http, Stack},
     upstream::Script,

@@ -10,7 +10,7 @@ use tokio::{
 };
 
 use super::{
-    Row,
+    row::Row,
     silent::{Silence, address, time_to_close},
 };
 use tests::harness::Server;

@@ -17,7 +17,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::plain;
+use super::row::plain;
 
 /// Sockets of a flood that are opened at once, and the time until the next ones.
 const OPENED_TOGETHER: usize = 64;

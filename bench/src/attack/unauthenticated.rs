@@ -24,7 +24,11 @@ use tokio::{
     task::JoinHandle,
 };
 
-use super::{Row, paying::slowest, plain, silent::address};
+use super::{
+    paying::slowest,
+    row::{Row, plain},
+    silent::address,
+};
 use tests::harness::{Http, Stack};
 
 /// Time that unauthenticated clients may add to a paying caller's request.

@@ -7,7 +7,7 @@ use http::Method;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::Row;
+use super::row::Row;
 use tests::harness::{Account, Deployment, LOOK_EVERY, Options, Receiver, Stack, usd};
 
 /// Webhooks that an account may have.

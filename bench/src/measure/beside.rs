@@ -14,10 +14,11 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    KEYS, MANY, Measured, Part, Plan, System,
+    extent::{KEYS, MANY, Part, Plan},
     installation::{Installation, Setup},
     load::{Target, Work},
-    measure, redis, report, upstream,
+    redis, report,
+    system::{Measured, System, measure, upstream},
 };
 
 /// Numbers of whole requests in flight at once.

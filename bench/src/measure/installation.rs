@@ -7,7 +7,7 @@ use http::Method;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::{Part, redis::Teller};
+use super::{extent::Part, redis::Teller};
 use tests::harness::{ACCOUNT, Deployment, Form, Http, Models, Options, Processes, Redis};
 
 /// More than any measurement spends or holds, in USD.

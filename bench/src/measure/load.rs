@@ -15,6 +15,10 @@ use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use memchr::memmem;
 use serde_json::json;
+use tests::{
+    harness::{Dialect, FLASH},
+    upstream::Script,
+};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -22,11 +26,8 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::PACE;
-use tests::{
-    harness::{Dialect, FLASH},
-    upstream::Script,
-};
+/// Time between two tokens of a stream.
+pub(super) const PACE: Duration = Duration::from_millis(20);
 
 /// Bound on the requests of one connection in one measurement.
 const MOST_REQUESTS: u32 = 200_000;

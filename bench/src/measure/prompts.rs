@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::{
     installation::{Installation, Setup},
     process::{forget_peak, memory, peak_memory},
-    upstream,
+    system::upstream,
 };
 use tests::{
     harness::{Answer, FLASH, Http},

@@ -3,10 +3,10 @@
 use std::{fmt, time::Duration};
 
 use super::{
-    MANY, Measured, System,
+    extent::MANY,
     installation::{Installation, Setup},
     load::Work,
-    measure, upstream,
+    system::{Measured, System, measure, upstream},
 };
 
 /// Numbers of whole requests in flight at once.

@@ -5,9 +5,9 @@ use std::fmt::{self, Display, Formatter};
 use tests::harness::Dialect;
 
 use super::{
-    CONCURRENCIES, ENOUGH_QUIET, HeldOpen, MANY, Measured, OTHER_DIALECTS, PACE, Plan, QUIET, SHARED,
-    SLOW_PACE, System, Wear,
-    load::{self, Work},
+    extent::{CONCURRENCIES, ENOUGH_QUIET, MANY, OTHER_DIALECTS, Plan, QUIET, SHARED, SLOW_PACE},
+    load::{self, PACE, Work},
+    system::{HeldOpen, Measured, System, Wear},
 };
 
 /// Baseline: the system with which the others are compared.

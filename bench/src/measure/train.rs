@@ -5,10 +5,10 @@ use std::time::Duration;
 use tests::harness::Dialect;
 
 use super::{
-    MANY,
+    extent::MANY,
     installation::{Installation, Setup},
     load::{self, Target, Work},
-    upstream,
+    system::upstream,
 };
 
 /// Time for each kind of requests.

@@ -9,7 +9,7 @@ use futures_util::future::join_all;
 use tests::{garbage::Rng, harness::Dialect};
 use tokio::time::sleep;
 
-use super::{COMPLETION, DEADLINE, LIMIT, PACE_MS, PROMPT, STREAMS, System};
+use super::setting::{COMPLETION, DEADLINE, LIMIT, PACE_MS, PROMPT, STREAMS, System};
 use crate::prove::wire::{Ask, Connection};
 
 /// Refusals in a row after which a client ends, and the pause after each: together longer than the longest stream, whose hold may be what

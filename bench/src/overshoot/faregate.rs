@@ -8,7 +8,11 @@ use tests::{
 };
 use tokio::time::sleep;
 
-use super::{Gateway, KILL_EVERY, Outcome, REPLICAS, System, caps, drive, outcome};
+use super::{
+    outcome::{Outcome, outcome},
+    setting::{Gateway, KILL_EVERY, REPLICAS, System, caps},
+};
+use crate::overshoot::drive::drive;
 
 /// Lease of holds: what a killed gateway held is free again after it.
 const LEASE: Duration = Duration::from_secs(3);

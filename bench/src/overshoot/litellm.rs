@@ -14,7 +14,11 @@ use tests::{
 };
 use tokio::time::sleep;
 
-use super::{Gateway, KILL_EVERY, Outcome, REPLICAS, System, caps, drive, outcome};
+use super::{
+    outcome::{Outcome, outcome},
+    setting::{Gateway, KILL_EVERY, REPLICAS, System, caps},
+};
+use crate::overshoot::drive::drive;
 
 /// Folder with the script and the configuration, below the repository's root.
 const FOLDER: &str = "bench/rivals/litellm";

@@ -1,6 +1,9 @@
 //! Outcomes as a table.
 
-use super::{Gateway, Outcome, Tenant};
+use super::{
+    outcome::Outcome,
+    setting::{Gateway, Tenant},
+};
 
 impl Gateway {
     const fn words(self) -> &'static str {

@@ -10,14 +10,14 @@ use shared::{
 };
 
 use crate::{
-    Chunk, Nonsense,
+    nonsense::Nonsense,
     pieces::{
         calls::{Calls, PieceId},
         finish::FinishWord,
         logprobs::Logprobs,
         parts::{Delta, MAX_CALLS, ToolCall},
     },
-    stream::ChunkChoice,
+    stream::{Chunk, ChunkChoice},
 };
 
 /// Choices of a stream so far, whose texts are kept as the upstream spelled them. It has no `Debug`, so that no log can
@@ -234,7 +234,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::Event;
+    use crate::stream::Event;
 
     fn fold(chunks: &[Value]) -> Fold {
         let mut fold = Fold::default();

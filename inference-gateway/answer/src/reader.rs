@@ -2,14 +2,15 @@
 
 mod calls;
 mod messages;
+mod pieces;
 mod responses;
 
 use bytes::Bytes;
-use shared::json::RawValue;
 use shared_catalog::UpstreamApi;
 
-use crate::{Event, Fold, Nonsense, pieces::parts::Delta};
+use crate::{fold::Fold, nonsense::Nonsense, stream::Event};
 use messages::MessagesReader;
+pub(super) use pieces::{Pieces, WholeAnswer};
 use responses::ResponsesReader;
 
 /// Reader of a stream's events.
@@ -44,16 +45,6 @@ impl AnswerReader {
     }
 }
 
-/// Members of a whole answer besides its output, as the upstream spelled them.
-pub(super) struct WholeAnswer<'a> {
-    pub(super) word: &'a str,
-    pub(super) usage: Option<&'a RawValue>,
-    pub(super) model: Option<&'a RawValue>,
-}
-
-/// Receives the pieces of a whole answer: what each adds, and the log probabilities.
-pub(super) type Pieces<'t> = &'t mut dyn FnMut(Delta<'_>, Option<&RawValue>);
-
 /// Reads a whole answer of another API than chat, and passes its pieces to `take`.
 pub(super) fn read_whole<'a>(
     api: UpstreamApi,
@@ -68,7 +59,7 @@ pub(super) fn read_whole<'a>(
     }
 }
 
-/// Turns a whole answer into one of chat, which [`crate::Completion::read`] reads. The usage stays as the upstream
+/// Turns a whole answer into one of chat, which [`crate::whole::Completion::read`] reads. The usage stays as the upstream
 /// spelled it.
 pub fn whole_as_chat(api: UpstreamApi, body: Bytes) -> Result<Bytes, Nonsense> {
     if api == UpstreamApi::Chat {

@@ -5,10 +5,9 @@ use raw_json::RawString;
 use shared::{error::ApiError, generation::FinishReason, ids::GenerationId, money::NanoUsd, tokens::Usage};
 
 use crate::{
-    Chunk, Generation,
+    generation::{Generation, put, put_number},
     pieces::{call_ids::MadeIds, calls::Calls, logprobs::put_logprobs, parts::Delta},
-    put, put_number,
-    stream::ChunkChoice,
+    stream::{Chunk, ChunkChoice},
     usage::put_usage,
 };
 

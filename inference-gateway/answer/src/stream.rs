@@ -10,13 +10,13 @@ use shared::{
 use upstream_error::UpstreamError;
 
 use crate::{
-    Nonsense, Reported,
+    nonsense::Nonsense,
     pieces::{
         finish::FinishWord,
         logprobs::listed_tokens,
         parts::{AtMost, Delta, MAX_LISTED_CHOICES, OutputSize},
     },
-    usage::ReportForm,
+    usage::{ReportForm, Reported},
 };
 
 /// The event that a chunk was read from, with the members that writers of the same API need.

@@ -8,18 +8,19 @@ mod passed;
 
 use dialects::whole_of;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use reply::{MessagesReply, Reply, ResponsesReply};
 use serde_json::{Value, json};
 use shared::{
     error::{ApiError, Code},
     generation::FinishReason,
+    ids::GenerationId,
     money::NanoUsd,
     time::Timestamp,
     tokens::{Usage, UsageDetails},
 };
 
-use crate::{sse::Decoder, *};
+use crate::{rewriter::Rewriter, sse::Decoder, *};
 
 const USAGE: Usage = Usage {
     details: UsageDetails {

@@ -12,23 +12,23 @@ use shared::{
 use shared_catalog::UpstreamApi;
 
 use crate::{
-    Generation, Nonsense, Reported, Settled,
     dialect::{
         messages::{self, MessagesStream},
         passed::PassedAnswer,
         responses::{self, ResponsesStream},
         turn::{TurnEnd, WholeTurn},
     },
+    generation::{Generation, Settled, put, put_number},
+    nonsense::Nonsense,
     pieces::{
         call_ids::MadeIds,
         finish::FinishWord,
         logprobs::{listed_tokens, put_logprobs},
         parts::{AtMost, Delta, MAX_LISTED_CHOICES, OutputSize},
     },
-    put, put_number,
     reader::read_whole,
     schema::{EmbeddingsObject, EmbeddingsUsage},
-    usage::{ReportForm, put_usage},
+    usage::{ReportForm, Reported, put_usage},
 };
 
 /// Memory reserved for an answer besides its texts.

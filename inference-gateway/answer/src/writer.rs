@@ -5,15 +5,17 @@ use reply::Reply;
 use shared::{error::ApiError, generation::FinishReason};
 
 use crate::{
-    Chunk, Generation, Nonsense, Rewriter, Settled,
     dialect::{
         messages::MessagesStream,
         passed::{PassedStream, PassedWriter},
         responses::ResponsesStream,
         turn::{Turn, TurnEnd, TurnWriter},
     },
+    generation::{Generation, Settled, put},
+    nonsense::Nonsense,
     pieces::call_ids::AnswerCallIds,
-    put,
+    rewriter::Rewriter,
+    stream::Chunk,
 };
 
 /// Writer of the stream that a client reads.

@@ -4,7 +4,7 @@ use answer::{AnswerReader, Decoder, Event, Fold, Nonsense};
 use bytes::Bytes;
 use upstream_error::UpstreamError;
 
-use super::usage::UsageCounter;
+use crate::usage::UsageCounter;
 
 /// The meter of a stream that becomes a whole answer.
 pub struct FoldMeter {

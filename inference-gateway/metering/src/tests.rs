@@ -1,13 +1,14 @@
 mod fuzz;
 
-use answer::{AnswerReader, Generation, Settled};
+use answer::{AnswerReader, Generation, Settled, StreamWriter};
+use bytes::Bytes;
 use proptest::prelude::*;
 use reply::Reply;
 use serde_json::json;
-use shared::{ids::GenerationId, time::Timestamp};
+use shared::{ids::GenerationId, time::Timestamp, tokens::Usage};
 use shared_catalog::UpstreamApi;
 
-use super::{output::PIECE_BYTES, *};
+use crate::{output::PIECE_BYTES, *};
 
 fn meter(granted: u64, wanted: u64) -> StreamMeter {
     meter_of(1, granted, wanted)

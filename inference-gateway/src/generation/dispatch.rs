@@ -138,7 +138,7 @@ impl Generator {
         let traceparent = route.inference.traceparent();
         let traceparent = traceparent.as_ref();
         let asked = route.ask(first);
-        let failure = match self.attempt(asked, job, hold, (max_tokens, traceparent)).await {
+        let failure = match self.attempt(asked, job, hold, max_tokens, traceparent).await {
             Ok(answered) => return route.answered(answered),
             Err(failure) => failure,
         };
@@ -147,7 +147,7 @@ impl Generator {
         let (Some(first), Some(other)) = (first, other) else { return Err(failure) };
         let first = first.failed();
         let asked = route.ask(other);
-        match self.attempt(asked, job, hold, (max_tokens, traceparent)).await {
+        match self.attempt(asked, job, hold, max_tokens, traceparent).await {
             Ok(answered) => route.answered(answered),
             Err(second) => {
                 if second.is_alike(&failure) {
@@ -163,7 +163,8 @@ impl Generator {
         running: &Running,
         job: &Job,
         hold: &OpenHold,
-        (max_tokens, traceparent): (u64, Option<&HeaderValue>),
+        max_tokens: u64,
+        traceparent: Option<&HeaderValue>,
     ) -> Result<Answered, UpstreamFailure> {
         let (upstream, account) = (running.upstream(), hold.account());
         hold.sent_to(running.place(), upstream.entry.name.clone());

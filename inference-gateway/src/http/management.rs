@@ -1,5 +1,6 @@
 //! The key-services' HTTP, which carries the management API and the dashboard.
 
+mod accepted;
 mod client;
 mod permits;
 mod replayable;
@@ -23,6 +24,8 @@ use shared_observe::traces::{self, TRACEPARENT};
 use tokio::time::{Instant, timeout};
 use tracing::Span;
 
+use accepted::AcceptedCredentials;
+pub(super) use accepted::CredentialMark;
 use client::KeyServiceClient;
 use permits::ManagementPermits;
 pub(super) use replayable::ReplayableRequest;
@@ -61,6 +64,7 @@ pub(crate) struct Management {
     addresses: Vec<Uri>,
     health: Arc<KeyServiceHealth>,
     pub(super) permits: ManagementPermits,
+    pub(super) accepted: AcceptedCredentials,
     /// Internal token, which makes a key-service trust what the gateway states about a client.
     token: InternalToken,
 }
@@ -84,7 +88,8 @@ impl Management {
         token: InternalToken,
     ) -> Self {
         let client = KeyServiceClient::new(tls);
-        Self { client, addresses, health, permits: ManagementPermits::new(), token }
+        let (permits, accepted) = (ManagementPermits::new(), AcceptedCredentials::new());
+        Self { client, addresses, health, permits, accepted, token }
     }
 
     /// Removes the headers of the connection, and any internal token that a client made up. Passes the request's id and

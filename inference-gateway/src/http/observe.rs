@@ -71,7 +71,8 @@ impl Observed<'_> {
     /// Counts and logs the answer to a request with this head, inside its span.
     pub(super) async fn answer(
         self,
-        (head, span): (Head, &Span),
+        head: Head,
+        span: &Span,
         answer: impl Future<Output = Response>,
     ) -> Response {
         let began = Instant::now();

@@ -16,7 +16,7 @@ use tracing::Instrument;
 use super::{
     app::{App, Call},
     caller,
-    management::{ReplayableRequest, kept_until_taken, strip},
+    management::{CredentialMark, ReplayableRequest, kept_until_taken, strip},
 };
 use forwarded::Forwarded;
 
@@ -36,26 +36,37 @@ pub(super) async fn forward(app: Arc<App>, call: Call) -> Result<Response<Body>,
     let trace = trace.http_request(request.method());
     let span = app.management.identified(&mut request, id, &trace);
     let class = if request.uri().path() == OWN_KEY { Class::Api } else { Class::Management };
-    let permit = match account(&app, request.headers(), class, &caller).await? {
-        Some(account) => app.management.permits.of_account(account)?,
-        None => return refused(&app, request, &caller, &trace).instrument(span).await,
+    let Some((account, mark)) = account(&app, request.headers(), class, &caller).await? else {
+        return refused(&app, request, &caller, &trace).instrument(span).await;
     };
+    let permit = app.management.permits.of_account(account)?;
     let request = ReplayableRequest::read(request).await?;
     let mut response = app.management.carry(request, &trace).instrument(span).await?;
+    if response.status() == StatusCode::UNAUTHORIZED {
+        app.management.accepted.refuse(mark);
+    } else {
+        caller.accepted(account);
+    }
     strip(response.headers_mut());
     Ok(kept_until_taken(response, permit))
 }
 
-/// Finds the account of a request's key of this class, if any, before the body is read.
+/// Finds the account of a request's key of this class, if any, before the body is read. A key-service is asked only about
+/// a credential that none has accepted.
 async fn account(
     app: &App,
     headers: &HeaderMap,
     class: Class,
     caller: &Caller,
-) -> Result<Option<AccountId>, ApiError> {
+) -> Result<Option<(AccountId, CredentialMark)>, ApiError> {
     let Ok(presented) = bearer(headers) else { return Ok(None) };
-    let identified = caller::identify(app, presented, class, caller).await?;
-    Ok(identified.ok().map(|identity| identity.account()))
+    let mark = CredentialMark::of(presented, class);
+    if let Some(account) = app.management.accepted.account(mark) {
+        return Ok(Some((account, mark)));
+    }
+    let Ok(identity) = caller::identify(app, presented, class, caller).await? else { return Ok(None) };
+    app.management.accepted.accept(mark, identity.account());
+    Ok(Some((identity.account(), mark)))
 }
 
 /// Gets the key-service's own refusal, which needs only the head of the request.

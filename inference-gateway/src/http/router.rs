@@ -56,7 +56,7 @@ impl Router {
             form.apply(refuse_while_draining(&request), id)
         } else if let Some(refusal) = ambiguity(&request) {
             Observed { route: "none", served: None }
-                .answer((Head::of(&request, id), &Span::default()), ready(form.apply(refusal, id)))
+                .answer(Head::of(&request, id), &Span::default(), ready(form.apply(refusal, id)))
                 .await
         } else {
             let route = find(request.uri().path());
@@ -70,7 +70,7 @@ impl Router {
             let timer = HttpRequestTimer::start(request.method(), over_tls, known);
             let span = Span::of_request(&request, known);
             let served = serve(self.app.clone(), route, Call { id, span: span.clone(), request });
-            let answer = observed.answer((head, &span), async { form.apply(served.await, id) }).await;
+            let answer = observed.answer(head, &span, async { form.apply(served.await, id) }).await;
             span.answered(timer.answered(answer))
         };
         if let Ok(value) = HeaderValue::try_from(id.to_string()) {

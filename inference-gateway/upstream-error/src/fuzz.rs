@@ -2,7 +2,7 @@
 
 use shared_fuzz::{Examples, Input, fuzz};
 
-use crate::UpstreamError;
+use crate::error::UpstreamError;
 
 /// A client reads neither addresses nor the upstream's name of the model, and sizes make sense.
 #[test]

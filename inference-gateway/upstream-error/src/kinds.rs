@@ -1,6 +1,6 @@
 //! Types and codes of errors, with which vendors say what an event of a stream, or a body, is about.
 
-use super::UpstreamError;
+use crate::error::UpstreamError;
 
 /// Statuses that types and codes stand for: types of Anthropic's API, and codes of failed responses.
 const STATUSES: [(&str, u16); 17] = [
@@ -73,7 +73,7 @@ impl UpstreamError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Verdict;
+    use crate::error::Verdict;
 
     fn in_stream(event: &str) -> (u16, Verdict) {
         let error = UpstreamError::read(event.as_bytes());

@@ -1,7 +1,7 @@
 //! Limits of output that upstreams refuse, and the room that they report instead. All texts come from servers' sources
 //! or answers.
 
-use super::UpstreamError;
+use crate::error::UpstreamError;
 
 /// Texts, in lower case, that report the most output of a model; `#` is the number.
 const MOST_OUTPUT: [&str; 7] = [

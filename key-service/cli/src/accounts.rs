@@ -4,9 +4,13 @@ use std::io::Write;
 
 use clap::Subcommand;
 use serde::Serialize;
-use shared::{ids::AccountId, money::NanoUsd, time::Timestamp};
+use shared::{ids::AccountId, money::NanoUsd, table, time::Timestamp};
 
-use super::{name, operator, operator_error, table, usd, write_json};
+use crate::{
+    arguments::{name, operator, usd},
+    failure::operator_error,
+    output::write_json,
+};
 use key_service_management::Management;
 use key_service_store::store::AccountSummary;
 
@@ -30,7 +34,7 @@ pub enum Accounts {
     },
 }
 
-pub(super) async fn run(
+pub(crate) async fn run(
     command: Accounts,
     management: &Management,
     out: &mut (dyn Write + Send),

@@ -14,17 +14,24 @@ use shared::{
     money::NanoUsd,
 };
 
+mod against;
+pub(crate) mod events;
 mod lines;
+pub(crate) mod refusals;
 
 use lines::{EntryLine, UsageLineJson};
 
-use super::{EXPORTED_AT_ONCE, against, operator_error, table, write_json};
+use crate::{
+    failure::operator_error,
+    output::{EXPORTED_AT_ONCE, write_json},
+};
 use domain::{
     audit::{Audit, Figure, Quantity, Wrong},
     usage::{Counts, Day},
 };
 use key_service_management::Management;
 use key_service_store::store::UsageLine;
+use shared::table;
 
 /// Days listed by default, today included.
 const DAYS: i64 = 30;
@@ -98,13 +105,13 @@ pub struct AuditOf {
 
 impl AuditOf {
     /// Makes the query for the books of all accounts, by their sums.
-    pub(super) fn all() -> Self {
+    pub(crate) fn all() -> Self {
         Self { account: None, against: None, tolerance: 0, json: false }
     }
 }
 
 /// Exports a journal page by page, in memory that does not grow with the journal.
-pub(super) async fn journal(
+pub(crate) async fn journal(
     command: Journal,
     management: &Management,
     out: &mut (dyn Write + Send),
@@ -134,7 +141,7 @@ pub(super) async fn journal(
 }
 
 /// Lists the counters of usage.
-pub(super) async fn usage(
+pub(crate) async fn usage(
     command: UsageQuery,
     management: &Management,
     out: &mut (dyn Write + Send),
@@ -188,7 +195,7 @@ fn row(UsageLine { day, payer, counts }: &UsageLine, with_margin: bool) -> Vec<S
 }
 
 /// Audits an account, or all accounts in turn. Returns an error if the books do not add up.
-pub(super) async fn audit(
+pub(crate) async fn audit(
     command: AuditOf,
     management: &Management,
     out: &mut (dyn Write + Send),

@@ -14,12 +14,13 @@ use std::{
 };
 
 use anyhow::{Context, bail};
-use clap::{Subcommand, ValueEnum};
+use clap::Subcommand;
 use shared::money::NanoUsd;
 use shared_catalog::{Catalog, Model, Preset, Upstream, hints};
 use shared_client::server_check::{FindingKind, ServerFinding, check_servers};
 use shared_config::Common;
 
+use self::price_list::Format;
 pub use self::{
     entry::CatalogueEntry,
     price_list::{ListedModel, PriceList},
@@ -53,28 +54,6 @@ pub enum Catalogue {
         #[arg(long)]
         ask: bool,
     },
-}
-
-/// Format of a public list of prices.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    /// models.dev: a TOML file for each model
-    #[value(name = "models.dev")]
-    ModelsDev,
-    /// LiteLLM: one JSON file, model_prices_and_context_window.json
-    #[value(name = "litellm")]
-    LiteLlm,
-}
-
-impl Format {
-    /// The format of a file, by extension.
-    fn of(file: &Path) -> Option<Self> {
-        match file.extension()?.to_str()? {
-            "toml" => Some(Self::ModelsDev),
-            "json" => Some(Self::LiteLlm),
-            _ => None,
-        }
-    }
 }
 
 /// Runs a command on the catalogue. It needs no store, and the services may be running.

@@ -6,7 +6,10 @@ use anyhow::anyhow;
 use clap::Subcommand;
 use shared::{money::NanoUsd, text::is_control};
 
-use super::{amount, operator, operator_error};
+use crate::{
+    arguments::{amount, operator},
+    failure::operator_error,
+};
 use domain::payment::{MAX_PAYMENT_ID_CHARS, PaymentId};
 use key_service_management::{
     Error, Management,
@@ -38,7 +41,7 @@ pub enum Credits {
 }
 
 /// Runs a command on credit.
-pub(super) async fn run(
+pub(crate) async fn run(
     command: Credits,
     management: &Management,
     out: &mut (dyn Write + Send),

@@ -1,5 +1,6 @@
 //! The commands that move keys in from another gateway.
 
+mod file;
 #[cfg(test)]
 mod fuzz;
 mod jsonl;
@@ -8,19 +9,21 @@ mod litellm;
 #[cfg(test)]
 mod tests;
 
-use std::{
-    fs::File,
-    io::{BufReader, Write},
-    path::{Path, PathBuf},
-};
+use std::{io::Write, path::PathBuf};
 
-use anyhow::{Context as _, anyhow};
+use anyhow::anyhow;
 use clap::{Args, Subcommand};
 
-use super::{operator, operator_error, store_error, table};
+use file::{name, open};
+
+use crate::{
+    arguments::operator,
+    failure::{operator_error, store_error},
+};
 use domain::group::BadGroup;
 use key_service_management::{Error, Management};
 use key_service_moving::{Draft, ImportRefused, Plan, Report, Wrong};
+use shared::table;
 
 /// Wrong lines that an error lists.
 const NAMED: usize = 20;
@@ -59,13 +62,13 @@ pub struct Into {
 
 impl ImportCommand {
     /// Returns whether the import makes what it reads.
-    pub(super) fn writes(&self) -> bool {
+    pub(crate) fn writes(&self) -> bool {
         let (Self::Keys { into, .. } | Self::Litellm { into, .. }) = self;
         !into.dry_run
     }
 }
 
-pub(super) async fn run(
+pub(crate) async fn run(
     command: ImportCommand,
     management: &Management,
     out: &mut (dyn Write + Send),
@@ -87,15 +90,6 @@ pub(super) async fn run(
         .await
         .map_err(|error| refused(error, &draft))?;
     write_summary(out, &plan, &draft, into.dry_run)
-}
-
-fn open(file: &Path) -> anyhow::Result<BufReader<File>> {
-    Ok(BufReader::new(File::open(file).with_context(|| format!("--file: cannot open {}", file.display()))?))
-}
-
-/// Name of a file in messages.
-fn name(file: &Path) -> String {
-    file.file_name().unwrap_or(file.as_os_str()).to_string_lossy().into_owned()
 }
 
 fn write_report(out: &mut (dyn Write + Send), report: &Report) -> anyhow::Result<()> {

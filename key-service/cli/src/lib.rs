@@ -1,57 +1,44 @@
 //! The operator's commands: accounts, credit, management keys, and the books.
 
-use std::{
-    error::Error as Cause,
-    io::{self, Write},
-};
-
-use anyhow::anyhow;
-use clap::Subcommand;
-use serde::Serialize;
-use shared::{error::ApiError, money::NanoUsd, table, text::is_name};
-use shared_process::{doctor::DoctorOptions, log_level::LogLevel};
-use shared_rpc::spool_list::SpoolCommand;
-
-use key_service_management::{Error, Management, Refused, accounts::AccountRefused};
-use key_service_store::store::StoreError;
-
-use domain::event::Actor;
-
+mod access;
 mod accounts;
-mod against;
+mod arguments;
 mod backup_place;
 mod books;
 mod catalogue;
 mod credits;
-mod events;
-mod groups;
+mod failure;
 mod import;
-mod keys;
-mod management_keys;
-mod members;
 mod nouns;
-mod operators;
-mod refusals;
+mod output;
 mod store_place;
-mod webhooks;
 
+use std::io::Write;
+
+use clap::Subcommand;
+use shared_process::{doctor::DoctorOptions, log_level::LogLevel};
+use shared_rpc::spool_list::SpoolCommand;
+
+use key_service_management::Management;
+
+use access::{
+    management_keys::{self, ManagementKeyCommand},
+    members::{self, MemberCommand},
+    operators::{self, OperatorsCommand},
+};
 use accounts::Accounts;
 pub use backup_place::{BackupTo, RestoreFrom};
+use books::{events, refusals};
 pub use catalogue::{Catalogue, CatalogueEntry, ListedModel, PriceList, catalogue};
 use credits::Credits;
-use groups::GroupCommand;
-use keys::KeyCommand;
-use management_keys::ManagementKeyCommand;
-use members::MemberCommand;
-use nouns::ObjectCommand;
-use operators::OperatorsCommand;
+use nouns::{
+    groups::{self, GroupCommand},
+    keys::{self, KeyCommand},
+    object::ObjectCommand,
+    webhooks::{self, WebhookCommand},
+};
+use output::unless_read_enough;
 pub use store_place::{StoreCommand, StoreCopy, StoreShow};
-use webhooks::WebhookCommand;
-
-/// Entries or events kept in memory at a time while they are exported: some 200 KiB.
-const EXPORTED_AT_ONCE: usize = 500;
-/// Most characters of a name, as many as a line of a listing has room for.
-const MAX_NAME_CHARS: usize = 80;
 
 /// Commands of an operator; the same in every binary that has a store.
 #[derive(Debug, Subcommand)]
@@ -201,6 +188,20 @@ impl Command {
     }
 }
 
+impl Command {
+    /// Returns whether the command may name models, whose aliases the catalogue knows.
+    pub const fn names_models(&self) -> bool {
+        matches!(
+            self,
+            Self::Keys(KeyCommand::Create { .. } | KeyCommand::Object(ObjectCommand::Update { .. }))
+                | Self::Groups(
+                    GroupCommand::Create { .. } | GroupCommand::Object(ObjectCommand::Update { .. })
+                )
+                | Self::Import(_)
+        )
+    }
+}
+
 /// Runs a command and writes its result, and nothing else, to `out`.
 ///
 /// `public` is the address that clients use: links begin with it.
@@ -230,99 +231,6 @@ pub async fn run(
         Command::Webhooks(command) => webhooks::run(command, management, out).await,
         Command::Usage(command) => books::usage(command, management, out).await.or_else(unless_read_enough),
         Command::Audit(command) => books::audit(command, management, out).await,
-    }
-}
-
-/// Ignores a broken pipe, since a reader such as `head` may close its end early.
-fn unless_read_enough(error: anyhow::Error) -> anyhow::Result<()> {
-    let kind = |cause: &(dyn Cause + 'static)| {
-        let json = || cause.downcast_ref::<serde_json::Error>().and_then(serde_json::Error::io_error_kind);
-        cause.downcast_ref::<io::Error>().map(io::Error::kind).or_else(json)
-    };
-    if error.chain().any(|cause| kind(cause) == Some(io::ErrorKind::BrokenPipe)) {
-        Ok(())
-    } else {
-        Err(error)
-    }
-}
-
-/// Names the operator by the user who runs the command, if the environment says who.
-fn operator() -> Actor {
-    let user = ["SUDO_USER", "USER"].into_iter().find_map(|variable| std::env::var(variable).ok());
-    let user = user.and_then(|user| name(&user).ok());
-    Actor::Operator { name: user.unwrap_or_else(|| "operator".to_owned()) }
-}
-
-/// Turns an error into its message for the operator. A refusal names the flag that caused it.
-fn operator_error(error: Error<AccountRefused>) -> anyhow::Error {
-    match error {
-        Error::Refused(refused) => anyhow!("{}: {refused}", flag(refused)),
-        Error::Store(cause) => store_error(&cause, "accounts list"),
-    }
-}
-
-/// Turns an error into its message, in the words of the management API, with the command that shows the present state.
-fn refused(show: &'static str) -> impl Fn(Error<Refused>) -> anyhow::Error {
-    move |error| match error {
-        Error::Refused(refused) => anyhow!("{}", ApiError::from(refused).message),
-        Error::Store(cause) => store_error(&cause, show),
-    }
-}
-
-/// Turns a failure of the store into its message for the operator, with the command that shows the present state.
-fn store_error(cause: &StoreError, show: &str) -> anyhow::Error {
-    match cause {
-        StoreError::Unavailable(_) => {
-            anyhow!("{cause}\nWhether it was done is unknown: look at `{show}` before trying again.")
-        }
-        StoreError::Busy(_) | StoreError::Conflict(_) | StoreError::Damaged(_) => {
-            anyhow!("{cause}\nNothing was changed.")
-        }
-    }
-}
-
-const fn flag(refused: AccountRefused) -> &'static str {
-    match refused {
-        AccountRefused::NameTaken => "--name",
-        AccountRefused::NotFound => "--account",
-        AccountRefused::BadAmount => "--amount",
-        AccountRefused::PaymentDiffers { .. } => "--payment-id",
-        AccountRefused::StoreFull => "--store",
-    }
-}
-
-fn write_json<T: Serialize>(
-    out: &mut (dyn Write + Send),
-    lines: impl Iterator<Item = T>,
-) -> anyhow::Result<()> {
-    write_json_object(out, &lines.collect::<Vec<T>>())
-}
-
-fn write_json_object(out: &mut (dyn Write + Send), value: &impl Serialize) -> anyhow::Result<()> {
-    writeln!(out, "{}", serde_json::to_string_pretty(value)?)?;
-    Ok(())
-}
-
-/// Parses a name of an account, a management key, a member or a group: one that looks like no other.
-fn name(text: &str) -> Result<String, String> {
-    if !is_name(text, MAX_NAME_CHARS) {
-        return Err(format!(
-            "must be 1 to {MAX_NAME_CHARS} characters that can be seen, without blanks around them"
-        ));
-    }
-    Ok(text.to_owned())
-}
-
-/// Parses an amount in USD that may be added to an account.
-fn amount(text: &str) -> Result<NanoUsd, String> {
-    usd(text, NanoUsd::from_nanos(1))
-}
-
-fn usd(text: &str, least: NanoUsd) -> Result<NanoUsd, String> {
-    match NanoUsd::parse(text) {
-        Ok(amount) if (least..=NanoUsd::MAX).contains(&amount) => Ok(amount),
-        Ok(_) => Err(format!("must be {least} to {} USD", NanoUsd::MAX)),
-        Err(e) => Err(e.to_string()),
     }
 }
 

@@ -1,13 +1,17 @@
+use std::io;
+
 use clap::Parser;
 use serde_json::{Value, json};
 
 use shared::{
     clock::Clock,
     ids::{AccountId, GenerationId, KeyId},
+    money::NanoUsd,
 };
 
 use super::*;
 use domain::{
+    event::Actor,
     key::{ApiKey, KeyPatch},
     ledger::{Command as Ledger, NewHold, Progress},
 };

@@ -6,13 +6,12 @@ use parking_lot::RwLock;
 use quick_cache::sync::Cache;
 use ring::digest::{SHA256, digest as hash};
 use shared::{
-    ids::{AccountId, MemberId, WebhookId},
+    ids::{AccountId, MemberId, Principal, WebhookId},
     key::{Class, Prefix, Presented},
     refusal::Refusal,
     secret::SecretString,
     time::Timestamp,
 };
-use shared_rpc::Principal;
 
 use domain::{
     digest::{Digest, ForeignKey, Peppers},
@@ -190,7 +189,7 @@ impl Credentials {
 
     /// Derives the secret of a stored webhook; `None` if another pepper made it.
     pub fn secret_of(&self, webhook: &Webhook) -> Option<WebhookSecret> {
-        WebhookSecret::of(&self.peppers, webhook)
+        WebhookSecret::of(&self.peppers, webhook.id, &webhook.secret)
     }
 
     /// The secret of a new second factor.

@@ -26,7 +26,7 @@ use key_service_management::{
 use key_service_page::{
     app::App,
     failure::Failure,
-    form::{Fields, RANGE_FIELDS, query, with},
+    form::{Fields, PageAddress, RANGE_FIELDS, query, with},
     layout::{Section, page},
     pagination::{Pagination, ROWS_ON_PAGE, Shown},
     paths::ACTIVITY as PATH,
@@ -116,7 +116,7 @@ async fn list(app: &App, viewer: &Viewer, asked: &Fields) -> Result<Response, Fa
         None => None,
     };
     let compared = match (&sums, &search.billed) {
-        (Some(sums), Some(billed)) => compared(app, account, &range, (sums, billed)).await?,
+        (Some(sums), Some(billed)) => compared(app, account, &range, sums, billed).await?,
         (None, _) | (_, None) => None,
     };
     let of_key: Option<KeyId> = query.get("key").parse().ok();
@@ -161,8 +161,9 @@ async fn list(app: &App, viewer: &Viewer, asked: &Fields) -> Result<Response, Fa
 pub(super) async fn list_of(
     app: &App,
     viewer: &Viewer,
-    (path, asked): (&str, &Fields),
-    (name, id): (&str, String),
+    PageAddress { path, query: asked }: PageAddress<'_>,
+    name: &str,
+    id: String,
 ) -> Result<Markup, Failure> {
     let (account, today) = (viewer.signed_in.account, app.management.today());
     let range = Range::of(asked, today);
@@ -228,7 +229,8 @@ async fn compared(
     app: &App,
     account: AccountId,
     range: &Range,
-    (sums, billed): (&EntrySums, &EntrySearch),
+    sums: &EntrySums,
+    billed: &EntrySearch,
 ) -> Result<Option<String>, Failure> {
     if sums.days != range.days {
         return Ok(None);

@@ -35,8 +35,6 @@ mod events;
 mod group;
 mod home;
 mod management_keys;
-#[cfg(test)]
-mod measure;
 mod money;
 mod people;
 mod refused;
@@ -148,3 +146,6 @@ async fn asset(Path(name): Path<String>) -> Response {
 async fn no_such_page() -> Failure {
     Failure::NotFound
 }
+
+#[cfg(test)]
+mod tests;

@@ -30,7 +30,7 @@ use key_service_page::{
     entry::{Entered, Fault},
     failure::{Failure, bad_group},
     form::Fields,
-    layout::{Section, confirmation, hidden, page},
+    layout::{Section, WayBack, confirmation, hidden, page},
     notice,
     paths::MANAGEMENT_KEYS as PATH,
     session::{OwnerAct, Viewer},
@@ -77,20 +77,20 @@ fn form(app: &App, viewer: &Viewer, entered: Entered<'_>, offered: &Offered) -> 
             (hidden(viewer))
             // A form that is sent twice makes one key.
             input type="hidden" name="attempt" value=(app.management.form_attempt());
-            (entered.field("name", ("Name", ""), |entry| html! {
+            (entered.field("name", "Name", "", |entry| html! {
                 input id=(entry.name) name=(entry.name) required maxlength=(MAX_NAME_CHARS) value=(entry.value)
                     autocomplete="off" placeholder="Deployment" aria-describedby=[&entry.described]
                     aria-invalid=[entry.invalid] autofocus[entry.has_focus];
             }))
-            (entered.field("scope", ("Scope", ""), |entry| html! {
+            (entered.field("scope", "Scope", "", |entry| html! {
                 select id=(entry.name) name=(entry.name) aria-describedby=[&entry.described] aria-invalid=[entry.invalid] {
                     @for (scope, does) in [(Scope::Full, "full: reads and changes"), (Scope::Read, "read: changes nothing")] {
                         option value=(scope.as_str()) selected[entry.value == scope.as_str()] { (does) }
                     }
                 }
             }))
-            (settings_form::group("group_id", ("Group", "Only API keys in it, and in groups in it. None: the whole account."), entered, offered))
-            (entered.instant("expires_at", ("Expires", "In UTC. Empty: never."), &settings_form::later(offered.now)))
+            (settings_form::group("group_id", "Group", "Only API keys in it, and in groups in it. None: the whole account.", entered, offered))
+            (entered.instant("expires_at", "Expires", "In UTC. Empty: never.", &settings_form::later(offered.now)))
             div.buttons { button.primary { "Create management key" } }
         }
     }
@@ -253,7 +253,7 @@ pub(super) async fn confirm(
         @if let Some(at) = key.revoked_at {
             p.lead { strong { bdi { (key.name) } } " (" code { (key.hint) } ") was revoked " (time(at)) "." }
             p { a.button href=(PATH) { "Back to the management keys" } }
-        } @else { (confirmation(&viewer, &question, &effects, "Revoke", (PATH, "management keys"))) }
+        } @else { (confirmation(&viewer, &question, &effects, "Revoke", WayBack { address: PATH, name: "management keys" })) }
     };
     Ok(page(&viewer, Section::ManagementKeys, "Revoke a management key", &content))
 }

@@ -1,8 +1,16 @@
 //! The parts of the page of a key or a group, each with an address of its own.
 
+use axum::response::Response;
 use maud::{Markup, html};
 
-use key_service_page::session::Viewer;
+use crate::activity;
+use key_service_page::{
+    app::App,
+    failure::Failure,
+    form::{Fields, PageAddress},
+    layout::{Section, page},
+    session::Viewer,
+};
 
 /// A part of the page of a key or a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,8 +30,41 @@ impl Tab {
     ];
 }
 
-/// Makes the links to the parts of the page at `path`. Those with a range of days keep it.
-pub(super) fn tabs(viewer: &Viewer, path: &str, chosen: Tab) -> Markup {
+/// The page of a key or a group.
+pub(super) struct TabbedPage {
+    pub(super) section: Section,
+    pub(super) title: String,
+    pub(super) path: String,
+    /// Filter of the page of requests that names the key or the group.
+    pub(super) filter: &'static str,
+    pub(super) id: String,
+    /// Links to what can be done with the key or the group as a whole.
+    pub(super) acts: Markup,
+}
+
+impl TabbedPage {
+    pub(super) fn show(&self, viewer: &Viewer, chosen: Tab, content: &Markup) -> Response {
+        let content = html! { (tabs(viewer, &self.path, chosen, &self.acts)) (content) };
+        page(viewer, self.section, &self.title, &content)
+    }
+
+    /// Lists its requests.
+    pub(super) async fn requests(
+        &self,
+        app: &App,
+        viewer: &Viewer,
+        query: &Fields,
+    ) -> Result<Response, Failure> {
+        let path = format!("{}/requests", self.path);
+        let address = PageAddress { path: &path, query };
+        let list = activity::list_of(app, viewer, address, self.filter, self.id.clone()).await?;
+        Ok(self.show(viewer, Tab::Requests, &list))
+    }
+}
+
+/// Makes the links to the parts of the page at `path`, and to what can be done with its subject. Those with a range of days
+/// keep it.
+fn tabs(viewer: &Viewer, path: &str, chosen: Tab, acts: &Markup) -> Markup {
     let address = |tab: Tab, part: &str| {
         let has_range = matches!(tab, Tab::Overview | Tab::Requests) && !viewer.range.is_empty();
         if has_range { format!("{path}{part}?{}", viewer.range) } else { format!("{path}{part}") }
@@ -33,6 +74,7 @@ pub(super) fn tabs(viewer: &Viewer, path: &str, chosen: Tab) -> Markup {
             @for (tab, part, title) in Tab::ALL {
                 a href=(address(tab, part)) aria-current=[(tab == chosen).then_some("page")] { (title) }
             }
+            span.acts { (acts) }
         }
     }
 }

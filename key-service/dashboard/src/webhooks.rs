@@ -21,7 +21,7 @@ use key_service_page::{
     entry::{Entered, Fault},
     failure::{Failure, sentence},
     form::Fields,
-    layout::{Section, confirmation, hidden, page},
+    layout::{Section, WayBack, confirmation, hidden, page},
     notice,
     session::{Act, OwnerAct, Viewer},
     show::{shown_once, time},
@@ -51,7 +51,7 @@ fn form(app: &App, viewer: &Viewer, entered: Entered<'_>) -> Markup {
             (hidden(viewer))
             // A form that is sent twice makes one webhook.
             input type="hidden" name="attempt" value=(app.management.form_attempt());
-            (entered.field("url", ("URL", ""), |entry| html! {
+            (entered.field("url", "URL", "", |entry| html! {
                 input id=(entry.name) name=(entry.name) type="url" required maxlength=(MAX_URL_CHARS) value=(entry.value)
                     autocomplete="off" placeholder="https://example.com/faregate" aria-describedby=[&entry.described]
                     aria-invalid=[entry.invalid] autofocus[entry.has_focus];
@@ -303,7 +303,8 @@ pub(super) async fn confirm(
     ];
     let question = html! { "Delete " strong { bdi { (webhook.url.as_str()) } } "?" };
     let back = format!("{PATH}/{}", webhook.id);
-    let content = confirmation(&viewer, &question, &effects, "Delete", (&back, "webhook"));
+    let content =
+        confirmation(&viewer, &question, &effects, "Delete", WayBack { address: &back, name: "webhook" });
     Ok(page(&viewer, Section::Webhooks, "Delete a webhook", &content))
 }
 

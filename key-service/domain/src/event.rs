@@ -13,6 +13,7 @@ use crate::payment::PaymentId;
 
 mod changes;
 
+use self::changes::json;
 pub use self::changes::{Change, MAX_CHANGE_BYTES};
 
 /// An act that governs an account, with the randomness for the ids of its events.
@@ -370,11 +371,6 @@ impl Actor {
 fn usd<'de, D: Deserializer<'de>>(deserializer: D) -> Result<NanoUsd, D::Error> {
     let number = Box::<RawValue>::deserialize(deserializer)?;
     NanoUsd::parse(number.get()).map_err(serde::de::Error::custom)
-}
-
-#[expect(clippy::expect_used, reason = "texts, numbers and ids always have a form in JSON")]
-fn json(value: &impl Serialize) -> String {
-    serde_json::to_string(value).expect("an event is JSON")
 }
 
 #[expect(clippy::expect_used, reason = "every kind is written as its type and its data")]

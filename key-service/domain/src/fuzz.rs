@@ -3,13 +3,11 @@
 use shared_fuzz::{Examples, Input, fuzz};
 
 use crate::{
-    digest::ForeignKey,
+    books::usage::Day,
+    credentials::{digest::ForeignKey, pepper_record::PepperRecord, second_factor::SecondFactor},
     event::Event,
     member::{LinkMaker, SignInWay},
     payment::PaymentId,
-    pepper_record::PepperRecord,
-    second_factor::SecondFactor,
-    usage::Day,
     webhook::{Host, WebhookUrl},
 };
 

@@ -9,7 +9,7 @@ use shared::{
 };
 
 use crate::{
-    digest::Digest,
+    credentials::digest::Digest,
     event::EventKind,
     ledger::{self, BadRaise, Rotation},
     settings::{Metadata, MetadataPatch, fields},

@@ -1,9 +1,7 @@
 //! Pure rules of the key-service: no clock, no randomness, no I/O.
 
-pub mod access;
-pub mod audit;
-pub mod comparison;
-pub mod digest;
+mod books;
+mod credentials;
 pub mod event;
 pub mod group;
 pub mod key;
@@ -11,15 +9,14 @@ pub mod lease_clock;
 pub mod ledger;
 pub mod member;
 pub mod payment;
-pub mod pepper_record;
 pub mod pricing;
-pub mod refused;
-pub mod search;
-pub mod second_factor;
 pub mod settings;
-pub mod upstream_calls;
-pub mod usage;
 pub mod webhook;
+
+pub use self::{
+    books::{audit, comparison, refused, search, upstream_calls, usage},
+    credentials::{access, digest, pepper_record, second_factor},
+};
 
 #[cfg(test)]
 mod fuzz;

@@ -8,9 +8,8 @@ use shared::{
 };
 
 use crate::{
-    digest::Digest,
+    credentials::{digest::Digest, second_factor::SecondFactor},
     event::{Actor, EventKind},
-    second_factor::SecondFactor,
 };
 
 /// Time after a sign-in with a link during which it stands for the member's password.

@@ -16,7 +16,7 @@ pub use address::{AddressRefused, BadUrl, Host, WebhookUrl, may_connect};
 pub use signature::WebhookSecret;
 
 use crate::{
-    digest::Digest,
+    credentials::digest::Digest,
     event::EventKind,
     settings::{Patch, keep},
 };

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::{body::Bytes, extract::Request};
-use http::{HeaderMap, HeaderName};
+use http::{HeaderMap, HeaderName, HeaderValue};
 use shared::{
     error::{ApiError, Code},
     json::parse_object,
@@ -23,6 +23,9 @@ const MERGE_PATCH: &str = "application/merge-patch+json";
 
 /// Header with the client's name for this attempt to make an object, or to rotate a key.
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+/// Header of an answer about an object that an earlier request made, or a key that it rotated.
+pub(super) const IDEMPOTENT_REPLAYED: (HeaderName, HeaderValue) =
+    (HeaderName::from_static("idempotent-replayed"), HeaderValue::from_static("true"));
 
 /// Reads the settings of the object that a client asks for.
 pub(super) async fn read_draft<P: Patch>(request: Request) -> Result<P, ApiError> {

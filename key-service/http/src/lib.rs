@@ -9,15 +9,14 @@ use axum::{
     response::Response,
     routing::{MethodFilter, MethodRouter, on},
 };
-use http::{HeaderName, HeaderValue, header};
+use http::{HeaderValue, header};
 use shared::{
     clock::Clock,
     ids::RequestId,
     text::{shown_method, shown_path},
     wire::{Endpoint, Noun, ROUTES, Route},
 };
-use shared_catalog::Catalog;
-use shared_config::{current::Current, internal_token::InternalToken};
+use shared_config::internal_token::InternalToken;
 use shared_door::http::{
     ClientRequestId, believe_gateways, catch_panics, drain_unread, gateway_request_id, method_not_allowed,
     refuse_ambiguous, unknown_url,
@@ -28,40 +27,28 @@ use tracing::Instrument;
 use domain::{group::Group, key::ApiKey, webhook::Webhook};
 use key_service_management::Management;
 
+use api::Api;
+use nouns::{groups, keys, webhooks};
+
+mod api;
 mod body;
 mod error;
-mod groups;
-mod keys;
 mod listing;
 mod nouns;
 mod parts;
 mod query;
 mod reach;
 mod reading;
-mod webhooks;
-
-/// Header of an answer about an object that an earlier request made, or a key that it rotated.
-const IDEMPOTENT_REPLAYED: (HeaderName, HeaderValue) =
-    (HeaderName::from_static("idempotent-replayed"), HeaderValue::from_static("true"));
-
-/// The dependencies of every handler.
-#[derive(Clone)]
-struct Api {
-    management: Arc<Management>,
-    catalog: Arc<Current<Catalog>>,
-    clock: Arc<dyn Clock>,
-}
 
 /// The public routes of the key-service: the management API, and beside it the pages. Trusts a gateway's client
 /// headers if it presents `internal_token`.
 pub fn router(
     management: Arc<Management>,
-    catalog: Arc<Current<Catalog>>,
     clock: Arc<dyn Clock>,
     internal_token: InternalToken,
     pages: Router,
 ) -> Router {
-    let api = Api { management, catalog, clock: clock.clone() };
+    let api = Api { management, clock: clock.clone() };
     let routed = |router: Router<Api>, route: &'static Route| router.route(&route.path(), handler(route));
     ROUTES
         .iter()

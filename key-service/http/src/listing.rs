@@ -10,7 +10,7 @@ use shared::{error::ApiError, ids::AccountId, time::Timestamp};
 use tracing::Span;
 
 use crate::{
-    Api,
+    api::Api,
     error::{list_error, read_error},
     query::ListQuery,
 };

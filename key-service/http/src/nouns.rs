@@ -1,5 +1,9 @@
 //! Acts that keys, groups and webhooks have in common.
 
+pub(crate) mod groups;
+pub(crate) mod keys;
+pub(crate) mod webhooks;
+
 use axum::{
     extract::{Request, State},
     response::{IntoResponse, Response},
@@ -13,7 +17,8 @@ use shared::{
 use shared_door::http::ok;
 
 use crate::{
-    Api, IDEMPOTENT_REPLAYED, body,
+    api::Api,
+    body::{self, IDEMPOTENT_REPLAYED},
     error::forbidden,
     listing,
     parts::{Caller, PathId},
@@ -61,7 +66,6 @@ async fn create<T: HttpNoun>(
 ) -> Result<Response, ApiError> {
     let idempotency_key = body::idempotency_key(request.headers(), &caller)?;
     let mut settings: T::Settings = body::read_draft(request).await?;
-    api.name_models_by_id::<T>(&mut settings);
     T::place(&api, &caller, &mut settings, true).await?;
     let made = T::create(api.by(caller.clone()), settings, idempotency_key).await?;
     if let Made::Replayed(object) = &made {
@@ -100,7 +104,6 @@ async fn update<T: HttpNoun>(
     request: Request,
 ) -> Result<Response, ApiError> {
     let mut change: T::Settings = body::read_patch(request).await?;
-    api.name_models_by_id::<T>(&mut change);
     let id = api.in_reach::<T>(&caller, &path).await?;
     T::place(&api, &caller, &mut change, false).await?;
     Ok(ok(&T::update(api.by(caller), id, change).await?.shown(api.clock.now())))

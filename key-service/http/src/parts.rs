@@ -11,7 +11,7 @@ use shared::{
 use shared_door::{admission::Owner, http::bearer, serve::ConnectionTrust};
 use tracing::{Span, field::display};
 
-use super::{Api, error::forbidden};
+use super::{api::Api, error::forbidden};
 use domain::{
     access::{Effect, Subject},
     event::Actor,

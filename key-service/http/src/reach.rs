@@ -8,8 +8,8 @@ use shared::{
     wire::{Noun, Object},
 };
 
-use super::{Api, error::forbidden, parts::PathId, query::Filtered};
-use domain::{access::Forbidden, ledger::BoundsPatch};
+use super::{api::Api, error::forbidden, parts::PathId, query::Filtered};
+use domain::access::Forbidden;
 use key_service_management::{Error, Refused, governed::Governed, governor::Governor, listing::Listed};
 use key_service_objects::Shown;
 
@@ -35,11 +35,6 @@ pub(super) trait HttpNoun: Governed + Filtered<Id: Display> + Shown {
         _is_new: bool,
     ) -> impl Future<Output = Result<(), ApiError>> + Send {
         ready(Ok(()))
-    }
-
-    /// Bounds among settings, which may name models by their aliases.
-    fn bounds(_: &mut Self::Settings) -> Vec<&mut BoundsPatch> {
-        Vec::new()
     }
 }
 
@@ -67,12 +62,5 @@ impl Api {
         let judged = self.management.judge_keys_of(caller, id).await;
         judged.map_err(|error| forbidden(error, unknown))?;
         Ok(id)
-    }
-
-    /// Names the models of settings by their ids.
-    pub(super) fn name_models_by_id<T: HttpNoun>(&self, settings: &mut T::Settings) {
-        for models in T::bounds(settings).into_iter().filter_map(|bounds| bounds.models.as_mut()?.as_mut()) {
-            self.catalog.get().name_by_id(models);
-        }
     }
 }

@@ -14,7 +14,7 @@ use shared::{
 use shared_door::http::ok;
 
 use crate::{
-    Api,
+    api::Api,
     error::{forbidden, read_error},
     listing,
     parts::{Caller, Holder, PathId},

@@ -19,7 +19,7 @@ use tower::ServiceExt;
 
 use super::*;
 use domain::ledger::{Command, NewHold, Progress};
-use key_service_management::testing::{Office, catalog};
+use key_service_management::testing::Office;
 use key_service_store::store::Ledger as _;
 
 mod access;
@@ -56,13 +56,7 @@ struct Answer {
 impl Desk {
     async fn open() -> Self {
         let office = Office::open();
-        let app = router(
-            office.management.clone(),
-            catalog(),
-            office.clock.clone(),
-            internal_token(),
-            Router::new(),
-        );
+        let app = router(office.management.clone(), office.clock.clone(), internal_token(), Router::new());
         let (account, credential) = office.account("acme").await;
         Self { office, app, account, credential }
     }

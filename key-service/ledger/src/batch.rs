@@ -1,6 +1,8 @@
 //! Decides calls of an account together, over copies of its records.
 
+pub(crate) mod commands;
 mod missing;
+pub(crate) mod written;
 
 use domain::{
     event::Event,
@@ -14,26 +16,19 @@ use shared::{
 };
 
 use self::missing::Missing;
-use super::{
-    Retention,
+use crate::{
+    batch::{commands::Commands, written::WrittenEvents},
     codec::{self, AccountRecord, Balance},
     copies::{Copies, Expired, PayerSum, Slot, Sum, SumOf, TheAccount, TheEvents, TheTurn, ToldName},
+    kept::Retention,
     names::{self, PayerName},
-    trim::{self, WrittenEvents},
 };
 use prost::Message;
 
 /// Outcomes of the commands of a call.
 pub type Outcomes = Vec<Result<Outcome, Refused>>;
 
-/// Commands of one call, which are applied at one time.
-#[derive(Clone, Copy)]
-pub(super) struct Commands<'a> {
-    pub(super) all: &'a [Command],
-    pub(super) now: Timestamp,
-}
-
-pub(super) struct Batch<'a> {
+pub(crate) struct Batch<'a> {
     copies: &'a mut Copies,
     account: AccountId,
     kept: Retention,
@@ -46,7 +41,7 @@ pub(super) struct Batch<'a> {
 
 /// Effects of a batch beside changed records.
 #[derive(Default)]
-pub(super) struct Effects {
+pub(crate) struct Effects {
     /// Numbers of entries and of events before the batch.
     numbers: (u64, u64),
     entries: Vec<Vec<u8>>,
@@ -56,7 +51,7 @@ pub(super) struct Effects {
     deposits: Vec<(Timestamp, DepositId)>,
 }
 
-pub(super) enum Decided {
+pub(crate) enum Decided {
     /// Outcomes of each call, and what is to be committed with the records.
     Outcomes(Vec<Outcomes>, Effects),
     /// These records must be read first.
@@ -64,13 +59,13 @@ pub(super) enum Decided {
 }
 
 impl<'a> Batch<'a> {
-    pub(super) fn new(copies: &'a mut Copies, account: AccountId, kept: Retention) -> Self {
+    pub(crate) fn new(copies: &'a mut Copies, account: AccountId, kept: Retention) -> Self {
         let (now, effects, missing) = (Timestamp::from_millis(0), Effects::default(), Vec::new());
         Self { copies, account, kept, now, effects, missing }
     }
 
     /// Applies the commands of all calls in order.
-    pub(super) fn decide(mut self, calls: &[Commands<'_>]) -> Decided {
+    pub(crate) fn decide(mut self, calls: &[Commands<'_>]) -> Decided {
         let missing = Missing::of_calls(self.copies, self.kept, calls);
         if !missing.is_empty() {
             return Decided::Missing(missing);
@@ -253,17 +248,17 @@ impl<'a> Batch<'a> {
 
 impl Effects {
     /// Sets the numbers before the batch to those of the account.
-    pub(super) fn numbered(self, account: &AccountRecord) -> Self {
+    pub(crate) fn numbered(self, account: &AccountRecord) -> Self {
         Self { numbers: (account.entries, account.events), ..self }
     }
 
-    pub(super) fn event(&mut self, event: Event) {
+    pub(crate) fn event(&mut self, event: Event) {
         self.events.push(event);
     }
 
     /// Adds an event, unless its threshold was told before. `last` is the number of the account's last event before the
     /// change.
-    pub(super) fn tell(&mut self, copies: &mut Copies, last: u64, Told { once, event }: Told) {
+    pub(crate) fn tell(&mut self, copies: &mut Copies, last: u64, Told { once, event }: Told) {
         if let Some(name) = once.map(ToldName) {
             copies.told.presume_absent(&name);
             if copies.told(&name) != Some(None) {
@@ -276,18 +271,18 @@ impl Effects {
         self.events.push(event);
     }
 
-    pub(super) fn events_len(&self) -> u64 {
+    pub(crate) fn events_len(&self) -> u64 {
         self.events.len() as u64
     }
 
-    pub(super) fn written_events(&self) -> Option<WrittenEvents> {
+    pub(crate) fn written_events(&self) -> Option<WrittenEvents> {
         let at = self.events.last()?.at;
-        let bytes = self.events.iter().map(|event| trim::size(&event_value(event))).sum();
+        let bytes = self.events.iter().map(|event| written::size(&event_value(event))).sum();
         Some(WrittenEvents { at, bytes })
     }
 
     /// Counts the bytes of the events.
-    pub(super) fn weigh_events(&self, copies: &mut Copies) {
+    pub(crate) fn weigh_events(&self, copies: &mut Copies) {
         let Some(written) = self.written_events() else { return };
         let Some(kept) = copies.events(&TheEvents) else { return };
         let bytes = kept.bytes.saturating_add(written.bytes);
@@ -295,7 +290,7 @@ impl Effects {
     }
 
     /// Makes the commit of what was decided.
-    pub(super) fn commit(self, copies: &Copies, revision: Revision, kept: Retention) -> Commit {
+    pub(crate) fn commit(self, copies: &Copies, revision: Revision, kept: Retention) -> Commit {
         let (guards, records) = copies.changes(revision);
         let (entries, events) = self.numbers;
         let mut writes = Vec::with_capacity(records.len() + 8);

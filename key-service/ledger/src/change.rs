@@ -25,7 +25,7 @@ pub struct Change<'a> {
 }
 
 impl<'a> Change<'a> {
-    pub(super) fn new(copies: &'a mut Copies, view: &'a mut View) -> Self {
+    pub(crate) fn new(copies: &'a mut Copies, view: &'a mut View) -> Self {
         view.begin();
         let missing = [Slot::Turn].into_iter().filter(|slot| !copies.has(slot)).collect();
         copies.turn(&TheTurn);
@@ -33,7 +33,7 @@ impl<'a> Change<'a> {
     }
 
     /// Returns what to commit, or the records that must be read before the change can be decided.
-    pub(super) fn finish(mut self) -> Result<Effects, Vec<Slot>> {
+    pub(crate) fn finish(mut self) -> Result<Effects, Vec<Slot>> {
         let mut effects = std::mem::take(&mut self.effects);
         if effects.events_len() > 0 {
             self.has(Slot::Account);

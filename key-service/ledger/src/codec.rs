@@ -21,8 +21,10 @@ use shared::{
     wire::Raise,
 };
 
-use super::Retention;
-use crate::messages::{self, generation::State};
+use crate::{
+    kept::Retention,
+    messages::{self, generation::State},
+};
 use course::{read_course, write_course};
 pub use course::{read_origin, write_origin};
 

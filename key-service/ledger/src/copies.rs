@@ -2,8 +2,6 @@
 //! gives.
 
 mod kinds;
-#[cfg(feature = "testing")]
-mod sketch;
 
 use std::collections::HashMap;
 
@@ -12,17 +10,17 @@ use foldhash::fast::RandomState;
 use records::{Guard, Name, Record, Revision, Write};
 use shared::ids::{DepositId, GenerationId, GroupId, KeyId};
 
-pub(super) use self::kinds::{
+pub(crate) use self::kinds::{
     Expired, PayerSum, RecordKind, Sum, SumOf, TheAccount, TheEvents, TheTurn, ToldName,
 };
 use super::codec::OldestEvent;
 use crate::view::FORM;
 
 #[derive(Clone, Debug)]
-pub(super) struct Copy<K: RecordKind> {
-    name: Name,
+pub(crate) struct Copy<K: RecordKind> {
+    pub(crate) name: Name,
     /// Revision of the record; `None` if it is absent.
-    seen: Option<Revision>,
+    pub(crate) seen: Option<Revision>,
     /// Value of the record; `None` if it cannot be read.
     value: Option<K::Value>,
     /// Next value, if the batch has changed the record.
@@ -31,7 +29,7 @@ pub(super) struct Copy<K: RecordKind> {
 }
 
 /// A copy of any kind that the running batch has read.
-pub(super) trait Touched {
+pub(crate) trait Touched {
     fn guard(&self) -> Guard;
     /// Returns the write of the record, if the batch has changed it.
     fn write(&self, revision: Revision) -> Option<Write>;
@@ -46,7 +44,7 @@ pub(super) trait Touched {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Slot {
+pub(crate) enum Slot {
     Account,
     Turn,
     Events,
@@ -61,23 +59,23 @@ pub(super) enum Slot {
 }
 
 #[derive(Clone)]
-pub(super) struct CopyTable<K: RecordKind>(HashMap<K, Copy<K>, RandomState>);
+pub(crate) struct CopyTable<K: RecordKind>(pub(crate) HashMap<K, Copy<K>, RandomState>);
 
 #[derive(Clone, Default)]
-pub(super) struct Copies {
-    pub(super) account: CopyTable<TheAccount>,
-    pub(super) turn: CopyTable<TheTurn>,
-    pub(super) events: CopyTable<TheEvents>,
-    pub(super) keys: CopyTable<KeyId>,
-    pub(super) groups: CopyTable<GroupId>,
-    pub(super) generations: CopyTable<GenerationId>,
-    pub(super) expired: CopyTable<Expired>,
-    pub(super) deposits: CopyTable<DepositId>,
-    pub(super) payers: CopyTable<PayerSum>,
-    pub(super) sums: CopyTable<Sum>,
-    pub(super) told: CopyTable<ToldName>,
+pub(crate) struct Copies {
+    pub(crate) account: CopyTable<TheAccount>,
+    pub(crate) turn: CopyTable<TheTurn>,
+    pub(crate) events: CopyTable<TheEvents>,
+    pub(crate) keys: CopyTable<KeyId>,
+    pub(crate) groups: CopyTable<GroupId>,
+    pub(crate) generations: CopyTable<GenerationId>,
+    pub(crate) expired: CopyTable<Expired>,
+    pub(crate) deposits: CopyTable<DepositId>,
+    pub(crate) payers: CopyTable<PayerSum>,
+    pub(crate) sums: CopyTable<Sum>,
+    pub(crate) told: CopyTable<ToldName>,
     /// The oldest event that is kept, if somebody has checked.
-    pub(super) oldest_event: Option<OldestEvent>,
+    pub(crate) oldest_event: Option<OldestEvent>,
     /// Copies that the running batch has read, in this order.
     touched: Vec<Slot>,
 }
@@ -89,22 +87,22 @@ impl<K: RecordKind> Default for CopyTable<K> {
 }
 
 impl<K: RecordKind> CopyTable<K> {
-    pub(super) fn has(&self, key: &K) -> bool {
+    pub(crate) fn has(&self, key: &K) -> bool {
         self.0.contains_key(key)
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
     /// Returns the value as the batch has left it; `None` if it cannot be read, or if there is no copy.
-    pub(super) fn get(&self, key: &K) -> Option<&K::Value> {
+    pub(crate) fn get(&self, key: &K) -> Option<&K::Value> {
         let copy = self.0.get(key)?;
         copy.next.as_ref().or(copy.value.as_ref())
     }
 
     /// Returns the value before the batch and after it, if the batch has changed it.
-    pub(super) fn change(&self, key: &K) -> Option<(&K::Value, &K::Value)> {
+    pub(crate) fn change(&self, key: &K) -> Option<(&K::Value, &K::Value)> {
         let copy = self.0.get(key)?;
         Some((copy.value.as_ref()?, copy.next.as_ref()?))
     }
@@ -117,13 +115,13 @@ impl<K: RecordKind> CopyTable<K> {
     }
 
     /// Presumes that there is no record. The guard says so, and a conflict brings the record if there is one.
-    pub(super) fn presume_absent(&mut self, key: &K) {
+    pub(crate) fn presume_absent(&mut self, key: &K) {
         if !self.has(key) {
             self.keep(key.clone(), None);
         }
     }
 
-    pub(super) fn forget(&mut self, key: &K) {
+    pub(crate) fn forget(&mut self, key: &K) {
         self.0.remove(key);
     }
 
@@ -181,7 +179,7 @@ macro_rules! touching {
         $(
             /// Returns the value after the batch so far; `None` if the record cannot be read. From now on, the commit
             /// guards the record.
-            pub(super) fn $get(&mut self, key: &$key) -> Option<<$key as RecordKind>::Value> {
+            pub(crate) fn $get(&mut self, key: &$key) -> Option<<$key as RecordKind>::Value> {
                 let copy = self.$table.0.get_mut(key)?;
                 if !copy.is_touched {
                     copy.is_touched = true;
@@ -191,7 +189,7 @@ macro_rules! touching {
             }
 
             /// Changes a value, if there is a copy. From now on, the commit guards the record.
-            pub(super) fn $set(&mut self, key: &$key, value: <$key as RecordKind>::Value) {
+            pub(crate) fn $set(&mut self, key: &$key, value: <$key as RecordKind>::Value) {
                 let Some(copy) = self.$table.0.get_mut(key) else { return };
                 copy.next = Some(value);
                 if !copy.is_touched {
@@ -204,7 +202,7 @@ macro_rules! touching {
 }
 
 impl Slot {
-    pub(super) fn name(&self) -> Name {
+    pub(crate) fn name(&self) -> Name {
         match self {
             Self::Account => TheAccount.name(),
             Self::Turn => TheTurn.name(),
@@ -237,11 +235,11 @@ impl Copies {
     }
 
     /// Names the copies that the running batch has read.
-    pub(super) fn touched(&self) -> &[Slot] {
+    pub(crate) fn touched(&self) -> &[Slot] {
         &self.touched
     }
 
-    pub(super) fn has(&self, slot: &Slot) -> bool {
+    pub(crate) fn has(&self, slot: &Slot) -> bool {
         match slot {
             Slot::Account => self.account.has(&TheAccount),
             Slot::Turn => self.turn.has(&TheTurn),
@@ -258,7 +256,7 @@ impl Copies {
     }
 
     /// Keeps the record that was read.
-    pub(super) fn keep(&mut self, slot: Slot, record: Option<&Record>) {
+    pub(crate) fn keep(&mut self, slot: Slot, record: Option<&Record>) {
         match slot {
             Slot::Account => self.account.keep(TheAccount, record),
             Slot::Turn => self.turn.keep(TheTurn, record),
@@ -307,12 +305,12 @@ impl Copies {
     }
 
     /// Returns whether there is a record that cannot be read.
-    pub(super) fn is_damaged(&self, slot: &Slot) -> bool {
+    pub(crate) fn is_damaged(&self, slot: &Slot) -> bool {
         self.copy(slot).is_some_and(Touched::is_damaged)
     }
 
     /// Returns guards of all records that the batch has read, and writes of those that it has changed.
-    pub(super) fn changes(&self, revision: Revision) -> (Vec<Guard>, Vec<Write>) {
+    pub(crate) fn changes(&self, revision: Revision) -> (Vec<Guard>, Vec<Write>) {
         let copies = self.touched.iter().filter_map(|slot| self.copy(slot));
         let (mut guards, mut writes) = (Vec::with_capacity(self.touched.len()), Vec::new());
         for copy in copies {
@@ -323,7 +321,7 @@ impl Copies {
     }
 
     /// Takes over the next values, since the batch is written.
-    pub(super) fn settle(&mut self, revision: Revision) {
+    pub(crate) fn settle(&mut self, revision: Revision) {
         for slot in std::mem::take(&mut self.touched) {
             if let Some(copy) = self.copy_mut(&slot) {
                 copy.settle(revision);
@@ -353,7 +351,7 @@ impl Copies {
     }
 
     /// Forgets the next values, since the batch is not written.
-    pub(super) fn roll_back(&mut self) {
+    pub(crate) fn roll_back(&mut self) {
         for slot in std::mem::take(&mut self.touched) {
             if let Some(copy) = self.copy_mut(&slot) {
                 copy.roll_back();
@@ -363,7 +361,7 @@ impl Copies {
 
     /// Takes over the records that a conflict brought, each with the place of its guard, and undoes the batch. Returns
     /// the number of guards for copies; guards of other records come after them.
-    pub(super) fn replace(&mut self, present: &[(usize, Option<Record>)]) -> usize {
+    pub(crate) fn replace(&mut self, present: &[(usize, Option<Record>)]) -> usize {
         let touched = std::mem::take(&mut self.touched);
         for (place, record) in present {
             if let Some(copy) = touched.get(*place).and_then(|slot| self.copy_mut(slot)) {
@@ -376,14 +374,14 @@ impl Copies {
         guards
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         let Self { keys, groups, generations, expired, deposits, payers, sums, told, .. } = self;
         let of_money = keys.len() + groups.len() + generations.len() + expired.len() + deposits.len();
         of_money + payers.len() + sums.len() + told.len()
     }
 
     /// Drops copies that few commands read again, if there are many.
-    pub(super) fn shrink(&mut self, most: usize, today: Day) {
+    pub(crate) fn shrink(&mut self, most: usize, today: Day) {
         let Self { generations, keys, payers, told, expired, deposits, .. } = self;
         if [generations.len(), keys.len(), payers.len(), told.len(), expired.len(), deposits.len()]
             .iter()

@@ -1,5 +1,7 @@
 //! Names of the ledger's records, indexes and logs in the space of an account.
 
+pub mod nouns;
+
 use std::sync::Arc;
 
 use domain::{

@@ -2,6 +2,8 @@
 //! brought. A model of several processes explores every order of such steps. Decisions, guards and writes are those of
 //! every lane.
 
+mod sketch;
+
 use domain::ledger::{Account, Command, Entry, Group, Key, Record as GenerationRecord};
 use records::{Commit, Record, Revision, maps::SpaceMaps};
 use shared::{
@@ -9,15 +11,15 @@ use shared::{
     time::Timestamp,
 };
 
-use super::{
-    Retention,
-    batch::{Batch, Commands, Decided, Effects, Outcomes},
+use crate::{
+    batch::{Batch, Decided, Effects, Outcomes, commands::Commands},
     change::Change,
     codec,
     copies::{Copies, Expired, Slot, TheAccount},
-    names,
+    kept::Retention,
+    messages, names,
+    view::View,
 };
-use crate::{messages, view::View};
 use prost::Message;
 
 /// A lane between two steps.

@@ -33,13 +33,17 @@ use shared::{
     time::Timestamp,
 };
 
-use super::{
-    ATTEMPTS_WITHOUT_TURN, Change, Lanes, Retention,
+use crate::{
+    change::Change,
     codec::{self, AccountRecord},
     copies::{Copies, Expired, PayerSum, Slot, Sum, SumOf},
+    error::StoreError,
+    kept::{EVENTS_KEPT, EventBounds, Retention},
+    lanes::{lane::Lanes, turn::ATTEMPTS_WITHOUT_TURN},
+    messages,
     names::{self, PayerName},
+    view::FORM,
 };
-use crate::{EVENTS_KEPT, EventBounds, StoreError, messages, view::FORM};
 
 const KEPT: Retention = Retention {
     journal_entries: 1_000_000,

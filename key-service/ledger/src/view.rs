@@ -14,7 +14,7 @@ use records::{
 };
 use shared::clock::{Clock, random_bytes};
 
-use crate::StoreError;
+use crate::error::StoreError;
 
 /// The form that this program writes.
 pub const FORM: u8 = 1;

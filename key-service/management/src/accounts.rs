@@ -6,7 +6,7 @@ use shared::{
     money::NanoUsd,
 };
 
-use super::{Error, Management};
+use crate::{error::Error, management::Management};
 use domain::{
     event::Actor,
     ledger::{Command, Outcome, Refused},

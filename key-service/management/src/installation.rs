@@ -1,6 +1,6 @@
 //! The state of the installation, as far as the store knows it.
 
-use super::Management;
+use crate::management::Management;
 use key_service_store::store::{Capacity as _, Ledger as _, Skew, StoreError};
 
 /// The store, and what it says of itself.

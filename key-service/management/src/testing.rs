@@ -17,7 +17,7 @@ use shared::{
 use shared_catalog::Catalog;
 use shared_config::current::Current;
 
-use super::{Management, management_keys::ManagementKeySettings};
+use crate::{access::management_keys::ManagementKeySettings, management::Management};
 use domain::{
     digest::{Pepper, Peppers},
     event::Actor,
@@ -62,7 +62,8 @@ impl Office {
         let peppers = Peppers { current: Pepper::new([7; 32]), previous: None };
         let prefix = Prefix::parse("fg").unwrap();
         let credentials = Arc::new(Credentials::new(store.clone(), peppers, prefix));
-        let management = Arc::new(Management::new(store.clone(), clock.clone(), credentials.clone()));
+        let management = Management::new(store.clone(), clock.clone(), credentials.clone());
+        let management = Arc::new(management.with_catalog(catalog()));
         Self { clock, records, store, credentials, management }
     }
 

@@ -12,112 +12,18 @@ mod promises;
 mod sent;
 mod services;
 mod setup;
+mod state;
 
 use std::sync::Arc;
 
-use ::ledger::stepped::{Books, SteppedLane};
 use domain::ledger::{Command, Record, histories::key};
-use records::maps::SpaceMaps;
 
 use self::{
-    gateways::Request,
-    sent::{Job, Sent, hash},
-    setup::{Kind, Setup},
+    sent::{Job, hash},
+    setup::Setup,
+    state::{Action, Fate, Request, SERVICES, Service, State, Task},
 };
 use crate::explorer::Model;
-
-/// Key-services.
-const SERVICES: usize = 2;
-
-/// An installation between two steps.
-#[derive(Clone)]
-struct State {
-    store: Arc<SpaceMaps>,
-    /// Hash of the records.
-    stored: [u8; 32],
-    /// The books that the store has.
-    books: Arc<Books>,
-    services: [Service; SERVICES],
-    /// Commits on their way to the store whose key-services died.
-    strays: Vec<Arc<Sent>>,
-    is_up: Vec<bool>,
-    requests: Vec<Request>,
-    /// Acts that were answered.
-    acts: Vec<bool>,
-    faults: u8,
-    revisions: u64,
-}
-
-#[derive(Clone)]
-struct Service {
-    lane: Arc<SteppedLane>,
-    /// Copies of messages that have not arrived, by request: a bit for each kind.
-    inbox: Vec<u8>,
-    /// The clock has passed midnight.
-    is_morning: bool,
-}
-
-/// What can happen next.
-#[derive(Clone, Copy, Debug)]
-enum Action {
-    /// A gateway sends a copy of a message.
-    Sends {
-        request: usize,
-        kind: Kind,
-        service: usize,
-    },
-    /// The client is served to the end.
-    Finishes(usize),
-    /// The upstream fails before its first token.
-    Fails(usize),
-    /// The gateway stops waiting for the authorization.
-    GivesUp(usize),
-    /// The authorization can no longer take effect.
-    IsOver(usize),
-    /// The gateway writes the capture to its spool.
-    Spools(usize),
-    GatewayDies(usize),
-    GatewayReturns(usize),
-    /// A key-service carries something out.
-    Does {
-        service: usize,
-        what: Task,
-        and: Fate,
-    },
-    /// A commit of a key-service that has died reaches the store.
-    StrayCommits(usize),
-    StrayIsLost(usize),
-    /// A message is lost.
-    Loses {
-        request: usize,
-        kind: Kind,
-        service: usize,
-    },
-    PassesMidnight(usize),
-}
-
-/// What a key-service begins to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Task {
-    Arrives(usize, Kind),
-    /// All messages arrive together.
-    AllArrive,
-    Ticks,
-    Expires(usize),
-    Governs(usize),
-    Checks,
-}
-
-/// How it ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
-    /// The callers hear the answers.
-    Heard,
-    /// The answers are lost.
-    Unheard,
-    /// The key-service dies, or gives up, with its commit on its way.
-    Died,
-}
 
 impl Model for Setup {
     type State = State;
@@ -284,21 +190,5 @@ impl Setup {
             Job::Act(act) => self.acts[*act].command().into_iter().collect(),
             Job::Check => vec![Command::Check { key: key(0), credential: 0 }],
         }
-    }
-}
-
-impl Service {
-    /// Copies of messages that have not arrived.
-    fn waiting(&self) -> impl Iterator<Item = (usize, Kind)> {
-        self.inbox.iter().enumerate().flat_map(|(request, bits)| {
-            Kind::ALL.into_iter().filter(move |kind| bits & kind.bit() != 0).map(move |kind| (request, kind))
-        })
-    }
-
-    fn sketch(&self, store: &SpaceMaps) -> Vec<u8> {
-        let mut sketch = self.inbox.clone();
-        sketch.push(u8::from(self.is_morning));
-        self.lane.sketch(store, &mut sketch);
-        sketch
     }
 }

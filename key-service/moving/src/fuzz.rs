@@ -1,6 +1,7 @@
 //! Fuzz target of the tables of other gateways.
 
 use serde_json::Value;
+use shared::{ids::KeyId, money::NanoUsd, time::Timestamp};
 use shared_fuzz::{Examples, Input, fuzz};
 
 use super::*;

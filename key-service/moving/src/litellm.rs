@@ -10,9 +10,13 @@ use std::collections::{HashMap, HashSet};
 use serde_json::Value;
 use shared::{money::NanoUsd, text::is_control, wire::MAX_EXTERNAL_ID_CHARS};
 
-use self::fields::{MODEL_ALIASES, RowFields, is_foreign_hint};
+use self::{
+    bounds::BUDGETS,
+    fields::{MODEL_ALIASES, RowFields, is_foreign_hint},
+};
 use super::{
-    Draft, DraftGroup, DraftKey, Report, Wrong,
+    draft::{Draft, DraftGroup, DraftKey, Wrong},
+    report::Report,
     values::{self, Row, RowFault},
 };
 use domain::{digest::ForeignKey, group::GroupPatch, key::KeyPatch};
@@ -21,8 +25,6 @@ use domain::{digest::ForeignKey, group::GroupPatch, key::KeyPatch};
 const KEYS: &str = "LiteLLM_VerificationToken";
 /// Table of teams.
 const TEAMS: &str = "LiteLLM_TeamTable";
-/// Table of budgets that keys name.
-const BUDGETS: &str = "LiteLLM_BudgetTable";
 /// Table of the aliases that teams name.
 const MODELS: &str = "LiteLLM_ModelTable";
 /// Team of the keys that LiteLLM's own pages sign in with.

@@ -1,9 +1,14 @@
 //! Plans of imports.
 
-use shared::wire::MAX_METADATA;
+use std::collections::HashMap;
+
+use shared::{money::NanoUsd, wire::MAX_METADATA};
 
 use super::*;
 use domain::{
+    digest::{Digest, ForeignKey},
+    group::{BadGroup, Group},
+    key::{ApiKey, KeyPatch},
     ledger::histories::{START, account, group, key},
     settings::MetadataPatch,
 };

@@ -12,9 +12,8 @@ use key_service_page::{
 use maud::{Markup, html};
 
 use crate::{
-    ProgramFacts,
     layout::{Section, page},
-    process_metrics::ProcessMetrics,
+    process_metrics::{ProcessMetrics, ProgramFacts},
 };
 
 /// Difference of the clocks in milliseconds that is worth a look, as for readiness.
@@ -102,7 +101,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::RenderMetrics;
+    use crate::process_metrics::RenderMetrics;
 
     #[test]
     fn a_spool_that_is_another_programs_is_named_and_a_lag_stands_out() {

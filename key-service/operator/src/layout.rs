@@ -6,7 +6,7 @@ use key_service_page::{
     browser::Browser,
     failure_page::explained,
     frame::Frame,
-    layout::bare,
+    layout::{WayBack, bare},
     operator::{NewOperator, Operator},
     paths::OPERATOR,
 };
@@ -71,7 +71,8 @@ fn frame(operator: &NewOperator, links: Markup) -> Frame<'static> {
 
 /// Puts a page around an answer if it is a failure: with navigation for an operator, bare for others.
 pub(crate) async fn failure(app: &App, browser: Browser, mut response: Response) -> Response {
-    let Some((title, content)) = explained(&mut response, ("Back to the accounts", OPERATOR)) else {
+    let Some((title, content)) = explained(&mut response, WayBack { address: OPERATOR, name: "accounts" })
+    else {
         return response;
     };
     let theme = browser.theme;

@@ -28,8 +28,6 @@ mod catalogue;
 mod customers;
 mod installation;
 mod layout;
-#[cfg(test)]
-mod measure;
 mod paths;
 mod process_metrics;
 mod second_factor;
@@ -39,16 +37,8 @@ mod upstreams;
 
 use customers::{account, accounts, credit, new_account};
 use paths::{CATALOGUE, INSTALLATION, NEW_ACCOUNT, UPSTREAMS};
+pub use process_metrics::ProgramFacts;
 pub use process_metrics::RenderMetrics;
-
-/// What a program tells of itself.
-#[derive(Clone)]
-pub struct ProgramFacts {
-    /// The version, as `--version` prints it.
-    pub version: &'static str,
-    /// Metrics of the process.
-    pub metrics: RenderMetrics,
-}
 
 /// Routes of the operators' pages. `behind_tls` says that clients reach this installation over TLS, by its public address.
 pub fn router(
@@ -92,3 +82,6 @@ async fn secure(State(app): State<App>, browser: Browser, request: Request, next
 async fn no_such_page() -> Failure {
     Failure::NotFound
 }
+
+#[cfg(test)]
+mod tests;

@@ -61,6 +61,15 @@ fn read_labels(mut text: &str) -> Vec<(String, String)> {
     labels
 }
 
+/// What a program tells of itself.
+#[derive(Clone)]
+pub struct ProgramFacts {
+    /// The version, as `--version` prints it.
+    pub version: &'static str,
+    /// Metrics of the process.
+    pub metrics: RenderMetrics,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -12,14 +12,14 @@ use key_service_management::{
 };
 use key_service_page::{
     app::App,
-    browser::{Browser, form_token},
+    browser::Browser,
     failure::Failure,
     form::Fields,
     operator::NewOperatorAct,
     paths::{OPERATOR, OPERATOR_SIGN_IN},
     second_factor::asked_code,
     show::program,
-    visitor::{answered, form_page, link_token, visitors_form, with_a_code},
+    visitor::{self, answered, form_page, link_form, link_token, visitors_form, with_a_code},
 };
 use maud::{Markup, html};
 
@@ -60,12 +60,7 @@ fn confirmed(visit: &Token, link: &str, operator: &Member) -> Markup {
     html! {
         p { "This link signs in " strong { bdi { (operator.name) } } " as an operator of this installation, once, in this browser. "
             "Is that not you? Then close the page." }
-        form.stack method="post" action=(USE_LINK) {
-            input type="hidden" name="token" value=(form_token(visit));
-            input type="hidden" name="link" value=(link);
-            @if operator.second_factor.is_some() { (asked_code(LOST)) }
-            button.primary { "Sign in" }
-        }
+        (link_form(visit, USE_LINK, link, operator.second_factor.is_some().then(|| asked_code(LOST))))
     }
 }
 
@@ -89,7 +84,7 @@ async fn opened(
         Ok(operator) => {
             Ok(answered(app, browser, refused, |visit| confirmed(visit, form.get("link"), &operator)))
         }
-        Err(error) => refuse(app, browser, error),
+        Err(error) => visitor::refused(app, browser, error, asked),
     }
 }
 
@@ -103,7 +98,7 @@ pub(crate) async fn with_link(State(app): State<App>, request: Request) -> Resul
     match signed_in {
         Ok(token) => {
             if let Some(before) = &browser.operator {
-                end(&app, before).await?;
+                visitor::end(&app, app.management.operator_session(before).await?).await?;
             }
             let cookie = [(header::SET_COOKIE, browser.operator_cookie(&token))];
             Ok((cookie, Redirect::to(OPERATOR)).into_response())
@@ -111,23 +106,8 @@ pub(crate) async fn with_link(State(app): State<App>, request: Request) -> Resul
         Err(Error::Refused(refused @ (MemberRefused::WrongCode | MemberRefused::TooManyCodes))) => {
             opened(&app, &browser, &form, Some(refused)).await
         }
-        Err(error) => refuse(&app, &browser, error),
+        Err(error) => visitor::refused(&app, &browser, error, asked),
     }
-}
-
-/// Says why there is no session, and asks for a link.
-fn refuse(app: &App, browser: &Browser, error: Error<MemberRefused>) -> Result<Response, Failure> {
-    match error {
-        Error::Refused(refused) => Ok(answered(app, browser, Some(refused), asked)),
-        Error::Store(unavailable) => Err(unavailable.into()),
-    }
-}
-
-async fn end(app: &App, token: &Token) -> Result<(), Failure> {
-    if let Some(before) = app.management.operator_session(token).await? {
-        app.management.end_session(before.account, before.member.id, before.session.id).await?;
-    }
-    Ok(())
 }
 
 /// Signs out, which ends the session here and in the store.

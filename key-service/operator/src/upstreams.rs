@@ -14,9 +14,8 @@ use maud::{Markup, html};
 use shared_catalog::{Catalog, Upstream};
 
 use crate::{
-    ProgramFacts,
     layout::{Section, page},
-    process_metrics::ProcessMetrics,
+    process_metrics::{ProcessMetrics, ProgramFacts},
 };
 
 /// A state of upstreams as the gateway's metric names it, as the page does, and whether all is well.
@@ -145,7 +144,7 @@ pub(crate) fn address(upstream: &Upstream) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::RenderMetrics;
+    use crate::process_metrics::RenderMetrics;
 
     fn metrics(text: &'static str) -> ProcessMetrics {
         let render: RenderMetrics = Arc::new(move || text.to_owned());

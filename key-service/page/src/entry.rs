@@ -81,7 +81,8 @@ impl<'a> Entered<'a> {
     pub fn field(
         self,
         name: &'a str,
-        (title, hint): (&str, &str),
+        title: &str,
+        hint: &str,
         input: impl FnOnce(&Entry<'a>) -> Markup,
     ) -> Markup {
         let entry = self.entry(name, hint);
@@ -92,7 +93,8 @@ impl<'a> Entered<'a> {
     pub fn boxes(
         self,
         name: &'a str,
-        (title, hint): (&str, &str),
+        title: &str,
+        hint: &str,
         boxes: impl FnOnce(&Entry<'a>) -> Markup,
     ) -> Markup {
         let entry = self.entry(name, hint);
@@ -125,8 +127,8 @@ impl<'a> Entered<'a> {
     }
 
     /// A field of a single line.
-    pub fn line(self, name: &'a str, (title, hint): (&str, &str), max: usize) -> Markup {
-        self.field(name, (title, hint), |entry| {
+    pub fn line(self, name: &'a str, title: &str, hint: &str, max: usize) -> Markup {
+        self.field(name, title, hint, |entry| {
             html! {
                 input id=(entry.name) name=(entry.name) maxlength=(max) value=(entry.value) autocomplete="off"
                     aria-describedby=[&entry.described] aria-invalid=[entry.invalid] autofocus[entry.has_focus];
@@ -135,8 +137,8 @@ impl<'a> Entered<'a> {
     }
 
     /// Makes a field for an instant in UTC, with buttons that fill in later instants.
-    pub fn instant(self, name: &'a str, (title, hint): (&str, &str), later: &[(String, &str)]) -> Markup {
-        self.field(name, (title, hint), |entry| {
+    pub fn instant(self, name: &'a str, title: &str, hint: &str, later: &[(String, &str)]) -> Markup {
+        self.field(name, title, hint, |entry| {
             html! {
                 div.with-buttons {
                     input id=(entry.name) type="datetime-local" name=(entry.name) value=(entry.value)
@@ -181,8 +183,8 @@ mod tests {
         let fields = Fields::of([("label", "A".to_owned()), ("limit", "much".to_owned())]);
         let fault = Fault::of("limit", "Give a number.");
         let entered = Entered::refused(&fields, &fault);
-        let label = entered.line("label", ("Label", ""), 80).into_string();
-        let limit = entered.line("limit", ("Limit", "The most."), 80).into_string();
+        let label = entered.line("label", "Label", "", 80).into_string();
+        let limit = entered.line("limit", "Limit", "The most.", 80).into_string();
         assert!(!label.contains("aria-invalid") && !label.contains("autofocus"), "{label}");
         assert!(!label.contains("aria-describedby"), "{label}");
         assert!(limit.contains("aria-invalid=\"true\"") && limit.contains(" autofocus"), "{limit}");

@@ -7,6 +7,13 @@ use shared_door::http::read_body;
 
 use crate::failure::Failure;
 
+/// Address of a page.
+#[derive(Clone, Copy)]
+pub struct PageAddress<'a> {
+    pub path: &'a str,
+    pub query: &'a Fields,
+}
+
 /// Largest form in bytes. The largest sensible one has a few hundred.
 const MAX_FORM: usize = 64 << 10;
 

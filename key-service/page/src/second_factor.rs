@@ -31,7 +31,7 @@ pub fn offer(OfferedFactor { id: _, secret, uri }: &OfferedFactor) -> Markup {
 
 /// A field for a code of the second factor.
 pub fn code_field(entered: Entered<'_>, hint: &str) -> Markup {
-    entered.field("code", ("Code", hint), |entry| {
+    entered.field("code", "Code", hint, |entry| {
         html! {
             input id=(entry.name) name=(entry.name) required autocomplete="one-time-code" spellcheck="false"
                 aria-describedby=[&entry.described] aria-invalid=[entry.invalid] autofocus[entry.has_focus];

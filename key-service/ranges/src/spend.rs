@@ -23,7 +23,7 @@ use key_service_page::{
     app::App,
     chart::{Chart, Measure, Series},
     failure::Failure,
-    form::{Fields, with},
+    form::{Fields, PageAddress, with},
     paths::ACTIVITY,
     show::{name_of, or_unnamed},
 };
@@ -152,7 +152,7 @@ impl SpendView {
         &self,
         app: &App,
         account: AccountId,
-        (path, query): (&str, &Fields),
+        PageAddress { path, query }: PageAddress<'_>,
         report: &SpendReport,
     ) -> Result<Markup, Failure> {
         let series = self.series(app, account, report).await?;

@@ -3,6 +3,7 @@
 //! A record keeps its revision, and a log its numbers. If the target has a part of the source and nothing else, an
 //! earlier copy ended early, and this one completes it. Any other target is left as it is.
 
+mod error;
 mod pages;
 mod target;
 #[cfg(test)]
@@ -19,14 +20,14 @@ use std::{
 
 use futures_util::{TryStreamExt, stream};
 
+pub use self::error::CopyError;
 use self::{
+    error::no_answer,
     pages::{CopiedPage, Pages},
     target::Target,
 };
-use crate::records::{Answer, Durability, Failure, Name, Place, Question, Records, Set, Space};
+use crate::records::{Answer, Durability, Name, Place, Question, Records, Set, Space};
 
-/// Entries or values read at once.
-const AT_ONCE: usize = 500;
 /// Places copied or compared at once: enough to hide round trips, and to share the transactions of SQLite.
 const PLACES_AT_ONCE: usize = 16;
 /// Spaces awaited together until they are durable. They share the waits of a Redis, most of a second each.
@@ -58,32 +59,6 @@ pub enum Phase {
     Copying,
     /// Everything is read from both backends, and compared.
     Comparing,
-}
-
-/// Reason why a copy was not made, or is not like the original.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CopyError {
-    /// The target already has something that the source does not have.
-    #[error("the target is not empty: it has something that the source does not have: {0}")]
-    NotEmpty(String),
-    /// A part of the target is not as it is in the source.
-    #[error("the copy differs from the original: {0}")]
-    Differs(String),
-    /// A backend cannot be reached, or did not confirm.
-    #[error("the store is unavailable: {0}")]
-    Unavailable(String),
-    /// What a backend has cannot be read.
-    #[error("a stored record is damaged: {0}")]
-    Damaged(String),
-}
-
-impl From<Failure> for CopyError {
-    fn from(failure: Failure) -> Self {
-        match failure {
-            Failure::Unknown(cause) | Failure::NotDone(cause) => Self::Unavailable(cause),
-            Failure::Damaged(cause) => Self::Damaged(cause),
-        }
-    }
 }
 
 /// Two stores, with the counts of a phase.
@@ -307,8 +282,4 @@ fn describe(space: &Space, place: Place) -> String {
         Place::Index(index) => format!("{space}, index {}", index.0),
         Place::Log(log) => format!("{space}, log {}", log.0),
     }
-}
-
-fn no_answer() -> CopyError {
-    CopyError::Damaged("an answer to another question".into())
 }

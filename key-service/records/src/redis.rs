@@ -30,7 +30,7 @@ use std::{io, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use futures_util::future::try_join_all;
-use redis::{ErrorKind, RedisError, Script, Value, cmd};
+use redis::{RedisError, Script, Value, cmd};
 use shared::clock::{Clock, random_bytes};
 use tokio::{
     task::JoinHandle,
@@ -44,7 +44,7 @@ use self::{
     connection::Source,
     durability::DurabilityWait,
     key_space::{KeySpace, PARTS},
-    questions::{read_answers, record, write_questions},
+    questions::{failure, read_answers, record, senseless, text, write_questions},
     watermark::{MARKED_EVERY, Watermark},
 };
 pub use self::{
@@ -255,27 +255,6 @@ fn committed(answer: Value, arguments: &Arguments<'_>) -> Result<Committed, Fail
         next = answer.next();
     }
     Ok(Committed::Conflict(present))
-}
-
-fn senseless() -> Failure {
-    Failure::Damaged("Redis: an answer that no script gives".into())
-}
-
-fn text(error: &RedisError) -> String {
-    format!("Redis: {error}")
-}
-
-/// Sorts an error by what it says of a commit. The script refuses a number that a log had before it writes.
-fn failure(error: &RedisError) -> Failure {
-    let text = text(error);
-    let is_refused = ["NUMBER", "specified in XADD"].iter().any(|word| text.contains(word));
-    match error.code() {
-        Some("OOM" | "TRYAGAIN" | "NOSCRIPT" | "MISCONF" | "NOREPLICAS") => Failure::NotDone(text),
-        Some("WRONGTYPE") => Failure::Damaged(text),
-        Some(_) | None if is_refused => Failure::NotDone(text),
-        Some(_) | None if error.kind() == ErrorKind::Parse => Failure::Damaged(text),
-        Some(_) | None => Failure::Unknown(text),
-    }
 }
 
 #[cfg(test)]

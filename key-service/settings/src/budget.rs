@@ -44,7 +44,8 @@ impl BudgetLimits<'_> {
 /// `is_over` says that nothing can be spent any more. Owners can raise a limit that is close to its end.
 pub fn gauge(
     viewer: &Viewer,
-    (holder, budget): (Holder, &Budget),
+    holder: Holder,
+    budget: &Budget,
     groups: &[&Group],
     reached: &ReachedLimits,
     is_over: bool,

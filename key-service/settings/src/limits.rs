@@ -231,7 +231,7 @@ pub fn added_row(form: &Fields) -> Option<&'static str> {
 }
 
 /// Makes a row for each limit, at least one, and a button that adds a row. A limit of a new object is not raised.
-pub fn rows(entered: Entered<'_>, (_, hint): (&str, &str), is_new: bool) -> Markup {
+pub fn rows(entered: Entered<'_>, hint: &str, is_new: bool) -> Markup {
     let used = FIELDS.iter().rposition(|of| entered.has_any(&of.names()));
     let asked = entered.get(ROWS).parse().unwrap_or_default();
     let rows = used.map_or(1, |last| last + 1).max(asked).min(FIELDS.len());
@@ -253,8 +253,8 @@ fn pair(entered: Entered<'_>, of: &'static LimitFields, hint: &str) -> Markup {
     };
     html! {
         div.pair {
-            (dollar_field(entered, of.amount, (title, hint)))
-            (entered.field(of.resets, (resets_title, ""), |entry| html! {
+            (dollar_field(entered, of.amount, title, hint))
+            (entered.field(of.resets, resets_title, "", |entry| html! {
                 select id=(entry.name) name=(entry.name) aria-invalid=[entry.invalid] aria-describedby=[&entry.described] {
                     (choice("", "never"))
                     (choice("hour", "each hour")) (choice("day", "each day"))
@@ -272,15 +272,15 @@ fn raise_fields(entered: Entered<'_>, of: &'static LimitFields) -> Markup {
         details open[entered.has_any(&[of.raise, of.until])] {
             summary { "Raise until a time" }
             div.pair {
-                (dollar_field(entered, of.raise, (title, "Until the time beside it; then the limit is as before.")))
-                (entered.instant(of.until, (until_title, "In UTC."), &[]))
+                (dollar_field(entered, of.raise, title, "Until the time beside it; then the limit is as before."))
+                (entered.instant(of.until, until_title, "In UTC.", &[]))
             }
         }
     }
 }
 
-fn dollar_field(entered: Entered<'_>, name: &'static str, described: (&str, &str)) -> Markup {
-    entered.field(name, described, |entry| html! {
+fn dollar_field(entered: Entered<'_>, name: &'static str, title: &str, hint: &str) -> Markup {
+    entered.field(name, title, hint, |entry| html! {
         span.dollars {
             input id=(entry.name) name=(entry.name) inputmode="decimal" value=(entry.value) autocomplete="off"
                 aria-describedby=[&entry.described] aria-invalid=[entry.invalid] autofocus[entry.has_focus];
@@ -349,7 +349,7 @@ mod tests {
     fn a_form_has_a_row_for_each_limit_and_one_more_when_asked() {
         let rows = |fields: &[(&'static str, &str)]| {
             let form = form(fields);
-            let rows = rows(Entered::new(&form), ("", "The most."), true);
+            let rows = rows(Entered::new(&form), "The most.", true);
             rows.into_string().matches("class=\"pair\"").count()
         };
         assert_eq!(rows(&[]), 1);

@@ -13,7 +13,7 @@ use crate::{
     limits::{self, Limits},
     words,
 };
-use domain::{group::Group, ledger::BoundsPatch, settings::Patch};
+use domain::{group::Group, settings::Patch};
 use key_service_management::{Error, Refused};
 use key_service_page::{
     app::App,
@@ -55,13 +55,6 @@ fn price(model: &Model) -> String {
     format!("{} in, {} out", usd(input), usd(output))
 }
 
-/// Names the models of bounds by id.
-pub fn name_models_by_id(app: &App, bounds: &mut BoundsPatch) {
-    if let Some(Some(models)) = &mut bounds.models {
-        app.catalog.get().name_by_id(models);
-    }
-}
-
 /// Field of a form with the texts that the form showed, as a query. Only texts that differ are changed, so that a page
 /// that was opened earlier does not undo what another member did meanwhile.
 const SHOWN: &str = "shown";
@@ -87,7 +80,7 @@ pub fn read<P: Patch>(form: &Fields) -> Result<P, Fault> {
     let (mut patch, limits) = (P::default(), limits::read(form)?);
     for (field, row, _) in inputs::<P::Field>(true) {
         if let Some(value) = value(&row, form, &limits).map_err(|says| Fault::of(row.name, says))? {
-            set(&mut patch, (field, &row), value)?;
+            set(&mut patch, field, &row, value)?;
         }
     }
     Ok(patch)
@@ -114,7 +107,7 @@ pub fn read_edit<P: Patch>(form: &Fields, present: &Fields) -> Result<Edit<P>, F
                 edit.overtaken.push(Overtaken { field: row, values: [shown, present] });
             }
         }
-        set(&mut edit.patch, (field, &row), wanted)?;
+        set(&mut edit.patch, field, &row, wanted)?;
     }
     Ok(edit)
 }
@@ -159,7 +152,7 @@ pub fn fault(form: &Fields, refused: &Error<Refused>) -> Option<Fault> {
     }
 }
 
-fn set<P: Patch>(patch: &mut P, (field, row): (P::Field, &Field), value: Value) -> Result<(), Fault> {
+fn set<P: Patch>(patch: &mut P, field: P::Field, row: &Field, value: Value) -> Result<(), Fault> {
     let is_set = patch.set(field, value);
     if is_set { Ok(()) } else { Err(Fault::of(row.name, "The value cannot be set here.")) }
 }
@@ -295,12 +288,12 @@ fn fields<F: Table>(entered: Entered<'_>, offered: &Offered, is_new: bool) -> Ma
     html! {
         // The first button of a form is pressed by Enter in a field, and must not be the one that adds a limit.
         button.hidden tabindex="-1" aria-hidden="true" {}
-        @for (row, input) in rows().filter(|(row, _)| !is_rate(row)) { (field((&row, is_new), input, entered, offered)) }
+        @for (row, input) in rows().filter(|(row, _)| !is_rate(row)) { (field(&row, is_new, input, entered, offered)) }
         @if !rates.is_empty() {
             details open[entered.has_any(&rates)] {
                 summary { "More limits" }
                 div.stack {
-                    @for (row, input) in rows().filter(|(row, _)| is_rate(row)) { (field((&row, is_new), input, entered, offered)) }
+                    @for (row, input) in rows().filter(|(row, _)| is_rate(row)) { (field(&row, is_new, input, entered, offered)) }
                 }
             }
         }
@@ -308,28 +301,28 @@ fn fields<F: Table>(entered: Entered<'_>, offered: &Offered, is_new: bool) -> Ma
 }
 
 fn field(
-    (row, is_new): (&Field, bool),
+    row: &Field,
+    is_new: bool,
     Input { title, hint }: Input,
     entered: Entered<'_>,
     offered: &Offered,
 ) -> Markup {
-    let described = (title, hint);
     match row.kind {
-        Kind::Line { max } | Kind::ExternalId { max } => entered.line(row.name, described, max),
-        Kind::Amount => limits::rows(entered, described, is_new),
+        Kind::Line { max } | Kind::ExternalId { max } => entered.line(row.name, title, hint, max),
+        Kind::Amount => limits::rows(entered, hint, is_new),
         // Limits and raises appear beside the amount.
         Kind::Limits | Kind::Raise => html! {},
-        Kind::Time => entered.instant(row.name, described, &later(offered.now)),
-        Kind::Count { .. } => entered.field(row.name, described, |entry| {
+        Kind::Time => entered.instant(row.name, title, hint, &later(offered.now)),
+        Kind::Count { .. } => entered.field(row.name, title, hint, |entry| {
             html! {
                 input id=(entry.name) name=(entry.name) inputmode="numeric" value=(entry.value) autocomplete="off"
                     aria-describedby=[&entry.described] aria-invalid=[entry.invalid] autofocus[entry.has_focus];
             }
         }),
-        Kind::Models => models_boxes(row.name, described, entered, offered),
-        Kind::Group => group(row.name, described, entered, offered),
+        Kind::Models => models_boxes(row.name, title, hint, entered, offered),
+        Kind::Group => group(row.name, title, hint, entered, offered),
         // Browsers do not send a box that is not ticked, as if the form had no such field.
-        Kind::Flag => entered.field(row.name, described, |entry| {
+        Kind::Flag => entered.field(row.name, title, hint, |entry| {
             html! {
                 select id=(entry.name) name=(entry.name) aria-describedby=[&entry.described] aria-invalid=[entry.invalid]
                     autofocus[entry.has_focus] {
@@ -346,7 +339,8 @@ fn field(
 /// Makes a box for each model: first those of the list, offered or not, and then the others.
 fn models_boxes(
     name: &'static str,
-    described: (&str, &str),
+    title: &str,
+    hint: &str,
     entered: Entered<'_>,
     Offered { models, .. }: &Offered,
 ) -> Markup {
@@ -354,7 +348,7 @@ fn models_boxes(
     let others = models.iter().map(|(id, _)| id.as_str()).filter(|id| !ticked.contains(id));
     let price =
         |id: &str| models.iter().find(|(model, _)| model == id).map_or("not offered", |(_, price)| price);
-    entered.boxes(name, described, |entry| {
+    entered.boxes(name, title, hint, |entry| {
         html! {
             input type="hidden" name=(name) value="";
             ul.boxes {
@@ -379,7 +373,8 @@ pub fn later(now: Timestamp) -> Vec<(String, &'static str)> {
 /// Makes a choice of groups by name, or a field for the id if not all are known.
 pub fn group<'a>(
     name: &'a str,
-    (title, hint): (&str, &str),
+    title: &str,
+    hint: &str,
     entered: Entered<'a>,
     Offered { groups, has_all_groups, .. }: &Offered,
 ) -> Markup {
@@ -387,7 +382,7 @@ pub fn group<'a>(
     let known = groups.iter().find(|group| group.id.to_string() == chosen);
     let live = || groups.iter().filter(|group| group.spend.archived_at.is_none());
     let hint = if *has_all_groups { hint.to_owned() } else { format!("{hint} Give its id.") };
-    entered.field(name, (title, &hint), |entry| {
+    entered.field(name, title, &hint, |entry| {
         html! {
             @if *has_all_groups {
                 select id=(name) name=(name) aria-describedby=[&entry.described] aria-invalid=[entry.invalid]

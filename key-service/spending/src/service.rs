@@ -3,6 +3,7 @@
 //! A batch is grouped by account, with one call to the store for each. At high load, many calls share one read and one
 //! write of a record.
 
+mod adding;
 mod outcome;
 mod refusals;
 #[cfg(test)]
@@ -16,7 +17,7 @@ use futures_util::future::join_all;
 use shared::{
     clock::Clock,
     generation::Course,
-    ids::AccountId,
+    ids::{AccountId, Principal},
     key::Class,
     money::NanoUsd,
     refusal::{Denial, Refusal},
@@ -26,7 +27,7 @@ use shared_catalog::{Catalog, Price};
 use shared_config::current::Current;
 use shared_observe::traces::{KeyValue, Span, SpanKind};
 use shared_rpc::{
-    Answer, Authorize, Call, CallFailure, Capture, Extend, HoldRef, Identity, KeyService, Principal, Release,
+    Answer, Authorize, Call, CallFailure, Capture, Extend, HoldRef, Identity, KeyService, Release,
     TracedCall, UpstreamCost,
 };
 use tokio::time::Instant;

@@ -2,11 +2,12 @@
 
 use key_service_ledger::StoreError;
 use shared::{
-    ids::{AccountId, DepositId, GenerationId, GroupId, KeyId, ManagementKeyId, MemberId, WebhookId},
+    ids::{
+        AccountId, DepositId, GenerationId, GroupId, KeyId, ManagementKeyId, MemberId, Principal, WebhookId,
+    },
     money::NanoUsd,
     time::Timestamp,
 };
-use shared_rpc::Principal;
 
 use domain::{
     access::Access,

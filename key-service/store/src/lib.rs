@@ -1,4 +1,8 @@
 //! The nouns, written once over records and the ledger.
 
 mod data;
+#[cfg(test)]
+mod fuzz;
 pub mod store;
+#[cfg(any(test, feature = "testing"))]
+pub mod suite;

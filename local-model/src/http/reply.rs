@@ -14,7 +14,7 @@ use shared::error::ApiError;
 use shared_door::http::ok;
 
 use crate::{
-    NAME,
+    demo::NAME,
     engine::{AnswerEvent, Engine, Events},
     output::Delta,
 };

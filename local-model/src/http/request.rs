@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use shared::error::{ApiError, Code};
 
-use super::{reply::StreamOptions, too_long};
+use super::reply::StreamOptions;
 use crate::{
     engine::{Engine, Request},
     grammar::Constraint,
@@ -17,6 +17,7 @@ use crate::{
     prompt::{self, Message, Prompt, Tool},
     sampler::Sampler,
 };
+use local_model_transformer::CONTEXT_TOKENS;
 
 /// Fields that are read. All others are ignored, including `reasoning_effort`, since this model does not reason.
 #[derive(Deserialize)]
@@ -119,4 +120,12 @@ impl ChatBody {
         let parallel = named.is_none() && self.parallel_tool_calls.unwrap_or(true);
         engine.grammars.compile(tools, required, parallel, schema.filter(|_| !required).as_ref())
     }
+}
+
+pub(super) fn too_long() -> ApiError {
+    let message = format!(
+        "This model's maximum context length is {CONTEXT_TOKENS} tokens. However, your messages leave no room for an \
+         answer. Please shorten the messages."
+    );
+    ApiError::at(Code::ContextLengthExceeded, "messages", message)
 }

@@ -11,7 +11,7 @@ use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::table::Fault;
+use crate::table::Fault;
 
 /// Header with the version of the Messages API.
 pub const ANTHROPIC_VERSION: HeaderName = HeaderName::from_static("anthropic-version");

@@ -11,11 +11,13 @@ use serde::Deserialize;
 use shared::text::is_control;
 use toml::Spanned;
 
-use super::{
-    Effort, ImageUrls, LeftBeforeHead, LeftMidStream, LimitParam, Model, Price, RatePair, Serves, Service,
-    Upstream, UpstreamApi, UpstreamKind,
+use crate::{
     access::{RawAccess, RawSource},
+    effort::Effort,
+    model::{Model, Serves, Service},
+    price::{Price, RatePair},
     table::{Fault, Markup, RawTable},
+    upstream::{ImageUrls, LeftBeforeHead, LeftMidStream, LimitParam, Upstream, UpstreamApi, UpstreamKind},
 };
 
 #[derive(Deserialize)]

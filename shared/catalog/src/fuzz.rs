@@ -6,8 +6,10 @@ use http::Uri;
 use shared_fuzz::{Examples, Input, fuzz};
 
 use crate::{
-    Catalog, Effort, Rates, UpstreamKind,
+    Effort, Rates,
+    catalog::Catalog,
     server::{ServerDescription, address_below},
+    upstream::UpstreamKind,
 };
 
 /// A catalogue that is taken has models with names of their own, upstreams, and prices that can be billed.

@@ -2,7 +2,12 @@
 
 use std::fmt;
 
-use crate::{Catalog, LeftMidStream, Model, RatePair, Upstream, UpstreamKind};
+use crate::{
+    catalog::Catalog,
+    model::Model,
+    price::RatePair,
+    upstream::{LeftMidStream, Upstream, UpstreamKind},
+};
 
 /// A way in which an upstream of a model may cost more than it earns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,10 @@
 use http::Uri;
 use serde::{Deserialize, Serialize};
 
-use super::{Effort, ImageUrls, LeftBeforeHead, LeftMidStream, LimitParam, UpstreamApi, UpstreamKind};
+use crate::{
+    effort::Effort,
+    upstream::{ImageUrls, LeftBeforeHead, LeftMidStream, LimitParam, UpstreamApi, UpstreamKind},
+};
 
 /// The table, compiled into every program.
 const TABLE: &str = include_str!("../../../config/presets.toml");
@@ -150,7 +153,7 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
-    use crate::Catalog;
+    use crate::catalog::Catalog;
 
     /// The catalogue of a model at this preset.
     fn catalogue(preset: &Preset) -> Catalog {

@@ -5,7 +5,10 @@ use serde::Deserialize;
 use serde_json::Value;
 use shared::text::shown;
 
-use super::{Model, Upstream, UpstreamKind};
+use crate::{
+    model::Model,
+    upstream::{Upstream, UpstreamKind},
+};
 
 /// Most characters shown of a name that a server reports.
 const MAX_SHOWN_NAME: usize = 80;
@@ -180,7 +183,7 @@ fn is_named(listed: &str, name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Catalog;
+    use crate::catalog::Catalog;
 
     const VLLM: &str =
         r#"{"object":"list","data":[{"id":"qwen","object":"model","max_model_len":8192},{"id":"lora"}]}"#;

@@ -6,10 +6,7 @@ use serde::{Deserialize, Deserializer};
 use shared::money::NanoUsd;
 use toml::Spanned;
 
-use super::{
-    Price, Rates, Tier, WrittenRates,
-    price::{borders, continued},
-};
+use crate::price::{Price, Rates, Tier, WrittenRates, borders, continued};
 
 /// A fault and its place, which is the model's id if nothing more exact is known.
 pub(super) type Fault = (Option<Range<usize>>, String);
@@ -134,7 +131,7 @@ impl Markup {
 }
 
 fn dearest(costs: &[&Price], prompt: u64) -> Rates {
-    let mut dearest = [NanoUsd::ZERO; super::RATES];
+    let mut dearest = [NanoUsd::ZERO; crate::price::RATES];
     for cost in costs {
         for (most, rate) in dearest.iter_mut().zip(cost.rates(prompt).to_array()) {
             *most = rate.max(*most);

@@ -2,7 +2,7 @@
 
 use shared::money::NanoUsd;
 
-use super::*;
+use crate::*;
 
 const GOOD: &str = r#"
 [service]

@@ -6,7 +6,7 @@ use http::{StatusCode, Uri};
 use shared_catalog::{Access, Catalog, Model, ServerDescription, Upstream, UpstreamKind};
 use tokio::task::JoinSet;
 
-use super::upstream_call::UpstreamCall;
+use crate::upstream_call::UpstreamCall;
 
 /// Longest time for a server's answer: a server that loads its weights answers only afterwards.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(10);

@@ -13,7 +13,7 @@ use shared::secret::{ExposeSecret, SecretString};
 use shared_catalog::{Access, Header, Source};
 use shared_config::{ConfigError, Pem};
 
-use crate::{Connector, connector};
+use crate::connection::{Connector, connector};
 
 const MODELS: &str = "FAREGATE_MODELS";
 

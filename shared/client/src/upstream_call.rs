@@ -9,8 +9,10 @@ use shared_catalog::Access;
 use shared_config::ConfigError;
 use tokio::time::timeout;
 
-use super::upstream_access::{header_values, upstream_connector};
-use crate::connect;
+use crate::{
+    connection::connect,
+    upstream_access::{header_values, upstream_connector},
+};
 
 /// Longest time to make a connection to a server.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(5);

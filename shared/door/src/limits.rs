@@ -6,7 +6,7 @@ use clap::Args;
 use rlimit::Resource;
 use shared_config::ConfigError;
 
-use super::serve::{ConnectionOptions, LEAST_CONNECTIONS};
+use crate::serve::{ConnectionOptions, LEAST_CONNECTIONS};
 
 /// Open files kept for the store, logs, and connections between the services.
 const RESERVED_FILES: usize = 192;

@@ -1,6 +1,7 @@
 //! Mutual TLS between the services, and TLS of the public port. Each service has a certificate, and all trust the same
 //! authority.
 
+mod pem;
 mod public;
 pub mod validity;
 
@@ -10,13 +11,13 @@ use clap::Args;
 use rustls::{
     ClientConfig, ConfigBuilder, RootCertStore, ServerConfig, WantsVerifier,
     crypto::{CryptoProvider, ring},
-    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
     server::WebPkiClientVerifier,
 };
 use shared_config::{ConfigError, Pem, current::Current};
 use tokio_rustls::TlsAcceptor;
 
 use crate::serve::PortTls;
+use pem::{certificates, private, together, unfit};
 pub use public::{PublicTls, PublicTlsOptions};
 use validity::Decisive;
 
@@ -154,47 +155,12 @@ impl MutualTls {
     }
 }
 
-/// Reads files, of which all must be configured or none.
-fn together<const N: usize>(
-    files: [(&'static str, &Option<PathBuf>); N],
-) -> Result<Option<[Pem; N]>, ConfigError> {
-    if files.iter().all(|(_, file)| file.is_none()) {
-        return Ok(None);
-    }
-    let mut read = Vec::with_capacity(N);
-    for (setting, file) in files {
-        let Some(file) = file else {
-            let settings = files.map(|(setting, _)| setting).join(", ");
-            return Err(ConfigError::new(setting, format!("is not set; {settings} belong together")));
-        };
-        read.push(Pem::read(setting, file)?);
-    }
-    Ok(read.try_into().ok())
-}
-
 fn client_versions(
     provider: &Arc<CryptoProvider>,
 ) -> Result<ConfigBuilder<ClientConfig, WantsVerifier>, ConfigError> {
     ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
         .map_err(|e| ConfigError::new(CA, e))
-}
-
-fn certificates(pem: &Pem) -> Result<Vec<CertificateDer<'static>>, ConfigError> {
-    let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.text().as_bytes()).collect();
-    let read = read.map_err(|e| pem.refused(e))?;
-    if read.is_empty() {
-        return Err(pem.refused("holds no certificate"));
-    }
-    Ok(read)
-}
-
-fn private(key: &Pem) -> Result<PrivateKeyDer<'static>, ConfigError> {
-    PrivateKeyDer::from_pem_slice(key.text().as_bytes()).map_err(|e| key.refused(e))
-}
-
-fn unfit(key: &Pem, certificate: &Pem, e: &rustls::Error) -> ConfigError {
-    key.refused(format!("does not fit the certificate of {}: {e}", certificate.setting()))
 }
 
 #[cfg(test)]

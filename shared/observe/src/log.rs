@@ -32,7 +32,7 @@ use tracing_subscriber::{
     util::SubscriberInitExt,
 };
 
-use super::traces;
+use crate::traces;
 
 /// Format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -30,7 +30,7 @@ use shared::tokens::{TOKEN_KINDS, Usage};
 use tokio::{runtime::Handle, sync::oneshot, time::Instant, time::timeout};
 use tokio_util::context::TokioContext;
 
-use super::{
+use crate::{
     otlp::{FLUSH_DEADLINE, Variables, Warned, WrongSetting, milliseconds, resource},
     traces::{RPC_STATUS, known_method, rpc},
 };

@@ -2,11 +2,11 @@
 //! returns after one check.
 
 mod export;
+mod tracer;
 
 use std::{
     borrow::Cow,
     pin::Pin,
-    sync::OnceLock,
     task::{self, Poll},
 };
 
@@ -23,9 +23,7 @@ use opentelemetry_sdk::{propagation::TraceContextPropagator, trace::SdkTracer};
 pub use export::{flush, start};
 pub use opentelemetry::{Array, KeyValue, StringValue, Value, trace::SpanKind};
 use shared::text::shown_path;
-
-/// Maker of spans, if a receiver is configured.
-static TRACER: OnceLock<SdkTracer> = OnceLock::new();
+use tracer::TRACER;
 
 /// Header with the sender's span (W3C Trace Context).
 pub const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");

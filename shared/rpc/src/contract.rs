@@ -1,11 +1,11 @@
-//! The calls between the services as checked types. Only [`super::messages`] and the two gRPC edges see generated
+//! The calls between the services as checked types. Only [`crate::messages`] and the two gRPC edges see generated
 //! messages.
 
 use std::{sync::Arc, time::Duration};
 
 use shared::{
     generation::{Course, Origin},
-    ids::{AccountId, GenerationId, KeyId, ManagementKeyId},
+    ids::{AccountId, GenerationId, KeyId, Principal},
     key::Class,
     money::NanoUsd,
     rates::RateStatus,
@@ -214,23 +214,6 @@ impl Identity {
 impl From<Principal> for Identity {
     fn from(principal: Principal) -> Self {
         Self { principal, models: None }
-    }
-}
-
-/// The owner of a credential.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Principal {
-    /// An API key of the account.
-    ApiKey(AccountId, KeyId),
-    /// A management key of the account.
-    ManagementKey(AccountId, ManagementKeyId),
-}
-
-impl Principal {
-    pub const fn account(self) -> AccountId {
-        match self {
-            Self::ApiKey(account, _) | Self::ManagementKey(account, _) => account,
-        }
     }
 }
 

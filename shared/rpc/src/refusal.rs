@@ -8,7 +8,7 @@ use shared::{
     time::{Timestamp, millis},
 };
 
-use super::v1;
+use crate::v1;
 
 macro_rules! messages {
     ($($name:ident)+) => {

@@ -20,7 +20,7 @@ use shared::{
 };
 use shared_catalog::{Price, Rates, Tier};
 
-use crate::{Capture, HoldRef, UpstreamCost};
+use crate::contract::{Capture, HoldRef, UpstreamCost};
 
 /// The spool's file below a data directory.
 pub fn file(data_dir: &Path) -> PathBuf {

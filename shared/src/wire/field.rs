@@ -3,7 +3,7 @@
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 
-use super::{MAX_EXTERNAL_ID_CHARS, MAX_LABEL_CHARS, MAX_LIFETIME_SECONDS, MAX_RATE, STATUSES};
+use super::bounds::{MAX_EXTERNAL_ID_CHARS, MAX_LABEL_CHARS, MAX_LIFETIME_SECONDS, MAX_RATE, STATUSES};
 use crate::{money::NanoUsd, timing::time::Timestamp};
 
 /// Type of a field's values, and the check of a value that a client sends.
@@ -21,7 +21,7 @@ pub enum Kind {
         /// Largest number of code points.
         max: usize,
     },
-    /// USD from 0 to [`super::MAX_LIMIT`], or null.
+    /// USD from 0 to [`super::bounds::MAX_LIMIT`], or null.
     Amount,
     /// An RFC 3339 time, or null.
     Time,

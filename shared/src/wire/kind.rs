@@ -3,8 +3,11 @@
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use super::{
-    EVENT_TYPES, MAX_LIMIT_USD, MAX_LIMITS, MAX_METADATA, MAX_METADATA_NAME_CHARS, MAX_METADATA_VALUE_CHARS,
-    MAX_MODEL_CHARS, MAX_MODELS, MAX_URL_CHARS,
+    bounds::{
+        MAX_LIMIT_USD, MAX_LIMITS, MAX_METADATA, MAX_METADATA_NAME_CHARS, MAX_METADATA_VALUE_CHARS,
+        MAX_MODEL_CHARS, MAX_MODELS, MAX_URL_CHARS,
+    },
+    event::EVENT_TYPES,
     field::{DefaultField, Field, Fields, Kind},
     value::Raise,
 };

@@ -1,6 +1,6 @@
 //! The table of nouns that owners govern.
 
-use super::{GROUPS, KEYS, WEBHOOKS};
+use super::path::{GROUPS, KEYS, WEBHOOKS};
 use crate::error::Code::{
     self, GroupNotFound, KeyNotFound, TooManyGroups, TooManyKeys, TooManyWebhooks, WebhookNotFound,
 };

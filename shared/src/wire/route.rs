@@ -4,11 +4,12 @@ use http::Method;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use super::{
-    AttemptList, BillObject, CREDITS, Credits, EVENT_TYPES, EVENTS, EventObject, GENERATIONS, GroupObject,
-    KeyObject, MAX_EXTERNAL_ID_CHARS, OWN_KEY, REFUSALS, RefusalObject, RevokedKeys, STATUSES, USAGE,
-    UsageList, WebhookObject,
+    bounds::{MAX_EXTERNAL_ID_CHARS, STATUSES},
+    event::{EVENT_TYPES, EventObject},
     noun::{Noun, Reach},
-    schema::{Body, List, Listable, Object, OwnKey, Rotation},
+    path::{CREDITS, EVENTS, GENERATIONS, OWN_KEY, REFUSALS, USAGE},
+    reading::{AttemptList, BillObject, Credits, RefusalObject, RevokedKeys, UsageList},
+    schema::{Body, GroupObject, KeyObject, List, Listable, Object, OwnKey, Rotation, WebhookObject},
 };
 use crate::{
     error::Code,

@@ -6,7 +6,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Map, Value, json};
 
 use super::{
-    MAX_GRACE_SECONDS,
+    bounds::MAX_GRACE_SECONDS,
     event::EventObject,
     field::{Field, Fields, GroupField, KeyField, Kind, WebhookField},
     kind::{described, properties},

@@ -106,7 +106,11 @@ export class Person {
 
   /** Presses what leads to another page. */
   async follow(role, name, status = 200) {
-    const target = await this.the(role, name);
+    return this.press(await this.the(role, name), status);
+  }
+
+  /** Presses an element that leads to another page. */
+  async press(target, status = 200) {
     return this.#arrive(() => Promise.all([this.page.waitForNavigation(), target.click()]), status);
   }
 
@@ -169,14 +173,14 @@ export class Person {
     }));
   }
 
-  /** All that have this role and accessible name. */
-  async all(role, name) {
-    return this.page.$$(`::-p-aria([name="${name}"][role="${role}"])`);
+  /** All that have this role and accessible name, on the page or within a part of it. */
+  async all(role, name, within = '') {
+    return this.page.$$(`${within} ::-p-aria([name="${name}"][role="${role}"])`);
   }
 
   /** The only one that has this role and accessible name. */
-  async the(role, name) {
-    const found = await this.all(role, name);
+  async the(role, name, within = '') {
+    const found = await this.all(role, name, within);
     assert.equal(found.length, 1, `${found.length} of ${role} "${name}" on ${this.page.url()}`);
     return found[0];
   }

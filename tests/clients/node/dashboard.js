@@ -7,7 +7,7 @@ import { addSecondFactor } from './dashboard_factor.js';
 import { addOperator } from './dashboard_operator.js';
 import { addCopying, addForms, addLists, addOverview, addPreferences, addSessions, addTryIt } from './dashboard_scripts.js';
 import { addSlowLine, addWatch } from './dashboard_watch.js';
-import { fact, makeGroup, makeKey, run, setting } from './facts.js';
+import { fact, makeGroup, makeKey, part, run, setting } from './facts.js';
 
 const { origin } = new URL(setting('BASE_URL'));
 // Sign-in links of an owner and a viewer of an account that has a key labelled `Customer A` with some spend, and
@@ -116,6 +116,7 @@ fact('a link signs in after a click, without scripts as well', async () => {
   await signIn(newcomer, emptyLink, 'empty', 'owner');
 });
 
+part('pages');
 fact('the pages that sign in are sound', async () => {
   const stranger = await Person.at(browser, origin);
   await stranger.visit('/dashboard/sign-in');
@@ -244,6 +245,9 @@ fact('viewers are offered nothing that changes something, and owners are', async
   }
 });
 
+addSlowLine(browser, owner, SECTIONS.map(([, path]) => path), WIDTHS);
+
+part('acts');
 for (const scripts of [false, true]) {
   const how = scripts ? 'with scripts' : 'without scripts';
   fact(`an owner creates, edits and revokes keys, ${how}`, async () => {
@@ -259,7 +263,6 @@ for (const scripts of [false, true]) {
   });
 }
 
-addSlowLine(browser, owner, SECTIONS.map(([, path]) => path), WIDTHS);
 addForms(owner);
 addCopying(owner);
 addOverview(owner);

@@ -40,7 +40,7 @@ export async function keepsAKey(owner, { width, theme }) {
   await owner.follow('button', 'Apply');
   await owner.follow('link', `${label}, edited`);
   await owner.follow('link', 'Settings');
-  await owner.follow('link', 'Duplicate this key');
+  await owner.follow('link', 'Duplicate');
   assert.equal(await (await owner.field('Label')).evaluate((e) => e.value), `${label}, edited (copy)`);
   assert.equal(await (await owner.field('Limit (USD)')).evaluate((e) => e.value), '25');
   await owner.follow('button', 'Add a limit');

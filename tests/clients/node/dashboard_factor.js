@@ -9,7 +9,7 @@ const NAME = 'two-factors@example.com';
 const PASSWORD = 'five quiet words are here';
 const WIDTHS = [320, 375, 768, 1280];
 /** Seconds for which an app shows a code. */
-const STEP = 30;
+export const STEP = 30;
 
 /** The code that an app with this secret shows, so many steps from now. */
 export function codeOf(secret, steps) {

@@ -10,10 +10,17 @@ export const RECOVERS = { fault: { error: { status: 503, shape: 'nested' } }, fa
 const HELD_MS = 2_200;
 
 const facts = [];
+let currentPart;
+
+/** Makes the facts that follow those of a part. Where `PART` names one, no other part is run. */
+export function part(name) {
+  currentPart = name;
+}
 
 /** Adds a fact. */
 export function fact(name, check) {
-  facts.push({ name, check });
+  const { PART } = process.env;
+  if (currentPart === undefined || PART === undefined || PART === currentPart) facts.push({ name, check });
 }
 
 /** An environment variable that must be set. */

@@ -13,7 +13,10 @@ use tests::{
 };
 use tokio::time::{Instant, sleep};
 
-use crate::{services::gateway::Gateway, tell, trace::Trace};
+use crate::{
+    services::gateway::Gateway,
+    trace::{Trace, tell},
+};
 
 /// A request to be made.
 #[derive(Clone, Debug)]

@@ -54,7 +54,8 @@ impl Trace {
 }
 
 /// Tells an event of the trace.
-#[macro_export]
 macro_rules! tell {
     ($trace:expr, $($event:tt)+) => { $trace.tell(format_args!($($event)+)) };
 }
+
+pub(crate) use tell;

@@ -27,8 +27,7 @@ use crate::{
         store::SharedMaps,
         upstream,
     },
-    tell,
-    trace::Trace,
+    trace::{Trace, tell},
 };
 
 /// Places of gateways and key-services.

@@ -250,3 +250,14 @@ pub fn billed(model: &str, served: &Generation) -> (NanoUsd, NanoUsd) {
         false => nothing,
     }
 }
+
+/// An API key with its plaintext.
+#[derive(Clone, Debug)]
+pub struct ApiKey {
+    /// `ak_…`
+    pub id: String,
+    /// The account that it belongs to.
+    pub account: Account,
+    /// The plaintext.
+    pub secret: String,
+}

@@ -1,6 +1,6 @@
 //! Chat requests: built, sent, read whole or as a stream, and entered in the book.
 
-use std::{collections::VecDeque, fmt, sync::Arc};
+use std::{collections::VecDeque, fmt, sync::Arc, time::Instant};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, header};
@@ -9,14 +9,14 @@ use serde_json::{Value, json};
 use shared::money::NanoUsd;
 
 use super::{
-    ApiKey,
-    book::{Book, Entry},
+    book::{ApiKey, Book, Entry},
     catalogue::FLASH,
     clients::{
         client::{Answer, Http, nanos},
         dialect::Dialect,
         events::{Event, Events},
     },
+    patience::SERVER_PATIENCE,
 };
 use crate::upstream::Script;
 
@@ -134,7 +134,8 @@ impl Call {
         let (head, body) = response.into_parts();
         let ended = Ended::default();
         let (events, dialect, read) = (Events::new(body), self.dialect, VecDeque::new());
-        Ok(Ok(Stream { headers: head.headers, dialect, events, read, tag: self.tag, entry, ended }))
+        let opened = Instant::now();
+        Ok(Ok(Stream { headers: head.headers, dialect, events, read, tag: self.tag, entry, ended, opened }))
     }
 
     fn enter(&self) -> Entry {
@@ -165,6 +166,7 @@ pub struct Stream {
     read: VecDeque<Event>,
     entry: Entry,
     ended: Ended,
+    opened: Instant,
 }
 
 /// Everything that was read of a stream.
@@ -242,6 +244,8 @@ impl Stream {
 
     /// Reads one event; returns false at the end.
     async fn read_one(&mut self) -> bool {
+        // Comments may come for ever.
+        assert!(self.opened.elapsed() < SERVER_PATIENCE, "the stream does not end: {:?}", self.ended);
         let event = loop {
             if let Some(event) = self.read.pop_front() {
                 break Ok(event);

@@ -1,7 +1,6 @@
-//! Clients of the programs, and people at a browser or a terminal.
+//! Clients of the programs, and people at a browser.
 
 pub(crate) mod browser;
 pub(crate) mod client;
 pub(crate) mod dialect;
 pub(crate) mod events;
-pub(crate) mod terminal;

@@ -3,16 +3,17 @@
 use std::{
     fs,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use super::{
-    ACCOUNT, FIRST_CREDIT, Options,
     servers::{
         redis::{Form, Redis},
         server::{Server, Settings},
     },
     wall_clock::WallClock,
 };
+use crate::{harness::catalogue::Models, upstream::Keep};
 
 /// Pepper for hashing keys, and the token between the services.
 pub(super) const PEPPER: &str = "5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed";
@@ -176,4 +177,48 @@ fn folder(data: &Path, program: &str, number: usize) -> PathBuf {
     let folder = data.join(format!("{program}-{number}"));
     fs::create_dir_all(&folder).unwrap();
     folder
+}
+
+/// Name of the account that a first run makes.
+pub const ACCOUNT: &str = "default";
+/// Credit of that account, in USD.
+pub(super) const FIRST_CREDIT: &str = "10";
+
+/// Settings of a stack.
+pub struct Options {
+    /// The processes that make up the installation.
+    pub deployment: Deployment,
+    /// Kind of upstream in the catalogue.
+    pub kind: &'static str,
+    /// Lease of a hold. The default exceeds the time in which a test expects holds to be resolved.
+    pub lease: Duration,
+    /// Models in the catalogue.
+    pub models: Models,
+    /// Additional environment variables.
+    pub env: Vec<(&'static str, String)>,
+    /// Seconds by which the wall clock of each key-service is ahead of the machine's. If empty, all use the machine's
+    /// clock.
+    pub clocks: Vec<i64>,
+    /// What the upstream keeps of requests.
+    pub keep: Keep,
+    /// The size of files of the processes that accept client connections can be bounded by [`Server::bound_files`].
+    pub files_bounded: bool,
+    /// Folder with another version of the programs, which every second process of each kind is then of.
+    pub beside: Option<PathBuf>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            deployment: Deployment::AllInOne,
+            kind: "vllm",
+            lease: Duration::from_secs(30),
+            models: Models::Scripted,
+            env: Vec::new(),
+            clocks: Vec::new(),
+            keep: Keep::default(),
+            files_bounded: false,
+            beside: None,
+        }
+    }
 }

@@ -10,7 +10,6 @@ use hyper::body::{Frame, Incoming};
 use serde_json::json;
 
 use super::{
-    State,
     chat::{
         plan::{Place, Plan},
         render,
@@ -23,9 +22,11 @@ use super::{
     },
     native::{self, Arrived},
     record::{Api, End, Generation, Running},
-    reply::{Body, json_response, respond, status, take_time_to_count, whole_text},
+    reply::{Body, json_response, respond, status, whole_text},
     script::Usage,
+    state::State,
 };
+use crate::upstream::state::take_time_to_count;
 
 /// Answers one request; an error cuts the connection.
 pub(super) async fn answer(request: Request<Incoming>, state: Arc<State>) -> io::Result<Response<Body>> {

@@ -10,23 +10,21 @@ use hyper::body::Frame;
 use serde_json::{Value, json};
 
 use super::{
-    State,
     faults::{
         cut::{cut, sleep_ms},
         fault::{Fault, Shape},
         vendor_error::VendorError,
     },
     record::{Api, End, Generation, Running},
-    reply::{Body, json_response, respond, take_time_to_count, whole_text},
+    reply::{Body, json_response, respond, whole_text},
     script::{Script, Usage},
+    state::State,
 };
+use crate::upstream::state::take_time_to_count;
 
-mod breakpoints;
 mod check;
 mod error;
 mod messages;
-mod plan;
-mod prompt;
 mod response_object;
 mod responses;
 mod signature;
@@ -36,11 +34,12 @@ mod tests;
 mod vendor_words;
 mod writer;
 
-pub(super) use breakpoints::BreakpointCache;
+use crate::upstream::prompts::{
+    plan::{CacheWrites, NativePlan},
+    prompt::Prompt,
+};
 use check::Purpose;
 use error::{ApiError, with_vendor_headers};
-use plan::{CacheWrites, NativePlan};
-use prompt::Prompt;
 use writer::AnswerWriter;
 
 /// A request that arrived.

@@ -1,6 +1,6 @@
 //! Responses of every API.
 
-use std::{io, sync::atomic::Ordering};
+use std::io;
 
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
@@ -9,7 +9,6 @@ use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
 use hyper::body::Frame;
 
 use super::{
-    State,
     faults::{
         cut::{cut_later, sleep_ms},
         fault::Fault,
@@ -74,14 +73,6 @@ fn padded(text: &str, mib: usize) -> Response<Body> {
     let mut response = respond(StatusCode::OK, "application/json", StreamBody::new(frames).boxed_unsync());
     response.headers_mut().insert(header::CONTENT_LENGTH, (text.len() + (mib << 20)).into());
     response
-}
-
-/// Waits as long as the script's counts take.
-pub(super) async fn take_time_to_count(state: &State, script: &Script) {
-    let at_once = state.counting.fetch_add(1, Ordering::Relaxed) + 1;
-    state.most_counting.fetch_max(at_once, Ordering::Relaxed);
-    sleep_ms(script.count_after_ms).await;
-    state.counting.fetch_sub(1, Ordering::Relaxed);
 }
 
 pub(super) fn status(of_script: u16) -> StatusCode {

@@ -9,6 +9,7 @@ mod lists;
 mod pages;
 pub(super) mod second_factor;
 mod signing_in;
+mod tasks;
 pub(crate) mod told;
 
 use tests::harness::{Account, Browser, Deployment, Options, Stack};

@@ -1,6 +1,7 @@
 """Faults for the models that visit every state of a small installation."""
 
 LEDGER = "key-service/domain/src/ledger.rs"
+STATE = "key-service/domain/src/ledger/state.rs"
 FUNDS = "key-service/domain/src/ledger/funds.rs"
 BATCH = "key-service/ledger/src/batch.rs"
 COPIES = "key-service/ledger/src/copies.rs"
@@ -31,7 +32,7 @@ FAULTS = {
          "funds.give_back(&hold, 0);\n            Ok((Record::None", "let _ = &hold;\n            Ok((Record::None", TWICE),
         ("a key-service never learns what a conflict brought", COPIES,
          "copy.replace(record.as_ref());", "let _ = (&copy, record);", TWICE),
-        ("a key that moves takes its holds along, among messages", LEDGER,
+        ("a key that moves takes its holds along, among messages", STATE,
          "let groups = match (record.payer(), &key) {", "let groups = match (None::<&Payer>, &key) {", ACTS),
         ("lease time runs while the ledger does not answer", LEASE_CLOCK,
          ".filter(|seen| seen.tick == tick && at.saturating_sub(seen.last) <= LONGEST_GAP)",

@@ -1,10 +1,9 @@
 """Faults of counting, pricing, settling and admission."""
 
-METER = "inference-gateway/metering/src/lib.rs"
+METER = "inference-gateway/metering/src/meter.rs"
 USAGE = "inference-gateway/metering/src/usage.rs"
 CHOICES = "inference-gateway/metering/src/usage/choices.rs"
 GRANTED = "inference-gateway/metering/src/granted.rs"
-PROGRESS = "inference-gateway/metering/src/progress.rs"
 FOLDED = "inference-gateway/metering/src/folded.rs"
 PACE = "inference-gateway/metering/src/pace.rs"
 PRICING = "key-service/domain/src/pricing.rs"
@@ -40,7 +39,7 @@ FAULTS = {
          "                self.counter.count_report_of(&chunk);\n                return EventStep",
          "                drop(chunk);\n                return EventStep",
          "tests::tokens_that_were_reported_without_text_before_an_error_are_billed"),
-        ("a stream ends while a choice goes on", PROGRESS,
+        ("a stream ends while a choice goes on", METER,
          "self.writer.finished_choices() >= self.choices && !self.goes_on",
          "self.writer.finished_choices() >= self.choices",
          "tests::a_stream_is_finished_once_all_its_choices_are_and_not_while_one_goes_on"),

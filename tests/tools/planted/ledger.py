@@ -1,16 +1,17 @@
 """Faults of the rules of money and of their commits."""
 
 LEDGER = "key-service/domain/src/ledger.rs"
+STATE = "key-service/domain/src/ledger/state.rs"
 FUNDS = "key-service/domain/src/ledger/funds.rs"
 BOUNDS = "key-service/domain/src/ledger/bounds.rs"
 EVENTS = "key-service/domain/src/ledger/events.rs"
 RAISE = "key-service/domain/src/ledger/raise.rs"
 VALUE = "shared/src/wire/value.rs"
 KEY = "key-service/domain/src/key.rs"
-USAGE = "key-service/domain/src/usage.rs"
-REPLAY = "key-service/domain/src/audit/replay.rs"
+USAGE = "key-service/domain/src/books/usage.rs"
+REPLAY = "key-service/domain/src/books/audit/replay.rs"
 CALENDAR = "shared/src/timing/calendar.rs"
-LANES = "key-service/ledger/src/lib.rs"
+LANES = "key-service/ledger/src/lanes/leader.rs"
 BATCH = "key-service/ledger/src/batch.rs"
 COPIES = "key-service/ledger/src/copies.rs"
 CODEC = "key-service/ledger/src/codec.rs"
@@ -24,16 +25,16 @@ FAULTS = {
         ("a credential that a rotation ended may spend", FUNDS,
          "if !self.key.rotation.accepts(credential, self.now) {", "if false {",
          "rotation::a_refused_credential_opens_no_hold_and_what_was_admitted_goes_on"),
-        ("a grace does not end", LEDGER,
+        ("a grace does not end", STATE,
          "self.previous_until.filter(|until| now < *until)", "self.previous_until",
          "rotation::both_credentials_spend_until_the_grace_is_over_and_the_older_one_never_again"),
-        ("a grace ends late", LEDGER,
+        ("a grace ends late", STATE,
          "self.previous_until.filter(|until| now < *until)", "self.previous_until.filter(|until| now <= *until)",
          "rotation::both_credentials_spend_until_the_grace_is_over_and_the_older_one_never_again"),
-        ("a grace ends at once", LEDGER,
+        ("a grace ends at once", STATE,
          "|| credential.checked_add(1) == Some(self.current) && self.grace(now).is_some()", "",
          "rotation::both_credentials_spend_until_the_grace_is_over_and_the_older_one_never_again"),
-        ("credentials before the previous one have a grace too", LEDGER,
+        ("credentials before the previous one have a grace too", STATE,
          "credential.checked_add(1) == Some(self.current)", "credential < self.current",
          "rotation::within_a_grace_only_force_rotates_again_and_ends_the_oldest"),
         ("a hold that was admitted is asked for its credential again", LEDGER,
@@ -82,10 +83,10 @@ FAULTS = {
         ("every refusal names the key", FUNDS,
          "Refused::LimitReached { level, resets_at }", "Refused::LimitReached { level: Level::Key, resets_at }",
          "chain::a_refusal_names_the_first_level_that_is_used_up"),
-        ("a moved key takes its open holds along", LEDGER,
+        ("a moved key takes its open holds along", STATE,
          "let groups = match (record.payer(), &key) {", "let groups = match (None::<&Payer>, &key) {",
          "chain::a_moved_key_leaves_open_holds_with_the_groups_they_were_opened_under"),
-        ("a group has no parent", LEDGER,
+        ("a group has no parent", STATE,
          "let parent = find(group.as_ref().and_then(|(_, group)| group.parent))?;", "let parent = find(None)?;",
          "chain::a_hold_is_set_aside_and_billed_at_every_level"),
         ("a window does not turn", BOUNDS,

@@ -2,7 +2,7 @@
 
 COPIES = "key-service/ledger/src/copies.rs"
 FUNDS = "key-service/domain/src/ledger/funds.rs"
-LANES = "key-service/ledger/src/lib.rs"
+LANES = "key-service/ledger/src/lanes/leader.rs"
 ORPHANS = "inference-gateway/holds/src/keys/orphans.rs"
 SETTLEMENT = "inference-gateway/holds/src/settlement.rs"
 SEEDS = "seeds::a_thousand_seeds_keep_every_promise"

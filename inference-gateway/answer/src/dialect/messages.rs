@@ -1,7 +1,5 @@
 //! Writes answers of the Messages API: a message with content blocks, whole or as events.
 
-mod passed;
-
 use std::sync::Arc;
 
 use bytes::BytesMut;
@@ -10,8 +8,15 @@ use reply::MessagesReply;
 use serde_json::json;
 use shared::{error::ApiError, generation::FinishReason, ids::GenerationId};
 
-use super::turn::{Block, BlockContent, Piece, TurnEnd, TurnWriter, WholeTurn, blocks, object_of};
-use crate::{Generation, Settled, pieces::call_ids::AnswerCallIds, put, put_number};
+use super::{
+    passed::{PassedWriter, UsageOf},
+    turn::{Block, BlockContent, Piece, TurnEnd, TurnWriter, WholeTurn, blocks, object_of},
+};
+use crate::{
+    generation::{Generation, Settled, put, put_number},
+    pieces::call_ids::AnswerCallIds,
+    stream::Original,
+};
 
 /// Event at the end of a message.
 const STOP_EVENT: &str = "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n";
@@ -279,5 +284,31 @@ const fn error_type(status: u16) -> &'static str {
         503 => "overloaded_error",
         500.. => "api_error",
         _ => "invalid_request_error",
+    }
+}
+
+impl PassedWriter for MessagesStream {
+    fn pass(&mut self, event: &Original<'_>) {
+        match event.kind {
+            "content_block_start" => self.open = event.index.and_then(|index| index.get().parse().ok()),
+            "content_block_stop" => self.open = None,
+            _ => {}
+        }
+    }
+
+    fn close_passed(&mut self, out: &mut BytesMut) {
+        // A thought gets no signature, since only the vendor can make one.
+        if let Some(index) = self.open.take() {
+            let block = Block { index, content: BlockContent::Text };
+            Self::block_event("content_block_stop", &block, |_| {}, out);
+        }
+    }
+
+    fn behind(&self) -> &'static str {
+        STOP_EVENT
+    }
+
+    fn usage(&self) -> UsageOf {
+        put_usage
     }
 }

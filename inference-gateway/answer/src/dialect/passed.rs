@@ -12,9 +12,9 @@ use shared::{
 
 use super::turn::{TurnEnd, TurnWriter};
 use crate::{
-    Chunk, Generation, Settled, put,
+    generation::{Generation, Settled, put},
     reader::WholeAnswer,
-    stream::{Edited, Original},
+    stream::{Chunk, Edited, Original},
 };
 
 /// Writes the end of an answer that the upstream did not finish.

@@ -11,7 +11,8 @@ use raw_json::{RawString, is_strict_object};
 use shared::{error::ApiError, generation::FinishReason, json::RawValue};
 
 use crate::{
-    Nonsense, Settled,
+    generation::Settled,
+    nonsense::Nonsense,
     pieces::{
         call_ids::AnswerCallIds,
         calls::{Calls, PieceId, ToolCallDelta},

@@ -5,7 +5,7 @@ use bytes::BytesMut;
 use raw_json::RawString;
 
 use super::{call_ids::MadeIds, parts::ToolCall};
-use crate::{put, put_number};
+use crate::generation::{put, put_number};
 
 /// Most calls of a choice that are tracked, more than any model makes in an answer. Further calls pass unchanged.
 const MOST_CALLS: usize = 256;

@@ -8,7 +8,7 @@ use raw_json::RawString;
 use serde::Deserialize;
 use shared::json::{Kind, RawValue, each_element};
 
-use crate::{put, put_number};
+use crate::generation::{put, put_number};
 
 /// Log probability that the API gives to very unlikely tokens. It stands in where a server has no number.
 const VERY_UNLIKELY: &str = "-9999.0";

@@ -3,7 +3,7 @@
 use raw_json::RawString;
 
 use crate::{
-    Nonsense,
+    nonsense::Nonsense,
     pieces::parts::{Delta, MAX_CALLS},
 };
 

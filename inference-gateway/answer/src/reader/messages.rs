@@ -6,11 +6,14 @@ use serde_json::Value;
 use shared::json::RawValue;
 use upstream_error::UpstreamError;
 
-use super::{Pieces, WholeAnswer, calls::CallPlaces};
+use super::{
+    calls::CallPlaces,
+    pieces::{Pieces, WholeAnswer},
+};
 use crate::{
-    Chunk, Event, Nonsense,
+    nonsense::Nonsense,
     pieces::parts::{AtMost, Delta, even_null, short},
-    stream::{Edited, Original},
+    stream::{Chunk, Edited, Event, Original},
 };
 
 /// Most blocks of a message: more than any model makes.

@@ -5,11 +5,15 @@ use serde::Deserialize;
 use shared::json::{RawValue, each_element};
 use upstream_error::UpstreamError;
 
-use super::{Pieces, WholeAnswer, calls::CallPlaces, messages::read};
+use super::{
+    calls::CallPlaces,
+    messages::read,
+    pieces::{Pieces, WholeAnswer},
+};
 use crate::{
-    Chunk, Event, Nonsense,
+    nonsense::Nonsense,
     pieces::parts::{Delta, even_null, short},
-    stream::{ChunkChoice, Edited, Original},
+    stream::{Chunk, ChunkChoice, Edited, Event, Original},
 };
 
 /// Empty line between two parts of a summary, as a JSON string.

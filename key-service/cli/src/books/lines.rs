@@ -14,7 +14,7 @@ use key_service_store::store::{JournalEntry, UsageLine};
 
 /// An entry of the journal.
 #[derive(Serialize)]
-pub(super) struct EntryLine<'a> {
+pub(crate) struct EntryLine<'a> {
     seq: u64,
     generation_id: GenerationId,
     #[serde(flatten)]
@@ -44,7 +44,7 @@ pub(super) struct EntryLine<'a> {
 
 /// The counters of a payer and a day.
 #[derive(Serialize)]
-pub(super) struct UsageLineJson<'a> {
+pub(crate) struct UsageLineJson<'a> {
     day: String,
     #[serde(flatten)]
     payer: PayerJson<'a>,
@@ -81,7 +81,7 @@ struct BilledTokens {
 }
 
 impl<'a> EntryLine<'a> {
-    pub(super) fn of(entry: &'a JournalEntry) -> Self {
+    pub(crate) fn of(entry: &'a JournalEntry) -> Self {
         let JournalEntry { number, generation, entry: Entry { settlement, delta, used_after } } = entry;
         let Settlement { payer, origin, course, .. } = settlement;
         let Settlement { usage, cost, upstream_cost, charged, ending, estimated, at, .. } = *settlement;
@@ -116,7 +116,7 @@ impl<'a> EntryLine<'a> {
 }
 
 impl<'a> UsageLineJson<'a> {
-    pub(super) fn of(UsageLine { day, payer, counts }: &'a UsageLine) -> Self {
+    pub(crate) fn of(UsageLine { day, payer, counts }: &'a UsageLine) -> Self {
         let margin = counts.margin();
         Self {
             day: day.to_string(),

@@ -3,12 +3,11 @@
 use std::{collections::BTreeMap, fs, path::Path};
 
 use anyhow::{Context, anyhow, bail};
+use clap::ValueEnum;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use shared::money::NanoUsd;
 use shared_catalog::{Preset, Price, RATES, Rates, Tier, WrittenRates, continued};
-
-use super::Format;
 
 /// Names of the rates in models.dev's files, in the order of [`Rates::FIELDS`]; empty for rates that it does not list.
 const MODELS_DEV: [&str; RATES] =
@@ -28,6 +27,28 @@ const LITELLM: [&str; RATES] = [
 ];
 /// Place of the first rate that is not per token.
 const FIRST_PER_UNIT: usize = 8;
+
+/// Format of a public list of prices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// models.dev: a TOML file for each model
+    #[value(name = "models.dev")]
+    ModelsDev,
+    /// LiteLLM: one JSON file, model_prices_and_context_window.json
+    #[value(name = "litellm")]
+    LiteLlm,
+}
+
+impl Format {
+    /// The format of a file, by extension.
+    pub(crate) fn of(file: &Path) -> Option<Self> {
+        match file.extension()?.to_str()? {
+            "toml" => Some(Self::ModelsDev),
+            "json" => Some(Self::LiteLlm),
+            _ => None,
+        }
+    }
+}
 
 /// A list that was read.
 pub enum PriceList {
@@ -88,7 +109,7 @@ impl PriceList {
         Self::read(file, format)
     }
 
-    pub(super) fn read(file: &Path, format: Format) -> anyhow::Result<Self> {
+    pub(crate) fn read(file: &Path, format: Format) -> anyhow::Result<Self> {
         let text = fs::read_to_string(file)?;
         Ok(match format {
             Format::LiteLlm => Self::LiteLlm(serde_json::from_str(&text)?),
@@ -125,7 +146,7 @@ impl PriceList {
     }
 
     /// Finds the model with this id in the list. A listed model without a usable price is an error.
-    pub(super) fn model(&self, id: &str) -> anyhow::Result<Option<ListedModel>> {
+    pub(crate) fn model(&self, id: &str) -> anyhow::Result<Option<ListedModel>> {
         match self {
             Self::ModelsDev { id: stem, owner, model } if stem == id => {
                 models_dev(id, owner.as_deref(), model).map(Some)

@@ -1,6 +1,6 @@
 //! Fuzz targets of the files of other gateways.
 
-use std::fs;
+use std::{fs, path::Path};
 
 use shared_fuzz::{Examples, Input, fuzz};
 

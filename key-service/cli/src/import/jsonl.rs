@@ -19,7 +19,7 @@ const USED: &str = "used";
 const GROUP: &str = "group_external_id";
 
 /// Reads keys, or lists the faults of lines. A line that cannot be read ends the reading.
-pub(super) fn read(lines: impl BufRead, file: &str) -> Result<Draft, Vec<Wrong>> {
+pub(crate) fn read(lines: impl BufRead, file: &str) -> Result<Draft, Vec<Wrong>> {
     let (mut draft, mut wrong) = (Draft::default(), Vec::new());
     for (number, line) in (1..).zip(lines.split(b'\n')) {
         let place = format!("{file} line {number}");

@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, anyhow, bail};
 use serde_json::{Map, Value};
 
-use super::{name, open};
+use crate::import::file::{name, open};
 use key_service_moving::{
     Row,
     litellm::{Table, table_with},
 };
 
 /// Reads the tables of all files.
-pub(super) fn read(files: &[PathBuf]) -> anyhow::Result<Vec<Table>> {
+pub(crate) fn read(files: &[PathBuf]) -> anyhow::Result<Vec<Table>> {
     let mut tables = Vec::new();
     for file in files {
         let is_csv = file.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("csv"));

@@ -1,6 +1,6 @@
 //! The import commands over a store in memory.
 
-use std::io::Write as _;
+use std::{io::Write as _, path::Path};
 
 use super::{super::Command, *};
 use domain::{
@@ -43,7 +43,7 @@ async fn lines(office: &Office, lines: &[&str]) -> Result<String, String> {
     let mut file = tempfile::Builder::new().suffix(".jsonl").tempfile().unwrap();
     writeln!(file, "{}", lines.join("\n")).unwrap();
     let said = say(office, ImportCommand::Keys { into: into(false), file: file.path().to_owned() }).await;
-    let name = super::name(file.path());
+    let name = crate::import::file::name(file.path());
     said.map(|said| said.replace(&name, "FILE")).map_err(|said| said.replace(&name, "FILE"))
 }
 

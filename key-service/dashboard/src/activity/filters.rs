@@ -126,8 +126,8 @@ pub(super) fn form(app: &App, query: &Fields, group: Option<&Group>, is_default:
             }
             (chosen("model", "Model", models))
             (chosen("outcome", "Outcome", outcomes.collect()))
-            (day(query, ("from", "From"), "from_offset"))
-            (day(query, ("to", "To"), "to_offset"))
+            (day(query, "from", "From", "from_offset"))
+            (day(query, "to", "To", "to_offset"))
             button { "Apply" }
             details open[has_more] {
                 summary { "More filters" }
@@ -142,7 +142,7 @@ pub(super) fn form(app: &App, query: &Fields, group: Option<&Group>, is_default:
     }
 }
 
-fn day(query: &Fields, (name, title): (&'static str, &'static str), offset_name: &'static str) -> Markup {
+fn day(query: &Fields, name: &'static str, title: &'static str, offset_name: &'static str) -> Markup {
     html! {
         label { span { (title) " (" span data-zone { (zone(offset(query, offset_name))) } ")" }
             input type="date" name=(name) value=(query.get(name)); }

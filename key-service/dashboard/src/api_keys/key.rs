@@ -17,7 +17,7 @@ use crate::{
     },
     events::{self, Subject},
     refused,
-    tabs::{Tab, tabs},
+    tabs::{Tab, TabbedPage},
 };
 use domain::{
     group::Group,
@@ -29,8 +29,8 @@ use key_service_page::{
     app::App,
     entry::{Entered, Fault},
     failure::Failure,
-    form::{Fields, query},
-    layout::{Section, confirmation, hidden, page},
+    form::{Fields, PageAddress, query},
+    layout::{Section, WayBack, confirmation, hidden, page},
     notice,
     paths::{GROUPS, KEYS as PATH},
     session::{Act, OwnerAct, Viewer},
@@ -68,25 +68,42 @@ pub(crate) async fn show(
         (refused::notice(&refused, false))
         (bounds(&key, &groups, now))
         (models_note(&app, &key, &groups))
-        (gauge(&viewer, (Holder::Key(key.id, None), &key.spend.budget), &groups, &reached, is_revoked))
+        (gauge(&viewer, Holder::Key(key.id, None), &key.spend.budget, &groups, &reached, is_revoked))
         (view.range.choice(&app, &path, &query))
         (view.tiles(&report, today, None))
-        (view.card(&app, account, (&path, &query), &report).await?)
+        (view.card(&app, account, PageAddress { path: &path, query: &query }, &report).await?)
         (activity::latest(&app, &viewer, Some(key.id), None).await?)
         (events::last_events(&app, &viewer, Subject::Key(key.id)).await?)
         (copyable_line("Id", &key.id.to_string()))
     };
-    Ok(tab(&viewer, &key, Tab::Overview, &content))
+    Ok(tabbed(&viewer, &key).show(&viewer, Tab::Overview, &content))
 }
 
 fn path(key: &ApiKey) -> String {
     format!("{PATH}/{}", key.id)
 }
 
-/// Makes a part of the page of a key.
-fn tab(viewer: &Viewer, key: &ApiKey, tab: Tab, content: &Markup) -> Response {
-    let title = if key.label.is_empty() { "Key without a label" } else { &key.label };
-    page(viewer, Section::Keys, title, &html! { (tabs(viewer, &path(key), tab)) (content) })
+fn tabbed(viewer: &Viewer, key: &ApiKey) -> TabbedPage {
+    let title = if key.label.is_empty() { "Key without a label".to_owned() } else { key.label.clone() };
+    TabbedPage {
+        section: Section::Keys,
+        title,
+        path: path(key),
+        filter: "key",
+        id: key.id.to_string(),
+        acts: acts(viewer, key),
+    }
+}
+
+/// Links what an owner does with a key as a whole.
+fn acts(viewer: &Viewer, key: &ApiKey) -> Markup {
+    html! {
+        @if viewer.is_owner() && key.spend.revoked_at.is_none() {
+            a href={ (PATH) "/new?like=" (key.id.to_string()) } { "Duplicate" }
+            a href={ (path(key)) "/settings#rotate" } { "Rotate" }
+            a.danger href={ (path(key)) "/revoke" } { "Revoke" }
+        }
+    }
 }
 
 /// Lists the requests of a key.
@@ -97,9 +114,7 @@ pub(crate) async fn requests(
     request: Request,
 ) -> Result<Response, Failure> {
     let key = named(&app, &viewer, &id).await?;
-    let (here, query) = (format!("{}/requests", path(&key)), query(&request));
-    let list = activity::list_of(&app, &viewer, (&here, &query), ("key", key.id.to_string())).await?;
-    Ok(tab(&viewer, &key, Tab::Requests, &list))
+    tabbed(&viewer, &key).requests(&app, &viewer, &query(&request)).await
 }
 
 /// Shows an owner the settings of a key.
@@ -128,7 +143,7 @@ async fn settings_tab(
         @else if !viewer.is_owner() { p.empty { "Owners change settings. Your role is viewer." } }
         @else { (forms(app, viewer, key, sent).await?) }
     };
-    Ok(tab(viewer, key, Tab::Settings, &content))
+    Ok(tabbed(viewer, key).show(viewer, Tab::Settings, &content))
 }
 
 /// Shows how to use a key: requests and agents, ready to paste.
@@ -145,7 +160,7 @@ pub(crate) async fn use_it(
         @if key.spend.revoked_at.is_some() { p.problem { "The key is revoked: its requests are refused." } }
         (first_steps::commands_of_known_key(&viewer.browser.base(), &model))
     };
-    Ok(tab(&viewer, &key, Tab::UseIt, &content))
+    Ok(tabbed(&viewer, &key).show(&viewer, Tab::UseIt, &content))
 }
 
 /// Says what the bounds of a key and of its groups mean together.
@@ -181,7 +196,7 @@ pub(crate) fn first_model(app: &App, lists: &[&Vec<String>]) -> String {
     allowed.or(catalog.models.first()).map(|model| model.id.clone()).unwrap_or_default()
 }
 
-/// Shows an owner settings, rotation and revocation.
+/// Shows an owner settings and rotation.
 async fn forms(
     app: &App,
     viewer: &Viewer,
@@ -205,16 +220,6 @@ async fn forms(
             }
         }
         @if matches!(key.status(now), Status::Active | Status::Disabled) { (rotation::form(app, viewer, key)) }
-        section.card {
-            h2 { "Duplicate" }
-            p.quiet { "A new key with the same settings. You can change them before it is created." }
-            div.buttons { a.button href={ (PATH) "/new?like=" (key.id.to_string()) } { "Duplicate this key" } }
-        }
-        section.card {
-            h2 { "Revoke" }
-            p.quiet { "The key stops working at once, for good. What it used stays on record." }
-            div.buttons { a.button.danger href={ (path) "/revoke" } { "Revoke" } }
-        }
     })
 }
 
@@ -229,14 +234,13 @@ pub(crate) async fn update(
     }
     let now = app.management.now();
     let present = settings_form::entered(|field: KeyField| key.value(field, now));
-    let Edit { mut patch, overtaken } = match settings_form::read_edit::<KeyPatch>(&form, &present) {
+    let Edit { patch, overtaken } = match settings_form::read_edit::<KeyPatch>(&form, &present) {
         Ok(edit) => edit,
-        Err(fault) => return again(&app, &viewer, &key, (&form, &fault)).await,
+        Err(fault) => return again(&app, &viewer, &key, &form, &fault).await,
     };
-    settings_form::name_models_by_id(&app, &mut patch.bounds);
     let groups = offered(&app, &viewer).await?.groups;
     if let Some((form, fault)) = settings_form::ask::<KeyField>(&form, &present, &overtaken, &groups) {
-        return again(&app, &viewer, &key, (&form, &fault)).await;
+        return again(&app, &viewer, &key, &form, &fault).await;
     }
     match ApiKey::update(viewer.by(&app), key.id, patch).await {
         Ok(changed) => {
@@ -244,7 +248,7 @@ pub(crate) async fn update(
             Ok(notice::done(&viewer, &format!("{}/settings", path(&key)), &words::saved(values, &groups)))
         }
         Err(error) => match settings_form::fault(&form, &error) {
-            Some(fault) => again(&app, &viewer, &key, (&form, &fault)).await,
+            Some(fault) => again(&app, &viewer, &key, &form, &fault).await,
             None => Err(error.into()),
         },
     }
@@ -255,7 +259,8 @@ async fn again(
     app: &App,
     viewer: &Viewer,
     key: &ApiKey,
-    (form, fault): (&Fields, &Fault),
+    form: &Fields,
+    fault: &Fault,
 ) -> Result<Response, Failure> {
     let again = settings_tab(app, viewer, key, Some(Entered::refused(form, fault))).await?;
     Ok((StatusCode::UNPROCESSABLE_ENTITY, again).into_response())
@@ -275,7 +280,7 @@ pub(crate) async fn confirm(
         @if let Some(at) = key.spend.revoked_at {
             p.lead { strong { (or_unnamed(&key.label)) } " (" code { (key.hint) } ") was revoked " (time(at)) "." }
             p { a.button href=(back) { "Back to the key" } }
-        } @else { (confirmation(&viewer, &question, &effects(&key, in_flight), "Revoke", (&back, "key"))) }
+        } @else { (confirmation(&viewer, &question, &effects(&key, in_flight), "Revoke", WayBack { address: &back, name: "key" })) }
     };
     Ok(page(&viewer, Section::Keys, "Revoke an API key", &content))
 }

@@ -9,12 +9,11 @@ use axum::{
 use http::StatusCode;
 use maud::{Markup, html};
 use shared::{
-    ids::{GroupId, KeyId},
+    ids::{GroupId, KeyId, Principal},
     key::without_keys,
     time::Timestamp,
     wire::KeyField,
 };
-use shared_rpc::Principal;
 
 use crate::api_keys::many_keys;
 use domain::{
@@ -374,11 +373,10 @@ pub(crate) async fn create(
         let again = asked(&app, &viewer, Entered::refused(&form, fault)).await?;
         Ok((StatusCode::UNPROCESSABLE_ENTITY, again).into_response())
     };
-    let mut settings: KeyPatch = match settings_form::read(&form) {
+    let settings: KeyPatch = match settings_form::read(&form) {
         Ok(settings) => settings,
         Err(fault) => return refused(&fault).await,
     };
-    settings_form::name_models_by_id(&app, &mut settings.bounds);
     let attempt = Some(format!("dashboard-{}", form.attempt()?));
     match ApiKey::create(viewer.by(&app), settings, attempt).await {
         Ok(Made::Replayed(key) | Made::Existing(key) | Made::New(key, None)) => Ok(notice::done(

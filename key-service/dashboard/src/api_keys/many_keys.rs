@@ -144,8 +144,8 @@ async fn asked(
             @for key in keys { input type="hidden" name="key" value=(key.id.to_string()); }
             @match deed {
                 Deed::Revoke => {},
-                Deed::Move => (settings_form::group("group_id", ("Group", "Its bounds hold for the keys from then on."), entered, &offered)),
-                Deed::Extend => (entered.instant("expires_at", ("Expires", "In UTC. Empty: never."), &settings_form::later(offered.now))),
+                Deed::Move => (settings_form::group("group_id", "Group", "Its bounds hold for the keys from then on.", entered, &offered)),
+                Deed::Extend => (entered.instant("expires_at", "Expires", "In UTC. Empty: never.", &settings_form::later(offered.now))),
             }
             div.buttons {
                 button.danger[deed == Deed::Revoke].primary[deed != Deed::Revoke] { (deed.button()) " " (number) }

@@ -39,7 +39,7 @@ pub(crate) fn form(app: &App, viewer: &Viewer, key: &ApiKey) -> Markup {
     let previous_until = key.previous_expires_at(app.management.now());
     html! {
         section.card {
-            h2 { "Rotate" }
+            h2 #rotate { "Rotate" }
             @match previous_until {
                 Some(until) => p { "The previous key works until " (time(until)) ". To rotate again ends it at once." },
                 None => p.quiet { "A new key takes the place of the current one. Limits, use and id stay." },

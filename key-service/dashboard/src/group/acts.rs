@@ -8,7 +8,7 @@ use http::StatusCode;
 use maud::{Markup, html};
 use shared::wire::GroupField;
 
-use super::groups::{keys_in, named, path, tab};
+use super::groups::{keys_in, named, path, tabbed};
 use crate::tabs::Tab;
 use domain::group::{Group, GroupPatch};
 use key_service_management::governed::{Governed as _, Made};
@@ -17,7 +17,7 @@ use key_service_page::{
     entry::{Entered, Fault},
     failure::Failure,
     form::{Fields, query},
-    layout::{Section, confirmation, hidden, page},
+    layout::{Section, WayBack, confirmation, hidden, page},
     notice,
     paths::GROUPS as PATH,
     session::{Act, OwnerAct, Viewer},
@@ -55,7 +55,7 @@ async fn settings_tab(
         @else if !viewer.is_owner() { p.empty { "Owners change settings. Your role is viewer." } }
         @else { (forms(app, viewer, group, sent).await?) }
     };
-    Ok(tab(viewer, group, Tab::Settings, &content))
+    Ok(tabbed(group).show(viewer, Tab::Settings, &content))
 }
 
 async fn forms(
@@ -131,8 +131,7 @@ pub(crate) async fn create(
         return asked(&app, &viewer, Entered::new(&form).focused(row)).await;
     }
     let made = match settings_form::read::<GroupPatch>(&form) {
-        Ok(mut settings) => {
-            settings_form::name_models_by_id(&app, &mut settings.bounds);
+        Ok(settings) => {
             let made = Group::create(viewer.by(&app), settings, None).await;
             made.map_err(|error| (settings_form::fault(&form, &error), Some(error)))
         }
@@ -168,11 +167,10 @@ pub(crate) async fn update(
         let again = settings_tab(&app, &viewer, &group, Some(Entered::refused(form, fault))).await?;
         Ok((StatusCode::UNPROCESSABLE_ENTITY, again).into_response())
     };
-    let Edit { mut patch, overtaken } = match settings_form::read_edit::<GroupPatch>(&form, &present) {
+    let Edit { patch, overtaken } = match settings_form::read_edit::<GroupPatch>(&form, &present) {
         Ok(edit) => edit,
         Err(fault) => return again(&form, &fault).await,
     };
-    settings_form::name_models_by_id(&app, &mut patch.bounds);
     let groups = offered(&app, &viewer).await?.groups;
     if let Some((form, fault)) = settings_form::ask::<GroupField>(&form, &present, &overtaken, &groups) {
         return again(&form, &fault).await;
@@ -190,13 +188,13 @@ pub(crate) async fn update(
 }
 
 /// Makes a page that asks before something is done to a group. `effects` says what follows.
-fn question(viewer: &Viewer, group: &Group, (title, deed): (&str, &str), effects: &[&str]) -> Response {
+fn question(viewer: &Viewer, group: &Group, title: &str, deed: &str, effects: &[&str]) -> Response {
     let question = html! { (title) " " strong { bdi { (name_of(group)) } } "?" };
     page(
         viewer,
         Section::Groups,
         deed,
-        &confirmation(viewer, &question, effects, deed, (&path(group), "group")),
+        &confirmation(viewer, &question, effects, deed, WayBack { address: &path(group), name: "group" }),
     )
 }
 
@@ -212,7 +210,7 @@ pub(crate) async fn confirm_archiving(
         "Streams are cut within five seconds; whole answers are finished.",
         "This cannot be undone. What was used stays on record.",
     ];
-    Ok(question(&viewer, &group, ("Archive", "Archive group"), &effects))
+    Ok(question(&viewer, &group, "Archive", "Archive group", &effects))
 }
 
 pub(crate) async fn archive(
@@ -239,7 +237,7 @@ pub(crate) async fn confirm_revoking(
         "Their next requests are refused, on every server; streams are cut within five seconds.",
         "This cannot be undone. The group stays, and takes new keys.",
     ];
-    Ok(question(&viewer, &group, ("Revoke all keys of", "Revoke all keys"), &effects))
+    Ok(question(&viewer, &group, "Revoke all keys of", "Revoke all keys", &effects))
 }
 
 /// Revokes all keys of a group.

@@ -17,7 +17,7 @@ use crate::{
         many_keys,
     },
     events::{self, Subject},
-    tabs::{Tab, tabs},
+    tabs::{Tab, TabbedPage},
 };
 use domain::{group::Group, ledger::Holder};
 use key_service_management::{
@@ -29,7 +29,7 @@ use key_service_management::{
 use key_service_page::{
     app::App,
     failure::Failure,
-    form::query,
+    form::{PageAddress, query},
     layout::{Section, page},
     pagination::{Pagination, ROWS_ON_PAGE, Shown},
     paths::{GROUPS as PATH, KEYS},
@@ -123,13 +123,13 @@ fn table(
                     th scope="col" { "Name" } th.wide-only scope="col" { "Bounds" } th.wide-only scope="col" { "Limit" }
                     th.n scope="col" { "Used in all" } th.n.wide-only scope="col" { "Keys" } th.wide-only scope="col" { "Created" }
                 } }
-                tbody { @for (group, is_below) in groups { (row((group, *is_below), reached, children.get(&group.id))) } }
+                tbody { @for (group, is_below) in groups { (row(group, *is_below, reached, children.get(&group.id))) } }
             }
         }
     }
 }
 
-fn row((group, is_below): (&Group, bool), reached: &ReachedLimits, children: Option<&Children>) -> Markup {
+fn row(group: &Group, is_below: bool, reached: &ReachedLimits, children: Option<&Children>) -> Markup {
     let parent = reached.parent_of(group).filter(|_| !is_below);
     let bounds = words::bounds(&group.spend.budget, &[], reached.now());
     let limits = reached.limits(Holder::Group(group.id), &group.spend.budget);
@@ -192,20 +192,26 @@ pub(crate) async fn show(
         (limits)
         (view.range.choice(&app, &here, &query))
         (view.tiles(&report, today, None))
-        (view.card(&app, account, (&here, &query), &report).await?)
+        (view.card(&app, account, PageAddress { path: &here, query: &query }, &report).await?)
         (children)
-        (keys_of(&app, &viewer, &group, (&view.range.title(), &report)).await?)
+        (keys_of(&app, &viewer, &group, &view.range.title(), &report).await?)
         (activity::latest(&app, &viewer, None, Some(group.id)).await?)
         (events::last_events(&app, &viewer, Subject::Group(group.id)).await?)
         (copyable_line("Id", &group.id.to_string()))
     };
-    Ok(tab(&viewer, &group, Tab::Overview, &content))
+    Ok(tabbed(&group).show(&viewer, Tab::Overview, &content))
 }
 
-/// Makes a part of the page of a group.
-pub(super) fn tab(viewer: &Viewer, group: &Group, tab: Tab, content: &Markup) -> Response {
-    let content = html! { (tabs(viewer, &path(group), tab)) (content) };
-    page(viewer, Section::Groups, &name_of(group), &content)
+pub(super) fn tabbed(group: &Group) -> TabbedPage {
+    let title = name_of(group);
+    TabbedPage {
+        section: Section::Groups,
+        title,
+        path: path(group),
+        filter: "group",
+        id: group.id.to_string(),
+        acts: html! {},
+    }
 }
 
 /// Lists the requests of a group.
@@ -216,9 +222,7 @@ pub(crate) async fn requests(
     request: Request,
 ) -> Result<Response, Failure> {
     let group = named(&app, &viewer, &id).await?;
-    let (here, query) = (format!("{}/requests", path(&group)), query(&request));
-    let list = activity::list_of(&app, &viewer, (&here, &query), ("group", group.id.to_string())).await?;
-    Ok(tab(&viewer, &group, Tab::Requests, &list))
+    tabbed(&group).requests(&app, &viewer, &query(&request)).await
 }
 
 /// Shows how to use a key of a group.
@@ -236,7 +240,7 @@ pub(crate) async fn use_it(
         p.lead { "With any key of this group." }
         (first_steps::commands_of_known_key(&viewer.browser.base(), &model))
     };
-    Ok(tab(&viewer, group, Tab::UseIt, &content))
+    Ok(tabbed(group).show(&viewer, Tab::UseIt, &content))
 }
 
 /// Finds the group of a path in the account.
@@ -266,7 +270,7 @@ async fn bounds(app: &App, viewer: &Viewer, group: &Group) -> Result<(Markup, Ma
         @if let Some(parent) = parent { p { "In the group " a href=(path(parent)) { bdi { (name_of(parent)) } } "." } }
         @if !bounds.is_empty() { p { (bounds) } }
         @if let Some(says) = models { p.note { (says) } }
-        (gauge(viewer, (Holder::Group(group.id), &group.spend.budget), parent.as_slice(), &reached, is_archived))
+        (gauge(viewer, Holder::Group(group.id), &group.spend.budget, parent.as_slice(), &reached, is_archived))
     };
     let children = html! {
         @if !children.is_empty() { h2 { "Groups in it" } (table(&children, &reached, &HashMap::new())) }
@@ -286,7 +290,8 @@ async fn keys_of(
     app: &App,
     viewer: &Viewer,
     group: &Group,
-    (range, report): (&str, &SpendReport),
+    range: &str,
+    report: &SpendReport,
 ) -> Result<Markup, Failure> {
     let search = KeySearch { group: Some(group.id), limit: ROWS_ON_PAGE, ..KeySearch::default() };
     let found = app.management.find_keys(viewer.signed_in.account, &search).await?;

@@ -19,7 +19,7 @@ use key_service_management::{
 use key_service_page::{
     app::App,
     failure::Failure,
-    form::query,
+    form::{PageAddress, query},
     layout::{Section, page},
     paths::{HOME, KEYS},
     session::Viewer,
@@ -61,7 +61,7 @@ pub(crate) async fn show(
         @if top.is_empty() { (first_steps(&viewer, newest.first())) }
         (view.range.choice(&app, HOME, &query))
         (view.tiles(&report, today, Some(&credit_tile(&viewer, spent))))
-        (view.card(&app, account, (HOME, &query), &report).await?)
+        (view.card(&app, account, PageAddress { path: HOME, query: &query }, &report).await?)
         (top_keys(&top))
     };
     Ok(page(&viewer, Section::Overview, "Overview", &content))

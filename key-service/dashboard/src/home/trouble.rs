@@ -46,10 +46,10 @@ pub(crate) fn strip(viewer: &Viewer, trouble: &Trouble, now: Timestamp) -> Marku
         @if has_keys {
             section.card.trouble aria-labelledby="trouble" {
                 h2 #trouble { "Needs a look" }
-                (keys(limited, "cannot spend", ("Raise the limit", "/settings"), [&reached, &raise_first]))
-                (keys(ended, "refused, and still in use", ("See the key", ""), [&|troubled| ended_since(&troubled.key, now), &nothing]))
-                (keys(nearly, "close to a limit", ("Raise the limit", "/settings"), [&bar, &raise_nearly]))
-                (keys(expiring, "about to expire", ("Extend", "/settings"), [&expires, &nothing]))
+                (keys(limited, "cannot spend", &RAISE, &reached, &raise_first))
+                (keys(ended, "refused, and still in use", &SEE, &|troubled| ended_since(&troubled.key, now), &nothing))
+                (keys(nearly, "close to a limit", &RAISE, &bar, &raise_nearly))
+                (keys(expiring, "about to expire", &EXTEND, &expires, &nothing))
                 p.under { a href={ (KEYS) "?status=trouble" } { "All keys in trouble" } }
             }
         }
@@ -66,13 +66,25 @@ fn raise(viewer: &Viewer, limit: Option<(Holder, MoneyLimit)>) -> Markup {
     html! { @if let Some((holder, limit)) = limit.filter(|_| viewer.is_owner()) { (raise_today(holder, &limit)) } }
 }
 
-/// Lists the keys with the same trouble. `cure` is what a link does, and the part of the key's page where it is done.
-/// `detail` says what is wrong with a key, and `way` makes a further link.
+/// What helps a key in trouble.
+struct Cure {
+    title: &'static str,
+    /// Part of the key's page where it is done, as the end of its address.
+    tab: &'static str,
+}
+
+const RAISE: Cure = Cure { title: "Raise the limit", tab: "/settings" };
+const SEE: Cure = Cure { title: "See the key", tab: "" };
+const EXTEND: Cure = Cure { title: "Extend", tab: "/settings" };
+
+/// Lists the keys with the same trouble, each with a link to its cure. `detail` says what is wrong with a key, and `way`
+/// makes a further link.
 fn keys(
     troubled: &[TroubledKey],
     what: &str,
-    (cure, tab): (&str, &str),
-    [detail, way]: [&dyn Fn(&TroubledKey) -> Markup; 2],
+    cure: &Cure,
+    detail: &dyn Fn(&TroubledKey) -> Markup,
+    way: &dyn Fn(&TroubledKey) -> Markup,
 ) -> Markup {
     let words = match troubled.len() {
         0 => return html! {},
@@ -91,7 +103,7 @@ fn keys(
                             a href={ (ACTIVITY) "?outcome=refused&key=" (of.key.id.to_string()) } { (count(of.refused)) " refused today" }
                         }
                         (way(of))
-                        a href={ (page) (tab) } aria-label={ (cure) ": " (of.key.label) } { (cure) }
+                        a href={ (page) (cure.tab) } aria-label={ (cure.title) ": " (of.key.label) } { (cure.title) }
                     }
                 }
             }

@@ -5,26 +5,29 @@ use maud::{Markup, html};
 use shared::money::NanoUsd;
 use shared_catalog::{Model, Price, Rates, Tier};
 
+use domain::upstream_calls::{ClassedTime, UpstreamCalls};
 use key_service_page::{
     app::App,
+    failure::Failure,
     form::{Fields, with},
     layout::{Section, page},
     paths::ACTIVITY,
     session::Viewer,
-    show::{copyable_line, count, short_count, usd},
+    show::{copyable_line, count, duration, short_count, usd},
 };
 
 /// Shows the catalogue, as far as callers need it.
-pub(crate) async fn show(State(app): State<App>, viewer: Viewer) -> Response {
+pub(crate) async fn show(State(app): State<App>, viewer: Viewer) -> Result<Response, Failure> {
     let catalog = app.catalog.get();
+    let lately = app.management.models_lately().await?;
     let content = html! {
         p.lead { "What " code { "model" } " may say in a request, and what it costs: prices are in USD for a million tokens." }
-        @for model in &catalog.models { (card(model)) }
+        @for model in &catalog.models { (card(model, lately.get(&model.id))) }
     };
-    page(&viewer, Section::Models, "Models", &content)
+    Ok(page(&viewer, Section::Models, "Models", &content))
 }
 
-fn card(model: &Model) -> Markup {
+fn card(model: &Model, lately: Option<&UpstreamCalls>) -> Markup {
     html! {
         section.card {
             div.split {
@@ -37,6 +40,7 @@ fn card(model: &Model) -> Markup {
                 (serves(model)) " Up to " span title=(count(model.context_window)) { (short_count(model.context_window)) } " tokens of prompt and output"
                 @if model.serves.chat { ", of which " (count(model.max_output_tokens)) " of output" } "."
             }
+            p { (answers(lately)) }
             div.scroll.free tabindex="0" role="region" aria-label={ "Prices of " (model.id) } {
                 table {
                     thead { tr { th scope="col" { "A million tokens of" } th.n scope="col" { "Price" }
@@ -49,6 +53,23 @@ fn card(model: &Model) -> Markup {
             }
         }
     }
+}
+
+/// Says whether a model answers. `lately` are its bills of this hour and the one before.
+fn answers(lately: Option<&UpstreamCalls>) -> String {
+    let Some(calls) = lately else {
+        return "No answer within the last two hours: it is down, or nobody asked.".into();
+    };
+    let half = match calls.first_token(50) {
+        None => String::new(),
+        Some(ClassedTime::Within(millis)) => {
+            format!(", half of the streams with a first token within {}", duration(millis))
+        }
+        Some(ClassedTime::Above(millis)) => {
+            format!(", half of the streams with a first token after {} or more", duration(millis))
+        }
+    };
+    format!("Answered within the last two hours{half}.")
 }
 
 /// Says what a model answers, in a sentence.
@@ -86,4 +107,25 @@ fn rates(price: &Price) -> impl Iterator<Item = (&'static str, RateOf)> {
     let differs =
         move |rate: RateOf| all.iter().any(|rates| ![rates.input, rates.output].contains(&rate(rates)));
     BASIC.into_iter().chain(FURTHER.into_iter().filter(move |(_, rate)| differs(*rate)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use shared::generation::Course;
+
+    #[test]
+    fn a_model_answers_if_it_was_billed_lately_and_the_time_of_half_of_its_streams_is_told() {
+        assert!(answers(None).contains("No answer within the last two hours"));
+        let said = |times: &[Option<u64>]| {
+            let mut calls = UpstreamCalls::default();
+            for first_token_ms in times {
+                calls.count(&Course { first_token_ms: *first_token_ms, ..Course::default() });
+            }
+            answers(Some(&calls))
+        };
+        assert_eq!(said(&[None]), "Answered within the last two hours.");
+        assert!(said(&[Some(120), None]).ends_with("a first token within 200 ms."), "{}", said(&[Some(120)]));
+        assert!(said(&[Some(90_000)]).ends_with("a first token after 60.0 s or more."));
+    }
 }

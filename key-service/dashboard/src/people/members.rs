@@ -20,7 +20,7 @@ use key_service_page::{
     entry::{Entered, Fault},
     failure::{Failure, sentence},
     form::Fields,
-    layout::{Section, confirmation, hidden, page, problem},
+    layout::{Section, WayBack, confirmation, hidden, page, problem},
     notice,
     session::{Act, OwnerAct, Viewer},
     show::{copyable, time},
@@ -49,7 +49,7 @@ async fn whole(
         @if viewer.is_owner() {
             form.row.card method="post" action=(PATH) {
                 (hidden(viewer))
-                (entered.field("name", ("Name", ""), |entry| html! {
+                (entered.field("name", "Name", "", |entry| html! {
                     input id=(entry.name) name=(entry.name) required maxlength=(MAX_MEMBER_NAME_CHARS) value=(entry.value)
                         autocomplete="off" placeholder="ann@example.com" aria-describedby=[&entry.described]
                         aria-invalid=[entry.invalid] autofocus[entry.has_focus];
@@ -264,7 +264,7 @@ fn asked(viewer: &Viewer, member: &Member, deed: &str, question: &Markup, effect
             p.lead { (ONESELF) }
             p { a.button href=(back) { "Back" } }
         } @else {
-            (confirmation(viewer, question, effects, deed, (&back, "member")))
+            (confirmation(viewer, question, effects, deed, WayBack { address: &back, name: "member" }))
         }
     };
     page(viewer, Section::Members, deed, &content)
@@ -283,7 +283,7 @@ pub(crate) async fn change_role(
     }
     let changed = app.management.change_role(viewer.signed_in.account, member.id, role).await;
     let line = format!("{} is {} now.", member.name, article(role));
-    done(&app, &viewer, changed, (&format!("{PATH}/{}", member.id), &line)).await
+    done(&app, &viewer, changed, &format!("{PATH}/{}", member.id), &line).await
 }
 
 /// Explains what removing a second factor does, before it is removed.
@@ -343,7 +343,7 @@ pub(crate) async fn remove(
         return refuse(&app, &viewer, ONESELF).await;
     }
     let removed = app.management.remove_member(account, member.id, viewer.signed_in.actor()).await;
-    done(&app, &viewer, removed, (PATH, &format!("{} is removed.", member.name))).await
+    done(&app, &viewer, removed, PATH, &format!("{} is removed.", member.name)).await
 }
 
 /// Leads to a page that says what was done, or shows the list with the reason why nothing changed.
@@ -351,7 +351,8 @@ async fn done(
     app: &App,
     viewer: &Viewer,
     outcome: Result<(), Error<MemberRefused>>,
-    (path, line): (&str, &str),
+    path: &str,
+    line: &str,
 ) -> Result<Response, Failure> {
     match outcome {
         Ok(()) => Ok(notice::done(viewer, path, line)),

@@ -23,7 +23,7 @@ use key_service_page::{
     second_factor::asked_code,
     session::Act,
     show::program,
-    visitor::{answered, form_page, link_token, visitors_form, with_a_code},
+    visitor::{self, answered, form_page, link_form, link_token, visitors_form, with_a_code},
 };
 
 /// Path of the page that signs in with a link, and of the page that names the member.
@@ -75,12 +75,7 @@ fn confirmed(visit: &Token, link: &str, account: &str, member: &Member) -> Marku
     html! {
         p { "This link signs in " strong { bdi { (member.name) } } " of the account " strong { bdi { (account) } }
             ", once, in this browser. Is that not you? Then close the page: it is someone else’s account." }
-        form.stack method="post" action=(USE_LINK) {
-            input type="hidden" name="token" value=(form_token(visit));
-            input type="hidden" name="link" value=(link);
-            @if member.second_factor.is_some() { (asked_code(LOST)) }
-            button.primary { "Sign in" }
-        }
+        (link_form(visit, USE_LINK, link, member.second_factor.is_some().then(|| asked_code(LOST))))
     }
 }
 
@@ -197,7 +192,7 @@ pub(crate) async fn with_code(State(app): State<App>, request: Request) -> Resul
 /// Begins the session in the browser, in place of any session that it had.
 async fn begin(app: &App, browser: &Browser, session: &NewSession) -> Result<Response, Failure> {
     if let Some(before) = &browser.session {
-        end(app, before).await?;
+        visitor::end(app, app.management.session(before).await?).await?;
     }
     let cookies = AppendHeaders([
         (header::SET_COOKIE, browser.session_cookie(&session.token)),
@@ -215,20 +210,7 @@ fn refuse(
     form: &Fields,
     error: Error<MemberRefused>,
 ) -> Result<Response, Failure> {
-    match error {
-        Error::Refused(refused) => {
-            Ok(answered(app, browser, Some(refused), |visit| with_a_password(visit, form)))
-        }
-        Error::Store(unavailable) => Err(unavailable.into()),
-    }
-}
-
-async fn end(app: &App, token: &Token) -> Result<(), Failure> {
-    if let Some(signed_in) = app.management.session(token).await? {
-        let (account, member) = (signed_in.account, signed_in.member.id);
-        app.management.end_session(account, member, signed_in.session.id).await?;
-    }
-    Ok(())
+    visitor::refused(app, browser, error, |visit| with_a_password(visit, form))
 }
 
 /// Signs out, which ends the session here and in the store.

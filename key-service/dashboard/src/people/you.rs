@@ -72,12 +72,12 @@ fn password(app: &App, viewer: &Viewer, fault: Option<&Fault>) -> Markup {
                 // Password managers keep a name with each password.
                 input type="text" autocomplete="username" value=(viewer.signed_in.member.name) hidden;
                 @if condition == PasswordCondition::PresentPassword {
-                    (entered.field("present", ("Present password", "Forgotten? Sign in with a link of an operator."), |entry| html! {
+                    (entered.field("present", "Present password", "Forgotten? Sign in with a link of an operator.", |entry| html! {
                         input id=(entry.name) type="password" name=(entry.name) required autocomplete="current-password"
                             aria-describedby=[&entry.described] aria-invalid=[entry.invalid] autofocus[entry.has_focus];
                     }))
                 }
-                (entered.field("password", ("New password", &hint), |entry| html! {
+                (entered.field("password", "New password", &hint, |entry| html! {
                     input id=(entry.name) type="password" name=(entry.name) required autocomplete="new-password"
                         minlength=(MIN_PASSWORD_CHARS) maxlength=(MAX_PASSWORD_CHARS)
                         aria-describedby=[&entry.described] aria-invalid=[entry.invalid] autofocus[entry.has_focus];

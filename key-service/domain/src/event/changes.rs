@@ -18,7 +18,7 @@ pub struct Change {
 
 impl Change {
     pub fn new(field: &str, before: &Value, after: &Value) -> Self {
-        let bounded = |value: &Value| bounded(super::json(value));
+        let bounded = |value: &Value| bounded(json(value));
         Self { field: field.to_owned(), before: bounded(before), after: bounded(after) }
     }
 }
@@ -40,7 +40,7 @@ fn bounded(value: String) -> String {
     if value.len() <= MAX_CHANGE_BYTES {
         return value;
     }
-    let cut = |begins| super::json(&CutValue { cut: true, bytes: value.len(), begins });
+    let cut = |begins| json(&CutValue { cut: true, bytes: value.len(), begins });
     let (mut room, mut end) = (MAX_CHANGE_BYTES - cut("").len(), 0);
     for c in value.chars() {
         // The value is JSON, so it has no control characters; a string escapes only these two.
@@ -85,4 +85,9 @@ impl<'de> de::Visitor<'de> for ChangeList {
         }
         Ok(changes)
     }
+}
+
+#[expect(clippy::expect_used, reason = "texts, numbers and ids always have a form in JSON")]
+pub(super) fn json(value: &impl Serialize) -> String {
+    serde_json::to_string(value).expect("an event is JSON")
 }

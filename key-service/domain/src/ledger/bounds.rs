@@ -10,8 +10,6 @@ use shared::{
     wire::{Limit, Raise},
 };
 
-use super::funds::plus;
-
 /// Units of a rate in which a request or a token is counted: a bound of N a minute drains N units a millisecond.
 pub const RATE_UNITS: i64 = 60_000;
 
@@ -352,4 +350,13 @@ impl Rate {
 
 fn units(count: u64) -> i64 {
     count.min(MOST_TOKENS).cast_signed() * RATE_UNITS
+}
+
+/// Sums here stay within the credit of an account, or within the total ever billed to a key.
+#[expect(
+    clippy::expect_used,
+    reason = "credit is at most 9e15 nano-USD; an i64 holds a thousand such accounts"
+)]
+pub(super) fn plus(a: NanoUsd, b: NanoUsd) -> NanoUsd {
+    a.checked_add(b).expect("amounts of one account fit an i64")
 }

@@ -11,8 +11,11 @@ use shared::{
     time::Timestamp,
 };
 
-use super::{Progress, Settlement};
-use crate::{event::Actor, payment::PaymentId};
+use crate::{
+    event::Actor,
+    ledger::record::{Progress, Settlement},
+    payment::PaymentId,
+};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RecordId {

@@ -8,10 +8,16 @@ use shared::{
     wire::Raise,
 };
 
-use super::{
-    Account, Budget, Command, LastDeposit, Level, NewHold, Record, Refused, State, Window, funds::NANO,
+use crate::{
+    event::{Actor, Event, EventKind, MoneyBound, Threshold},
+    ledger::{
+        bounds::{Budget, Window},
+        command::{Command, Level, NewHold, Refused},
+        funds::NANO,
+        record::Record,
+        state::{Account, LastDeposit, State},
+    },
 };
-use crate::event::{Actor, Event, EventKind, MoneyBound, Threshold};
 
 /// All of a limit, in percent.
 const WHOLE: u8 = 100;

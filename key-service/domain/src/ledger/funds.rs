@@ -11,9 +11,11 @@ use shared::{
     tokens::Usage,
 };
 
-use super::{
-    Account, Bounds, Budget, Counted, Ending, Group, GroupChain, Groups, Hold, Key, Level, MOST_TOKENS,
-    Payer, Progress, Rate, Refused, Settlement, allowed_models, tightest,
+use crate::ledger::{
+    bounds::{Bounds, Budget, MOST_TOKENS, Rate, allowed_models, plus, tightest},
+    command::{Level, Refused},
+    record::{Counted, Ending, GroupChain, Hold, Payer, Progress, Settlement},
+    state::{Account, Group, Groups, Key},
 };
 
 /// Refuses a request while as many are in flight as allowed. The client may try again after a second, in which one of
@@ -362,13 +364,4 @@ pub fn rate_limited(
 /// Tokens of a request that count for rates.
 fn tokens(usage: Usage) -> u64 {
     usage.prompt.saturating_add(usage.completion).min(MOST_TOKENS)
-}
-
-/// Sums here stay within the credit of an account, or within the total ever billed to a key.
-#[expect(
-    clippy::expect_used,
-    reason = "credit is at most 9e15 nano-USD; an i64 holds a thousand such accounts"
-)]
-pub(super) fn plus(a: NanoUsd, b: NanoUsd) -> NanoUsd {
-    a.checked_add(b).expect("amounts of one account fit an i64")
 }

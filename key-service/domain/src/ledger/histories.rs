@@ -3,7 +3,13 @@
 
 mod world;
 
-use crate::{event::Actor, payment::PaymentId};
+use crate::{
+    credentials::digest::Digest,
+    event::Actor,
+    group::GroupPatch,
+    key::{KeyPatch, NewCredential},
+    payment::PaymentId,
+};
 use std::time::Duration;
 
 use proptest::{
@@ -24,11 +30,6 @@ use shared::{
 
 pub use self::world::{Trail, World};
 use super::{BoundsPatch, Command, Level, NewHold, Outcome, Progress, Refused};
-use crate::{
-    digest::Digest,
-    group::GroupPatch,
-    key::{KeyPatch, NewCredential},
-};
 
 /// Number of existing accounts; the next number is an account that does not exist.
 pub const ACCOUNTS: u8 = 2;

@@ -10,7 +10,7 @@ use shared::{
     wire::{MAX_RAISE, Raise},
 };
 
-use super::{BoundsPatch, Budget};
+use crate::ledger::bounds::{BoundsPatch, Budget};
 
 /// Reason why a limit is not raised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,8 +10,18 @@ use shared::{
     tokens::Usage,
 };
 
-use super::{Progress, State, funds::plus};
 use crate::payment::Payment;
+
+/// How far a generation has come: tokens with their cost, and the way there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    pub usage: Usage,
+    pub cost: NanoUsd,
+    /// Cost of the tokens to the operator; `None` if unknown.
+    pub upstream_cost: Option<NanoUsd>,
+    /// How the generation went; `None` where its gateway did not tell.
+    pub course: Option<Arc<Course>>,
+}
 
 /// Ids of the groups that pay along with a key: the key's group and that group's parent.
 pub type GroupChain = [Option<GroupId>; 2];
@@ -169,18 +179,4 @@ pub struct Entry {
     pub delta: NanoUsd,
     /// The key's `used` after this entry, like the running balance on a bank statement.
     pub used_after: NanoUsd,
-}
-
-/// Makes the journal entry for a change of a generation's record, if the change billed something.
-pub fn entry(before: &Record, after: &State) -> Option<Entry> {
-    let Record::Closed(settlement) = &after.record else { return None };
-    let charged_before = match before {
-        Record::Closed(earlier) if earlier == settlement => return None,
-        Record::Closed(earlier) => earlier.charged,
-        Record::None | Record::Open(_) | Record::Deposited(_) => NanoUsd::ZERO,
-    };
-    let given_back = NanoUsd::from_nanos(-charged_before.nanos());
-    let delta = plus(settlement.charged, given_back);
-    let used_after = after.key.as_ref()?.budget.used;
-    Some(Entry { settlement: settlement.clone(), delta, used_after })
 }

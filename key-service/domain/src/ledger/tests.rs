@@ -12,7 +12,7 @@ mod windows;
 use crate::event::Actor;
 use std::time::Duration;
 
-use shared::{refusal::Refusal, time::Timestamp};
+use shared::{refusal::Refusal, time::Timestamp, tokens::Usage};
 
 use self::book::Book;
 use super::{

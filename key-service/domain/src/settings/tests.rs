@@ -8,7 +8,7 @@ use shared::{
 
 use super::*;
 use crate::{
-    digest::Digest,
+    credentials::digest::Digest,
     group::{Group, GroupNotChanged, GroupPatch},
     key::{ApiKey, KeyNotChanged, KeyPatch},
     webhook::{Webhook, WebhookPatch, WebhookUrl},

@@ -10,8 +10,7 @@ use shared::{
     time::Timestamp,
 };
 
-use super::Webhook;
-use crate::digest::{Digest, Pepper, Peppers};
+use crate::credentials::digest::{Digest, Pepper, Peppers};
 
 /// Context of the secrets' derivation from a pepper.
 const CONTEXT: &str = "faregate 2026-11-23 secrets of webhooks";
@@ -27,11 +26,11 @@ impl WebhookSecret {
         Self(pepper.derive(CONTEXT, webhook.as_bytes()))
     }
 
-    /// Derives the secret of a stored webhook, with the pepper that its digest matches; `None` if another pepper made
-    /// it.
-    pub fn of(peppers: &Peppers, webhook: &Webhook) -> Option<Self> {
-        let mut secrets = peppers.all().map(|pepper| Self::new(pepper, webhook.id));
-        secrets.find(|secret| secret.digest() == webhook.secret)
+    /// Derives the secret of a stored webhook, with the pepper that the stored digest matches; `None` if another pepper
+    /// made it.
+    pub fn of(peppers: &Peppers, webhook: WebhookId, stored: &Digest) -> Option<Self> {
+        let mut secrets = peppers.all().map(|pepper| Self::new(pepper, webhook));
+        secrets.find(|secret| secret.digest() == *stored)
     }
 
     /// The secret as receivers configure it.
@@ -62,7 +61,7 @@ impl fmt::Debug for WebhookSecret {
 mod tests {
     use shared::secret::ExposeSecret;
 
-    use super::{super::WebhookUrl, *};
+    use super::*;
 
     #[test]
     fn a_signature_is_that_of_the_specification() {
@@ -86,12 +85,10 @@ mod tests {
         let secret = WebhookSecret::new(&old, one);
         assert_ne!(secret.digest(), WebhookSecret::new(&old, other).digest());
         assert_ne!(secret.digest(), WebhookSecret::new(&new, one).digest());
-        let url = WebhookUrl::parse("https://example.com/").unwrap();
         let digest = secret.digest();
-        let webhook = Webhook { id: one, url, types: None, secret: digest, created_at: at, disabled: None };
         let found = |current: &Pepper, previous: Option<&Pepper>| {
             let peppers = Peppers { current: current.clone(), previous: previous.cloned() };
-            WebhookSecret::of(&peppers, &webhook).map(|secret| secret.digest())
+            WebhookSecret::of(&peppers, one, &digest).map(|secret| secret.digest())
         };
         assert_eq!((found(&old, None), found(&new, Some(&old))), (Some(digest), Some(digest)));
         assert_eq!(found(&new, None), None);

@@ -6,23 +6,21 @@ use domain::{
 };
 use shared::ids::{GenerationId, GroupId, KeyId};
 
-use super::{
-    super::{
-        Retention,
-        copies::{Copies, Expired, PayerSum, Slot, Sum, SumOf, TheAccount},
-        names::PayerName,
-    },
-    Commands,
+use crate::{
+    batch::commands::Commands,
+    copies::{Copies, Expired, PayerSum, Slot, Sum, SumOf, TheAccount},
+    kept::Retention,
+    names::PayerName,
 };
 
-pub(super) struct Missing<'a> {
+pub(crate) struct Missing<'a> {
     copies: &'a mut Copies,
     slots: Vec<Slot>,
 }
 
 impl<'a> Missing<'a> {
     /// Finds the records that the calls read first, and that have no copies. A new generation is presumed absent.
-    pub(super) fn of_calls(copies: &'a mut Copies, kept: Retention, calls: &[Commands<'_>]) -> Vec<Slot> {
+    pub(crate) fn of_calls(copies: &'a mut Copies, kept: Retention, calls: &[Commands<'_>]) -> Vec<Slot> {
         let mut missing = Self { copies, slots: Vec::new() };
         missing.need(Slot::Turn);
         missing.need(Slot::Account);

@@ -15,7 +15,7 @@ pub fn read_origin(messages::Origin { api, stream, user }: messages::Origin) -> 
     Some(Origin { api: ModelApi::of_number(api)?, stream, user })
 }
 
-pub(super) fn write_course(course: &Course) -> messages::Course {
+pub(crate) fn write_course(course: &Course) -> messages::Course {
     let Course { upstream, authorized_ms, first_token_ms, latency_ms, finish_reason } = course;
     messages::Course {
         upstream: upstream.clone().unwrap_or_default(),
@@ -26,7 +26,7 @@ pub(super) fn write_course(course: &Course) -> messages::Course {
     }
 }
 
-pub(super) fn read_course(course: messages::Course) -> Course {
+pub(crate) fn read_course(course: messages::Course) -> Course {
     Course {
         upstream: Some(course.upstream).filter(|upstream| !upstream.is_empty()),
         authorized_ms: course.authorized_ms,

@@ -57,7 +57,7 @@ async fn ledger() -> (Arc<SlowDisk>, Lanes) {
 }
 
 /// Makes a key, and the account where there is none.
-async fn make(ledger: &Lanes, number: u8) -> Result<(), crate::StoreError> {
+async fn make(ledger: &Lanes, number: u8) -> Result<(), crate::error::StoreError> {
     let money = domain::ledger::Account { credit: NanoUsd::from_usd(1), ..Default::default() };
     let decide = |change: &mut Change<'_>| {
         if change.account()?.is_none() {

@@ -15,7 +15,7 @@ use shared::{
 };
 
 use super::{Lanes, Retention};
-use crate::{EVENTS_KEPT, EventBounds};
+use crate::kept::{EVENTS_KEPT, EventBounds};
 
 /// Requests of a measurement.
 const REQUESTS: usize = 64_000;

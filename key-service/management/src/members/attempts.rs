@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use shared::ids::{AccountId, MemberId};
 
-use super::MemberRefused;
-use crate::{Error, Management};
+use crate::{error::Error, management::Management, members::refused::MemberRefused};
 use domain::digest::Digest;
 use key_service_store::store::StoreError;
 
@@ -27,7 +26,7 @@ const ATTEMPTS_PER_NAME: u64 = 100;
 type CountRow = u16;
 
 /// An attempt that was counted, and is not judged yet.
-pub(super) struct CountedAttempt {
+pub(crate) struct CountedAttempt {
     /// Rows that a success forgets.
     of_name: Vec<Digest>,
     /// Rows that keep other attempts when a success takes this one back.
@@ -36,7 +35,7 @@ pub(super) struct CountedAttempt {
 
 impl Management {
     /// Counts an attempt from an unknown browser, or refuses it.
-    pub(super) async fn count_attempt(
+    pub(crate) async fn count_attempt(
         &self,
         account: &str,
         name: &str,
@@ -56,7 +55,7 @@ impl Management {
 
     /// Counts an attempt in a browser in which the member signed in before, or refuses it. Attempts in unknown
     /// browsers, even at the same address, do not count here.
-    pub(super) async fn count_known_attempt(
+    pub(crate) async fn count_known_attempt(
         &self,
         account: &str,
         name: &str,
@@ -69,7 +68,7 @@ impl Management {
     }
 
     /// Counts an attempt to change a password with the present one, or refuses it.
-    pub(super) async fn count_change(
+    pub(crate) async fn count_change(
         &self,
         account: AccountId,
         member: MemberId,
@@ -81,7 +80,7 @@ impl Management {
 
     /// Counts an attempt to give a code of a second factor, or refuses it. Reached only with the password or a link.
     /// Six digits allow few guesses, so they are counted per member, wherever they come from.
-    pub(super) async fn count_code(
+    pub(crate) async fn count_code(
         &self,
         account: AccountId,
         member: MemberId,
@@ -107,7 +106,7 @@ impl Management {
 
     /// Forgets the attempts with a name after a success, and takes this attempt back from the rows that count others
     /// too.
-    pub(super) async fn forget_attempts(&self, counted: CountedAttempt) -> Result<(), StoreError> {
+    pub(crate) async fn forget_attempts(&self, counted: CountedAttempt) -> Result<(), StoreError> {
         for row in counted.of_name {
             self.store.forget_attempts(row).await?;
         }
@@ -118,7 +117,7 @@ impl Management {
     }
 
     /// Takes back an attempt that could not be judged.
-    pub(super) async fn take_attempt_back(&self, counted: CountedAttempt) -> Result<(), StoreError> {
+    pub(crate) async fn take_attempt_back(&self, counted: CountedAttempt) -> Result<(), StoreError> {
         for row in counted.of_name.into_iter().chain(counted.of_all) {
             self.store.take_attempt_back(row).await?;
         }

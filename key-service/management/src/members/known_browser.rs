@@ -4,7 +4,7 @@
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use shared::{clock::random_bytes, secret::same};
 
-use crate::Management;
+use crate::management::Management;
 
 /// Bytes of a browser's own number.
 const NUMBER: usize = 16;
@@ -22,7 +22,7 @@ pub struct KnownBrowser {
 
 impl Management {
     /// Marks a browser in which a member has just signed in, with the browser's mark or a new one.
-    pub(super) fn know_browser(&self, account: &str, name: &str, known: &[String]) -> KnownBrowser {
+    pub(crate) fn know_browser(&self, account: &str, name: &str, known: &[String]) -> KnownBrowser {
         let mark = self.known_mark(account, name, known).cloned().unwrap_or_else(|| {
             self.mark_of_browser(account, name, &URL_SAFE_NO_PAD.encode(random_bytes::<NUMBER>(&*self.clock)))
         });
@@ -31,7 +31,7 @@ impl Management {
     }
 
     /// Finds the mark of this member among the marks of a browser.
-    pub(super) fn known_mark<'a>(
+    pub(crate) fn known_mark<'a>(
         &self,
         account: &str,
         name: &str,

@@ -7,7 +7,7 @@ use shared::{
     time::Timestamp,
 };
 
-use super::Management;
+use crate::management::Management;
 use domain::{
     event::{EventKind, EventSearch},
     member::Member,

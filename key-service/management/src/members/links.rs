@@ -4,8 +4,15 @@ use std::time::Duration;
 
 use shared::{clock::random_bytes, ids::AccountId, secret::ExposeSecret};
 
-use super::{MemberRefused, NewSession, SignInClient, Token};
-use crate::{Error, Management};
+use crate::{
+    error::Error,
+    management::Management,
+    members::{
+        refused::MemberRefused,
+        sessions::{NewSession, SignInClient},
+        token::Token,
+    },
+};
 use domain::{
     event::Actor,
     member::{Link, LinkMaker, MadeLink, Member, MemberChange, PasswordHash, Role, SignInWay},
@@ -128,7 +135,7 @@ impl Management {
         Ok(NewSession { token, browser })
     }
 
-    pub(super) async fn account_name(&self, account: AccountId) -> Result<String, Error<MemberRefused>> {
+    pub(crate) async fn account_name(&self, account: AccountId) -> Result<String, Error<MemberRefused>> {
         let funds = self.store.funds(account).await?;
         funds.map(|funds| funds.name).ok_or(Error::Refused(MemberRefused::LinkGone))
     }

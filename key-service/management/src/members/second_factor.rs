@@ -12,8 +12,15 @@ use shared::{
     time::Timestamp,
 };
 
-use super::{MemberRefused, NewSession, SignInClient, SignedIn, Token};
-use crate::{Error, Management};
+use crate::{
+    error::Error,
+    management::Management,
+    members::{
+        refused::MemberRefused,
+        sessions::{NewSession, SignInClient, SignedIn},
+        token::Token,
+    },
+};
 use domain::{
     event::Actor,
     member::{Member, PasswordHash, SignInWay},
@@ -128,7 +135,7 @@ impl Management {
 
     /// Accepts a code of a member with a second factor, and stores the result of `then`. The attempt is counted before
     /// it is judged.
-    pub(super) async fn accept_code(
+    pub(crate) async fn accept_code(
         &self,
         account: AccountId,
         member: &Member,
@@ -167,7 +174,7 @@ impl Management {
 
     /// Makes the proof that a password was right, for the page that asks for a code. It is for one member, one visit
     /// and one password, and holds for a few minutes. Nothing is stored.
-    pub(super) fn challenge(&self, account: AccountId, member: &Member, visit: &Token) -> String {
+    pub(crate) fn challenge(&self, account: AccountId, member: &Member, visit: &Token) -> String {
         self.challenge_until(account, member, visit, self.clock.now().plus(CHALLENGE_TTL))
     }
 

@@ -4,8 +4,17 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use shared::{ids::AccountId, secret::SecretString};
 
-use super::{KnownBrowser, MemberRefused, SignedIn, Token, attempts::CountedAttempt};
-use crate::{Error, Management, accounts::AccountRefused};
+use crate::{
+    accounts::AccountRefused,
+    error::Error,
+    management::Management,
+    members::{
+        attempts::CountedAttempt,
+        refused::MemberRefused,
+        sessions::{NewSession, SignInClient, SignedIn},
+        token::Token,
+    },
+};
 use domain::member::{Member, PasswordCondition, SignInWay};
 use key_service_store::store::StoreError;
 
@@ -20,17 +29,6 @@ pub struct SignIn<'a> {
     pub visit: &'a Token,
 }
 
-/// The browser of a sign-in.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct SignInClient<'a> {
-    /// Description of the browser by itself.
-    pub agent: &'a str,
-    /// Network address, as far as known.
-    pub address: &'a str,
-    /// Marks of the browser, of all members who signed in there.
-    pub known: &'a [String],
-}
-
 /// Next step after a right password.
 #[derive(Debug)]
 pub enum SignInStep {
@@ -38,14 +36,6 @@ pub enum SignInStep {
     Session(NewSession),
     /// The member has a second factor, and continues with a code and this challenge.
     Code(String),
-}
-
-/// A session that has just begun.
-#[derive(Debug)]
-pub struct NewSession {
-    pub token: Token,
-    /// Mark by which the browser is known from now on.
-    pub browser: KnownBrowser,
 }
 
 impl Management {
@@ -72,7 +62,7 @@ impl Management {
     }
 
     /// Refuses a session that may not change what its member signs in with.
-    pub(super) async fn check_password_condition(
+    pub(crate) async fn check_password_condition(
         &self,
         signed_in: &SignedIn,
         present: SecretString,
@@ -85,7 +75,7 @@ impl Management {
     }
 
     /// Refuses any password but the signed-in member's.
-    pub(super) async fn check_present_password(
+    pub(crate) async fn check_present_password(
         &self,
         SignedIn { account, member, .. }: &SignedIn,
         present: SecretString,
@@ -111,7 +101,7 @@ impl Management {
     }
 
     /// Returns the outcome of a judged attempt, which keeps counting only if the password was wrong.
-    pub(super) async fn unless_failed<T>(
+    pub(crate) async fn unless_failed<T>(
         &self,
         counted: CountedAttempt,
         judged: Result<Option<T>, StoreError>,

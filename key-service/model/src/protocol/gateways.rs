@@ -5,47 +5,10 @@
 
 use domain::ledger::{Ending, Outcome, Refused};
 
-use super::{Action, SERVICES, Setup, State, setup::Kind};
-
-/// A request, as its gateway knows it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Request {
-    pub(super) phase: Phase,
-    /// Copies of the authorization that were sent; two stands for more.
-    pub(super) copies: u8,
-    /// Amount that the gateway knows to be held.
-    pub(super) amount: i64,
-    /// An extension with a report was sent.
-    pub(super) has_reported: bool,
-    /// The request was served to its end.
-    pub(super) has_finished: bool,
-    /// The time until which the authorization may take effect is over.
-    pub(super) is_over: bool,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Phase {
-    #[default]
-    New,
-    /// The authorization was sent.
-    Asked,
-    /// The hold is open, and the upstream works.
-    Open,
-    /// The capture is sent until it is confirmed.
-    Capturing,
-    /// The same, and the spool has the capture.
-    Spooled,
-    /// The release is sent until it is confirmed.
-    Releasing,
-    /// A hold may be opened that no request uses. It is released once that cannot happen any more.
-    Doubtful,
-    /// The release of such a hold is sent.
-    Orphan,
-    /// Nothing is left to do.
-    Done,
-    /// The gateway has died, and knows nothing of the request.
-    Lost,
-}
+use super::{
+    setup::{Kind, Setup},
+    state::{Action, Phase, Request, SERVICES, State},
+};
 
 impl Request {
     pub(super) fn sketch(&self, sketch: &mut Vec<u8>) {

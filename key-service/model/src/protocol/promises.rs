@@ -10,10 +10,10 @@ use shared::{
 };
 
 use super::{
-    State,
-    gateways::{Phase, is_done},
+    gateways::is_done,
     ledger::groups,
     setup::{DEPOSIT, Setup, generation},
+    state::{Phase, State},
 };
 
 type Promise = Result<(), String>;

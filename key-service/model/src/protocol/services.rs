@@ -6,9 +6,10 @@ use ledger::Outcomes;
 use records::{Committed, Revision};
 
 use super::{
-    Fate, State, Task, promises,
+    promises,
     sent::{Job, Sent, Sight, conflict, hash, sight},
     setup::{Kind, Setup, now},
+    state::{Fate, State, Task},
 };
 
 /// Attempts at a commit: nobody writes between them, so that the second one always holds.

@@ -10,11 +10,12 @@ use shared::{
 
 use super::{
     super::values::{self, Row, RowFault},
-    BUDGETS,
     fields::RowFields,
 };
 use domain::ledger::BoundsPatch;
 
+/// Table of budgets that keys name.
+pub(super) const BUDGETS: &str = "LiteLLM_BudgetTable";
 /// Seconds of each window; a month has thirty days.
 const WINDOWS: [(Per, u64); 4] =
     [(Per::Hour, 3_600), (Per::Day, 86_400), (Per::Week, 604_800), (Per::Month, 2_592_000)];

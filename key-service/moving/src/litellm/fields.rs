@@ -9,7 +9,7 @@ use shared::{
 };
 
 use super::super::{
-    Report,
+    report::Report,
     values::{self, Row, RowFault, is_empty},
 };
 use domain::settings::MetadataPatch;

@@ -37,7 +37,7 @@ pub(crate) async fn confirm(
     let account = found(&app, &id).await?;
     match read(&form) {
         Ok((deposit, payment)) => Ok(question(&operator, &account, &deposit, &payment)),
-        Err(fault) => refused(&app, &operator, &account, (&form, &fault)).await,
+        Err(fault) => refused(&app, &operator, &account, &form, &fault).await,
     }
 }
 
@@ -77,7 +77,7 @@ pub(crate) async fn add(
     let account = found(&app, &id).await?;
     let (deposit, payment) = match read(&form) {
         Ok(read) => read,
-        Err(fault) => return refused(&app, &operator, &account, (&form, &fault)).await,
+        Err(fault) => return refused(&app, &operator, &account, &form, &fault).await,
     };
     let (amount, actor) = (deposit.amount, operator.0.signed_in.as_operator());
     match app.management.deposit(account.id, deposit, actor).await {
@@ -93,7 +93,7 @@ pub(crate) async fn add(
         }
         Err(error) => {
             let fault = fault(error)?;
-            refused(&app, &operator, &account, (&form, &fault)).await
+            refused(&app, &operator, &account, &form, &fault).await
         }
     }
 }
@@ -103,7 +103,8 @@ async fn refused(
     app: &App,
     operator: &Operator,
     account: &AccountRow,
-    (form, fault): (&Fields, &Fault),
+    form: &Fields,
+    fault: &Fault,
 ) -> Result<Response, Failure> {
     let again = whole(app, operator, account, Entered::refused(form, fault)).await?;
     Ok((StatusCode::UNPROCESSABLE_ENTITY, again).into_response())

@@ -31,8 +31,8 @@ pub(crate) fn form(operator: &Operator, account: AccountId, entered: Entered<'_>
         form.stack method="post" action={ (ACCOUNT) "/" (account.to_string()) "/credit" } {
             (hidden(operator))
             (amount_field(entered, "Amount (USD)", ""))
-            (entered.line("payment_id", ("Payment id", payment), MAX_PAYMENT_ID_CHARS))
-            (entered.line("note", ("Note", "Shown to the people of the account, such as an invoice’s number. May be empty."), MAX_NOTE_CHARS))
+            (entered.line("payment_id", "Payment id", payment, MAX_PAYMENT_ID_CHARS))
+            (entered.line("note", "Note", "Shown to the people of the account, such as an invoice’s number. May be empty.", MAX_NOTE_CHARS))
             div { button.primary { "Continue …" } }
         }
     }
@@ -40,7 +40,7 @@ pub(crate) fn form(operator: &Operator, account: AccountId, entered: Entered<'_>
 
 /// A field for an amount in USD.
 pub(crate) fn amount_field(entered: Entered<'_>, title: &str, hint: &str) -> Markup {
-    entered.field("amount", (title, hint), |entry| {
+    entered.field("amount", title, hint, |entry| {
         html! {
             input id=(entry.name) name=(entry.name) value=(entry.value) inputmode="decimal" maxlength=(MAX_AMOUNT_CHARS)
                 autocomplete="off" aria-describedby=[&entry.described] aria-invalid=[entry.invalid] autofocus[entry.has_focus];

@@ -38,7 +38,7 @@ fn asked(operator: &Operator, entered: Entered<'_>) -> Response {
         p.lead { "An account owns keys and prepaid credit. Its people get links afterwards, from a command." }
         form.stack method="post" action=(NEW_ACCOUNT) {
             (hidden(operator))
-            (entered.line("name", ("Name", "Unique. Its people see it, and give it when they sign in."), MAX_NAME_CHARS))
+            (entered.line("name", "Name", "Unique. Its people see it, and give it when they sign in.", MAX_NAME_CHARS))
             (amount_field(entered, "First credit (USD)", "0 for none. A payment with an id is added on the account’s page."))
             div.buttons { button.primary { "Create account" } a.button href=(OPERATOR) { "Cancel" } }
         }

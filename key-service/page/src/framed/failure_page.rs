@@ -6,14 +6,15 @@ use maud::{Markup, html};
 use crate::{
     app::App,
     failure::Explained,
-    framed::layout::{Section, bare, page},
+    framed::layout::{Section, WayBack, bare, page},
     site::paths::HOME,
     visitors::{browser::Browser, session::Viewer},
 };
 
 /// Puts a page around an answer if it is a failure: with navigation for a member, bare for others.
 pub async fn framed(app: &App, browser: Browser, mut response: Response) -> Response {
-    let Some((title, content)) = explained(&mut response, ("Back to the dashboard", HOME)) else {
+    let Some((title, content)) = explained(&mut response, WayBack { address: HOME, name: "dashboard" })
+    else {
         return response;
     };
     let theme = browser.theme;
@@ -24,12 +25,12 @@ pub async fn framed(app: &App, browser: Browser, mut response: Response) -> Resp
     (response.status(), page).into_response()
 }
 
-/// Takes title and content of the page out of a failure. The page leads back to the address of this name.
-pub fn explained(response: &mut Response, (name, home): (&str, &str)) -> Option<(&'static str, Markup)> {
+/// Takes title and content of the page out of a failure. The page leads back from there.
+pub fn explained(response: &mut Response, back: WayBack<'_>) -> Option<(&'static str, Markup)> {
     let Explained { title, message } = response.extensions_mut().remove()?;
     let content = html! {
         p { (message) }
-        p { a.button href=(home) { (name) } }
+        p { a.button href=(back.address) { "Back to the " (back.name) } }
     };
     Some((title, content))
 }

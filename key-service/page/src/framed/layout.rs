@@ -142,14 +142,21 @@ fn name_and_rights(viewer: &Viewer) -> Markup {
     }
 }
 
-/// Makes a form that asks before something is done. Viewers read that owners can do it. `back` is an address, with the
-/// name of its page.
+/// Page that another one leads back to.
+#[derive(Clone, Copy)]
+pub struct WayBack<'a> {
+    pub address: &'a str,
+    /// What the page is called, as in `Back to the key`.
+    pub name: &'a str,
+}
+
+/// Makes a form that asks before something is done. Viewers read that owners can do it.
 pub fn confirmation(
     viewer: &Viewer,
     question: &Markup,
     effects: &[impl Render],
     deed: &str,
-    (back, name): (&str, &str),
+    back: WayBack<'_>,
 ) -> Markup {
     html! {
         @if viewer.is_owner() {
@@ -157,11 +164,11 @@ pub fn confirmation(
                 p.lead { (question) }
                 ul { @for effect in effects { li { (effect) } } }
                 (hidden(viewer))
-                div.buttons { button.danger { (deed) } a.button href=(back) { "Cancel" } }
+                div.buttons { button.danger { (deed) } a.button href=(back.address) { "Cancel" } }
             }
         } @else {
             p.lead { "Owners can do this. Your role is viewer." }
-            p { a.button href=(back) { "Back to the " (name) } }
+            p { a.button href=(back.address) { "Back to the " (back.name) } }
         }
     }
 }

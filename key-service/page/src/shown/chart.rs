@@ -166,7 +166,7 @@ impl Chart<'_> {
                             line x1="0" y1=(y) x2="100%" y2=(y) {}
                         }
                         @for (at, day) in self.days().enumerate() {
-                            (Self::column(day, (at, count), &self.bars(day, step.saturating_mul(LINES), &colours)))
+                            (Self::column(day, at, count, &self.bars(day, step.saturating_mul(LINES), &colours)))
                         }
                     }
                     // For the pointer alone: the table has the same links for the keyboard and for screen readers.
@@ -191,7 +191,7 @@ impl Chart<'_> {
     }
 
     /// Draws the bar of a day, which is number `at` of `count` days. `bars` are the colours and heights of its parts.
-    fn column(day: Day, (at, count): (usize, usize), bars: &[(usize, i64)]) -> Markup {
+    fn column(day: Day, at: usize, count: usize, bars: &[(usize, i64)]) -> Markup {
         let mut y = HEIGHT;
         html! {
             rect.ground x=(across(10 * at, count)) y="0" width=(across(10, count)) height=(HEIGHT) {}

@@ -16,7 +16,7 @@ use crate::{
 };
 use key_service_management::{
     Error,
-    members::{MemberRefused, Token},
+    members::{MemberRefused, SignedIn, Token},
 };
 
 /// Makes a page with a form. The token of a form is derived from a cookie, which a first visit does not have.
@@ -46,6 +46,18 @@ pub fn with_a_code(visit: &Token, path: &str) -> Markup {
                 input #link name="link" required autocomplete="off" spellcheck="false" aria-describedby="link-hint";
             }))
             button.primary { "Continue" }
+        }
+    }
+}
+
+/// A form that uses a link up. `code` asks for the second factor, if there is one.
+pub fn link_form(visit: &Token, path: &str, link: &str, code: Option<Markup>) -> Markup {
+    html! {
+        form.stack method="post" action=(path) {
+            input type="hidden" name="token" value=(form_token(visit));
+            input type="hidden" name="link" value=(link);
+            @if let Some(code) = code { (code) }
+            button.primary { "Sign in" }
         }
     }
 }
@@ -82,4 +94,25 @@ pub fn answered(
     };
     let wrong = refused.map(|refused| sentence(&refused.to_string()));
     (status, form_page(app, browser, wrong.as_deref(), form)).into_response()
+}
+
+/// Says why there is no session, and makes the form again.
+pub fn refused(
+    app: &App,
+    browser: &Browser,
+    error: Error<MemberRefused>,
+    form: impl FnOnce(&Token) -> Markup,
+) -> Result<Response, Failure> {
+    match error {
+        Error::Refused(refused) => Ok(answered(app, browser, Some(refused), form)),
+        Error::Store(unavailable) => Err(unavailable.into()),
+    }
+}
+
+/// Ends a session here and in the store, if it is not over.
+pub async fn end(app: &App, session: Option<SignedIn>) -> Result<(), Failure> {
+    if let Some(SignedIn { account, member, session, .. }) = session {
+        app.management.end_session(account, member.id, session.id).await?;
+    }
+    Ok(())
 }

@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
-use super::{AT_ONCE, CopyError, no_answer};
+use super::error::{CopyError, no_answer};
 use crate::records::{Answer, Cursor, Index, Log, Name, Order, Place, Question, Record, Records, Set, Space};
+
+/// Entries or values read at once.
+const AT_ONCE: usize = 500;
 
 #[derive(PartialEq, Eq)]
 pub(super) enum CopiedPage {

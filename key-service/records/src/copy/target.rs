@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{CopyError, no_answer};
+use super::error::{CopyError, no_answer};
 use crate::records::{
     Answer, Commit, Committed, Index, Log, MOST_WORDS, Name, Order, Question, Record, Records, Space, Write,
 };

@@ -2,7 +2,11 @@
 
 use redis::{Value, cmd};
 
-use super::{client::Client, failure, key_space::KeySpace, senseless};
+use super::{
+    client::Client,
+    key_space::KeySpace,
+    questions::{failure, senseless},
+};
 use crate::records::{Failure, Place, Space};
 
 /// Names scanned for a page, roughly: some hundred microseconds of Redis.

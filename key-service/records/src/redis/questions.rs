@@ -1,8 +1,8 @@
 //! Writes questions as commands, and reads the answers of Redis.
 
-use redis::{Pipeline, Value, pipe};
+use redis::{ErrorKind, Pipeline, RedisError, Value, pipe};
 
-use super::{key_space::KeySpace, senseless};
+use super::key_space::KeySpace;
 use crate::records::{Answer, Cursor, Failure, Name, Order, Place, Question, Record, Space};
 
 /// Fields on a page of a set, roughly, so that a page takes Redis little time.
@@ -151,5 +151,26 @@ pub(super) fn record(value: Value) -> Result<Option<Record>, Failure> {
         Value::Nil => Ok(None),
         Value::BulkString(bytes) => Record::from_bytes(bytes).map(Some).ok_or_else(senseless),
         _ => Err(senseless()),
+    }
+}
+
+pub(super) fn senseless() -> Failure {
+    Failure::Damaged("Redis: an answer that no script gives".into())
+}
+
+pub(super) fn text(error: &RedisError) -> String {
+    format!("Redis: {error}")
+}
+
+/// Sorts an error by what it says of a commit. The script refuses a number that a log had before it writes.
+pub(super) fn failure(error: &RedisError) -> Failure {
+    let text = text(error);
+    let is_refused = ["NUMBER", "specified in XADD"].iter().any(|word| text.contains(word));
+    match error.code() {
+        Some("OOM" | "TRYAGAIN" | "NOSCRIPT" | "MISCONF" | "NOREPLICAS") => Failure::NotDone(text),
+        Some("WRONGTYPE") => Failure::Damaged(text),
+        Some(_) | None if is_refused => Failure::NotDone(text),
+        Some(_) | None if error.kind() == ErrorKind::Parse => Failure::Damaged(text),
+        Some(_) | None => Failure::Unknown(text),
     }
 }

@@ -11,6 +11,7 @@ use super::*;
 use domain::{
     group::GroupPatch,
     key::{ApiKey, KeyPatch},
+    ledger::BoundsPatch,
     settings::MetadataPatch,
 };
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use shared::{
     clock::System,
-    ids::{AccountId, GenerationId, KeyId},
+    ids::{AccountId, GenerationId, KeyId, Principal},
     money::NanoUsd,
     rates::{RateBound, RateLimit, RateStatus, TokenRoom},
     refusal::{Denial, DenialDetail, Refusal},
@@ -13,8 +13,7 @@ use shared::{
 };
 use shared_catalog::{Price, Rates};
 use shared_rpc::{
-    Authorize, Captured, Charge, Extended, Extension, Grant, HoldRef, Identity, Principal, Release,
-    UpstreamCost,
+    Authorize, Captured, Charge, Extended, Extension, Grant, HoldRef, Identity, Release, UpstreamCost,
     v1::{key_service_client::KeyServiceClient, key_service_server::KeyServiceServer},
 };
 use tokio::{net::TcpListener, sync::mpsc};

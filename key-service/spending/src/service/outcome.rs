@@ -4,17 +4,16 @@ use std::{sync::Arc, time::Duration};
 
 use shared::{
     generation::Origin,
+    ids::Principal,
     money::NanoUsd,
     rates::RateStatus,
     refusal::{Denial, DenialDetail, Refusal},
 };
 use shared_catalog::Price;
-use shared_rpc::{
-    Answer, CallFailure, Captured, Charge, Extended, Extension, Grant, HoldRef, Identity, Principal,
-};
+use shared_rpc::{Answer, CallFailure, Captured, Charge, Extended, Extension, Grant, HoldRef, Identity};
 use tonic::Code;
 
-use super::{Refusals, refusals::RefusedNow};
+use super::refusals::{Refusals, RefusedNow};
 use domain::{
     ledger::{Outcome, Refused, Settlement},
     pricing,

@@ -4,7 +4,6 @@
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
     sync::Arc,
-    time::Duration,
 };
 
 use parking_lot::Mutex;
@@ -13,14 +12,12 @@ use shared::{
     generation::Origin,
     ids::{AccountId, KeyId, RefusalId},
 };
-use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
+use super::adding::due;
 use domain::refused::RefusedCall;
 use key_service_store::store::{Hour, REFUSED_CALLS_KEPT, RefusedLine, Store};
 
-/// Time between two additions to the store. If a process dies, it loses what it noted since the last one.
-const ADD_EVERY: Duration = Duration::from_secs(10);
 /// Most refused authorizations that wait for a second try, of all keys. Further second tries count as requests.
 const MAX_WAITING: usize = 20_000;
 /// Most distinct counters until the next addition. Further refusals are not counted.
@@ -191,11 +188,7 @@ impl Refusals {
     /// Adds everything noted to the store every ten seconds, and at the shutdown.
     pub async fn run(self: Arc<Self>, store: Arc<Store>, shutdown: CancellationToken) {
         while !shutdown.is_cancelled() {
-            tokio::select! {
-                biased;
-                () = shutdown.cancelled() => {}
-                () = sleep(ADD_EVERY) => {}
-            }
+            due(&shutdown).await;
             self.add_to(&store).await;
         }
     }

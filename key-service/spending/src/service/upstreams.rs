@@ -3,18 +3,15 @@
 use std::{
     collections::{HashMap, hash_map::Entry},
     sync::Arc,
-    time::Duration,
 };
 
 use parking_lot::Mutex;
-use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
+use super::adding::due;
 use domain::{ledger::Settlement, upstream_calls::UpstreamCalls};
 use key_service_store::store::{Hour, Store};
 
-/// Time between two additions to the store. If a process dies, it loses what it noted since the last one.
-const ADD_EVERY: Duration = Duration::from_secs(10);
 /// Most counters until the next addition: more upstreams than a catalogue has. Further bills are not counted.
 const MAX_COUNTERS: usize = 10_000;
 
@@ -62,11 +59,7 @@ impl UpstreamBills {
     /// Adds everything noted to the store every ten seconds, and at the shutdown.
     pub async fn run(self: Arc<Self>, store: Arc<Store>, shutdown: CancellationToken) {
         while !shutdown.is_cancelled() {
-            tokio::select! {
-                biased;
-                () = shutdown.cancelled() => {}
-                () = sleep(ADD_EVERY) => {}
-            }
+            due(&shutdown).await;
             self.add_to(&store).await;
         }
     }

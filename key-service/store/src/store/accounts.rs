@@ -11,7 +11,7 @@ use domain::{
 };
 use futures_util::{StreamExt, TryStreamExt, future::try_join_all, stream};
 use key_service_ledger::{
-    Change,
+    Change, StoreError,
     codec::{AccountRecord, read_account},
     messages::{self, AccountName, AccountProfile},
     names,
@@ -20,7 +20,14 @@ use key_service_ledger::{
 use records::{Answer, Name, Question, Set, Space};
 use shared::{ids::AccountId, time::Timestamp};
 
-use super::{AccountSummary, Funds, NewAccount, Store, StoreError, layout, message, no_answer, refused};
+use crate::{
+    data::{AccountSummary, Funds, NewAccount},
+    store::{
+        base::{Store, message, no_answer},
+        books::refused,
+        layout,
+    },
+};
 
 /// Kind of the spaces in which names of accounts lie.
 const NAMES: &str = "accounts";
@@ -96,7 +103,7 @@ impl Store {
     }
 
     /// Reads the account's money, with numbers that only the store needs; `None` for an unknown account.
-    pub(super) async fn account_money(
+    pub(crate) async fn account_money(
         &self,
         account: AccountId,
     ) -> Result<Option<AccountRecord>, StoreError> {
@@ -105,7 +112,7 @@ impl Store {
     }
 
     /// Makes the account of a name, unless it exists already.
-    pub(super) async fn complete_account(
+    pub(crate) async fn complete_account(
         &self,
         id: AccountId,
         profile: &AccountProfile,
@@ -129,7 +136,7 @@ impl Store {
             }
             Ok(())
         };
-        self.govern(id, decide).await
+        self.lanes.change(id, decide).await
     }
 
     /// Lists the accounts whose names lie in a space, with their names. Some may not be made yet, and some may be there
@@ -179,7 +186,7 @@ impl Store {
 }
 
 /// Puts an id into a list in the order of ids.
-pub(super) fn insert_id(list: &mut messages::IdList, id: &[u8; 16]) {
+pub(crate) fn insert_id(list: &mut messages::IdList, id: &[u8; 16]) {
     if let Err(place) = list.ids.binary_search_by(|other| other.as_slice().cmp(id)) {
         list.ids.insert(place, id.to_vec());
     }
@@ -203,7 +210,8 @@ mod tests {
     use shared::clock::System;
 
     use super::*;
-    use crate::store::{EVENTS_KEPT, EventBounds, StoreRetention};
+    use crate::store::base::StoreRetention;
+    use key_service_ledger::{EVENTS_KEPT, EventBounds};
     use records::maps::Maps;
 
     #[tokio::test]

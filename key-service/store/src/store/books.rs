@@ -1,5 +1,10 @@
 //! The journal, deposits and counters.
 
+pub(crate) mod refused;
+pub(crate) mod refused_calls;
+pub mod search;
+pub(crate) mod upstreams;
+
 use std::{
     collections::{BTreeMap, HashSet, VecDeque},
     ops::RangeInclusive,
@@ -10,18 +15,18 @@ use domain::{
     search::EntrySearch,
     usage::{Day, Margin, Sums, with_groupless},
 };
-use key_service_ledger::{codec, messages, names};
+use key_service_ledger::{StoreError, codec, messages, names};
 use prost::Message;
 use records::{Answer, Cursor, Name, Order, Question, Record, Set, Space};
 use shared::ids::{AccountId, DepositId, GenerationId, GroupId, KeyId};
 
-use super::{
-    Deposit, Found, JournalEntry, JournalPage, SpendLine, Store, StoreError, UsageLine, message, no_answer,
-    search,
+use crate::{
+    data::{Deposit, Found, JournalEntry, JournalPage, SpendLine, UsageLine},
+    store::base::{Store, message, no_answer},
 };
 
 /// Values of a log, entries of an index or records requested at a time: some hundred kilobytes.
-pub(super) const AT_ONCE: usize = 500;
+pub(crate) const AT_ONCE: usize = 500;
 /// Sets read at a time: a month of days.
 const SETS_AT_ONCE: usize = 31;
 
@@ -122,7 +127,7 @@ impl Store {
         Ok(deposits)
     }
 
-    pub(super) async fn deposits_of(
+    pub(crate) async fn deposits_of(
         &self,
         space: &Space,
         ids: &[DepositId],
@@ -277,7 +282,7 @@ impl Store {
     }
 
     /// Passes on every record of the sets of these days. Returns the days whose sets had several pages.
-    pub(super) async fn each_of_days(
+    pub(crate) async fn each_of_days(
         &self,
         account: AccountId,
         table: u8,
@@ -335,12 +340,12 @@ fn add_to<K: Ord>(sums: &mut BTreeMap<K, Margin>, of: K, margin: Margin) {
 }
 
 /// A question about values of the journal.
-pub(super) const fn values(from: u64, to: u64, order: Order, limit: usize) -> Question {
+pub(crate) const fn values(from: u64, to: u64, order: Order, limit: usize) -> Question {
     Question::Values { log: names::JOURNAL, from, to, order, limit }
 }
 
 /// An entry of the journal as the log keeps it.
-pub(super) fn journal_entry(number: u64, value: &[u8]) -> Result<JournalEntry, StoreError> {
+pub(crate) fn journal_entry(number: u64, value: &[u8]) -> Result<JournalEntry, StoreError> {
     let read = || {
         let messages::Entry { generation, bill, delta, used_after } = messages::Entry::decode(value).ok()?;
         let LedgerRecord::Closed(settlement) = codec::read_generation(bill?)? else { return None };
@@ -351,11 +356,11 @@ pub(super) fn journal_entry(number: u64, value: &[u8]) -> Result<JournalEntry, S
 }
 
 /// The id in an entry of [`names::DEPOSITED`].
-pub(super) fn deposit_id(entry: &[u8]) -> Result<DepositId, StoreError> {
+pub(crate) fn deposit_id(entry: &[u8]) -> Result<DepositId, StoreError> {
     entry.get(8..).and_then(DepositId::from_slice).ok_or_else(|| damaged("the index of deposits"))
 }
 
 /// Error of a record that no program writes.
-pub(super) fn damaged(what: &str) -> StoreError {
+pub(crate) fn damaged(what: &str) -> StoreError {
     StoreError::Damaged(format!("{what} cannot be read"))
 }

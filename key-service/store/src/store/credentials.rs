@@ -3,16 +3,21 @@
 //! The owner of a credential lies in a space apart from the account, so that a cluster spreads the owners. It is
 //! written before the key. The ledger refuses a credential whose key does not exist, as one that nobody knows.
 
+mod management_keys;
+
 use domain::digest::Digest;
 use key_service_ledger::{
+    StoreError,
     messages::{self, PepperRecord},
     view::View,
 };
 use records::{Name, Space};
-use shared::ids::{AccountId, KeyId, ManagementKeyId};
-use shared_rpc::Principal;
+use shared::ids::{AccountId, KeyId, ManagementKeyId, Principal};
 
-use super::{Credential, Store, StoreError, layout};
+use crate::{
+    data::Credential,
+    store::{base::Store, layout},
+};
 
 /// Classes of credentials, as their records number them.
 const API_KEY: u32 = 0;
@@ -51,7 +56,7 @@ impl Store {
     }
 
     /// Records a credential; repeating it changes nothing. A digest that has an owner keeps it.
-    pub(super) async fn put_credential(
+    pub(crate) async fn put_credential(
         &self,
         digest: &Digest,
         credential: Credential,
@@ -61,7 +66,7 @@ impl Store {
 
     /// Writes a credential as `decide` says, which gets the present one, if there is one. Returns the credential that
     /// is stored then.
-    pub(super) async fn change_credential(
+    pub(crate) async fn change_credential(
         &self,
         digest: &Digest,
         mut decide: impl FnMut(Option<Credential>) -> Credential + Send,
@@ -78,7 +83,7 @@ impl Store {
 
     /// Forgets a credential that no key accepts, if it is still this one. If the store is not reached, it stays, and is
     /// refused anyway.
-    pub(super) async fn forget_credential(&self, digest: &Digest, credential: Credential) {
+    pub(crate) async fn forget_credential(&self, digest: &Digest, credential: Credential) {
         let (space, name) = (layout::credentials(digest), name_of(digest));
         let forgotten = self.note(&space, |view| {
             if present(view, &name)? == Some(credential) {

@@ -1,12 +1,16 @@
-//! Events of accounts. Each account numbers its own, and keeps them within [`EventBounds`](super::EventBounds).
+//! Events of accounts. Each account numbers its own, and keeps them within [`EventBounds`](key_service_ledger::EventBounds).
 
-use key_service_ledger::{messages, names};
+use key_service_ledger::{StoreError, messages, names};
 use records::{Answer, Question, Space};
 use shared::ids::{AccountId, EventId, KeyId};
 
-use super::{
-    EventSlice, EventsPage, Found, NumberedEvent, Order, Store, StoreError, layout, message, no_answer,
-    search::{READ_AT_ONCE, Scan},
+use crate::{
+    data::{EventSlice, EventsPage, Found, NumberedEvent, Order},
+    store::{
+        base::{Store, message, no_answer},
+        books::search::{READ_AT_ONCE, Scan},
+        layout,
+    },
 };
 use domain::event::{Event, EventSearch};
 

@@ -11,17 +11,23 @@ use domain::{
     group::{Group, GroupPatch, NewGroup},
     key::ApiKey,
 };
-use key_service_ledger::{messages::ExternalId, names};
-use records::{Answer, Index, Name, Question};
+use key_service_ledger::{StoreError, messages::ExternalId, names};
+use records::{Answer, Index, Question};
 use shared::ids::{AccountId, GroupId, KeyId};
 
-pub(super) use self::changes::{count_key, insert_group, tell_passed, with_external_id};
+pub(crate) use self::changes::{count_key, insert_group, tell_passed, with_external_id};
 use self::{
     changes::{create, find, update},
     profile::from_records,
 };
-use super::{
-    GroupCreated, GroupPage, GroupUpdated, Idempotency, Order, Page, Store, StoreError, idempotency, layout,
+use crate::{
+    data::{GroupCreated, GroupPage, GroupUpdated, Idempotency, Order, Page},
+    store::{
+        base::{Store, damaged},
+        groups::profile::group_id,
+        idempotency,
+        layout::{self, external_id},
+    },
 };
 
 /// Entries of an index, and groups, read in a round trip: some 100 KB.
@@ -39,11 +45,12 @@ impl Store {
     ) -> Result<GroupCreated, StoreError> {
         let attempt = idempotency.as_ref();
         let ended = self.ended_attempts(new.account, attempt).await?;
-        self.govern(new.account, |change| {
-            idempotency::prune(change, &ended)?;
-            create(change, &new, attempt, act)
-        })
-        .await
+        self.lanes
+            .change(new.account, |change| {
+                idempotency::prune(change, &ended)?;
+                create(change, &new, attempt, act)
+            })
+            .await
     }
 
     /// Finds a group of the account.
@@ -139,7 +146,7 @@ impl Store {
         patch: GroupPatch,
         act: &Act,
     ) -> Result<GroupUpdated, StoreError> {
-        self.govern(account, |change| update(change, id, &patch, act)).await
+        self.lanes.change(account, |change| update(change, id, &patch, act)).await
     }
 
     /// Archives a group and returns the result; repeating it changes nothing. `None` if the account does not have the
@@ -150,21 +157,22 @@ impl Store {
         id: GroupId,
         act: &Act,
     ) -> Result<Option<Group>, StoreError> {
-        self.govern(account, |change| {
-            let Some(group) = find(change, id)? else { return Ok(None) };
-            if group.spend.archived_at.is_some() {
-                return Ok(Some(group));
-            }
-            let archived = group.archived(act.at);
-            change.set_group(id, archived.spend.clone());
-            change.event(act.event(0, None, Some(id), EventKind::GroupArchived {}));
-            Ok(Some(archived))
-        })
-        .await
+        self.lanes
+            .change(account, |change| {
+                let Some(group) = find(change, id)? else { return Ok(None) };
+                if group.spend.archived_at.is_some() {
+                    return Ok(Some(group));
+                }
+                let archived = group.archived(act.at);
+                change.set_group(id, archived.spend.clone());
+                change.event(act.event(0, None, Some(id), EventKind::GroupArchived {}));
+                Ok(Some(archived))
+            })
+            .await
     }
 
     /// Finds the groups of the account that have these external ids, in their order.
-    pub(super) async fn groups_with_external_ids(
+    pub(crate) async fn groups_with_external_ids(
         &self,
         account: AccountId,
         external_ids: &[&str],
@@ -181,7 +189,7 @@ impl Store {
     }
 
     /// Reads groups in the order of these ids, without those that are missing.
-    pub(super) async fn fetch_groups(
+    pub(crate) async fn fetch_groups(
         &self,
         account: AccountId,
         ids: &[GroupId],
@@ -231,18 +239,4 @@ impl Store {
         };
         entries.iter().map(id).collect()
     }
-}
-
-/// The record of an external id.
-fn external_id(id: &str) -> Name {
-    layout::name(layout::EXTERNAL_IDS, id.as_bytes())
-}
-
-fn group_id(bytes: &[u8]) -> Result<GroupId, StoreError> {
-    GroupId::from_slice(bytes).ok_or_else(|| damaged("a group's id"))
-}
-
-/// Error of a record that no program writes.
-fn damaged(what: &str) -> StoreError {
-    StoreError::Damaged(what.to_owned())
 }

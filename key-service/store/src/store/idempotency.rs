@@ -1,17 +1,20 @@
 //! Idempotency keys: the result of each one's request, until its time to live is over.
 
-use key_service_ledger::{Change, messages::IdempotencyKey};
+use key_service_ledger::{Change, StoreError, messages::IdempotencyKey};
 use records::{Name, Order};
 use shared::ids::AccountId;
 
-use super::{Idempotency, Store, StoreError, layout};
+use crate::{
+    data::Idempotency,
+    store::{base::Store, layout},
+};
 
 /// Ended idempotency keys that a call may remove: more than it can add, so that they do not accumulate, and few enough
 /// that a busy day's keys delay no caller.
 const PRUNED_AT_ONCE: usize = 64;
 
 /// Outcome of an earlier attempt.
-pub(super) enum Earlier {
+pub(crate) enum Earlier {
     /// The same request made, or changed, the object of this id.
     Made([u8; 16]),
     /// The idempotency key was used with another request.
@@ -21,7 +24,7 @@ pub(super) enum Earlier {
 impl Store {
     /// Finds idempotency keys of the account that have ended, for [`prune`]; none if the attempt has no idempotency
     /// key.
-    pub(super) async fn ended_attempts(
+    pub(crate) async fn ended_attempts(
         &self,
         account: AccountId,
         attempt: Option<&Idempotency>,
@@ -34,7 +37,7 @@ impl Store {
 }
 
 /// Removes idempotency keys that have ended, unless they are used again.
-pub(super) fn prune(change: &mut Change<'_>, ended: &[Vec<u8>]) -> Result<(), StoreError> {
+pub(crate) fn prune(change: &mut Change<'_>, ended: &[Vec<u8>]) -> Result<(), StoreError> {
     for entry in ended {
         if let Some((end, digest)) = entry.split_at_checked(size_of::<u64>()) {
             let name = layout::name(layout::IDEMPOTENCY, digest);
@@ -49,7 +52,7 @@ pub(super) fn prune(change: &mut Change<'_>, ended: &[Vec<u8>]) -> Result<(), St
 }
 
 /// Finds what a live idempotency key has made, if the attempt has one.
-pub(super) fn earlier(
+pub(crate) fn earlier(
     change: &mut Change<'_>,
     attempt: Option<&Idempotency>,
 ) -> Result<Option<Earlier>, StoreError> {
@@ -66,7 +69,7 @@ pub(super) fn earlier(
 
 /// Keeps what the attempt has made, if it has an idempotency key. An ended key may still be there; its entry in the
 /// index stays until it is pruned.
-pub(super) fn keep(change: &mut Change<'_>, attempt: Option<&Idempotency>, made: &[u8; 16]) {
+pub(crate) fn keep(change: &mut Change<'_>, attempt: Option<&Idempotency>, made: &[u8; 16]) {
     let Some(attempt) = attempt else { return };
     let Idempotency { key, request, now: _, expires_at } = attempt;
     let kept = IdempotencyKey {

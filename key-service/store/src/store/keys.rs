@@ -2,34 +2,33 @@
 //!
 //! A key is two records: money and bounds, which spending reads, and a profile of the rest. Indexes follow from both.
 
+mod imports;
 mod lists;
-mod profile;
+pub(crate) mod profile;
 mod rotation;
+pub(crate) mod stored;
 
 use domain::{
     event::{Act, EventKind},
-    group::{self, BadGroup},
-    key::{ApiKey, KeyPatch, NewKey, Status},
-    ledger::{self, Holder},
+    key::{ApiKey, KeyPatch, NewKey},
 };
 use key_service_ledger::{
-    Change, codec,
-    messages::{self, AccountProfile, KeyProfile},
+    Change, StoreError,
+    messages::{AccountProfile, KeyProfile},
     names,
 };
-use records::{Answer, Index, Question, Record};
-use shared::{
-    ids::{AccountId, GroupId, KeyId},
-    time::Timestamp,
-};
-use shared_rpc::Principal;
+use records::{Answer, Question};
+use shared::ids::{AccountId, KeyId, Principal};
 
-use super::{
-    Created, Credential, Idempotency, Store, StoreError, Updated, groups,
-    idempotency::{self, Earlier},
-    layout, message, no_answer,
+use crate::{
+    data::{Created, Credential, Idempotency, Updated},
+    store::{
+        base::{Store, damaged, no_answer},
+        idempotency::{self, Earlier},
+        keys::stored::{find, insert_key, put, read, takes_key, tell_passed},
+        layout,
+    },
 };
-use profile::{api_key, with_texts};
 
 impl Store {
     /// Creates an API key of an existing account, unless its idempotency key was used within its time to live, its
@@ -48,7 +47,7 @@ impl Store {
             idempotency::prune(change, &ended)?;
             create(change, &new, attempt, act)
         };
-        let decided = self.govern(new.account, decide).await;
+        let decided = self.lanes.change(new.account, decide).await;
         let is_key_there = match &decided {
             Ok((_, is_key_there)) => *is_key_there,
             // A conflict means that there is no such account.
@@ -74,7 +73,7 @@ impl Store {
         patch: KeyPatch,
         act: &Act,
     ) -> Result<Updated, StoreError> {
-        self.govern(account, |change| update(change, id, &patch, act)).await
+        self.lanes.change(account, |change| update(change, id, &patch, act)).await
     }
 
     /// Revokes an API key and returns the result; repeating it changes nothing. `None` if the account does not have the
@@ -85,17 +84,18 @@ impl Store {
         id: KeyId,
         act: &Act,
     ) -> Result<Option<ApiKey>, StoreError> {
-        self.govern(account, |change| {
-            let Some((key, profile)) = find(change, id)? else { return Ok(None) };
-            if key.spend.revoked_at.is_some() {
-                return Ok(Some(key));
-            }
-            let revoked = key.clone().revoked(act.at);
-            put(change, (&key, &revoked), profile)?;
-            change.event(act.event(0, Some(id), revoked.spend.group, EventKind::KeyRevoked {}));
-            Ok(Some(revoked))
-        })
-        .await
+        self.lanes
+            .change(account, |change| {
+                let Some((key, profile)) = find(change, id)? else { return Ok(None) };
+                if key.spend.revoked_at.is_some() {
+                    return Ok(Some(key));
+                }
+                let revoked = key.clone().revoked(act.at);
+                put(change, (&key, &revoked), profile)?;
+                change.event(act.event(0, Some(id), revoked.spend.group, EventKind::KeyRevoked {}));
+                Ok(Some(revoked))
+            })
+            .await
     }
 
     /// Finds an API key of the account with its profile.
@@ -191,157 +191,7 @@ fn update(change: &mut Change<'_>, id: KeyId, patch: &KeyPatch, act: &Act) -> Re
     Ok(Updated::Key(key))
 }
 
-/// Writes events of the thresholds that a key's new bounds cross.
-pub(super) fn tell_passed(change: &mut Change<'_>, (before, after): (Option<&ApiKey>, &ApiKey), act: &Act) {
-    let holder = Holder::Key(after.id, after.spend.group);
-    let before = before.map(|key| &key.spend.budget);
-    change.tell(ledger::passed_by_bounds(holder, before, &after.spend.budget, act.at));
-}
-
-/// Writes and counts a key, unless its id exists. Returns whether it was written. Money that the key has spent is an
-/// opening balance.
-pub(super) fn insert_key(change: &mut Change<'_>, key: &ApiKey) -> Result<bool, StoreError> {
-    let account = change.get::<AccountProfile>(&layout::account_profile())?;
-    if find(change, key.id)?.is_some() {
-        return Ok(false);
-    }
-    let account = account.ok_or_else(|| damaged("the profile of an account"))?;
-    change.put(&layout::account_profile(), &AccountProfile { keys: account.keys + 1, ..account });
-    let ApiKey { id, spend, .. } = key;
-    let profile = KeyProfile { opening: spend.budget.used.nanos(), ..KeyProfile::default() };
-    change.set_key(*id, spend.clone());
-    change.put(&layout::key_profile(*id), &with_texts(profile, key));
-    change.enter(layout::KEYS, name_entry(key));
-    if let Some(entry) = names::spender(spend.budget.used, *id) {
-        change.enter(names::SPENDERS, entry);
-    }
-    if let Some(group) = spend.group {
-        change.enter(layout::KEYS_OF_GROUPS, group_entry(group, *id));
-    }
-    groups::count_key(change, (None, spend.group))?;
-    list_by_status(change, key);
-    Ok(true)
-}
-
-/// Judges whether a key may be in this group, if any.
-pub(super) fn takes_key(
-    change: &mut Change<'_>,
-    group: Option<GroupId>,
-) -> Result<Result<(), BadGroup>, StoreError> {
-    let Some(id) = group else { return Ok(Ok(())) };
-    let found = change.group(id)?;
-    let parent = match found.as_ref().and_then(|group| group.parent) {
-        Some(parent) => change.group(parent)?,
-        None => None,
-    };
-    Ok(group::takes_keys(found.as_ref(), parent.as_ref()))
-}
-
-/// Finds a key of the account with its profile.
-fn find(change: &mut Change<'_>, id: KeyId) -> Result<Option<(ApiKey, KeyProfile)>, StoreError> {
-    let profile = change.get::<KeyProfile>(&layout::key_profile(id))?;
-    let Some(spend) = change.key(id)? else { return Ok(None) };
-    let profile = profile.ok_or_else(|| damaged("the profile of a key"))?;
-    Ok(Some((api_key(id, spend, &profile), profile)))
-}
-
-/// Writes what has changed of a key, and moves its entries in indexes.
-fn put(
-    change: &mut Change<'_>,
-    (before, after): (&ApiKey, &ApiKey),
-    profile: KeyProfile,
-) -> Result<(), StoreError> {
-    let id = after.id;
-    change.set_key(id, after.spend.clone());
-    change.put(&layout::key_profile(id), &with_texts(profile, after));
-    move_entry(change, layout::KEYS, (Some(name_entry(before)), Some(name_entry(after))));
-    let groups = (before.spend.group, after.spend.group);
-    let of_group = |group: Option<GroupId>| group.map(|group| group_entry(group, id));
-    move_entry(change, layout::KEYS_OF_GROUPS, (of_group(groups.0), of_group(groups.1)));
-    groups::count_key(change, groups)?;
-    let standing = |ApiKey { spend, .. }: &ApiKey| (spend.expires_at, spend.disabled, spend.revoked_at);
-    if standing(before) != standing(after) {
-        // An expired key may be listed as active or as expired.
-        for status in [Status::Active, Status::Disabled, Status::Expired] {
-            change.leave(layout::KEYS_BY_STATUS, status_entry(status, id));
-        }
-        if let Some(at) = before.spend.expires_at {
-            change.leave(layout::KEYS_EXPIRING, expiry_entry(at, id));
-        }
-        list_by_status(change, after);
-    }
-    Ok(())
-}
-
-/// Moves an entry of an index.
-fn move_entry(change: &mut Change<'_>, index: Index, (before, after): (Option<Vec<u8>>, Option<Vec<u8>>)) {
-    if before == after {
-        return;
-    }
-    if let Some(entry) = before {
-        change.leave(index, entry);
-    }
-    if let Some(entry) = after {
-        change.enter(index, entry);
-    }
-}
-
-/// Lists a key as revoked, disabled or active. Asking for keys of a status moves an active one that has expired.
-fn list_by_status(change: &mut Change<'_>, key: &ApiKey) {
-    let ledger::Key { expires_at, revoked_at, disabled, .. } = key.spend;
-    let status = match (revoked_at, disabled) {
-        (Some(_), _) => Status::Revoked,
-        (None, true) => Status::Disabled,
-        (None, false) => Status::Active,
-    };
-    change.enter(layout::KEYS_BY_STATUS, status_entry(status, key.id));
-    if status == Status::Active
-        && let Some(at) = expires_at
-    {
-        change.enter(layout::KEYS_EXPIRING, expiry_entry(at, key.id));
-    }
-}
-
-/// Makes the entry of [`layout::KEYS`]. A hint has no zero byte, since no plaintext has one; a label may have one.
-fn name_entry(ApiKey { id, label, hint, .. }: &ApiKey) -> Vec<u8> {
-    [id.as_bytes(), label.as_bytes(), &[0], hint.as_bytes()].concat()
-}
-
-fn group_entry(group: GroupId, key: KeyId) -> Vec<u8> {
-    [&group.as_bytes()[..], key.as_bytes()].concat()
-}
-
-fn status_entry(status: Status, key: KeyId) -> Vec<u8> {
-    layout::tagged(status_letter(status), key.as_bytes())
-}
-
-fn expiry_entry(at: Timestamp, key: KeyId) -> Vec<u8> {
-    [&layout::time(at)[..], key.as_bytes()].concat()
-}
-
-const fn status_letter(status: Status) -> u8 {
-    match status {
-        Status::Active => b'a',
-        Status::Disabled => b'd',
-        Status::Expired => b'e',
-        Status::Revoked => b'r',
-    }
-}
-
-/// Makes a key of its two records.
-fn read(id: KeyId, money: &Record, profile: Option<&Record>) -> Result<(ApiKey, KeyProfile), StoreError> {
-    let money = codec::read_key(message::<messages::Key>(money)?);
-    let money = money.ok_or_else(|| damaged("money of a key"))?;
-    let profile = message::<KeyProfile>(profile.ok_or_else(|| damaged("the profile of a key"))?)?;
-    Ok((api_key(id, money.of, &profile), profile))
-}
-
 /// Error if the account lacks a key that an idempotency key names.
 fn missing() -> StoreError {
     damaged("what an idempotency key made is missing")
-}
-
-/// Error of a record that no program writes.
-fn damaged(what: &str) -> StoreError {
-    StoreError::Damaged(what.to_owned())
 }

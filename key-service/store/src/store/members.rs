@@ -1,23 +1,32 @@
 //! People of accounts. Passwords are stored as hashes, and secrets of second factors are not stored.
 
+mod attempts;
+mod expiring;
+pub(crate) mod member_records;
+pub(crate) mod operators;
+mod sign_in;
+
 use domain::{
     event::{Act, EventKind},
     member::{Member, MemberChange},
     second_factor::SecondFactor,
 };
 use key_service_ledger::{
-    Change,
+    Change, StoreError,
     messages::{self, IdList, MemberName},
     view::View,
 };
 use records::Name;
 use shared::ids::{AccountId, MemberId};
 
-use super::{
-    MemberCreated, Store, StoreError,
-    accounts::insert_id,
-    expiring, layout,
-    member_records::{member_id, member_name, name_name, read_member, write_member},
+use crate::{
+    data::MemberCreated,
+    store::{
+        accounts::insert_id,
+        base::Store,
+        layout,
+        members::member_records::{member_id, member_name, name_name, read_member, write_member},
+    },
 };
 
 impl Store {
@@ -29,7 +38,7 @@ impl Store {
         most: u64,
         act: &Act,
     ) -> Result<MemberCreated, StoreError> {
-        self.govern(account, |change| add_member(change, (account, &member, most), act)).await
+        self.lanes.change(account, |change| add_member(change, (account, &member, most), act)).await
     }
 
     /// The account's members, oldest first.
@@ -91,7 +100,7 @@ impl Store {
             }
             Ok(true)
         };
-        self.govern(account, replace).await
+        self.lanes.change(account, replace).await
     }
 
     /// Removes a member, and voids the member's links and sessions. `false` if there is none.
@@ -116,7 +125,7 @@ impl Store {
             change.event(act.event(0, None, None, removed));
             Ok(true)
         };
-        self.govern(account, remove).await
+        self.lanes.change(account, remove).await
     }
 }
 

@@ -1,11 +1,17 @@
 //! Money of accounts and keys, with the holds on that money.
 
+pub(crate) mod holders;
+mod house;
+
 use async_trait::async_trait;
-use key_service_ledger::{messages, names};
+use key_service_ledger::{StoreError, messages, names};
 use records::{Order, timed};
 use shared::{ids::AccountId, time::Timestamp};
 
-use super::{Cursor, DueHold, DueHolds, HoldIndex, Skew, Store, StoreError, layout};
+use crate::{
+    data::{Cursor, DueHold, DueHolds, HoldIndex, Skew},
+    store::{base::Store, layout},
+};
 use domain::ledger::{Command, Outcome, Refused};
 
 /// Due holds on a page, which expire in one commit.

@@ -3,17 +3,23 @@
 mod deliveries;
 mod records;
 
-use ::records::{Answer, Name, Question, Set, Space, Write};
+use ::records::{Answer, Question, Set, Space, Write};
 use key_service_ledger::{
-    Change,
-    messages::{self, PendingDeliveries, WebhookAccount, WebhookList},
+    Change, StoreError,
+    messages::{PendingDeliveries, WebhookAccount, WebhookList},
 };
 use shared::ids::{AccountId, WebhookId};
 
-use super::{
-    Idempotency, Store, StoreError, WebhookCreated,
-    idempotency::{self, Earlier},
-    layout, no_answer,
+use crate::{
+    data::{Idempotency, WebhookCreated},
+    store::{
+        base::{Store, no_answer},
+        idempotency::{self, Earlier},
+        layout,
+        webhooks::records::{
+            attempts, delivery, list, pending, read, read_pending, unreadable, webhook, write_webhook,
+        },
+    },
 };
 use domain::{
     event::Act,
@@ -38,39 +44,40 @@ impl Store {
         let attempt = idempotency.as_ref();
         let ended = self.ended_attempts(account, attempt).await?;
         let id = new.webhook.id;
-        self.govern(account, |change| {
-            if change.account()?.is_none() {
-                return Err(StoreError::no_account(account));
-            }
-            idempotency::prune(change, &ended)?;
-            match idempotency::earlier(change, attempt)? {
-                Some(Earlier::OtherRequest) => return Ok(WebhookCreated::Reused),
-                Some(Earlier::Made(made)) if made == *id.as_bytes() => return Ok(WebhookCreated::New),
-                Some(Earlier::Made(made)) => {
-                    let made = WebhookId::from_slice(&made);
-                    return made
-                        .map(WebhookCreated::Replayed)
-                        .ok_or_else(|| unreadable("an idempotency key"));
+        self.lanes
+            .change(account, |change| {
+                if change.account()?.is_none() {
+                    return Err(StoreError::no_account(account));
                 }
-                None => {}
-            }
-            let mut listed = change.get::<WebhookList>(&list())?.unwrap_or_default();
-            let others = listed.ids.iter().filter(|other| other[..] != id.as_bytes()[..]).count();
-            if others as u64 >= most {
-                return Ok(WebhookCreated::TooMany);
-            }
-            if others == listed.ids.len() {
-                listed.ids.push(id.as_bytes().to_vec());
-                // The order of ids is the order of creation.
-                listed.ids.sort_unstable();
-                change.put(&list(), &listed);
-                change.presume_absent(&webhook(id));
-                change.put(&webhook(id), &records::write_webhook(&new));
-            }
-            idempotency::keep(change, attempt, id.as_bytes());
-            Ok(WebhookCreated::New)
-        })
-        .await
+                idempotency::prune(change, &ended)?;
+                match idempotency::earlier(change, attempt)? {
+                    Some(Earlier::OtherRequest) => return Ok(WebhookCreated::Reused),
+                    Some(Earlier::Made(made)) if made == *id.as_bytes() => return Ok(WebhookCreated::New),
+                    Some(Earlier::Made(made)) => {
+                        let made = WebhookId::from_slice(&made);
+                        return made
+                            .map(WebhookCreated::Replayed)
+                            .ok_or_else(|| unreadable("an idempotency key"));
+                    }
+                    None => {}
+                }
+                let mut listed = change.get::<WebhookList>(&list())?.unwrap_or_default();
+                let others = listed.ids.iter().filter(|other| other[..] != id.as_bytes()[..]).count();
+                if others as u64 >= most {
+                    return Ok(WebhookCreated::TooMany);
+                }
+                if others == listed.ids.len() {
+                    listed.ids.push(id.as_bytes().to_vec());
+                    // The order of ids is the order of creation.
+                    listed.ids.sort_unstable();
+                    change.put(&list(), &listed);
+                    change.presume_absent(&webhook(id));
+                    change.put(&webhook(id), &write_webhook(&new));
+                }
+                idempotency::keep(change, attempt, id.as_bytes());
+                Ok(WebhookCreated::New)
+            })
+            .await
     }
 
     /// The account's webhooks, oldest first.
@@ -95,23 +102,24 @@ impl Store {
         patch: WebhookPatch,
         act: &Act,
     ) -> Result<Option<Webhook>, StoreError> {
-        self.govern(account, |change| {
-            let waiting = change.get::<PendingDeliveries>(&pending(id))?;
-            let Some(before) = change.get(&webhook(id))? else { return Ok(None) };
-            let before = read(id, before)?;
-            let waiting = waiting.unwrap_or_default();
-            let deliveries: Vec<_> = waiting.deliveries.iter().filter_map(records::read_pending).collect();
-            let after = before.clone().with(&patch, deliveries.iter(), act.at);
-            change.put(&webhook(id), &records::write_webhook(&after));
-            if after.webhook.disabled.is_some() {
-                drop_deliveries(change, id, &waiting);
-            }
-            if let Some(end) = after.webhook.end_since(&before.webhook) {
-                change.event(act.event(0, None, None, end));
-            }
-            Ok(Some(after.webhook))
-        })
-        .await
+        self.lanes
+            .change(account, |change| {
+                let waiting = change.get::<PendingDeliveries>(&pending(id))?;
+                let Some(before) = change.get(&webhook(id))? else { return Ok(None) };
+                let before = read(id, before)?;
+                let waiting = waiting.unwrap_or_default();
+                let deliveries: Vec<_> = waiting.deliveries.iter().filter_map(read_pending).collect();
+                let after = before.clone().with(&patch, deliveries.iter(), act.at);
+                change.put(&webhook(id), &write_webhook(&after));
+                if after.webhook.disabled.is_some() {
+                    drop_deliveries(change, id, &waiting);
+                }
+                if let Some(end) = after.webhook.end_since(&before.webhook) {
+                    change.event(act.event(0, None, None, end));
+                }
+                Ok(Some(after.webhook))
+            })
+            .await
     }
 
     /// Removes a webhook with its deliveries and attempts, and returns it. `None` if there is none.
@@ -120,18 +128,19 @@ impl Store {
         account: AccountId,
         id: WebhookId,
     ) -> Result<Option<Webhook>, StoreError> {
-        self.govern(account, |change| {
-            let waiting = change.get::<PendingDeliveries>(&pending(id))?.unwrap_or_default();
-            let mut listed = change.get::<WebhookList>(&list())?.unwrap_or_default();
-            let Some(before) = change.get(&webhook(id))? else { return Ok(None) };
-            listed.ids.retain(|other| other[..] != id.as_bytes()[..]);
-            change.put(&list(), &listed);
-            change.remove(&webhook(id));
-            change.remove(&attempts(id));
-            drop_deliveries(change, id, &waiting);
-            Ok(Some(read(id, before)?.webhook))
-        })
-        .await
+        self.lanes
+            .change(account, |change| {
+                let waiting = change.get::<PendingDeliveries>(&pending(id))?.unwrap_or_default();
+                let mut listed = change.get::<WebhookList>(&list())?.unwrap_or_default();
+                let Some(before) = change.get(&webhook(id))? else { return Ok(None) };
+                listed.ids.retain(|other| other[..] != id.as_bytes()[..]);
+                change.put(&list(), &listed);
+                change.remove(&webhook(id));
+                change.remove(&attempts(id));
+                drop_deliveries(change, id, &waiting);
+                Ok(Some(read(id, before)?.webhook))
+            })
+            .await
     }
 
     /// Lists the accounts that have webhooks. Accounts that had webhooks may be listed too.
@@ -179,36 +188,4 @@ fn drop_deliveries(change: &mut Change<'_>, id: WebhookId, waiting: &PendingDeli
         change.write(Write::Remove(delivery(id, &waiting.event)));
     }
     change.remove(&pending(id));
-}
-
-fn read(id: WebhookId, webhook: messages::Webhook) -> Result<StoredWebhook, StoreError> {
-    records::read_webhook(id, webhook).ok_or_else(|| unreadable(id))
-}
-
-/// The list of an account's webhooks.
-fn list() -> Name {
-    layout::name(layout::WEBHOOKS, *b"l")
-}
-
-fn webhook(id: WebhookId) -> Name {
-    layout::name(layout::WEBHOOKS, layout::tagged(b'w', id.as_bytes()))
-}
-
-/// The deliveries of a webhook that wait.
-fn pending(id: WebhookId) -> Name {
-    layout::name(layout::WEBHOOKS, layout::tagged(b'p', id.as_bytes()))
-}
-
-/// The last attempts of a webhook.
-fn attempts(id: WebhookId) -> Name {
-    layout::name(layout::WEBHOOKS, layout::tagged(b'a', id.as_bytes()))
-}
-
-/// What a delivery of an event sends.
-fn delivery(id: WebhookId, event: &[u8]) -> Name {
-    layout::name(layout::DELIVERIES, [id.as_bytes(), event].concat())
-}
-
-fn unreadable(what: impl std::fmt::Display) -> StoreError {
-    StoreError::Damaged(format!("{what} cannot be read"))
 }

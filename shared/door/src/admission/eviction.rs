@@ -3,7 +3,7 @@
 
 use std::{cmp::Reverse, time::Duration};
 
-use super::Owner;
+use super::owner::Owner;
 
 /// Time without a request after which a connection is closed before older ones. It lets callers be far away or slow.
 const HESITATION: Duration = Duration::from_secs(1);

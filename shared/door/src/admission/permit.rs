@@ -10,7 +10,7 @@ use tokio::{
 };
 
 use super::{
-    Owner,
+    owner::Owner,
     quota::{Granted, QuotaState},
 };
 
@@ -172,7 +172,8 @@ mod tests {
     use shared::{clock::System, ids::AccountId};
     use tokio::time::sleep;
 
-    use super::{super::Network, *};
+    use super::*;
+    use crate::admission::owner::Network;
 
     fn account() -> Owner {
         Owner::Account(AccountId::generate(&System))

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use foldhash::HashMap;
 
-use super::Owner;
+use super::owner::Owner;
 
 /// Units taken, and callers that wait for some. `W` stands for a waiting caller.
 pub(super) struct QuotaState<W> {

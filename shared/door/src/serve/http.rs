@@ -19,7 +19,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    CarriedBy, OverTls, PeerAddress,
+    arrival::{CarriedBy, OverTls, PeerAddress},
     body::{BodyOptions, Responses, Unread, WatchedBody},
     bounds::Bounds,
     connection::{Connection, Overdue},

@@ -8,7 +8,7 @@ use shared_config::{ConfigError, Pem, current::Current};
 use tokio_rustls::TlsAcceptor;
 
 use super::{
-    certificates, private, together, unfit,
+    pem::{certificates, private, together, unfit},
     validity::{self, Decisive},
 };
 use crate::serve::PortTls;

@@ -9,7 +9,7 @@ use shared::clock::{Clock, System};
 use shared_config::Pem;
 use tokio::time::sleep;
 
-use super::certificates;
+use super::pem::certificates;
 
 /// Time before the end of a certificate from which the log warns of it.
 const WARNED_BEFORE: Duration = Duration::from_hours(14 * 24);

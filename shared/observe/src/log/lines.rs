@@ -249,7 +249,7 @@ mod tests {
         const NAME: &str =
             "log::lines::tests::a_panic_that_ends_the_process_is_logged_after_the_lines_before";
         if env::var_os(PANICS).is_some() {
-            super::super::start(super::super::LogFormat::Text, "info").unwrap();
+            crate::log::start(crate::log::LogFormat::Text, "info").unwrap();
             (0..1000).for_each(|number| tracing::info!(number));
             let _ = panic::catch_unwind(|| panic!("at {}", "noon"));
             process::abort();

@@ -2,7 +2,7 @@
 
 use shared::clock::{Clock, System};
 
-use super::Family;
+use super::family::Family;
 
 const DONE: &str = "done";
 const REFUSED: &str = "refused";

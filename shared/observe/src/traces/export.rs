@@ -21,7 +21,7 @@ use tokio::{
     time::{Instant, timeout, timeout_at},
 };
 
-use super::TRACER;
+use super::tracer::TRACER;
 use crate::otlp::{FLUSH_DEADLINE, Variables, Warned, WrongSetting, resource, setting};
 
 /// Spans that wait for export; further spans are dropped. A span takes one to two kilobytes.

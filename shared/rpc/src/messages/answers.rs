@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use shared::{
+    ids::Principal,
     money::NanoUsd,
     rates::{RateLimit, RateStatus},
     refusal::{Denial, Refusal},
@@ -12,8 +13,10 @@ use tonic::Code;
 
 use super::usage::{cost_message, read_cost};
 use crate::{
-    Answer, Authorize, Call, CallFailure, Captured, Charge, Extended, Extension, Grant, HoldRef, Identity,
-    Principal, UpstreamCost,
+    contract::{
+        Answer, Authorize, Call, CallFailure, Captured, Charge, Extended, Extension, Grant, HoldRef,
+        Identity, UpstreamCost,
+    },
     refusal::{denial_messages, read_denial, read_refusal},
     v1::{self, answer},
 };

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use shared::{generation::Course, key::Class, tokens::Usage};
 
 use super::{
-    Malformed,
     course::read_origin,
-    id, missing,
+    malformed::{Malformed, id, missing},
     usage::{cost_message, read_cost},
 };
 use crate::{
-    Authorize, Call, Capture, Extend, HoldRef, Release, SessionClock, UpstreamCost,
+    contract::{Authorize, Call, Capture, Extend, HoldRef, Release, UpstreamCost},
+    session_clock::SessionClock,
     v1::{self, call, release_request},
 };
 

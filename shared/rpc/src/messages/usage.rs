@@ -8,7 +8,7 @@ use shared::{
 };
 use shared_catalog::{Price, RATES, Rates, Tier};
 
-use super::Malformed;
+use super::malformed::Malformed;
 use crate::v1;
 
 impl From<Usage> for v1::Usage {

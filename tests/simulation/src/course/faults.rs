@@ -8,7 +8,7 @@ use crate::{
     chance::dice::Dice,
     course::owner,
     services::upstream::UPSTREAMS,
-    tell,
+    trace::tell,
     world::{BUSY, GATEWAYS, KEY_SERVICES, World},
 };
 

@@ -9,7 +9,7 @@ use tests::upstream::{Api, End, Fault, Generation, Told, Usage};
 use tokio::time::Instant;
 
 use crate::{
-    chance::poll::at_once, client::Outcome, services::key_service::words::usage, tell, world::World,
+    chance::poll::at_once, client::Outcome, services::key_service::words::usage, trace::tell, world::World,
 };
 
 /// Entries of a journal: more than any run has.

@@ -9,7 +9,7 @@ use key_service_management::governed::Governed as _;
 use shared::money::NanoUsd;
 use tokio::time::Instant;
 
-use crate::{account::REQUEST, tell, world::World};
+use crate::{account::REQUEST, trace::tell, world::World};
 
 /// Lowers the limit of a key at a key-service, to what this many requests cost.
 pub(crate) async fn lower(world: &World, place: &'static str, key: usize, requests: u64) {

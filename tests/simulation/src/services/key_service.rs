@@ -42,8 +42,7 @@ use crate::{
         process::{Process, TasksOf},
         store::{SharedMaps, WayToMaps},
     },
-    tell,
-    trace::Trace,
+    trace::{Trace, tell},
 };
 
 /// A running key-service.

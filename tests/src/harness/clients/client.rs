@@ -24,7 +24,7 @@ use tokio::{
     time::timeout,
 };
 
-use crate::harness::PATIENCE;
+use crate::harness::patience::PATIENCE;
 
 /// HTTP client with pooled connections, HTTP/1.1 by default.
 #[derive(Clone)]

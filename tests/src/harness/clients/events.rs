@@ -7,7 +7,7 @@ use hyper::body::Incoming;
 use serde_json::Value;
 use tokio::time::timeout;
 
-use crate::harness::PATIENCE;
+use crate::harness::patience::PATIENCE;
 
 /// One item of a stream.
 #[derive(Clone, Debug, PartialEq)]

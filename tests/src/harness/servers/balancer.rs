@@ -16,7 +16,7 @@ use tokio::{
 };
 
 use super::server::Server;
-use crate::harness::{LOOK_EVERY, clients::client::Http};
+use crate::harness::{clients::client::Http, patience::LOOK_EVERY};
 
 /// A balancer of TCP connections. It stops when dropped.
 pub struct Balancer {

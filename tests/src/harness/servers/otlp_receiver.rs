@@ -23,7 +23,7 @@ use prost::Message;
 use serde_json::{Map, Value, json};
 use tokio::{net::TcpListener, time::sleep};
 
-use crate::harness::{LOOK_EVERY, SERVER_PATIENCE};
+use crate::harness::patience::{LOOK_EVERY, SERVER_PATIENCE};
 
 const TRACES: &str = "/v1/traces";
 const METRICS: &str = "/v1/metrics";

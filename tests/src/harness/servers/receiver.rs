@@ -18,7 +18,7 @@ use tokio::{
     time::{Instant as Deadline, sleep, timeout_at},
 };
 
-use crate::harness::{LOOK_EVERY, SERVER_PATIENCE};
+use crate::harness::patience::{LOOK_EVERY, SERVER_PATIENCE};
 
 /// A request that a receiver got.
 #[derive(Clone, Debug)]

@@ -2,10 +2,8 @@
 
 use std::path::Path;
 
-use tokio::time::sleep;
-
 use super::ports;
-use crate::harness::{LOOK_EVERY, SERVER_PATIENCE};
+use crate::harness::patience::until;
 use node::Node;
 use pair::MasterAddress;
 
@@ -132,7 +130,7 @@ impl Redis {
     /// Waits until a replica has taken over from the killed master.
     pub async fn failed_over(&self, number: usize) {
         let replica = &self.nodes[number + cluster::MASTERS];
-        until("a replica to take over", || {
+        until("a replica to take over", async || {
             replica.ask("ROLE").is_some_and(|answer| answer.contains("master"))
         })
         .await;
@@ -172,14 +170,5 @@ impl Redis {
     /// Resumes stopped servers.
     pub fn resume(&self) {
         self.nodes.iter().for_each(Node::resume);
-    }
-}
-
-/// Polls until a condition holds.
-async fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let deadline = std::time::Instant::now() + SERVER_PATIENCE;
-    while !done() {
-        assert!(std::time::Instant::now() < deadline, "waited too long for {what}");
-        sleep(LOOK_EVERY).await;
     }
 }

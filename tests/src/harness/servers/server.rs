@@ -16,7 +16,13 @@ use std::{
 use tokio::time::sleep;
 
 use super::ports::free_port;
-use crate::harness::{LOOK_EVERY, SERVER_PATIENCE, UPSTREAM_KEY};
+use crate::{
+    harness::{
+        command::{run_to_end, signal},
+        patience::{LOOK_EVERY, SERVER_PATIENCE},
+    },
+    upstream::UPSTREAM_KEY,
+};
 
 /// Number of log lines that a failed test shows.
 const LAST_WORDS: usize = 60;
@@ -35,6 +41,9 @@ const LISTENERS: [(&str, &str); 4] = [
 
 /// Time without a further line after which a log is complete: several times that for which a process gathers lines.
 const LOG_SETTLED: Duration = Duration::from_millis(100);
+
+/// Time after which a log that still grows is read as it is: a process that has lost its store may write for ever.
+const LOG_GROWS: Duration = Duration::from_secs(5);
 
 /// Script that hands standard input over as a socket by the protocol of systemd, and becomes the program.
 const HAND_OVER: &str = r#"exec 3<&0 </dev/null; export LISTEN_PID=$$ LISTEN_FDS=1; exec "$0" "$@""#;
@@ -144,7 +153,7 @@ impl Settings {
     pub fn try_cli(&self, arguments: &[&str]) -> (ExitStatus, String, String) {
         // Only a process that serves has bounded files, and a reader of its log.
         let free = Self { files_bounded: false, ..self.clone() };
-        let output = free.command().args(arguments).output().expect("the binary can be run");
+        let output = run_to_end(free.command().args(arguments));
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         (output.status, text(output.stdout), text(output.stderr))
     }
@@ -298,11 +307,11 @@ impl Server {
     #[expect(clippy::disallowed_methods, reason = "tests print logs where nothing can be awaited")]
     pub fn log(&self) -> String {
         let path = self.settings.data.join(LOG);
-        let mut log = read(&path);
+        let (mut log, deadline) = (read(&path), Instant::now() + LOG_GROWS);
         loop {
             thread::sleep(LOG_SETTLED);
             let later = read(&path);
-            if later.len() == log.len() {
+            if later.len() == log.len() || Instant::now() > deadline {
                 return later;
             }
             log = later;
@@ -371,7 +380,7 @@ impl Server {
             if let Some(status) = ended {
                 return status;
             }
-            assert!(Instant::now() < deadline, "the server does not end");
+            assert!(Instant::now() < deadline, "the server does not end\n{}", self.last_words());
             sleep(LOOK_EVERY).await;
         }
     }
@@ -406,12 +415,6 @@ fn launch(settings: &Settings) -> Child {
 pub(crate) fn is_running(pid: u32) -> bool {
     let stat = read(Path::new(&format!("/proc/{pid}/stat")));
     stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
-}
-
-/// Sends a signal with the shell's built-in `kill`: the separate program may be missing.
-pub(crate) fn signal(pid: u32, name: &str) {
-    let sent = Command::new("sh").args(["-c", &format!("kill -{name} {pid}")]).status();
-    assert!(sent.is_ok_and(|status| status.success()), "the signal can be sent");
 }
 
 /// Path of a binary of this workspace, built beside the running executable.

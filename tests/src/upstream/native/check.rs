@@ -1,10 +1,11 @@
 //! What the vendors refuse of a request, in their words.
 
 use http::{HeaderMap, HeaderValue, header::AUTHORIZATION};
-use serde_json::Value;
 
-use super::{error::ApiError, prompt::Prompt};
-use crate::upstream::record::Api;
+use super::error::ApiError;
+use crate::upstream::{prompts::prompt::Prompt, record::Api};
+pub(super) use refusal::Purpose;
+use refusal::{Checked, invalid};
 
 mod blocks;
 mod cache_marks;
@@ -13,21 +14,10 @@ mod members;
 mod messages;
 mod openai;
 mod pairing;
+mod refusal;
 mod responses;
 mod thinking;
 mod tools;
-
-/// Purpose of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Purpose {
-    /// A generation.
-    Generate,
-    /// The length of a prompt.
-    Count,
-}
-
-/// Result of a check.
-type Checked = Result<(), ApiError>;
 
 /// Refuses a request without this credential, with or without `Bearer` before it.
 pub(super) fn credential(api: Api, headers: &HeaderMap, key: Option<&str>) -> Checked {
@@ -60,32 +50,4 @@ pub(super) fn check(prompt: &Prompt, purpose: Purpose, headers: &HeaderMap) -> C
         Api::Messages => messages::check(prompt, purpose, beta),
         Api::Responses | Api::Chat => responses::check(prompt, purpose),
     }
-}
-
-/// Refuses a request with this message.
-fn invalid(message: &str) -> Checked {
-    Err(ApiError::invalid(message, None))
-}
-
-/// Refuses an object with members other than these.
-fn no_more(path: &str, object: &Value, known: &[&str]) -> Checked {
-    let mut names = object.as_object().into_iter().flatten().map(|(name, _)| name.as_str());
-    match names.find(|name| !known.contains(name)) {
-        Some(name) => invalid(&format!("{path}.{name}: Extra inputs are not permitted")),
-        None => Ok(()),
-    }
-}
-
-/// Refuses an object without one of these members.
-fn all_of(path: &str, object: &Value, names: &[&str]) -> Checked {
-    match names.iter().find(|name| object.get(**name).is_none()) {
-        Some(name) if path.is_empty() => invalid(&format!("{name}: Field required")),
-        Some(name) => invalid(&format!("{path}.{name}: Field required")),
-        None => Ok(()),
-    }
-}
-
-/// Returns whether a text has letters, digits, underscores and hyphens alone, at least one of them.
-fn is_plain(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
 }

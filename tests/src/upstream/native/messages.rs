@@ -3,12 +3,12 @@
 use serde_json::{Value, json};
 
 use super::{
-    plan::{NativePlan, Reported, Shortened, object},
     signature,
     writer::{AnswerWriter, append},
 };
 use crate::upstream::{
     faults::fault::{Fault, Shape},
+    prompts::plan::{NativePlan, Reported, Shortened, object},
     script::{Token, Usage, word},
 };
 

@@ -2,8 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::plan::{NativePlan, Reported, Shortened};
-use crate::upstream::{faults::fault::Fault, script::Usage};
+use crate::upstream::{
+    faults::fault::Fault,
+    prompts::plan::{NativePlan, Reported, Shortened},
+    script::Usage,
+};
 
 /// Creation time of every scripted response.
 const CREATED: u64 = 1_700_000_000;

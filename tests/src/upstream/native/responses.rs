@@ -3,13 +3,13 @@
 use serde_json::{Value, json};
 
 use super::{
-    plan::NativePlan,
     response_object::{response, usage},
     signature,
     writer::{AnswerWriter, append},
 };
 use crate::upstream::{
     faults::fault::Shape,
+    prompts::plan::NativePlan,
     script::{Token, word},
 };
 

@@ -4,15 +4,13 @@ use std::io;
 
 use futures_util::stream::BoxStream;
 
-use super::{
-    plan::NativePlan,
-    writer::{AnswerWriter, event_text},
-};
+use super::writer::{AnswerWriter, event_text};
 use crate::upstream::{
     faults::{
         cut::sleep_ms,
         fault::{Fault, Shape},
     },
+    prompts::plan::NativePlan,
     record::{End, Running},
     script::Script,
     steps::{self, Step, StepWriter, Steps},

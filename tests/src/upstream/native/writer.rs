@@ -2,8 +2,7 @@
 
 use serde_json::Value;
 
-use super::plan::NativePlan;
-use crate::upstream::faults::fault::Shape;
+use crate::upstream::{faults::fault::Shape, prompts::plan::NativePlan};
 
 /// Writes the events of an answer, and remembers what they said for those that repeat it and for the whole answer.
 pub(super) trait AnswerWriter: Send {

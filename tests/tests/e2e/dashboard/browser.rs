@@ -25,6 +25,16 @@ const LABELS: [&str; 5] = [
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_page_works_and_is_accessible_in_a_real_browser() {
+    holds("pages").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_act_works_in_a_real_browser() {
+    holds("acts").await;
+}
+
+/// Lets people use an installation in browsers, for one part of the facts.
+async fn holds(part: &str) {
     let stack = Stack::start().await;
     stack.others_spend();
     let customer = stack.key_with(json!({"label": "Customer A", "limit": 5})).await;
@@ -50,6 +60,7 @@ async fn every_page_works_and_is_accessible_in_a_real_browser() {
     let account = stack.account.name.as_str();
     let mut command = client("node/dashboard.js");
     command
+        .env("PART", part)
         .env("BASE_URL", stack.url("/v1"))
         .env("MANAGEMENT_KEY", &stack.account.management_key)
         .env("ACCOUNT", account)
@@ -61,7 +72,7 @@ async fn every_page_works_and_is_accessible_in_a_real_browser() {
 }
 
 /// Waits for the refused calls, which a key-service writes every ten seconds.
-async fn refused_calls_are_listed(stack: &Stack) {
+pub(super) async fn refused_calls_are_listed(stack: &Stack) {
     let url = stack.url("/v1/management/refusals");
     let deadline = tokio::time::Instant::now() + PATIENCE;
     loop {
@@ -75,12 +86,12 @@ async fn refused_calls_are_listed(stack: &Stack) {
 }
 
 /// The link of a new member.
-fn invited(stack: &Stack, account: &str, name: &str, role: &str) -> String {
+pub(super) fn invited(stack: &Stack, account: &str, name: &str, role: &str) -> String {
     link(stack, &["members", "invite", "--account", account, "--name", name, "--role", role])
 }
 
 /// The sign-in link that a command prints.
-fn link(stack: &Stack, arguments: &[&str]) -> String {
+pub(super) fn link(stack: &Stack, arguments: &[&str]) -> String {
     let printed = stack.cli(arguments);
     printed.lines().find(|line| line.contains("/sign-in/link#")).unwrap().trim().to_owned()
 }

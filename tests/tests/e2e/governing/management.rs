@@ -200,6 +200,31 @@ async fn one_id_follows_a_request_from_the_client_through_the_logs_of_both_servi
 }
 
 #[apply(fact)]
+async fn a_credential_that_was_accepted_is_judged_once_a_request_and_refused_once_revoked() {
+    let deployment = Deployment::services(1, 1);
+    let stack = Stack::with(Options { deployment, ..Options::default() }).await;
+    let calls = async || {
+        let metrics = stack.http.get(&format!("{}/metrics", stack.server().admin())).await;
+        let sum = metrics.text().lines().find_map(|line| line.strip_prefix("gateway_frame_calls_sum "));
+        sum.unwrap().to_owned()
+    };
+    assert_eq!(stack.manage(Method::GET, "", None).await.status, 200);
+    let before = calls().await;
+    for _ in 0..5 {
+        assert_eq!(stack.manage(Method::GET, "", None).await.status, 200);
+    }
+    assert_eq!(calls().await, before, "the gateway asks nothing more");
+
+    let listed = stack.cli(&["management-keys", "list", "--account", &stack.account.name, "--json"]);
+    let listed: Value = serde_json::from_str(&listed).unwrap();
+    stack.cli(&["management-keys", "revoke", "--id", listed[0]["id"].as_str().unwrap()]);
+    for _ in 0..2 {
+        let made = stack.manage(Method::POST, "", Some(json!({}))).await;
+        made.assert_error(401, "invalid_management_key");
+    }
+}
+
+#[apply(fact)]
 async fn an_unauthenticated_client_writes_no_long_line_into_the_log() {
     let stack = Stack::start().await;
     for path in ["/v1/management/keys/", "/v1/management/", "/"] {

@@ -12,12 +12,11 @@ use serde_json::json;
 use shared::error::Code;
 use tests::{
     harness::{
-        ACCOUNT, ApiKey, Deployment, Form, Http, LOOK_EVERY, Options, Redis, Server, Settings, Stack, binary,
-        cost_of, free_port,
+        ACCOUNT, ApiKey, Deployment, Form, Http, Options, Redis, Server, Settings, Stack, binary, cost_of,
+        free_port, run_to_end, until,
     },
     upstream::Script,
 };
-use tokio::time::sleep;
 
 use crate::operation::metrics::rows;
 
@@ -136,9 +135,7 @@ async fn a_restored_redis_knows_keys_and_what_they_had_used() {
     spend_after_the_backup(&stack, &key).await;
 
     let seen = settings.data.join("data/redis-seen");
-    while !seen.exists() {
-        sleep(LOOK_EVERY).await;
-    }
+    until("the file to be written", async || seen.exists()).await;
     stack.server().terminate();
     stack.key_services[0].kill();
     stack.redis().kill();
@@ -334,7 +331,7 @@ async fn shell(commands: &str, env: &Env, folder: &Path) -> String {
     let mut shell = Command::new("bash");
     shell.arg("-c").arg(format!("set -euo pipefail\n{commands}")).current_dir(folder).envs(env);
     shell.env("PATH", format!("{programs}:{}", env::var("PATH").unwrap()));
-    let output = tokio::task::spawn_blocking(move || shell.output()).await.unwrap().unwrap();
+    let output = tokio::task::spawn_blocking(move || run_to_end(&mut shell)).await.unwrap();
     let printed = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{commands}\n{printed}\n{}", String::from_utf8_lossy(&output.stderr));
     printed

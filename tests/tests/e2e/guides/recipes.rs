@@ -7,7 +7,7 @@ use std::{collections::HashMap, path::Path, process::Command};
 use http::Method;
 use serde_json::Value;
 use tests::{
-    harness::{FLASH, MAX, Stack, nanos, usd},
+    harness::{FLASH, MAX, Stack, nanos, run_to_end, usd},
     upstream::Script,
 };
 
@@ -41,7 +41,7 @@ async fn run_and(stack: &Stack, title: &'static str, folder: &Path, more: &str) 
     shell.arg("-c").arg(script).current_dir(folder);
     shell.env("PATH", format!("{}:{}", folder.display(), std::env::var("PATH").unwrap()));
     shell.env("FAREGATE", stack.url("")).env("MANAGEMENT_KEY", &stack.account.management_key);
-    let output = tokio::task::spawn_blocking(move || shell.output()).await.unwrap().unwrap();
+    let output = tokio::task::spawn_blocking(move || run_to_end(&mut shell)).await.unwrap();
     let printed = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{printed}\n{}", String::from_utf8_lossy(&output.stderr));
     printed

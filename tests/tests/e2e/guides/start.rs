@@ -10,7 +10,7 @@ use std::{
 use http::Method;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tests::harness::{AskedOf, Given, Server, Settings, StandIn};
+use tests::harness::{AskedOf, Given, Server, Settings, StandIn, run_to_end};
 
 /// The command of each page that serves what the commands before have prepared.
 const SERVES: &str = "faregate --models models.toml\n";
@@ -77,7 +77,7 @@ async fn shell(folder: &Path, commands: &str, env: &[(&str, String)]) -> String 
     shell.arg("-c").arg(&script).current_dir(folder).envs(env.iter().map(|(name, value)| (name, value)));
     shell.env("PATH", format!("{}:{}", folder.display(), std::env::var("PATH").unwrap()));
     let Output { status, stdout, stderr } =
-        tokio::task::spawn_blocking(move || shell.output()).await.unwrap().unwrap();
+        tokio::task::spawn_blocking(move || run_to_end(&mut shell)).await.unwrap();
     let printed = String::from_utf8(stdout).unwrap();
     assert!(status.success(), "{script}\n{printed}\n{}", String::from_utf8_lossy(&stderr));
     printed

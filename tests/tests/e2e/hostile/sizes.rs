@@ -7,7 +7,7 @@ use http::{Request, header};
 use http_body_util::Full;
 use serde_json::{Value, json};
 use tests::{
-    harness::{ApiKey, Call, Models, Options, PATIENCE, Server, Settings, Stack, cost_of},
+    harness::{ApiKey, Call, Models, Options, PATIENCE, Server, Settings, Stack, cost_of, until},
     upstream::{Fault, Script, text},
 };
 use tokio::time::timeout;
@@ -67,9 +67,7 @@ async fn all_that_is_kept_of_a_request_counts_until_it_ends() {
             tokio::spawn(async move { http.send(request.unwrap()).await })
         };
         let first = send(&body);
-        while stack.upstream.generations().is_empty() {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+        until("the upstream to be asked", async || !stack.upstream.generations().is_empty()).await;
         let second = send(&body);
         let refused = timeout(PATIENCE, second).await.expect("there is no room for it").unwrap();
         let refused = refused.assert_error(503, "overloaded");

@@ -11,7 +11,7 @@ use shared_catalog::Catalog;
 const SERVICE: &str = "[service]\nname = \"f\"\nprovider = \"f\"\ndocs = \"f\"\n";
 
 /// The documents whose links are followed.
-const DOCUMENTS: [&str; 35] = [
+const DOCUMENTS: [&str; 36] = [
     "ARCHITECTURE.md",
     "CHANGELOG.md",
     "CONTRIBUTING.md",
@@ -24,6 +24,7 @@ const DOCUMENTS: [&str; 35] = [
     "docs/catalogue.md",
     "docs/clients.md",
     "docs/commands.md",
+    "docs/console.md",
     "docs/first-hour.md",
     "docs/governing.md",
     "docs/measurements.md",

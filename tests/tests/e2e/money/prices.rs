@@ -229,6 +229,10 @@ async fn an_alias_is_served_listed_and_echoed_and_billed_as_its_model() {
     assert_eq!(stack.get(&key, "/v1/models/hosted-latest").await.status, 200);
     let limited = stack.key_with(json!({"models": ["hosted-latest"]})).await;
     told(&stack, &limited, "hosted", usage).await;
+    let create = ["keys", "create", "--account", &stack.account.name, "--label", "limited", "--models"];
+    let made = stack.cli(&[&create[..], &[r#"["hosted-latest"]"#]].concat());
+    let made: Value = serde_json::from_str(&made).unwrap();
+    assert_eq!(made["models"], json!(["hosted"]), "{made}");
 }
 
 #[apply(fact)]

@@ -14,7 +14,9 @@ use http::Method;
 use serde_json::json;
 use shared::clock::{Clock as _, System};
 use tests::{
-    harness::{Answer, ApiKey, Deployment, Form, Http, LOOK_EVERY, Options, PATIENCE, Server, Stack},
+    harness::{
+        Answer, ApiKey, Deployment, Form, Http, LOOK_EVERY, Options, PATIENCE, Server, Stack, run_to_end,
+    },
     upstream::Script,
 };
 use tokio::time::sleep;
@@ -370,7 +372,7 @@ async fn fires(stack: &Stack, alerts: &[&str]) -> (bool, String) {
     fs::write(&file, case.to_string()).unwrap();
     let mut promtool = Command::new(promtool_path());
     promtool.args(["test", "rules"]).arg(&file);
-    let output = tokio::task::spawn_blocking(move || promtool.output()).await.unwrap().unwrap();
+    let output = tokio::task::spawn_blocking(move || run_to_end(&mut promtool)).await.unwrap();
     let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
     (output.status.success(), said.concat())
 }

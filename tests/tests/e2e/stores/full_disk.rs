@@ -9,7 +9,7 @@ use std::{
 use futures_util::future::join_all;
 use tempfile::TempDir;
 use tests::{
-    harness::{Options, Server, Settings, Stack, cost_of},
+    harness::{Options, Server, Settings, Stack, cost_of, run_to_end},
     upstream::Script,
 };
 
@@ -48,7 +48,7 @@ fn a_disk_that_fills_is_told_and_goes_on_once_it_is_enlarged() {
     let mut test = Command::new("unshare");
     test.args(["--map-root-user", "--mount", "--"]).arg(env::current_exe().unwrap());
     test.args(["--exact", inside, "--ignored", "--nocapture"]).env(MOUNTS, "1");
-    let output = test.output().unwrap();
+    let output = run_to_end(&mut test);
     let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
     assert!(output.status.success() && said[0].contains("1 passed"), "{}", said.concat());
 }

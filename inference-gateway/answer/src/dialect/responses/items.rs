@@ -6,10 +6,9 @@ use reply::{ResponsesReply, ToolName};
 use serde::Deserialize;
 use shared::ids::GenerationId;
 
-use super::hex;
 use crate::{
     dialect::turn::{Block, BlockContent},
-    put,
+    generation::put,
 };
 
 /// The API's words for a kind of item.
@@ -188,4 +187,9 @@ pub(super) fn input_of(arguments: &[u8]) -> BytesMut {
         }
         Err(_) => BytesMut::from(arguments),
     }
+}
+
+pub(super) fn hex(id: GenerationId) -> String {
+    let id = id.to_string();
+    id.split_once('_').map(|(_, hex)| hex.to_owned()).unwrap_or(id)
 }

@@ -4,14 +4,14 @@ use bytes::BytesMut;
 use raw_json::RawString;
 use serde::Deserialize;
 
-use super::{ResponsesStream, put_usage};
+use super::stream::{ResponsesStream, put_usage};
 use crate::{
     dialect::{
         passed::{PassedWriter, UsageOf},
         turn::{Block, BlockContent},
     },
+    generation::put,
     pieces::parts::short,
-    put,
     stream::Original,
 };
 

@@ -10,13 +10,13 @@ use shared::{
 
 use super::{ACCOUNTS, GROUPS, KEYS, account, group, key};
 use crate::{
+    books::usage::{Counts, Day, added},
     group::{GroupPatch, may_be_parent, takes_keys},
     key::{ApiKey, KeyPatch, NewCredential},
     ledger::{
         Account, Budget, CallEvents, Command, Entry, Group, Holder, Key, Outcome, Payer, Record, RecordId,
         Refused, State, Told, apply, entry, passed_by_bounds,
     },
-    usage::{Counts, Day, added},
 };
 
 /// The state of a store: everything that commands read and write.

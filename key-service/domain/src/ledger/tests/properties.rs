@@ -11,13 +11,15 @@ use shared::{
 };
 
 use crate::{
-    audit::{AuditedEntry, Auditor},
+    books::{
+        audit::{AuditedEntry, Auditor},
+        usage::{COUNTED, Counts},
+    },
     ledger::{
         Bounds, Budget, Command, Ending, MOST_TAKEN, Outcome, Payer, Record, RecordId, Refused, Window,
-        funds::plus,
+        bounds::plus,
         histories::{START, Step, World, history},
     },
-    usage::{COUNTED, Counts},
 };
 
 proptest! {

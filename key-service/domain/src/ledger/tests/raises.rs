@@ -195,7 +195,7 @@ fn a_moved_or_rotated_key_keeps_its_raise_and_its_holds_stay_with_their_groups()
     let new = crate::key::NewCredential {
         account: account(MINE),
         key: key(0),
-        digest: crate::digest::Digest::of(b"new"),
+        digest: crate::credentials::digest::Digest::of(b"new"),
         hint: String::new(),
         grace: Duration::from_mins(5),
         is_forced: false,

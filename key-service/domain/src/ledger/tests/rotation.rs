@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    digest::Digest,
+    credentials::digest::Digest,
     key::{ApiKey, KeyNotRotated, NewCredential, Status},
 };
 

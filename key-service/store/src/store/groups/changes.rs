@@ -6,19 +6,19 @@ use domain::{
     ledger::{self, Budget, Holder},
 };
 use key_service_ledger::{
-    Change,
+    Change, StoreError,
     messages::{AccountProfile, ExternalId, GroupProfile},
 };
 use shared::{ids::GroupId, money::NanoUsd};
 
-use super::{
-    super::{
-        GroupCreated, GroupUpdated, Idempotency, StoreError,
+use crate::{
+    data::{GroupCreated, GroupUpdated, Idempotency},
+    store::{
+        base::damaged,
+        groups::profile::{from_profile, group_id, to_profile},
         idempotency::{self, Earlier},
-        layout,
+        layout::{self, external_id},
     },
-    damaged, external_id, group_id,
-    profile::{from_profile, to_profile},
 };
 
 /// Finds a group of the account.
@@ -29,10 +29,7 @@ pub(super) fn find(change: &mut Change<'_>, id: GroupId) -> Result<Option<Group>
 }
 
 /// Finds the group of the account that has this external id.
-pub(in crate::store) fn with_external_id(
-    change: &mut Change<'_>,
-    id: &str,
-) -> Result<Option<GroupId>, StoreError> {
+pub(crate) fn with_external_id(change: &mut Change<'_>, id: &str) -> Result<Option<GroupId>, StoreError> {
     let found = change.get::<ExternalId>(&external_id(id))?;
     found.map(|found| group_id(&found.group)).transpose()
 }
@@ -88,7 +85,7 @@ pub(super) fn create(
 
 /// Writes and counts a group, unless its id exists. Returns whether it was written. Money that the group has spent is
 /// an opening balance.
-pub(in crate::store) fn insert_group(change: &mut Change<'_>, group: &Group) -> Result<bool, StoreError> {
+pub(crate) fn insert_group(change: &mut Change<'_>, group: &Group) -> Result<bool, StoreError> {
     let Group { id, spend, .. } = group;
     let (of_account, of_group) = (layout::account_profile(), layout::group_profile(*id));
     let is_there = change.group(*id)?.is_some() | change.has_record(&of_group);
@@ -138,11 +135,7 @@ pub(super) fn update(
 }
 
 /// Writes events of the thresholds that a group's new bounds cross.
-pub(in crate::store) fn tell_passed(
-    change: &mut Change<'_>,
-    (before, after): (Option<&Group>, &Group),
-    act: &Act,
-) {
+pub(crate) fn tell_passed(change: &mut Change<'_>, (before, after): (Option<&Group>, &Group), act: &Act) {
     let before = before.map(|group| &group.spend.budget);
     change.tell(ledger::passed_by_bounds(Holder::Group(after.id), before, &after.spend.budget, act.at));
 }
@@ -182,7 +175,7 @@ fn move_group(
 }
 
 /// Counts a key that is made in a group, moves to another one, or leaves.
-pub(in crate::store) fn count_key(
+pub(crate) fn count_key(
     change: &mut Change<'_>,
     (before, after): (Option<GroupId>, Option<GroupId>),
 ) -> Result<(), StoreError> {

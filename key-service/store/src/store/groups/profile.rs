@@ -6,16 +6,17 @@ use domain::{
     settings::Metadata,
 };
 use key_service_ledger::{
-    codec,
+    StoreError, codec,
     messages::{self, GroupProfile},
 };
 use records::Record;
 use shared::{ids::GroupId, time::Timestamp};
 
-use super::{
-    super::{StoreError, message},
-    damaged,
-};
+use crate::store::base::{damaged, message};
+
+pub(crate) fn group_id(bytes: &[u8]) -> Result<GroupId, StoreError> {
+    GroupId::from_slice(bytes).ok_or_else(|| damaged("a group's id"))
+}
 
 /// The profile of a group without children and opening balance.
 pub(super) fn to_profile(group: &Group) -> GroupProfile {

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use domain::key::{ApiKey, Status};
-use key_service_ledger::{Change, names};
+use key_service_ledger::{Change, StoreError, names};
 use records::Index;
 use shared::{
     ids::{AccountId, KeyId},
@@ -11,9 +11,13 @@ use shared::{
     time::Timestamp,
 };
 
-use super::{
-    super::{KeyName, Order, Page, Store, StoreError, layout},
-    damaged, expiry_entry, status_entry, status_letter,
+use crate::{
+    data::{KeyName, Order, Page},
+    store::{
+        base::{Store, damaged},
+        keys::stored::{expiry_entry, status_entry, status_letter},
+        layout,
+    },
 };
 
 /// Entries, or keys, read in a round trip.
@@ -112,7 +116,7 @@ impl Store {
 
     /// Lists keys of an index whose entries have this beginning, the key's id, and perhaps more; otherwise as
     /// [`Self::keys`] does.
-    pub(in crate::store) async fn list_keys_in(
+    pub(crate) async fn list_keys_in(
         &self,
         account: AccountId,
         index: Index,
@@ -140,7 +144,7 @@ impl Store {
     }
 
     /// Reads keys in the order of these ids, without those that do not exist; some hundred at one moment.
-    pub(in crate::store) async fn fetch_keys(
+    pub(crate) async fn fetch_keys(
         &self,
         account: AccountId,
         ids: Vec<KeyId>,
@@ -206,7 +210,7 @@ impl Store {
                     }
                     Ok(())
                 };
-                self.govern(account, decide).await?;
+                self.lanes.change(account, decide).await?;
             }
             let is_last = ended.len() < EXPIRED_AT_ONCE;
             match ended.into_iter().next_back() {

@@ -5,7 +5,7 @@ use key_service_ledger::messages::{KeyProfile, key_profile::Text};
 use shared::{ids::KeyId, time::Timestamp};
 
 /// The profile with the texts of a key.
-pub(super) fn with_texts(profile: KeyProfile, key: &ApiKey) -> KeyProfile {
+pub(crate) fn with_texts(profile: KeyProfile, key: &ApiKey) -> KeyProfile {
     let ApiKey { id: _, label, hint, created_at, metadata, spend: _ } = key;
     let text = |(name, value): (&String, &String)| Text { name: name.clone(), value: value.clone() };
     KeyProfile {
@@ -17,7 +17,7 @@ pub(super) fn with_texts(profile: KeyProfile, key: &ApiKey) -> KeyProfile {
     }
 }
 
-pub(super) fn api_key(id: KeyId, spend: ledger::Key, profile: &KeyProfile) -> ApiKey {
+pub(crate) fn api_key(id: KeyId, spend: ledger::Key, profile: &KeyProfile) -> ApiKey {
     let KeyProfile { label, hint, created_at, metadata, opening: _, rotated: _ } = profile;
     let text = |Text { name, value }: &Text| (name.clone(), value.clone());
     ApiKey {

@@ -11,17 +11,18 @@ use domain::{
     key::{ApiKey, NewCredential},
 };
 use key_service_ledger::{
-    Change,
+    Change, StoreError,
     messages::{KeyProfile, key_profile},
 };
-use shared_rpc::Principal;
+use shared::ids::Principal;
 
-use super::{
-    super::{
-        Credential, Idempotency, Rotated, Store, StoreError,
+use crate::{
+    data::{Credential, Idempotency, Rotated},
+    store::{
+        base::Store,
         idempotency::{self, Earlier},
+        keys::stored::{find, put},
     },
-    find, put,
 };
 
 /// Attempts at a rotation. Each failed one has lost its number to another rotation of the key.
@@ -64,7 +65,7 @@ impl Store {
                 idempotency::prune(change, &ended)?;
                 rotate(change, (&new, number), attempt, act)
             };
-            let (rotated, outdated) = match self.govern(new.account, decide).await? {
+            let (rotated, outdated) = match self.lanes.change(new.account, decide).await? {
                 RotationOutcome::Answered(rotated, outdated) => (rotated, outdated),
                 RotationOutcome::Stale => continue,
             };

@@ -2,14 +2,23 @@
 //! What a delivery sends lies apart, and never changes.
 
 use ::records::{Answer, Question, Space};
-use key_service_ledger::messages::{self, DeliveryAttempts, PendingDeliveries, PendingDelivery};
+use key_service_ledger::{
+    StoreError,
+    messages::{self, DeliveryAttempts, PendingDeliveries, PendingDelivery},
+};
 use shared::{
     ids::{AccountId, WebhookId},
     time::Timestamp,
 };
 
-use super::{attempts, delivery, pending, read, records, unreadable, webhook};
-use crate::store::{Store, StoreError, layout, message, no_answer};
+use crate::store::{
+    base::{Store, message, no_answer},
+    layout,
+    webhooks::records::{
+        attempts, delivery, pending, read, read_attempt, read_delivery, unreadable, webhook, write_attempt,
+        write_delivery, write_pending, write_webhook,
+    },
+};
 use domain::webhook::{Attempt, Delivery, KEPT_ATTEMPTS, MAX_PENDING_DELIVERIES, StoredWebhook};
 
 impl Store {
@@ -23,7 +32,7 @@ impl Store {
         deliveries: Vec<Delivery>,
     ) -> Result<bool, StoreError> {
         let id = seen.webhook.id;
-        let moved = records::write_webhook(&StoredWebhook { cursor, ..seen.clone() });
+        let moved = write_webhook(&StoredWebhook { cursor, ..seen.clone() });
         self.note(&layout::space(account), |view| {
             let waiting = view.get::<PendingDeliveries>(&pending(id))?;
             let Some(before) = view.get(&webhook(id))? else { return Ok(false) };
@@ -35,10 +44,10 @@ impl Store {
             for new in &deliveries {
                 // An event is delivered once, however often it is considered.
                 if waiting.deliveries.iter().all(|other| other.event[..] != new.event.as_bytes()[..]) {
-                    waiting.deliveries.push(records::write_pending(new));
+                    waiting.deliveries.push(write_pending(new));
                     let name = delivery(id, new.event.as_bytes());
                     view.presume_absent(&name);
-                    view.put(&name, &records::write_delivery(new));
+                    view.put(&name, &write_delivery(new));
                 }
             }
             view.put(&webhook(id), &moved);
@@ -95,7 +104,7 @@ impl Store {
             }
             view.put(&pending(id), &waiting);
             let mut last = before.unwrap_or_default();
-            last.attempts.insert(0, records::write_attempt(&attempt));
+            last.attempts.insert(0, write_attempt(&attempt));
             last.attempts.truncate(KEPT_ATTEMPTS);
             view.put(&attempts(id), &last);
             Ok(true)
@@ -106,7 +115,7 @@ impl Store {
     /// The last attempts of a webhook, newest first.
     pub async fn attempts(&self, account: AccountId, id: WebhookId) -> Result<Vec<Attempt>, StoreError> {
         let last = self.get::<DeliveryAttempts>(&layout::space(account), attempts(id)).await?;
-        let last = last.unwrap_or_default().attempts.into_iter().map(records::read_attempt);
+        let last = last.unwrap_or_default().attempts.into_iter().map(read_attempt);
         last.collect::<Option<_>>().ok_or_else(|| unreadable("an attempt"))
     }
 
@@ -128,7 +137,7 @@ impl Store {
         for (waiting, found) in claimed.iter().zip(found) {
             let Some(found) = found else { continue };
             let sent = message::<messages::Delivery>(&found).ok();
-            match sent.and_then(|sent| records::read_delivery(waiting, sent)) {
+            match sent.and_then(|sent| read_delivery(waiting, sent)) {
                 Some(delivery) => deliveries.push(delivery),
                 None => {
                     tracing::warn!(webhook = %id, "cannot read a delivery of a webhook, and leave it out");

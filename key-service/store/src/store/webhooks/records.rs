@@ -1,12 +1,17 @@
 //! Conversion of webhooks, their deliveries and attempts to messages and back. `None` stands for what no program
 //! writes.
 
-use key_service_ledger::messages::{self, PendingDelivery, WebhookEnd, WebhookTypes, delivery_attempt};
+use ::records::Name;
+use key_service_ledger::{
+    StoreError,
+    messages::{self, PendingDelivery, WebhookEnd, WebhookTypes, delivery_attempt},
+};
 use shared::{
     ids::{EventId, WebhookId},
     time::Timestamp,
 };
 
+use crate::store::layout;
 use domain::{
     digest::Digest,
     webhook::{Attempt, Delivery, DisabledReason, ReceiverAnswer, StoredWebhook, Webhook, WebhookUrl},
@@ -91,6 +96,38 @@ pub(super) fn read_attempt(attempt: messages::DeliveryAttempt) -> Option<Attempt
         delivery_attempt::Answer::Reason(reason) => ReceiverAnswer::None(reason),
     };
     Some(Attempt { event: EventId::from_slice(&event)?, kind, at: time(at), milliseconds, answer })
+}
+
+pub(crate) fn read(id: WebhookId, webhook: messages::Webhook) -> Result<StoredWebhook, StoreError> {
+    read_webhook(id, webhook).ok_or_else(|| unreadable(id))
+}
+
+/// The list of an account's webhooks.
+pub(crate) fn list() -> Name {
+    layout::name(layout::WEBHOOKS, *b"l")
+}
+
+pub(crate) fn webhook(id: WebhookId) -> Name {
+    layout::name(layout::WEBHOOKS, layout::tagged(b'w', id.as_bytes()))
+}
+
+/// The deliveries of a webhook that wait.
+pub(crate) fn pending(id: WebhookId) -> Name {
+    layout::name(layout::WEBHOOKS, layout::tagged(b'p', id.as_bytes()))
+}
+
+/// The last attempts of a webhook.
+pub(crate) fn attempts(id: WebhookId) -> Name {
+    layout::name(layout::WEBHOOKS, layout::tagged(b'a', id.as_bytes()))
+}
+
+/// What a delivery of an event sends.
+pub(crate) fn delivery(id: WebhookId, event: &[u8]) -> Name {
+    layout::name(layout::DELIVERIES, [id.as_bytes(), event].concat())
+}
+
+pub(crate) fn unreadable(what: impl std::fmt::Display) -> StoreError {
+    StoreError::Damaged(format!("{what} cannot be read"))
 }
 
 #[cfg(test)]

@@ -5,7 +5,8 @@ use std::{
 
 use proptest::{collection::vec, prelude::*};
 
-use super::{super::Network, *};
+use super::*;
+use crate::admission::Network;
 
 /// Connections of networks, each a number.
 #[derive(Clone, Debug, Default)]

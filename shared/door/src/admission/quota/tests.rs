@@ -2,7 +2,8 @@ use std::{collections::HashMap, net::IpAddr};
 
 use proptest::{collection::vec, prelude::*};
 
-use super::{super::Network, *};
+use super::*;
+use crate::admission::Network;
 
 const OWNERS: usize = 4;
 

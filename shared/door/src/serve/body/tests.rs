@@ -4,15 +4,15 @@ use futures_util::stream;
 use tokio::time::{advance, pause};
 use tokio_util::task::TaskTracker;
 
-use super::{
-    super::{
+use super::*;
+use crate::{
+    admission::Owner,
+    serve::{
         bounds::Bounds,
         connection::Overdue,
         register::{Register, Registration},
     },
-    *,
 };
-use crate::admission::Owner;
 
 const BOUND: Duration = Duration::from_secs(20);
 

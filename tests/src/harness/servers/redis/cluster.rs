@@ -2,8 +2,8 @@
 
 use std::{path::Path, process::Command};
 
-use super::{node::Node, until};
-use crate::harness::servers::ports::free_port;
+use super::node::Node;
+use crate::harness::{command::run_to_end, patience::until, servers::ports::free_port};
 
 /// Number of masters that share the slots.
 pub(super) const MASTERS: usize = 3;
@@ -39,18 +39,18 @@ pub(super) async fn form(nodes: &[Node]) {
         let bus = field(node, "CONFIG GET cluster-port", 4);
         must(&nodes[0], &format!("CLUSTER MEET {host} {port} {bus}"));
     }
-    until("all nodes to meet", || nodes.iter().all(|node| knows(node, nodes.len()))).await;
+    until("all nodes to meet", async || nodes.iter().all(|node| knows(node, nodes.len()))).await;
     for (replica, master) in replicas.iter().zip(masters) {
         must(replica, &format!("CLUSTER REPLICATE {}", field(master, "CLUSTER MYID", 1)));
     }
     serves(nodes).await;
     let in_step = |replica: &Node| says(replica, "INFO replication", "master_link_status:up");
-    until("the replicas to follow", || replicas.iter().all(in_step)).await;
+    until("the replicas to follow", async || replicas.iter().all(in_step)).await;
 }
 
 /// Waits until every running node reports that all slots are served.
 pub(super) async fn serves(nodes: &[Node]) {
-    until("all slots to be served", || {
+    until("all slots to be served", async || {
         let running = nodes.iter().filter(|node| node.is_running());
         running.into_iter().all(|node| {
             says(node, "CLUSTER INFO", "cluster_state:ok")
@@ -74,7 +74,7 @@ pub(super) fn move_slots_from(nodes: &[Node], from: usize) {
         tool.args(["--cluster", "reshard", &nodes[from].address(), "--cluster-yes"]);
         tool.args(["--cluster-from", &source, "--cluster-to", &field(&nodes[*to], "CLUSTER MYID", 1)]);
         tool.args(["--cluster-slots", &share.to_string()]);
-        let output = tool.output().expect("redis-cli comes with redis-server");
+        let output = run_to_end(&mut tool);
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     }
 }

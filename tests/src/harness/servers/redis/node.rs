@@ -3,7 +3,7 @@
 use std::{
     fs,
     io::{Read, Write},
-    net::TcpStream,
+    net::{Ipv4Addr, SocketAddr, TcpStream},
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -14,8 +14,9 @@ use std::{
 use tokio::time::sleep;
 
 use crate::harness::{
-    LOOK_EVERY, SERVER_PATIENCE,
-    servers::server::{is_running, signal},
+    command::signal,
+    patience::{LOOK_EVERY, SERVER_PATIENCE},
+    servers::server::is_running,
 };
 
 /// Options that make every answered write durable: it is on disk before it is answered, and nothing is evicted.
@@ -85,7 +86,8 @@ impl Node {
     /// Raw answer to a command; `None` if the server cannot be reached.
     pub(super) fn ask(&self, command: &str) -> Option<String> {
         if let Some(port) = self.port {
-            let stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
+            let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+            let stream = TcpStream::connect_timeout(&address, ANSWERING).ok()?;
             stream.set_read_timeout(Some(ANSWERING)).ok()?;
             answer(stream, command)
         } else {

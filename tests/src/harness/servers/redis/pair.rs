@@ -8,8 +8,9 @@ use std::{
 
 use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
 
-use super::{Node, ports, until};
-use crate::harness::servers::balancer::pass;
+use super::node::Node;
+use crate::harness::patience::until;
+use crate::harness::servers::{balancer::pass, ports};
 
 /// Options beyond those of every server: a replica has the data at once, and the disk does not keep what only replicas should.
 const REPLICATING: [&str; 6] =
@@ -71,7 +72,7 @@ async fn replicate(replica: &Node, master: &Node) {
     let address = master.address();
     let (host, port) = address.split_once(':').unwrap();
     replica.ask(&format!("REPLICAOF {host} {port}")).expect("it answers");
-    until("a replica to have the data", || {
+    until("a replica to have the data", async || {
         let says = |node: &Node, words| node.ask("INFO replication").is_some_and(|info| info.contains(words));
         says(master, "state=online") && says(replica, "master_link_status:up")
     })

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Checked, all_of, invalid, is_plain, no_more};
+use super::refusal::{Checked, all_of, invalid, is_plain, no_more};
 use crate::upstream::native::signature;
 
 /// Blocks of the vendor's own tools, which only an answer of theirs begins.
@@ -134,7 +134,7 @@ fn thinking(path: &str, block: &Value) -> Checked {
     };
     // An answer that leaves its thinking out still has the signature of it.
     let text = block["thinking"].as_str().unwrap_or_default();
-    if text.is_empty() || text == crate::upstream::text(tokens) {
+    if text.is_empty() || text == crate::upstream::script::text(tokens) {
         return Ok(());
     }
     invalid(&format!(

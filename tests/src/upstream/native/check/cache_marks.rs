@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Checked, all_of, invalid, no_more};
+use super::refusal::{Checked, all_of, invalid, no_more};
 
 /// Largest number of breakpoints.
 const MOST_MARKS: usize = 4;

@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use serde_json::Value;
 
 use super::{
-    Checked,
     openai::{at_most, need, of_type, one_of, only, refused},
+    refusal::Checked,
 };
 use crate::upstream::native::{error::ApiError, signature};
 

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Checked, Purpose};
+use super::refusal::{Checked, Purpose};
 use crate::upstream::{native::error::ApiError, record::Api};
 
 /// Members of `message_create_params.py`, and the parameters of sampling that older models take.

@@ -2,8 +2,12 @@
 
 use serde_json::Value;
 
-use super::{Checked, Purpose, all_of, blocks, cache_marks, invalid, no_more, pairing, thinking, tools};
-use crate::upstream::native::{error::ApiError, prompt::Prompt};
+use super::{
+    blocks, cache_marks, pairing,
+    refusal::{Checked, Purpose, all_of, invalid, no_more},
+    thinking, tools,
+};
+use crate::upstream::{native::error::ApiError, prompts::prompt::Prompt};
 
 /// Efforts of `output_config_param.py`.
 const EFFORTS: [&str; 5] = ["low", "medium", "high", "xhigh", "max"];

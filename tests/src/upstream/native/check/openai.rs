@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::Checked;
+use super::refusal::Checked;
 use crate::upstream::native::error::ApiError;
 
 /// Refuses the parameter with this code and message.

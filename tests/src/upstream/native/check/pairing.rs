@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::{Checked, invalid};
+use super::refusal::{Checked, invalid};
 
 /// Messages of one role in a row, which the vendor reads as one.
 struct Turn<'a> {

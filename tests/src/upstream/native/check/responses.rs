@@ -3,10 +3,11 @@
 use serde_json::Value;
 
 use super::{
-    Checked, Purpose, is_plain, items,
+    items,
     openai::{at_most, need, of_type, one_of, only, refused, strict_schema, within},
+    refusal::{Checked, Purpose, is_plain},
 };
-use crate::upstream::native::prompt::Prompt;
+use crate::upstream::prompts::prompt::Prompt;
 
 /// Least limit of an answer.
 const LEAST_OUTPUT_TOKENS: i64 = 16;

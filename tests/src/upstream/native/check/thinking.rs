@@ -2,7 +2,10 @@
 
 use serde_json::Value;
 
-use super::{Checked, Purpose, all_of, blocks::unknown_tag, invalid, no_more};
+use super::{
+    blocks::unknown_tag,
+    refusal::{Checked, Purpose, all_of, invalid, no_more},
+};
 
 /// Least budget of thinking.
 const LEAST_BUDGET: u64 = 1024;

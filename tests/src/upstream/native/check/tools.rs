@@ -4,7 +4,10 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::{Checked, all_of, blocks::unknown_tag, invalid, is_plain, no_more};
+use super::{
+    blocks::unknown_tag,
+    refusal::{Checked, all_of, invalid, is_plain, no_more},
+};
 
 /// Members of `tool_param.py`.
 const OF_CUSTOM: [&str; 10] = [

@@ -1,6 +1,7 @@
 use serde_json::{Value, json};
 
-use super::{Api, Client, Script, user};
+use super::{Client, user};
+use crate::upstream::{record::Api, script::Script};
 
 fn script() -> Script {
     Script { caches: true, prompt_tokens: None, ..Script::tokens(0, 1) }

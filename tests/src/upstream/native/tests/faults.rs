@@ -1,7 +1,14 @@
 use serde_json::{Value, json};
 
-use super::{Api, Client, Script, joined, types};
-use crate::upstream::{End, Fault, ORGANIZATION, Shape, Told, Usage, VendorError, text};
+use super::{Client, joined, types};
+use crate::upstream::{
+    faults::{
+        fault::{Fault, Shape},
+        vendor_error::{ORGANIZATION, VendorError},
+    },
+    record::{Api, End},
+    script::{Script, Told, Usage, text},
+};
 
 const BOTH: [Api; 2] = [Api::Messages, Api::Responses];
 

@@ -1,7 +1,11 @@
 use serde_json::json;
 
-use super::{Api, Client, Script, joined, types, user};
-use crate::upstream::{ScriptedCall, Usage, text};
+use super::{Client, joined, types, user};
+use crate::upstream::{
+    calls::ScriptedCall,
+    record::Api,
+    script::{Script, Usage, text},
+};
 
 #[tokio::test]
 async fn a_stream_has_thinking_text_and_calls_in_blocks_of_their_own() {

@@ -1,7 +1,10 @@
 use serde_json::{Value, json};
 
-use super::{Api, Client, Script, joined, types, user};
-use crate::upstream::{Usage, text};
+use super::{Client, joined, types, user};
+use crate::upstream::{
+    record::Api,
+    script::{Script, Usage, text},
+};
 
 #[tokio::test]
 async fn a_stream_has_reasoning_text_and_calls_in_items_of_their_own() {

@@ -1,7 +1,10 @@
 use serde_json::{Value, json};
 
-use super::{Api, Client, Script, user};
-use crate::upstream::text;
+use super::{Client, user};
+use crate::upstream::{
+    record::Api,
+    script::{Script, text},
+};
 
 /// Message of the refusal of a request with these members.
 async fn refusal(client: &Client, more: Value) -> String {

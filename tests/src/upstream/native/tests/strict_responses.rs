@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
-use super::{Api, Client, Script, user};
-use crate::upstream::ScriptedCall;
+use super::{Client, user};
+use crate::upstream::{calls::ScriptedCall, record::Api, script::Script};
 
 /// Message and code of the refusal of a request with these members.
 async fn refusal(client: &Client, more: Value) -> (String, Value) {

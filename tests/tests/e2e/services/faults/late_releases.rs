@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use shared::money::NanoUsd;
 use tests::{
-    harness::{Deployment, LOOK_EVERY, Options, Stack, cost_of},
+    harness::{Deployment, Options, Stack, cost_of, until},
     upstream::Script,
 };
 use tokio::time::sleep;
@@ -33,9 +33,7 @@ async fn a_release_that_comes_late_leaves_the_next_hold_of_its_request_open() {
     };
     let calls = keys.iter().map(|key| stack.call(key, script()).with("max_tokens", 400).stream());
     let outage = async {
-        while stack.upstream.token_counts() < keys.len() {
-            sleep(LOOK_EVERY).await;
-        }
+        until("every prompt to be counted", async || stack.upstream.token_counts() == keys.len()).await;
         stack.redis().hang();
         sleep(SILENCE).await;
         stack.redis().resume();

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use tests::{
-    harness::{Deployment, Form, LOOK_EVERY, Options, PATIENCE, Redis, Server, Settings, Stack},
+    harness::{Deployment, Form, LOOK_EVERY, Options, PATIENCE, Redis, Server, Settings, Stack, until},
     upstream::Script,
 };
 use tokio::time::sleep;
@@ -63,9 +63,8 @@ async fn a_process_that_waits_ends_when_it_is_told_to() {
     let settings = settings(&folder, nowhere, &admin);
     let waiting = Server::launched(&settings);
     let http = tests::harness::Http::new();
-    while http.try_get(&format!("http://{admin}/readyz")).await.is_none() {
-        sleep(LOOK_EVERY).await;
-    }
+    let ready = format!("http://{admin}/readyz");
+    until("its probes to be answered", async || http.try_get(&ready).await.is_some()).await;
     waiting.terminate();
     assert!(waiting.ended().await.success(), "{}", waiting.last_words());
 }

@@ -1,0 +1,58 @@
+//! What all systems are compared by: caps, streams and kills.
+
+use std::{net::SocketAddr, time::Duration};
+
+use shared::money::NanoUsd;
+use tests::{harness::usd, upstream::Upstream};
+
+/// Caps of the tenants in USD: some hundred average streams for the largest, some twenty for the smallest.
+const CAPS: [&str; 8] = ["0.002", "0.003", "0.004", "0.005", "0.006", "0.008", "0.01", "0.012"];
+/// Streams at once, of all tenants together.
+pub(super) const STREAMS: usize = 128;
+/// Tokens of each prompt.
+pub(super) const PROMPT: u64 = 60;
+/// Tokens of the answers: each number between these is as likely.
+pub(super) const COMPLETION: (u64, u64) = (50, 400);
+/// Tokens that clients ask for at most, as applications do: more than they get.
+pub(super) const LIMIT: u64 = 512;
+/// Milliseconds between two tokens.
+pub(super) const PACE_MS: u64 = 10;
+/// Time between two kills of a process.
+pub(super) const KILL_EVERY: Duration = Duration::from_secs(4);
+/// Time after which a run ends, whatever is left of the caps.
+pub(super) const DEADLINE: Duration = Duration::from_mins(4);
+/// Replicas of each system.
+pub(super) const REPLICAS: usize = 3;
+
+/// A gateway that keeps budgets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Gateway {
+    /// Three gateways and three key-services over one Redis.
+    Faregate,
+    /// Three proxies of LiteLLM over one Redis.
+    Litellm,
+}
+
+/// What a tenant was served.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tenant {
+    pub(super) cap: i64,
+    /// All that the upstream generated for it.
+    pub(super) generated: i64,
+    /// The part of it in streams that did not come to their end.
+    pub(super) cut: i64,
+}
+
+/// What a run is driven against.
+pub(super) struct System {
+    pub(super) upstream: Upstream,
+    /// Addresses of the replicas.
+    pub(super) addresses: Vec<SocketAddr>,
+    /// A key for each tenant.
+    pub(super) keys: Vec<String>,
+}
+
+/// The caps of the tenants.
+pub(super) fn caps() -> Vec<NanoUsd> {
+    CAPS.iter().map(|cap| usd(cap)).collect()
+}

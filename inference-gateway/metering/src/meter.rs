@@ -1,0 +1,385 @@
+//! The meter of a stream.
+
+use answer::{AnswerReader, Chunk, Decoder, Event, Settled, StreamWriter};
+use bytes::Bytes;
+use reply::MAX_CHOICES;
+use shared::{error::ApiError, generation::FinishReason, tokens::Usage};
+
+use crate::{granted::GrantedTokens, output::Output, stream_end::StreamEnd, usage::UsageCounter};
+
+/// The meter of a stream.
+pub struct StreamMeter {
+    decoder: Decoder,
+    reader: AnswerReader,
+    writer: StreamWriter,
+    counter: UsageCounter,
+    pub(super) granted: GrantedTokens,
+    /// Number of choices that were asked for.
+    choices: u64,
+    /// An event that was counted, and that the granted tokens do not cover.
+    blocked: Option<Blocked>,
+    /// Tokens counted before the first event that was not delivered.
+    delivered: Option<u64>,
+    /// Tokens that the upstream may have generated silently since the last sign of output. They count for the grant,
+    /// and never for the bill.
+    silent: u64,
+    begun: bool,
+    /// The first finish reason that no known server uses.
+    unknown_finish: Option<String>,
+    /// Finish reasons of choices, in the order in which they came.
+    finish_reasons: Vec<FinishReason>,
+    /// Output came after the last finish reason.
+    goes_on: bool,
+    /// A chunk without choices came after the last finish reason, as at the end of a stream.
+    last_chunk: bool,
+    /// Events with data that came.
+    events: u64,
+    out: Output,
+}
+
+/// An event that waits for tokens to be granted.
+struct Blocked {
+    data: Bytes,
+    /// Tokens that were counted before the event.
+    before: u64,
+}
+
+enum EventStep {
+    Delivered,
+    Blocked,
+    Ended(StreamEnd),
+}
+
+impl StreamMeter {
+    /// Meters a stream of `choices`, from its beginning.
+    pub fn new(
+        reader: AnswerReader,
+        writer: StreamWriter,
+        counter: UsageCounter,
+        granted: GrantedTokens,
+        choices: u64,
+    ) -> Self {
+        Self {
+            decoder: Decoder::default(),
+            reader,
+            writer,
+            counter,
+            granted,
+            choices,
+            blocked: None,
+            delivered: None,
+            silent: 0,
+            begun: false,
+            unknown_finish: None,
+            finish_reasons: Vec::new(),
+            goes_on: false,
+            last_chunk: false,
+            events: 0,
+            out: Output::default(),
+        }
+    }
+
+    /// Takes the next bytes of the upstream. It must not be called while the stream is blocked.
+    pub fn push(&mut self, piece: Bytes) -> Option<StreamEnd> {
+        self.decoder.push(piece);
+        self.rewrite()
+    }
+
+    /// Counts the tokens of events that were received and not delivered, which the grant may not cover, since the
+    /// stream ends. Returns whether more bytes can be counted.
+    pub fn count_received(&mut self) -> bool {
+        if let Some(Blocked { before, .. }) = self.blocked.take() {
+            self.delivered.get_or_insert(before);
+        }
+        loop {
+            match self.decoder.next_data() {
+                Some(Ok(data)) => self.count_event(&data),
+                Some(Err(_)) => return false,
+                None => return true,
+            }
+        }
+    }
+
+    /// Counts the tokens of further bytes without delivering them, after [`Self::count_received`]. Returns whether more
+    /// can be counted.
+    pub fn count_only(&mut self, piece: Bytes) -> bool {
+        self.decoder.push(piece);
+        self.count_received()
+    }
+
+    fn count_event(&mut self, data: &[u8]) {
+        match self.reader.event(data) {
+            Ok(Event::Chunk(chunk)) => {
+                let before = self.count(&chunk);
+                self.delivered.get_or_insert(before);
+            }
+            Ok(Event::Failed(_, chunk)) => self.counter.count_report_of(&chunk),
+            Ok(Event::Done) | Err(_) => {}
+        }
+    }
+
+    /// Ends the stream at the end of the upstream's body, or at the error that broke the body.
+    pub fn upstream_ended(&mut self, error: Option<String>) -> StreamEnd {
+        // The last event may lack the blank line after it. Its usage counts; its text is not delivered.
+        self.count_only(Bytes::from_static(b"\n\n"));
+        self.ended(&error.unwrap_or_else(|| "it ended without a finish reason".to_owned()))
+    }
+
+    /// Records the totals of granted and requested tokens. It delivers a blocked event that is now covered, or ends the
+    /// stream if a partial extension does not suffice.
+    pub fn extended(&mut self, granted: u64, asked: u64) -> Option<StreamEnd> {
+        self.granted.extended(granted, asked);
+        let Some(Blocked { data, before }) = self.blocked.take() else {
+            return (self.granted.is_short() && self.is_uncovered()).then_some(StreamEnd::GrantUsedUp);
+        };
+        match self.event(data, Some(before), self.granted.is_short()) {
+            EventStep::Delivered => self.rewrite(),
+            EventStep::Blocked => None,
+            EventStep::Ended(end) => Some(end),
+        }
+    }
+
+    /// Returns the total of output tokens to request, if an extension is due.
+    pub fn ask(&self) -> Option<u64> {
+        let counted = self.counter.completion().saturating_add(self.silent);
+        match &self.blocked {
+            Some(Blocked { before, .. }) => self.granted.ask(*before, Some(counted)),
+            None => self.granted.ask(counted, self.is_uncovered().then_some(counted)),
+        }
+    }
+
+    /// Sets the tokens that the upstream may have generated silently since the last sign of output.
+    pub const fn assume_silent(&mut self, tokens: u64) {
+        self.silent = tokens;
+    }
+
+    /// Returns whether tokens that the upstream may have generated silently exceed the grant. An extension must cover
+    /// them, or the upstream must be stopped.
+    pub fn is_uncovered(&self) -> bool {
+        let counted = self.counter.completion().saturating_add(self.silent);
+        self.silent > 0 && !self.granted.is_complete() && !self.granted.covers(counted)
+    }
+
+    /// Replaces the estimate of the prompt by an exact count.
+    pub fn set_prompt(&mut self, exact: u64) {
+        self.counter.set_prompt(exact);
+    }
+
+    /// Counts the events with data so far. Comments, which keep a connection alive, do not count.
+    pub const fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// Counts the bytes in memory of events that are incomplete, wait for tokens or for the client, or may be repeated
+    /// as the last one.
+    pub fn held_bytes(&self) -> usize {
+        let blocked = self.blocked.as_ref().map_or(0, |blocked| blocked.data.len());
+        self.decoder.held_bytes() + blocked + self.out.0.len() + self.writer.held_bytes()
+    }
+
+    /// Returns whether there are bytes for the client.
+    pub fn has_output(&self) -> bool {
+        !self.out.0.is_empty()
+    }
+
+    /// Number of bytes for the client.
+    pub fn output_bytes(&self) -> usize {
+        self.out.0.len()
+    }
+
+    /// The bytes for the client.
+    pub const fn output(&mut self) -> &mut Output {
+        &mut self.out
+    }
+
+    /// Drops events that are incomplete or wait for tokens, since the stream ends.
+    pub fn forget_incomplete(&mut self) {
+        self.decoder = Decoder::default();
+        self.blocked = None;
+    }
+
+    /// Writes a comment that clients ignore, so that proxies on the way do not time out.
+    pub fn keep_alive(&mut self) {
+        self.writer.keep_alive(&mut self.out.0);
+    }
+
+    /// Writes the finish reason `length` for every unfinished choice.
+    pub fn cut(&mut self) {
+        self.writer.cut(&mut self.out.0);
+    }
+
+    /// Writes the last events of a stream that succeeded.
+    pub fn finish(&mut self, settled: Settled) {
+        self.writer.done(settled, &mut self.out.0);
+    }
+
+    /// Writes an error as the stream's last event, with the bill of what came before, if there is one.
+    pub fn fail(&mut self, error: &ApiError, settled: Settled) {
+        let settled = self.has_begun().then_some(settled);
+        self.writer.fail(error, settled, &mut self.out.0);
+    }
+
+    /// Returns the usage without what the upstream still generated between the cut and the close of the stream, which
+    /// is undelivered and beyond the grant. An upstream that breaks the limit it was given gets no such reduction.
+    pub fn usage_up_to_cut(&self) -> Usage {
+        self.counter.usage_up_to(self.granted.granted().max(self.delivered.unwrap_or(0)))
+    }
+
+    /// Rewrites every received event that the grant covers.
+    fn rewrite(&mut self) -> Option<StreamEnd> {
+        loop {
+            let data = match self.decoder.next_data()? {
+                Ok(data) => data,
+                Err(e) => return Some(StreamEnd::Broken(e.to_string())),
+            };
+            self.events += 1;
+            match self.event(data, None, false) {
+                EventStep::Delivered => {}
+                EventStep::Blocked => return None,
+                EventStep::Ended(end) => return Some(end),
+            }
+        }
+    }
+
+    /// Rewrites one event and counts its tokens. If it was blocked, they are counted already, and `before` is the count
+    /// before it. `exhausted` means that no more tokens can be granted.
+    fn event(&mut self, data: Bytes, before: Option<u64>, exhausted: bool) -> EventStep {
+        let chunk = match self.reader.event(&data) {
+            Ok(Event::Chunk(chunk)) => chunk,
+            Ok(Event::Done) => return EventStep::Ended(self.ended("it was done without a finish reason")),
+            Ok(Event::Failed(error, chunk)) => {
+                self.counter.count_report_of(&chunk);
+                return EventStep::Ended(StreamEnd::Complained(error));
+            }
+            Err(nonsense) => return EventStep::Ended(nonsense.into()),
+        };
+        let before = before.unwrap_or_else(|| self.count(&chunk));
+        if self.is_covered() || self.ends_generation(&chunk) {
+            return self.deliver(&chunk).map_or(EventStep::Delivered, EventStep::Ended);
+        }
+        let exhausted = exhausted || self.granted.is_complete();
+        if exhausted && !chunk.has_output() {
+            // Tokens without visible text were generated too.
+            return EventStep::Ended(self.deliver(&chunk).unwrap_or(StreamEnd::GrantUsedUp));
+        }
+        drop(chunk);
+        self.blocked = Some(Blocked { data, before });
+        if exhausted { EventStep::Ended(StreamEnd::GrantUsedUp) } else { EventStep::Blocked }
+    }
+
+    /// Returns the finish reasons so far.
+    pub fn finish_reasons(&self) -> &[FinishReason] {
+        &self.finish_reasons
+    }
+
+    /// Returns whether generation ends with this chunk, since it has the finish reason or comes after it.
+    fn ends_generation(&self, chunk: &Chunk<'_>) -> bool {
+        !chunk.has_output() && (self.writer.is_finished() || chunk.finish_reasons().next().is_some())
+    }
+
+    /// Writes a chunk. Returns the end of the stream if the client's dialect cannot express it.
+    fn deliver(&mut self, chunk: &Chunk<'_>) -> Option<StreamEnd> {
+        let written = self.writer.chunk(chunk, &mut self.out.0);
+        let room = usize::from(MAX_CHOICES).saturating_sub(self.finish_reasons.len());
+        self.finish_reasons.extend(chunk.finish_reasons().take(room));
+        if chunk.finish_reasons().next().is_some() {
+            self.goes_on = false;
+        } else if chunk.has_output() {
+            self.goes_on = true;
+        }
+        self.last_chunk = chunk.is_without_choices() && self.may_be_finished();
+        written.err().map(StreamEnd::from)
+    }
+
+    /// Counts the tokens of a chunk, and returns the earlier count.
+    fn count(&mut self, chunk: &Chunk<'_>) -> u64 {
+        let before = self.counter.completion();
+        self.counter.count_chunk(chunk);
+        self.begun |= chunk.has_output();
+        if let Some(unknown) = chunk.unknown_finish {
+            self.unknown_finish.get_or_insert_with(|| unknown.to_owned());
+        }
+        before
+    }
+
+    /// Returns whether the granted tokens cover the count. If the upstream was limited to the granted tokens, an
+    /// estimate alone ends no stream, unless the output proves that the upstream ignores its limit.
+    fn is_covered(&self) -> bool {
+        let counter = &self.counter;
+        self.granted.covers(counter.completion())
+            || (self.granted.is_complete() && counter.completion_is_estimate() && !counter.runs_away())
+    }
+
+    /// Ends the stream at the end of the upstream's body. It is complete if every choice is finished, since the client
+    /// then misses nothing; otherwise it failed.
+    fn ended(&self, reason: &str) -> StreamEnd {
+        if self.is_complete() { StreamEnd::Complete } else { StreamEnd::Broken(reason.to_owned()) }
+    }
+
+    /// Returns whether the upstream may generate more than is granted, so that its silence must be watched.
+    pub fn is_by_grants(&self) -> bool {
+        !self.granted.is_complete()
+    }
+
+    /// Returns whether an event waits for more tokens to be granted.
+    pub const fn is_blocked(&self) -> bool {
+        self.blocked.is_some()
+    }
+
+    /// Returns whether every requested choice has its finish reason and none continues, so that only usage and `[DONE]`
+    /// are missing.
+    pub fn is_finished(&self) -> bool {
+        self.writer.finished_choices() >= self.choices && !self.goes_on
+    }
+
+    /// Counts the choices that continue, or have not begun.
+    pub fn open_choices(&self) -> u64 {
+        self.choices.saturating_sub(self.writer.finished_choices()).max(1)
+    }
+
+    /// Returns whether a chunk without choices came once every choice that began had its finish reason. It ends a
+    /// stream, unless more choices begin.
+    pub const fn has_last_chunk(&self) -> bool {
+        self.last_chunk
+    }
+
+    /// Returns whether every choice that began has its finish reason. More choices may follow.
+    pub fn is_complete(&self) -> bool {
+        self.writer.is_finished()
+    }
+
+    /// Returns whether only usage may be missing, since an upstream may make fewer choices than requested.
+    pub fn may_be_finished(&self) -> bool {
+        self.is_complete() && !self.goes_on
+    }
+
+    /// Returns whether the usage of everything delivered was reported.
+    pub const fn is_reported(&self) -> bool {
+        !self.counter.is_estimate()
+    }
+
+    /// Returns whether any output was received or reported. Until then, a stream costs nothing.
+    pub fn has_begun(&self) -> bool {
+        self.begun || self.counter.completion() > 0
+    }
+
+    /// Returns the upstream's report of the prompt's tokens, if any came.
+    pub fn reported_prompt(&self) -> Option<u64> {
+        self.counter.reported().prompt
+    }
+
+    /// Returns the count of the stream's tokens.
+    pub const fn counter(&self) -> &UsageCounter {
+        &self.counter
+    }
+
+    /// Returns a finish reason that no known server uses, if any came.
+    pub fn unknown_finish(&self) -> Option<&str> {
+        self.unknown_finish.as_deref()
+    }
+
+    /// Returns the usage so far, and whether that usage is an estimate.
+    pub fn usage(&self) -> (Usage, bool) {
+        (self.counter.usage(), self.counter.is_estimate())
+    }
+}

@@ -1,0 +1,31 @@
+//! How a stream ended.
+
+use answer::Nonsense;
+use upstream_error::UpstreamError;
+
+/// The end of a stream.
+pub enum StreamEnd {
+    /// The upstream completed the stream.
+    Complete,
+    /// No more tokens are granted.
+    GrantUsedUp,
+    /// The answer has more calls, or longer names, than may be given out.
+    Beyond,
+    /// The upstream reported an error.
+    Complained(UpstreamError),
+    /// The upstream broke off, or sent an invalid answer; the reason is for the log.
+    Broken(String),
+}
+
+impl From<Nonsense> for StreamEnd {
+    fn from(nonsense: Nonsense) -> Self {
+        match nonsense {
+            Nonsense::Beyond => Self::Beyond,
+            Nonsense::Malformed { .. }
+            | Nonsense::Error
+            | Nonsense::Choices
+            | Nonsense::Unfinished
+            | Nonsense::Interleaved => Self::Broken(nonsense.to_string()),
+        }
+    }
+}

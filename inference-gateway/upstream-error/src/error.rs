@@ -1,0 +1,211 @@
+//! An upstream's error, and what it blames.
+
+use serde_json::Value;
+
+use crate::{inside, sizes::ContextSizes};
+
+/// Phrases for a prompt that is too long, or that leaves too little room for the requested output. Each phrase comes
+/// from the source or the documentation of a server.
+const TOO_LONG: [&str; 15] = [
+    "maximum context length",         // OpenAI, vLLM, Mistral, DeepSeek, llama-cpp-python
+    "context length",                 // SGLang, Ollama, LM Studio
+    "context window",                 // llama-cpp-python, Together
+    "context size",                   // llama.cpp
+    "context limit",                  // Anthropic, behind proxies
+    "maximum model length",           // vLLM, of images
+    "max_model_len",                  // vLLM, of a limit beyond its window
+    "maximum prompt length",          // xAI
+    "maximum number of tokens allow", // Gemini
+    "maximum allowed length",         // SGLang's router
+    "prompt is too long",             // Anthropic, TensorRT-LLM
+    "max_input_length",               // Triton
+    "exceed n_ctx",                   // llama-box
+    "`inputs` tokens",                // Text Generation Inference
+    "is too large to process",        // llama.cpp, of embeddings
+];
+/// Types and codes of errors that the request caused, whatever their status.
+const REQUEST_AT_FAULT: [&str; 4] =
+    ["invalid_request_error", "exceed_context_size_error", "context_length_exceeded", "not_supported_error"];
+/// Words about a part of a request that a server cannot handle, from the sources of the servers. Several servers report
+/// them with the status of a failure of their own. The first part that fits counts.
+const PARTS_AT_FAULT: [(PartAtFault, &[&str]); 5] = [
+    (
+        PartAtFault::CallArguments,
+        &[
+            "Failed to parse tool call arguments", // llama.cpp
+            "nvalid tool call arguments",          // Ollama, templates
+        ],
+    ),
+    (
+        PartAtFault::Images,
+        &[
+            "image input is not supported",     // llama.cpp
+            "does not support multimodal",      // llama.cpp
+            "is not a multimodal model",        // vLLM
+            "At most 0 image",                  // vLLM
+            "missing data required for image",  // Ollama
+            "does not support image",           // Ollama, hosted providers
+            "only supported by certain models", // OpenAI
+            "found that support image input",   // OpenRouter
+            "unknown variant `image_url`",      // DeepSeek
+        ],
+    ),
+    (
+        PartAtFault::ImageData,
+        &[
+            "Failed to load image",       // llama.cpp
+            "Failed to download image",   // llama.cpp
+            "cannot identify image file", // Pillow, in servers of Python
+        ],
+    ),
+    (
+        PartAtFault::Tools,
+        &[
+            "param requires --jinja flag", // llama.cpp
+            "does not support tools",      // Ollama
+        ],
+    ),
+    (
+        PartAtFault::Messages,
+        &[
+            "raise_exception",          // the source of a template, which llama.cpp quotes
+            "Jinja Exception",          // llama.cpp
+            "While executing",          // llama.cpp
+            "Failed to parse messages", // llama.cpp
+        ],
+    ),
+];
+/// Most bytes of an error that is read, since an error as a tree takes many times its memory. A longer one is ignored.
+pub const MAX_ERROR_BYTES: usize = 64 << 10;
+
+/// Error of an upstream; empty if it has no readable text. The text may quote the prompt.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct UpstreamError {
+    pub message: String,
+    /// Member `type` of the error.
+    pub kind: String,
+    /// Member `code` of the error, which is a status or a name.
+    pub code: String,
+    /// Sizes of the prompt and of the context, if members of the error have them.
+    pub sizes: Option<ContextSizes>,
+}
+
+/// Part of a request that an upstream cannot handle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PartAtFault {
+    /// The messages' roles, their order, or their parts, which the model's template refuses.
+    Messages,
+    /// The arguments of an earlier call.
+    CallArguments,
+    /// Images, if the model only reads texts.
+    Images,
+    /// The bytes of an image.
+    ImageData,
+    /// Tools, if the model has none.
+    Tools,
+}
+
+/// Cause of an upstream's error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The prompt, or the prompt with the requested output, exceeds the upstream's context.
+    TooLong,
+    /// The request is invalid in another way: in this part, if the error's words are known.
+    Invalid(Option<PartAtFault>),
+    /// The request has more bytes than the upstream accepts.
+    TooLarge,
+    /// The upstream is overloaded or not ready.
+    Overloaded,
+    /// A server behind the upstream did not answer it in time.
+    Timeout,
+    /// The upstream failed, or the upstream and the gateway are not configured for each other.
+    Broken,
+}
+
+impl UpstreamError {
+    /// Reads an error from a body or an event of a stream. It may be nested (`{"error":{"message"}}`: OpenAI, vLLM,
+    /// llama.cpp, Ollama, Anthropic), inside a failed response (`{"response":{"error":…}}`: OpenAI), flat
+    /// (`{"object":"error","message"}`: SGLang, older vLLM), or a bare text (`{"error":"…"}`: Text Generation
+    /// Inference; `{"detail":"…"}` or a list of details: FastAPI).
+    pub fn read(body: &[u8]) -> Self {
+        if body.len() > MAX_ERROR_BYTES {
+            return Self::default();
+        }
+        let value: Value = serde_json::from_slice(body).unwrap_or_default();
+        let of_response = &value["response"]["error"];
+        let error =
+            [&value["error"], of_response].into_iter().find(|error| error.is_object()).unwrap_or(&value);
+        let detail = &value["detail"];
+        let message = [&error["message"], &value["error"], detail, &detail[0]["msg"]];
+        let kind = [&error["type"], &value["error_type"]];
+        let sizes = ContextSizes::of_members(error);
+        Self {
+            message: first(&message),
+            kind: first(&kind),
+            code: first(&[&error["code"], &error["details"]["error_code"]]),
+            sizes,
+        }
+    }
+
+    /// Returns the cause of the error, by the response's status and the error's text. Some servers report a client's
+    /// mistake as a 500, which the text reveals.
+    pub fn verdict(&self, status: u16) -> Verdict {
+        let part = self.part_at_fault();
+        match status {
+            _ if self.is_of_account() => Verdict::Broken,
+            400 | 413 | 422 | 500.. if self.says_too_long() => Verdict::TooLong,
+            400 | 404 | 422 | 500.. if part.is_some() => Verdict::Invalid(part),
+            400 | 422 => Verdict::Invalid(None),
+            413 => Verdict::TooLarge,
+            429 | 503 | 529 => Verdict::Overloaded,
+            408 | 504 => Verdict::Timeout,
+            500.. if self.blames_request() => Verdict::Invalid(None),
+            _ => Verdict::Broken,
+        }
+    }
+
+    /// Returns the part of the text that a client may read, without the upstream's own name for the model, which is
+    /// confidential. Texts about the server's own failures are dropped, and texts with an address, a credential, a file
+    /// or a stack, since the rest could still reveal secrets.
+    pub fn for_client(&self, status: u16, upstream_model: &str) -> Option<String> {
+        let message = inside::without_references(&self.message).replace(upstream_model, "the model");
+        let shown = status < 500 && !message.is_empty() && !inside::leaks_internals(&message);
+        shown.then_some(message)
+    }
+
+    /// Returns the sizes of a prompt that is too long, if the upstream reports them.
+    pub fn context_sizes(&self) -> Option<ContextSizes> {
+        self.sizes.or_else(|| ContextSizes::in_text(&self.message))
+    }
+
+    fn part_at_fault(&self) -> Option<PartAtFault> {
+        let says = |words: &&str| self.message.contains(words);
+        PARTS_AT_FAULT.iter().find(|(_, words)| words.iter().any(says)).map(|(part, _)| *part)
+    }
+
+    pub(super) fn says_too_long(&self) -> bool {
+        let lower = self.message.to_lowercase();
+        ["exceed_context_size_error", "context_length_exceeded"].iter().any(|name| self.is(name))
+            || TOO_LONG.iter().any(|words| lower.contains(words))
+    }
+
+    fn blames_request(&self) -> bool {
+        // llama-cpp-python reports pydantic's message about the body as a 500.
+        let words = self.message.contains("validation error") && self.message.contains("'body'");
+        words || REQUEST_AT_FAULT.iter().any(|name| self.is(name))
+    }
+
+    pub(super) fn is(&self, name: &str) -> bool {
+        self.kind == name || self.code == name
+    }
+}
+
+/// Returns the first of these values that is a text or a number.
+pub(super) fn first(values: &[&Value]) -> String {
+    let text = |value: &&Value| match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
+    };
+    values.iter().find_map(text).unwrap_or_default()
+}

@@ -1,0 +1,163 @@
+//! The commands about the people of an account.
+
+use std::io::Write;
+
+use anyhow::{anyhow, bail};
+use clap::{Args, Subcommand};
+use shared::{ids::AccountId, table};
+
+use crate::{
+    arguments::{name, operator},
+    failure::{operator_error, store_error},
+};
+use domain::member::{LinkMaker, Member, Role};
+use key_service_management::{
+    Error, Management,
+    members::{MemberRefused, OWNER, link},
+};
+
+/// Owners named in a message that asks for one of them.
+const NAMED: usize = 10;
+
+/// Commands on members.
+#[derive(Debug, Subcommand)]
+pub enum MemberCommand {
+    /// Make a member, and print a link that signs it in once, within 72 hours
+    Invite {
+        /// The account's name
+        #[arg(long, value_name = "NAME")]
+        account: String,
+        /// The member's name: an e-mail address or any handle
+        #[arg(long, value_name = "WHO", value_parser = name)]
+        name: String,
+        /// owner, or viewer: reads everything and changes nothing
+        #[arg(long, value_parser = role, default_value = "owner")]
+        role: Role,
+    },
+    /// List the members of an account, oldest first
+    List {
+        /// The account's name
+        #[arg(long, value_name = "NAME")]
+        account: String,
+    },
+    /// Remove the second factor of a member who lost phone and recovery codes
+    RemoveSecondFactor {
+        /// The account's name
+        #[arg(long, value_name = "NAME")]
+        account: String,
+        /// The member's name
+        #[arg(long, value_name = "WHO")]
+        name: String,
+    },
+    /// Remove a member; its sessions end at once
+    Remove {
+        /// The account's name
+        #[arg(long, value_name = "NAME")]
+        account: String,
+        /// The member's name
+        #[arg(long, value_name = "WHO")]
+        name: String,
+    },
+}
+
+/// A sign-in link.
+#[derive(Args, Debug)]
+pub struct SignInLink {
+    /// The account's name
+    #[arg(long, value_name = "NAME")]
+    account: String,
+    /// The member's name [default: owner, made where the account has no owner]
+    #[arg(long, value_name = "WHO")]
+    name: Option<String>,
+}
+
+pub(crate) async fn run(
+    command: MemberCommand,
+    management: &Management,
+    public: &str,
+    out: &mut (dyn Write + Send),
+) -> anyhow::Result<()> {
+    match command {
+        MemberCommand::Invite { account, name, role } => {
+            let account = management.account(&account).await.map_err(operator_error)?;
+            let (_, token) = management.invite(account, &name, role, operator()).await.map_err(refused)?;
+            writeln!(out, "{}", link(public, &token))?;
+        }
+        MemberCommand::List { account } => {
+            let account = management.account(&account).await.map_err(operator_error)?;
+            let members = management.members(account).await?;
+            let rows = members.into_iter().map(|member| {
+                let mark = |has: bool| if has { "yes" } else { "-" }.to_owned();
+                [
+                    member.id.to_string(),
+                    member.name,
+                    member.role.as_str().to_owned(),
+                    mark(member.password.is_some()),
+                    mark(member.second_factor.is_some()),
+                    member.created_at.to_string(),
+                ]
+            });
+            table::write(out, &["ID", "NAME", "ROLE", "PASSWORD", "SECOND FACTOR", "CREATED"], rows)?;
+        }
+        MemberCommand::RemoveSecondFactor { account, name } => {
+            let account = management.account(&account).await.map_err(operator_error)?;
+            let member = management.member_named(account, &name).await.map_err(refused)?;
+            management.remove_second_factor(account, &member, operator()).await.map_err(refused)?;
+            writeln!(out, "the second factor of {name} is removed")?;
+        }
+        MemberCommand::Remove { account, name } => {
+            let account = management.account(&account).await.map_err(operator_error)?;
+            let member = management.member_named(account, &name).await.map_err(refused)?;
+            management.remove_member(account, member.id, operator()).await.map_err(refused)?;
+            writeln!(out, "{name} is removed; its sessions have ended")?;
+        }
+    }
+    Ok(())
+}
+
+pub(crate) async fn sign_in_link(
+    SignInLink { account, name }: SignInLink,
+    management: &Management,
+    public: &str,
+    out: &mut (dyn Write + Send),
+) -> anyhow::Result<()> {
+    let account = management.account(&account).await.map_err(operator_error)?;
+    let member = match name {
+        Some(name) => management.member_named(account, &name).await.map_err(refused)?,
+        None => owner(account, management).await?,
+    };
+    let token = management.sign_in_link(account, &member, LinkMaker::Operator).await.map_err(refused)?;
+    writeln!(out, "{}", link(public, &token))?;
+    tracing::info!(member = member.name, "the earlier sign-in link of this member no longer works");
+    Ok(())
+}
+
+/// Finds the member `owner`, or makes it if the account has no owner at all. If others own the account, the operator
+/// must name one, so that a mistyped command makes no further owner.
+async fn owner(account: AccountId, management: &Management) -> anyhow::Result<Member> {
+    let members = management.members(account).await?;
+    if let Some(owner) = members.iter().find(|member| member.name == OWNER) {
+        return Ok(owner.clone());
+    }
+    let owners: Vec<&str> = members.iter().filter(|m| m.is_owner()).map(|m| m.name.as_str()).collect();
+    if owners.is_empty() {
+        return management.add_member(account, OWNER, Role::Owner, operator()).await.map_err(refused);
+    }
+    let more = if owners.len() > NAMED { ", …" } else { "" };
+    let owners = owners[..owners.len().min(NAMED)].join(", ");
+    bail!(
+        "--name: give the member's name. The owners are: {owners}{more}. To let someone else in, use `members invite`"
+    )
+}
+
+fn role(text: &str) -> Result<Role, String> {
+    Role::parse(text).ok_or_else(|| "must be owner or viewer".into())
+}
+
+/// Makes the error for the operator. A refusal names the flag that caused it.
+fn refused(error: Error<MemberRefused>) -> anyhow::Error {
+    match error {
+        Error::Refused(refused) => anyhow!("--name: {refused}"),
+        Error::Store(cause) => store_error(&cause, "members list"),
+    }
+}

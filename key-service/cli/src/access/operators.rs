@@ -1,0 +1,85 @@
+//! The commands about the operators of the installation, who sign in to the pages at `/operator`.
+
+use std::io::Write;
+
+use crate::{
+    arguments::{name, operator},
+    failure::store_error,
+};
+use anyhow::anyhow;
+use clap::Subcommand;
+use key_service_management::{Error, Management, members::MemberRefused, operators::link};
+use shared::table;
+
+/// Commands on operators.
+#[derive(Debug, Subcommand)]
+pub enum OperatorsCommand {
+    /// Make an operator, and print a link that signs in once, within 15 minutes
+    ///
+    /// Operators see every account at `/operator`, make accounts and add credit. They are no members of any account. A second factor
+    /// is set up at the first sign-in, and its codes are asked for at each later one.
+    Create {
+        /// The operator's name, which the events of accounts show
+        #[arg(long, value_name = "WHO", value_parser = name)]
+        name: String,
+    },
+    /// List the operators, oldest first
+    List,
+    /// Print a link that signs an operator in: once, within 15 minutes
+    ///
+    /// Earlier links of the operator no longer work. Where phone and recovery codes are lost, remove the operator and make it again.
+    SignInLink {
+        /// The operator's name
+        #[arg(long, value_name = "WHO")]
+        name: String,
+    },
+    /// Remove an operator; its sessions end at once
+    Remove {
+        /// The operator's name
+        #[arg(long, value_name = "WHO")]
+        name: String,
+    },
+}
+
+pub(crate) async fn run(
+    command: OperatorsCommand,
+    management: &Management,
+    public: &str,
+    out: &mut (dyn Write + Send),
+) -> anyhow::Result<()> {
+    match command {
+        OperatorsCommand::Create { name } => {
+            let token = management.create_operator(&name, operator()).await.map_err(refused)?;
+            writeln!(out, "{}", link(public, &token))?;
+        }
+        OperatorsCommand::List => {
+            let rows = management.operators().await?.into_iter().map(|operator| {
+                let has_factor = if operator.second_factor.is_some() { "yes" } else { "-" };
+                [operator.name, has_factor.to_owned(), operator.created_at.to_string()]
+            });
+            table::write(out, &["NAME", "SECOND FACTOR", "CREATED"], rows)?;
+        }
+        OperatorsCommand::SignInLink { name } => {
+            let token = management.operator_link(&name).await.map_err(refused)?;
+            writeln!(out, "{}", link(public, &token))?;
+            tracing::info!(operator = name, "the earlier sign-in link of this operator no longer works");
+        }
+        OperatorsCommand::Remove { name } => {
+            management.remove_operator(&name, operator()).await.map_err(refused)?;
+            writeln!(out, "{name} is removed; its sessions have ended")?;
+        }
+    }
+    Ok(())
+}
+
+/// Makes the error for the operator. A refusal names the flag that caused it.
+fn refused(error: Error<MemberRefused>) -> anyhow::Error {
+    match error {
+        Error::Refused(MemberRefused::NotFound) => anyhow!("--name: there is no such operator"),
+        Error::Refused(MemberRefused::NameTaken) => {
+            anyhow!("--name: there is an operator of this name already")
+        }
+        Error::Refused(other) => anyhow!("--name: {other}"),
+        Error::Store(cause) => store_error(&cause, "operators list"),
+    }
+}

@@ -1,0 +1,261 @@
+//! The command that compares the journal with an upstream's own record: `audit --against`.
+
+use std::{
+    collections::{HashMap, HashSet},
+    fs::File,
+    io::{BufRead, BufReader, Write},
+    path::Path,
+    time::Duration,
+};
+
+use anyhow::{Context, anyhow, bail};
+use serde::{Deserialize, Serialize};
+use shared::{
+    ids::{AccountId, GenerationId},
+    money::NanoUsd,
+    time::Timestamp,
+};
+
+use crate::output::{EXPORTED_AT_ONCE, write_json_object};
+use domain::comparison::{Billed, Comparison, Difference, Identity, Served, Tokens, Totals, compare, span};
+use key_service_management::Management;
+use key_service_store::store::{AccountSummary, JournalEntry};
+
+/// A line of the upstream's record.
+#[derive(Deserialize)]
+struct RecordLine {
+    id: Option<String>,
+    time: Option<String>,
+    prompt_tokens: u64,
+    completion_tokens: u64,
+}
+
+/// Compares the file with the journals of these accounts, and writes differences and totals. Any difference is an
+/// error.
+pub(crate) async fn run(
+    file: &Path,
+    accounts: Vec<AccountSummary>,
+    tolerance: Duration,
+    json: bool,
+    management: &Management,
+    out: &mut (dyn Write + Send),
+) -> anyhow::Result<()> {
+    let served = read(file).with_context(|| format!("--against {}", file.display()))?;
+    let scope = CompareScope::of(&served, tolerance);
+    let mut billed = HashMap::new();
+    for account in accounts {
+        collect(account.id, &scope, management, &mut billed).await?;
+    }
+    let billed: Vec<_> = billed.into_values().collect();
+    let comparison = compare(&served, &billed, tolerance);
+    if json {
+        write_json_object(out, &ComparisonJson::of(&comparison))?;
+    } else {
+        for difference in &comparison.differences {
+            writeln!(out, "{}", sentence(difference))?;
+        }
+        writeln!(out, "served: {}", totals(&comparison.served))?;
+        writeln!(out, "billed: {}", totals(&comparison.billed))?;
+    }
+    match comparison.differences.len() {
+        0 => Ok(()),
+        n => bail!("the journal differs from the upstream's record (differences: {n})"),
+    }
+}
+
+fn read(file: &Path) -> anyhow::Result<Vec<Served>> {
+    let mut served = Vec::new();
+    for (number, line) in (1..).zip(BufReader::new(File::open(file)?).lines()) {
+        let line = line?;
+        if !line.trim().is_empty() {
+            served.push(parse(&line).with_context(|| format!("line {number}"))?);
+        }
+    }
+    Ok(served)
+}
+
+fn parse(line: &str) -> anyhow::Result<Served> {
+    let RecordLine { id, time, prompt_tokens, completion_tokens } = serde_json::from_str(line)?;
+    let generation = id.as_deref().and_then(|id| id.parse().ok());
+    let identity = match (generation, time) {
+        (Some(generation), _) => Identity::Generation(generation),
+        // In this case the `id` is the upstream's own.
+        (None, Some(time)) => Identity::Time(
+            Timestamp::parse(&time)
+                .ok_or_else(|| anyhow!("`time` is no time such as 2026-11-21T12:00:00Z"))?,
+        ),
+        (None, None) => bail!("has neither the `id` of a generation (gen_…) nor a `time`"),
+    };
+    Ok(Served { identity, tokens: Tokens { prompt: prompt_tokens, completion: completion_tokens } })
+}
+
+/// Generations to compare: all that the upstream names, and all billed while its record lasted.
+struct CompareScope {
+    named: HashSet<GenerationId>,
+    span: Option<(Timestamp, Timestamp)>,
+}
+
+impl CompareScope {
+    fn of(served: &[Served], tolerance: Duration) -> Self {
+        let named = served.iter().filter_map(|served| match served.identity {
+            Identity::Generation(generation) => Some(generation),
+            Identity::Time(_) => None,
+        });
+        let span = span(served).map(|(first, last)| (first.minus(tolerance), last.plus(tolerance)));
+        Self { named: named.collect(), span }
+    }
+
+    fn has(&self, billed: &Billed) -> bool {
+        let meets = |(first, last)| billed.generation.created_at() <= last && first <= billed.at;
+        self.named.contains(&billed.generation) || self.span.is_some_and(meets)
+    }
+}
+
+/// Collects the last entry of each generation within the scope.
+async fn collect(
+    account: AccountId,
+    scope: &CompareScope,
+    management: &Management,
+    billed: &mut HashMap<GenerationId, Billed>,
+) -> anyhow::Result<()> {
+    let mut after = 0;
+    loop {
+        let page = management.journal(account, after, EXPORTED_AT_ONCE).await?;
+        if page.gone_until > after {
+            tracing::warn!(
+                %account,
+                up_to = page.gone_until,
+                "the store has dropped entries of the journal; what they billed counts as not billed"
+            );
+        }
+        for JournalEntry { number, generation, entry } in &page.entries {
+            let settlement = &entry.settlement;
+            let tokens = Tokens { prompt: settlement.usage.prompt, completion: settlement.usage.completion };
+            let (charged, estimated) = (settlement.charged, settlement.estimated);
+            let bill = Billed { generation: *generation, at: settlement.at, tokens, charged, estimated };
+            if scope.has(&bill) || billed.contains_key(generation) {
+                billed.insert(*generation, bill);
+            }
+            after = *number;
+        }
+        if page.entries.len() < EXPORTED_AT_ONCE {
+            return Ok(());
+        }
+    }
+}
+
+fn sentence(difference: &Difference) -> String {
+    match difference {
+        Difference::NotBilled(Served { identity: Identity::Generation(generation), tokens }) => {
+            format!("served, not billed: {generation}: {}", counted(tokens))
+        }
+        Difference::NotBilled(Served { identity: Identity::Time(time), tokens }) => {
+            format!("served, not billed: at {time}: {}", counted(tokens))
+        }
+        Difference::BilledDifferently(served, billed) => {
+            let (generation, counts) = (billed.generation, counted(&billed.tokens));
+            let estimated = if billed.estimated { " (estimated)" } else { "" };
+            format!(
+                "billed differently: {generation}: served {}; billed {counts}{estimated}",
+                counted(served)
+            )
+        }
+        Difference::NotServed(Billed { generation, at, tokens, charged, .. }) => {
+            format!("billed, not served: {generation} at {at}: {}, {charged} USD", counted(tokens))
+        }
+    }
+}
+
+fn counted(Tokens { prompt, completion }: &Tokens) -> String {
+    format!("prompt {prompt}, completion {completion}")
+}
+
+fn totals(Totals { requests, prompt, completion }: &Totals) -> String {
+    format!("requests {requests}, prompt tokens {prompt}, completion tokens {completion}")
+}
+
+/// A comparison in JSON. Scripts rely on the names: add, never rename.
+#[derive(Serialize)]
+struct ComparisonJson {
+    equal: bool,
+    served: TotalsJson,
+    billed: TotalsJson,
+    differences: Vec<DifferenceJson>,
+}
+
+/// Sums of requests and tokens.
+#[derive(Serialize)]
+struct TotalsJson {
+    requests: u64,
+    prompt_tokens: u64,
+    completion_tokens: u64,
+}
+
+/// A difference; `served` or `billed` is null where that record lacks the generation.
+#[derive(Serialize)]
+struct DifferenceJson {
+    kind: &'static str,
+    generation_id: Option<GenerationId>,
+    time: Option<Timestamp>,
+    served: Option<TokensJson>,
+    billed: Option<TokensJson>,
+    charged: Option<NanoUsd>,
+    estimated: Option<bool>,
+}
+
+#[derive(Serialize)]
+struct TokensJson {
+    prompt_tokens: u64,
+    completion_tokens: u64,
+}
+
+impl ComparisonJson {
+    fn of(Comparison { served, billed, differences }: &Comparison) -> Self {
+        Self {
+            equal: differences.is_empty(),
+            served: TotalsJson::of(*served),
+            billed: TotalsJson::of(*billed),
+            differences: differences.iter().map(DifferenceJson::of).collect(),
+        }
+    }
+}
+
+impl TotalsJson {
+    fn of(Totals { requests, prompt, completion }: Totals) -> Self {
+        Self { requests, prompt_tokens: prompt, completion_tokens: completion }
+    }
+}
+
+impl DifferenceJson {
+    fn of(difference: &Difference) -> Self {
+        let (kind, served, billed) = match difference {
+            Difference::NotBilled(served) => ("not_billed", Some(served.tokens), None),
+            Difference::BilledDifferently(served, billed) => {
+                ("billed_differently", Some(*served), Some(billed))
+            }
+            Difference::NotServed(billed) => ("not_served", None, Some(billed)),
+        };
+        let (generation_id, time) = match difference {
+            Difference::NotBilled(Served { identity: Identity::Generation(generation), .. }) => {
+                (Some(*generation), None)
+            }
+            Difference::NotBilled(Served { identity: Identity::Time(time), .. }) => (None, Some(*time)),
+            Difference::BilledDifferently(_, billed) | Difference::NotServed(billed) => {
+                (Some(billed.generation), Some(billed.at))
+            }
+        };
+        let tokens = |Tokens { prompt, completion }| TokensJson {
+            prompt_tokens: prompt,
+            completion_tokens: completion,
+        };
+        Self {
+            kind,
+            generation_id,
+            time,
+            served: served.map(tokens),
+            billed: billed.map(|billed| tokens(billed.tokens)),
+            charged: billed.map(|billed| billed.charged),
+            estimated: billed.map(|billed| billed.estimated),
+        }
+    }
+}

@@ -1,0 +1,14 @@
+//! Files of other gateways.
+
+use std::{fs::File, io::BufReader, path::Path};
+
+use anyhow::Context as _;
+
+pub(crate) fn open(file: &Path) -> anyhow::Result<BufReader<File>> {
+    Ok(BufReader::new(File::open(file).with_context(|| format!("--file: cannot open {}", file.display()))?))
+}
+
+/// Name of a file in messages.
+pub(crate) fn name(file: &Path) -> String {
+    file.file_name().unwrap_or(file.as_os_str()).to_string_lossy().into_owned()
+}

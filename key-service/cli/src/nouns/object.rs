@@ -1,0 +1,211 @@
+//! Commands that keys, groups and webhooks have in common, with a flag for each setting in the table of fields.
+
+use std::{io::Write, marker::PhantomData, str::FromStr};
+
+use anyhow::anyhow;
+use clap::{Arg, ArgMatches, Args, FromArgMatches, Subcommand};
+use serde_json::json;
+use shared::{
+    ids::{AccountId, InvalidId},
+    table,
+    time::Timestamp,
+    wire::{Field, Fields, Kind, Object},
+};
+
+use crate::{
+    arguments::operator,
+    failure::{operator_error, refused, store_error},
+    output::{write_json, write_json_object},
+};
+use domain::settings::Patch;
+use key_service_management::{
+    Error, Management,
+    governed::{Acting, Governed, Made},
+    listing::Listing,
+};
+use key_service_objects::{Shown, settings, with_secret};
+use key_service_store::store::Order;
+
+/// Objects read at a time, which bounds the memory of a command.
+const READ_AT_ONCE: usize = 500;
+
+/// An account, named by a flag.
+#[derive(Debug, Args)]
+pub struct InAccount {
+    /// The account's name
+    #[arg(long, value_name = "NAME")]
+    account: String,
+}
+
+/// An object of an account, named by flags.
+#[derive(Debug, Args)]
+pub struct NamedObject<I: FromStr<Err = InvalidId> + Clone + Send + Sync + 'static> {
+    #[command(flatten)]
+    pub(crate) of: InAccount,
+    /// Its id
+    #[arg(long, value_parser = I::from_str)]
+    pub(crate) id: I,
+}
+
+impl InAccount {
+    pub(crate) async fn find(&self, management: &Management) -> anyhow::Result<AccountId> {
+        management.account(&self.account).await.map_err(operator_error)
+    }
+
+    /// Acts of the operator on the account.
+    pub(crate) async fn by<'a>(&self, management: &'a Management) -> anyhow::Result<Acting<'a>> {
+        Ok(management.by(self.find(management).await?, operator()))
+    }
+}
+
+/// Flags for the settings of a new object (`NEW`), or of a change; kept as the JSON that the management API takes.
+#[derive(Debug)]
+pub struct SettingFlags<F, const NEW: bool>(String, PhantomData<F>);
+
+fn rows<F: Fields>(is_new: bool) -> impl Iterator<Item = Field> {
+    F::settings().map(Fields::row).filter(move |row| is_new || !row.is_fixed)
+}
+
+/// Writes the value of a flag as JSON. `null` clears what may be null.
+fn json_of(kind: Kind, text: &str) -> String {
+    match kind {
+        Kind::Line { .. } | Kind::Url => json!(text).to_string(),
+        Kind::ExternalId { .. } | Kind::Time | Kind::Group if text != "null" => json!(text).to_string(),
+        Kind::ExternalId { .. }
+        | Kind::Time
+        | Kind::Group
+        | Kind::Amount
+        | Kind::Count { .. }
+        | Kind::Limits
+        | Kind::Raise
+        | Kind::Models
+        | Kind::Metadata
+        | Kind::EventTypes
+        | Kind::Flag
+        | Kind::KeyDefaults
+        | Kind::Answered(_) => text.to_owned(),
+    }
+}
+
+impl<F: Fields, const NEW: bool> SettingFlags<F, NEW> {
+    /// Reads the settings. Refusals are those of the management API.
+    pub(crate) fn read<P: Patch>(&self) -> anyhow::Result<P> {
+        settings(self.0.as_bytes(), NEW).map_err(|error| anyhow!(error.message))
+    }
+}
+
+impl<F: Fields, const NEW: bool> FromArgMatches for SettingFlags<F, NEW> {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let given = rows::<F>(NEW).filter_map(|row| Some((row, matches.get_one::<String>(row.name)?)));
+        let member = |(row, text): (Field, &String)| format!("{:?}:{}", row.name, json_of(row.kind, text));
+        Ok(Self(format!("{{{}}}", given.map(member).collect::<Vec<_>>().join(",")), PhantomData))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        Self::from_arg_matches(matches).map(|flags| *self = flags)
+    }
+}
+
+impl<F: Fields, const NEW: bool> Args for SettingFlags<F, NEW> {
+    fn augment_args(command: clap::Command) -> clap::Command {
+        command.args(rows::<F>(NEW).map(|row| {
+            // Made once in the life of a process.
+            let flag: &'static str = row.name.replace('_', "-").leak();
+            Arg::new(row.name).long(flag).help(row.description).required(NEW && row.is_required)
+        }))
+    }
+
+    fn augment_args_for_update(command: clap::Command) -> clap::Command {
+        Self::augment_args(command)
+    }
+}
+
+/// Commands on the objects of any noun.
+#[derive(Debug, Subcommand)]
+pub enum ObjectCommand<F: Fields, I: FromStr<Err = InvalidId> + Clone + Send + Sync + 'static> {
+    /// List them, oldest first
+    List {
+        #[command(flatten)]
+        of: InAccount,
+        /// As a JSON array
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show it as JSON
+    Show(NamedObject<I>),
+    /// Change it, and print it as JSON: what no flag names stays, and null clears
+    Update {
+        #[command(flatten)]
+        object: NamedObject<I>,
+        #[command(flatten)]
+        settings: SettingFlags<F, false>,
+    },
+}
+
+/// A noun whose objects are rows of a table.
+pub(crate) trait Tabled: Governed<Id: FromStr<Err = InvalidId>, Filter: Default> + Shown {
+    const HEAD: &'static [&'static str];
+
+    fn row(&self, now: Timestamp) -> Vec<String>;
+}
+
+/// Lists objects, shows one, or changes one.
+pub(crate) async fn run<T: Tabled>(
+    command: ObjectCommand<<T::Object as Object>::Fields, T::Id>,
+    management: &Management,
+    out: &mut (dyn Write + Send),
+) -> anyhow::Result<()> {
+    let now = management.now();
+    let object = match command {
+        ObjectCommand::List { of, json } => {
+            let objects: Vec<T> = all(&of, management).await?;
+            if json {
+                return write_json(out, objects.iter().map(|object| object.shown(now)));
+            }
+            return Ok(table::write(out, T::HEAD, objects.iter().map(|object| object.row(now)))?);
+        }
+        ObjectCommand::Show(NamedObject { of, id }) => T::fetch(of.by(management).await?, id).await,
+        ObjectCommand::Update { object: NamedObject { of, id }, settings } => {
+            T::update(of.by(management).await?, id, settings.read()?).await
+        }
+    };
+    write_json_object(out, &object.map_err(refused("show"))?.shown(now))
+}
+
+/// Returns the cell of a value that may be absent.
+pub(crate) fn or_none(value: Option<impl ToString>) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| value.to_string())
+}
+
+/// Prints a new object, with its secret.
+pub(crate) fn print_made<T: Governed + Shown>(
+    made: Made<T>,
+    management: &Management,
+    out: &mut (dyn Write + Send),
+) -> anyhow::Result<()> {
+    let now = management.now();
+    match made {
+        Made::New(object, Some(secret)) => write_json_object(out, &with_secret(&object, &secret, now)),
+        Made::New(object, None) | Made::Existing(object) | Made::Replayed(object) => {
+            write_json_object(out, &object.shown(now))
+        }
+    }
+}
+
+/// Reads all objects of an account, oldest first.
+async fn all<T: Tabled>(of: &InAccount, management: &Management) -> anyhow::Result<Vec<T>> {
+    let (account, filter) = (of.find(management).await?, T::Filter::default());
+    let mut listing = Listing { after: None, order: Order::Ascending, filter, limit: READ_AT_ONCE };
+    let mut objects: Vec<T> = Vec::new();
+    loop {
+        let page = management.list(account, &listing).await.map_err(|error| match error {
+            Error::Refused(_) => anyhow!("the list changed while it was read; try again"),
+            Error::Store(cause) => store_error(&cause, "list"),
+        })?;
+        objects.extend(page.items);
+        listing.after = objects.last().map(T::id);
+        if !page.has_more {
+            return Ok(objects);
+        }
+    }
+}

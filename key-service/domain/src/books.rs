@@ -1,0 +1,8 @@
+//! What was billed and refused: counters, filters, and the proof that the books add up.
+
+pub mod audit;
+pub mod comparison;
+pub mod refused;
+pub mod search;
+pub mod upstream_calls;
+pub mod usage;

@@ -1,0 +1,278 @@
+//! Figures that an audit proves.
+
+use std::fmt;
+
+use shared::{
+    calendar::Per,
+    ids::{GenerationId, GroupId, KeyId},
+    money::NanoUsd,
+    tokens::{Usage, UsageDetails},
+};
+
+use crate::books::usage::{Counts, Day, Margin, Sums};
+
+/// A recorded figure that differs from the proven value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wrong {
+    pub figure: Figure,
+    pub recorded: Quantity,
+    /// The value that entries, holds and deposits add up to.
+    pub proven: Quantity,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Quantity {
+    Usd(NanoUsd),
+    /// A number of entries or of requests.
+    Count(u64),
+}
+
+/// A figure that can be proven.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Figure {
+    /// The balance of a key after the entry of this number: the balance before plus the entry's change.
+    Entry(KeyId, u64),
+    /// A key's `used`: the balance after the last entry. A key that does not exist has a recorded zero.
+    Used(KeyId),
+    /// A key's `held`: the sum of open holds.
+    KeyHeld(KeyId),
+    /// The spend in a window of a key: the sum of the entries in the window, as far as entries can tell.
+    Window(KeyId, Per),
+    /// A group's `used`: the sum of its entries. A group that does not exist has a recorded zero.
+    GroupUsed(GroupId),
+    /// A group's `held`: the sum of open holds.
+    GroupHeld(GroupId),
+    /// The spend in a window of a group: the sum of the entries in the window, as far as entries can tell.
+    GroupWindow(GroupId, Per),
+    /// The account's `held`: the sum of all open holds.
+    Held,
+    /// The account's credit: deposits less the `used` of all keys.
+    Credit,
+    /// Requests in flight of a key with bounds: the open holds that count.
+    InFlight(KeyId),
+    /// Requests in flight of a group with bounds: the open holds that count.
+    GroupInFlight(GroupId),
+    /// Number of entries from the first in the journal to the account's last one.
+    Entries,
+    /// The amount that the last entry bills for a generation: the sum of the generation's changes.
+    Bill(GenerationId),
+    /// What a key was charged on a day for a model: the sum of the entries.
+    KeySum(KeyId, Day, String),
+    /// What was charged on a day for a model: the sum of the entries.
+    ModelSum(Day, String),
+    /// What the keys of a group were charged on a day: the sum of the entries.
+    GroupSum(GroupId, Day),
+    /// Another counter of a key, a day and a model: the sum of the entries.
+    KeyCount(KeyId, Day, String, Counter),
+    /// Another counter of a day and a model: the sum of the entries.
+    ModelCount(Day, String, Counter),
+    /// Another counter of a group and a day: the sum of the entries.
+    GroupCount(GroupId, Day, Counter),
+    /// The amount of an open hold, compared with the index of open holds, by which holds are added up and expire.
+    Hold(GenerationId),
+    /// The tick at which a hold expires, compared with the index of open holds.
+    HoldLease(GenerationId),
+    /// The account's number of keys, compared with the list of keys.
+    Keys,
+    /// The account's number of groups, compared with the list of groups.
+    Groups,
+    /// A group's number of keys, compared with the list of the group's keys.
+    KeysOfGroup(GroupId),
+    /// A group's number of child groups, compared with the list of child groups.
+    ChildGroups(GroupId),
+}
+
+/// A counter of a day beside the amount charged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counter {
+    /// Billed generations, the free ones included.
+    Requests,
+    /// Tokens of prompts and completions together, for a model or a group.
+    Tokens,
+    Prompt,
+    Cached,
+    Completion,
+    CacheWrite,
+    /// Tokens written to a cache to be kept for an hour or longer.
+    CacheWriteLong,
+    AudioInput,
+    Images,
+    Reasoning,
+    AudioOutput,
+    UpstreamCost,
+    /// Amount charged for generations whose upstream cost is known.
+    ChargedAtKnownCost,
+}
+
+impl Counter {
+    /// Name of the counter in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Requests => "requests_on_day",
+            Self::Tokens => "tokens_on_day",
+            Self::Prompt => "prompt_tokens_on_day",
+            Self::Cached => "cached_tokens_on_day",
+            Self::Completion => "completion_tokens_on_day",
+            Self::CacheWrite => "cache_write_tokens_on_day",
+            Self::CacheWriteLong => "cache_write_long_tokens_on_day",
+            Self::AudioInput => "audio_input_tokens_on_day",
+            Self::Images => "images_on_day",
+            Self::Reasoning => "reasoning_tokens_on_day",
+            Self::AudioOutput => "audio_output_tokens_on_day",
+            Self::UpstreamCost => "upstream_cost_on_day",
+            Self::ChargedAtKnownCost => "charged_at_known_cost_on_day",
+        }
+    }
+
+    /// Description of the counter, for people.
+    pub const fn as_words(self) -> &'static str {
+        match self {
+            Self::Requests => "requests",
+            Self::Tokens => "tokens",
+            Self::Prompt => "prompt tokens",
+            Self::Cached => "cached tokens",
+            Self::Completion => "completion tokens",
+            Self::CacheWrite => "cache write tokens",
+            Self::CacheWriteLong => "long cache write tokens",
+            Self::AudioInput => "audio input tokens",
+            Self::Images => "images",
+            Self::Reasoning => "reasoning tokens",
+            Self::AudioOutput => "audio output tokens",
+            Self::UpstreamCost => "upstream cost",
+            Self::ChargedAtKnownCost => "charges at known cost",
+        }
+    }
+
+    pub fn of_counts(counts: &Counts) -> [(Self, Quantity); 12] {
+        let Counts { requests, usage, charged: _, upstream_cost, charged_at_known_cost } = *counts;
+        let Usage { prompt, cached, completion, details } = usage;
+        let UsageDetails { cache_write, cache_write_long, audio_input, images, reasoning, audio_output } =
+            details;
+        [
+            (Self::Requests, Quantity::Count(requests)),
+            (Self::Prompt, Quantity::Count(prompt)),
+            (Self::Cached, Quantity::Count(cached)),
+            (Self::Completion, Quantity::Count(completion)),
+            (Self::CacheWrite, Quantity::Count(cache_write)),
+            (Self::CacheWriteLong, Quantity::Count(cache_write_long)),
+            (Self::AudioInput, Quantity::Count(audio_input)),
+            (Self::Images, Quantity::Count(images)),
+            (Self::Reasoning, Quantity::Count(reasoning)),
+            (Self::AudioOutput, Quantity::Count(audio_output)),
+            (Self::UpstreamCost, Quantity::Usd(upstream_cost)),
+            (Self::ChargedAtKnownCost, Quantity::Usd(charged_at_known_cost)),
+        ]
+    }
+
+    pub const fn of_margin(margin: &Margin) -> [(Self, Quantity); 4] {
+        let Margin { sums: Sums { requests, tokens, charged: _ }, upstream_cost, charged_at_known_cost } =
+            *margin;
+        [
+            (Self::Requests, Quantity::Count(requests)),
+            (Self::Tokens, Quantity::Count(tokens)),
+            (Self::UpstreamCost, Quantity::Usd(upstream_cost)),
+            (Self::ChargedAtKnownCost, Quantity::Usd(charged_at_known_cost)),
+        ]
+    }
+}
+
+impl Figure {
+    /// Name of the figure in reports.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Entry(..) => "used_after",
+            Self::Used(_) | Self::GroupUsed(_) => "used",
+            Self::KeyHeld(_) | Self::GroupHeld(_) | Self::Held => "held",
+            Self::Window(_, per) | Self::GroupWindow(_, per) => match per {
+                Per::Hour => "used_in_hour",
+                Per::Day => "used_in_day",
+                Per::Week => "used_in_week",
+                Per::Month => "used_in_month",
+            },
+            Self::Credit => "credit",
+            Self::InFlight(_) | Self::GroupInFlight(_) => "in_flight",
+            Self::Entries => "entries",
+            Self::Bill(_) => "charged",
+            Self::KeySum(..) | Self::ModelSum(..) | Self::GroupSum(..) => "charged_on_day",
+            Self::KeyCount(.., counter) | Self::ModelCount(.., counter) | Self::GroupCount(.., counter) => {
+                counter.name()
+            }
+            Self::Hold(_) => "hold",
+            Self::HoldLease(_) => "hold_lease",
+            Self::Keys | Self::KeysOfGroup(_) => "keys",
+            Self::Groups => "groups",
+            Self::ChildGroups(_) => "child_groups",
+        }
+    }
+
+    /// The key that the figure belongs to; `None` for a figure of a group or of the account.
+    pub const fn key(&self) -> Option<KeyId> {
+        match self {
+            Self::Entry(key, _)
+            | Self::Used(key)
+            | Self::KeyHeld(key)
+            | Self::Window(key, _)
+            | Self::InFlight(key)
+            | Self::KeySum(key, ..)
+            | Self::KeyCount(key, ..) => Some(*key),
+            Self::GroupUsed(_)
+            | Self::GroupHeld(_)
+            | Self::GroupWindow(..)
+            | Self::GroupInFlight(_)
+            | Self::GroupSum(..)
+            | Self::GroupCount(..)
+            | Self::KeysOfGroup(_)
+            | Self::ChildGroups(_)
+            | Self::Held
+            | Self::Credit
+            | Self::Entries
+            | Self::Bill(_)
+            | Self::ModelSum(..)
+            | Self::ModelCount(..)
+            | Self::Hold(_)
+            | Self::HoldLease(_)
+            | Self::Keys
+            | Self::Groups => None,
+        }
+    }
+
+    /// The group that the figure belongs to; `None` for a figure of a key or of the account.
+    pub const fn group(&self) -> Option<GroupId> {
+        match self {
+            Self::GroupUsed(group)
+            | Self::GroupHeld(group)
+            | Self::GroupWindow(group, _)
+            | Self::GroupInFlight(group)
+            | Self::GroupSum(group, _)
+            | Self::GroupCount(group, ..)
+            | Self::KeysOfGroup(group)
+            | Self::ChildGroups(group) => Some(*group),
+            Self::Entry(..)
+            | Self::Used(_)
+            | Self::KeyHeld(_)
+            | Self::Window(..)
+            | Self::InFlight(_)
+            | Self::KeySum(..)
+            | Self::KeyCount(..)
+            | Self::Held
+            | Self::Credit
+            | Self::Entries
+            | Self::Bill(_)
+            | Self::ModelSum(..)
+            | Self::ModelCount(..)
+            | Self::Hold(_)
+            | Self::HoldLease(_)
+            | Self::Keys
+            | Self::Groups => None,
+        }
+    }
+}
+
+impl fmt::Display for Quantity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Usd(amount) => write!(f, "{amount} USD"),
+            Self::Count(count) => count.fmt(f),
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Filters with which members search the journal.
+
+use shared::{
+    ids::{GroupId, KeyId},
+    time::Timestamp,
+};
+
+use crate::ledger::{Ending, Settlement};
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EntrySearch {
+    /// Key of the entries; `None` matches any key.
+    pub key: Option<KeyId>,
+    /// Group of the entries, or the parent of their group; `None` matches any.
+    pub group: Option<GroupId>,
+    pub model: Option<String>,
+    /// Instant from which the entries were billed; `None` matches from the beginning.
+    pub begins: Option<Timestamp>,
+    /// Instant before which the entries were billed; `None` matches to the end.
+    pub ends: Option<Timestamp>,
+    /// Outcome of the entries; `None` matches any outcome.
+    pub outcome: Option<Outcome>,
+    /// Ending of the entries; `None` matches either.
+    pub ending: Option<Ending>,
+    /// The caller's own name of its user; `None` matches any.
+    pub user: Option<String>,
+    /// Name of the upstream; `None` matches any.
+    pub upstream: Option<String>,
+}
+
+/// Outcome of a generation, as shown to members.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    Captured,
+    Estimated,
+    /// Billed by the gateway's last report, since no capture came.
+    Expired,
+    /// Cost more than could be billed.
+    Shortfall,
+}
+
+impl Outcome {
+    pub const ALL: [Self; 4] = [Self::Captured, Self::Estimated, Self::Expired, Self::Shortfall];
+
+    /// Name of the outcome in forms and exports.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Captured => "captured",
+            Self::Estimated => "estimated",
+            Self::Expired => "expired",
+            Self::Shortfall => "shortfall",
+        }
+    }
+
+    /// Finds the outcome of this name.
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|outcome| outcome.as_str() == text)
+    }
+
+    /// Returns whether a settlement has this outcome. An estimate with a shortfall has both.
+    fn is_of(self, settlement: &Settlement) -> bool {
+        match self {
+            Self::Captured => settlement.ending == Ending::Captured && !settlement.estimated,
+            Self::Estimated => settlement.ending == Ending::Captured && settlement.estimated,
+            Self::Expired => settlement.ending == Ending::Expired,
+            Self::Shortfall => settlement.cost > settlement.charged,
+        }
+    }
+}
+
+impl EntrySearch {
+    /// Returns whether the settlement of an entry matches.
+    pub fn matches(&self, settlement: &Settlement) -> bool {
+        self.key.is_none_or(|key| key == settlement.payer.key)
+            && self.group.is_none_or(|group| settlement.payer.is_in(group))
+            && self.model.as_ref().is_none_or(|model| *model == settlement.payer.model)
+            && self.begins.is_none_or(|begins| begins <= settlement.at)
+            && self.ends.is_none_or(|ends| settlement.at < ends)
+            && self.outcome.is_none_or(|outcome| outcome.is_of(settlement))
+            && self.ending.is_none_or(|ending| ending == settlement.ending)
+            && self.user.as_deref().is_none_or(|user| settlement.user() == Some(user))
+            && self.upstream.as_deref().is_none_or(|upstream| settlement.upstream() == Some(upstream))
+    }
+}

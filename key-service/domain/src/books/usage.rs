@@ -1,0 +1,370 @@
+//! Daily counters of usage by payer, updated by every settlement.
+
+use std::{collections::BTreeMap, fmt, time::Duration};
+
+use shared::{ids::GroupId, money::NanoUsd, time::Timestamp, tokens::Usage};
+
+use crate::ledger::{Entry, Payer, Record, Settlement};
+
+/// Bound on the tokens of a kind that a request adds: a million times the context of any model. A larger number is an
+/// error of the upstream, and would distort the counters.
+pub const COUNTED_PER_REQUEST: u64 = 1_000_000_000_000;
+
+/// Bound on every counter: the largest integer that is exact as a double, which many readers of JSON use for numbers.
+pub const COUNTED: u64 = (1 << 53) - 1;
+
+/// Time after midnight in which counters of the day before may still change. Clocks of key-services differ by seconds
+/// at most.
+const LATE: Duration = Duration::from_mins(10);
+
+const DAY: i64 = 24 * 60 * 60 * 1000;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Day(i64);
+
+/// Counters of a day. None exceeds [`COUNTED`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Billed generations, including free ones.
+    pub requests: u64,
+    pub usage: Usage,
+    /// Amount charged. Below zero on a day whose corrections gave back more than was billed.
+    pub charged: NanoUsd,
+    /// Known cost of the generations to the operator. Below zero as `charged`.
+    pub upstream_cost: NanoUsd,
+    /// Amount charged for generations whose upstream cost is known. The margin is this less `upstream_cost`.
+    pub charged_at_known_cost: NanoUsd,
+}
+
+/// Sums over several keys. None exceeds [`COUNTED`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sums {
+    /// Billed generations, including free ones.
+    pub requests: u64,
+    /// Tokens of prompts and completions.
+    pub tokens: u64,
+    /// Amount charged. Below zero if corrections gave back more than was billed.
+    pub charged: NanoUsd,
+}
+
+/// Sums over several keys, with the cost to the operator. No amount exceeds [`COUNTED`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Margin {
+    pub sums: Sums,
+    /// Known cost of the generations to the operator. Below zero as the charges.
+    pub upstream_cost: NanoUsd,
+    /// Amount charged for generations whose upstream cost is known.
+    pub charged_at_known_cost: NanoUsd,
+}
+
+/// An addition to the counters of a payer and a day.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Added {
+    pub payer: Payer,
+    pub day: Day,
+    pub counts: Counts,
+}
+
+impl Day {
+    pub const fn of(at: Timestamp) -> Self {
+        Self(at.millis().div_euclid(DAY))
+    }
+
+    /// The day this many days after 1970-01-01.
+    pub const fn from_number(number: i64) -> Self {
+        Self::of(Timestamp::from_millis(number.saturating_mul(DAY)))
+    }
+
+    pub const fn number(self) -> i64 {
+        self.0
+    }
+
+    /// Returns the last day whose counters can no longer change.
+    pub fn closed(now: Timestamp) -> Self {
+        Self::of(now.minus(LATE)).plus(-1)
+    }
+
+    /// The first and the last millisecond of the day.
+    pub const fn millis(self) -> (i64, i64) {
+        let begins = self.0.saturating_mul(DAY);
+        (begins, begins.saturating_add(DAY - 1))
+    }
+
+    #[must_use]
+    pub const fn plus(self, days: i64) -> Self {
+        Self::from_number(self.0.saturating_add(days))
+    }
+
+    /// Returns whether the day begins a week.
+    pub const fn is_monday(self) -> bool {
+        // Day 0, 1970-01-01, was a Thursday, so Monday is four days later.
+        (self.0 + 3).rem_euclid(7) == 0
+    }
+
+    /// Reads a date like `2026-11-21`.
+    pub fn parse(text: &str) -> Option<Self> {
+        if text.len() != 10 {
+            return None;
+        }
+        Timestamp::parse(&format!("{text}T00:00Z")).map(Self::of)
+    }
+}
+
+impl fmt::Display for Day {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let midnight = Timestamp::from_millis(self.0.saturating_mul(DAY)).to_string();
+        f.write_str(midnight.split('T').next().unwrap_or_default())
+    }
+}
+
+impl Counts {
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            requests: stopped(self.requests, other.requests),
+            usage: self.usage.zip(other.usage, stopped),
+            charged: sum(self.charged, other.charged),
+            upstream_cost: sum(self.upstream_cost, other.upstream_cost),
+            charged_at_known_cost: sum(self.charged_at_known_cost, other.charged_at_known_cost),
+        }
+    }
+
+    /// Margin of the day, as [`Margin::amount`].
+    pub fn margin(&self) -> Option<NanoUsd> {
+        Margin::from(*self).amount()
+    }
+}
+
+impl From<Counts> for Sums {
+    fn from(Counts { requests, usage, charged, .. }: Counts) -> Self {
+        Self { requests, tokens: stopped(usage.prompt, usage.completion), charged }
+    }
+}
+
+impl Sums {
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            requests: stopped(self.requests, other.requests),
+            tokens: stopped(self.tokens, other.tokens),
+            charged: sum(self.charged, other.charged),
+        }
+    }
+
+    /// Difference of both sums; no count is below zero.
+    #[must_use]
+    pub fn less(self, other: Self) -> Self {
+        Self {
+            requests: self.requests.saturating_sub(other.requests),
+            tokens: self.tokens.saturating_sub(other.tokens),
+            charged: difference(self.charged, other.charged),
+        }
+    }
+}
+
+impl From<Counts> for Margin {
+    fn from(counts: Counts) -> Self {
+        let Counts { upstream_cost, charged_at_known_cost, .. } = counts;
+        Self { sums: Sums::from(counts), upstream_cost, charged_at_known_cost }
+    }
+}
+
+impl Margin {
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            sums: self.sums.plus(other.sums),
+            upstream_cost: sum(self.upstream_cost, other.upstream_cost),
+            charged_at_known_cost: sum(self.charged_at_known_cost, other.charged_at_known_cost),
+        }
+    }
+
+    /// Difference of both; no count is below zero.
+    #[must_use]
+    pub fn less(self, other: Self) -> Self {
+        Self {
+            sums: self.sums.less(other.sums),
+            upstream_cost: difference(self.upstream_cost, other.upstream_cost),
+            charged_at_known_cost: difference(self.charged_at_known_cost, other.charged_at_known_cost),
+        }
+    }
+
+    /// Returns the charges less the upstream costs, for generations whose upstream cost is known; `None` if there are
+    /// none.
+    pub fn amount(&self) -> Option<NanoUsd> {
+        let is_known = self.upstream_cost != NanoUsd::ZERO || self.charged_at_known_cost != NanoUsd::ZERO;
+        is_known.then(|| difference(self.charged_at_known_cost, self.upstream_cost))
+    }
+}
+
+/// Adds to the sums by group those of keys without a group, which is the part of `all` that no group has.
+pub fn with_groupless(
+    groups: BTreeMap<GroupId, Margin>,
+    all: impl IntoIterator<Item = Margin>,
+) -> BTreeMap<Option<GroupId>, Margin> {
+    let total = |margins: &mut dyn Iterator<Item = Margin>| margins.fold(Margin::default(), Margin::plus);
+    let groupless = total(&mut all.into_iter()).less(total(&mut groups.values().copied()));
+    let groupless = Some((None, groupless)).filter(|(_, margin)| *margin != Margin::default());
+    groups.into_iter().map(|(group, margin)| (Some(group), margin)).chain(groupless).collect()
+}
+
+/// Returns the change of the counters by an entry of the journal. `before` is the generation's record before the entry.
+/// The first settlement counts a request. The correction of an expiry counts on the day of the correction, so that
+/// day's charge may be below zero. Tokens that the expiry overcounted stay counted.
+pub fn added(before: &Record, entry: &Entry) -> Added {
+    let settlement = &entry.settlement;
+    let (known, usage) = (at_known_cost(settlement), counted(settlement));
+    let counts = match before {
+        Record::Closed(earlier) => {
+            let known_before = at_known_cost(earlier);
+            Counts {
+                requests: 0,
+                usage: usage.zip(counted(earlier), u64::saturating_sub),
+                charged: entry.delta,
+                upstream_cost: difference(known.upstream_cost, known_before.upstream_cost),
+                charged_at_known_cost: difference(known.charged, known_before.charged),
+            }
+        }
+        Record::None | Record::Open(_) | Record::Deposited(_) => Counts {
+            requests: 1,
+            usage,
+            charged: entry.delta,
+            upstream_cost: known.upstream_cost,
+            charged_at_known_cost: known.charged,
+        },
+    };
+    Added { payer: settlement.payer.clone(), day: Day::of(settlement.at), counts }
+}
+
+/// Amounts of a settlement whose upstream cost is known; zero otherwise.
+struct AtKnownCost {
+    upstream_cost: NanoUsd,
+    charged: NanoUsd,
+}
+
+fn at_known_cost(settlement: &Settlement) -> AtKnownCost {
+    match settlement.upstream_cost {
+        Some(upstream_cost) => AtKnownCost { upstream_cost, charged: settlement.charged },
+        None => AtKnownCost { upstream_cost: NanoUsd::ZERO, charged: NanoUsd::ZERO },
+    }
+}
+
+fn counted(Settlement { usage, .. }: &Settlement) -> Usage {
+    usage.zip(*usage, |tokens, _| tokens.min(COUNTED_PER_REQUEST))
+}
+
+/// Sum of two counted amounts.
+fn sum(a: NanoUsd, b: NanoUsd) -> NanoUsd {
+    NanoUsd::from_nanos(a.nanos().saturating_add(b.nanos()).min(COUNTED.cast_signed()))
+}
+
+fn difference(a: NanoUsd, b: NanoUsd) -> NanoUsd {
+    NanoUsd::from_nanos(a.nanos().saturating_sub(b.nanos()))
+}
+
+fn stopped(a: u64, b: u64) -> u64 {
+    a.saturating_add(b).min(COUNTED)
+}
+
+#[cfg(test)]
+mod tests {
+    use shared::tokens::UsageDetails;
+
+    use super::*;
+    use crate::ledger::{
+        Ending,
+        histories::{START, key},
+    };
+
+    fn settled(prompt: u64, completion: u64, charged: i64, ending: Ending) -> Settlement {
+        Settlement {
+            payer: Payer { key: key(1), model: "Model Flash".into(), groups: [None, None] },
+            origin: None,
+            usage: Usage::of(prompt, 0, completion),
+            cost: NanoUsd::from_nanos(charged),
+            upstream_cost: None,
+            charged: NanoUsd::from_nanos(charged),
+            ending,
+            estimated: false,
+            at: START,
+            course: None,
+        }
+    }
+
+    fn counts(before: &Record, settlement: Settlement, delta: i64) -> (u64, u64, u64, i64) {
+        let delta = NanoUsd::from_nanos(delta);
+        let Counts { requests, usage, charged, .. } =
+            added(before, &Entry { settlement, delta, used_after: NanoUsd::MAX }).counts;
+        (requests, usage.prompt, usage.completion, charged.nanos())
+    }
+
+    #[test]
+    fn a_settlement_counts_a_request() {
+        assert_eq!(counts(&Record::None, settled(10, 5, 7, Ending::Captured), 7), (1, 10, 5, 7));
+    }
+
+    #[test]
+    fn a_correction_counts_its_change() {
+        let expired = Record::Closed(settled(10, 5, 7, Ending::Expired));
+        assert_eq!(counts(&expired, settled(10, 9, 11, Ending::Captured), 4), (0, 0, 4, 4));
+        assert_eq!(counts(&expired, settled(8, 9, 2, Ending::Captured), -5), (0, 0, 4, -5));
+    }
+
+    #[test]
+    fn details_are_counted_and_a_correction_counts_what_is_more() {
+        let with = |reasoning, images| {
+            let details = UsageDetails { reasoning, images, ..UsageDetails::default() };
+            let usage = Usage { details, ..Usage::of(10, 0, 9) };
+            Settlement { usage, ..settled(10, 9, 7, Ending::Expired) }
+        };
+        let entry = |settlement| Entry { settlement, delta: NanoUsd::ZERO, used_after: NanoUsd::ZERO };
+        let details = |before, after| added(&before, &entry(after)).counts.usage.details;
+        let expected = |reasoning, images| UsageDetails { reasoning, images, ..UsageDetails::default() };
+        assert_eq!(details(Record::None, with(5, 1)), expected(5, 1));
+        assert_eq!(details(Record::Closed(with(5, 1)), with(7, 1)), expected(2, 0));
+    }
+
+    #[test]
+    fn the_margin_counts_what_was_charged_where_the_upstream_cost_is_known() {
+        let with = |charged, upstream_cost: Option<i64>| {
+            let upstream_cost = upstream_cost.map(NanoUsd::from_nanos);
+            Settlement { upstream_cost, ..settled(1, 1, charged, Ending::Captured) }
+        };
+        let sums = |before: Record, after: Settlement, delta| {
+            let delta = NanoUsd::from_nanos(delta);
+            let entry = Entry { settlement: after, delta, used_after: NanoUsd::ZERO };
+            let counts = added(&before, &entry).counts;
+            (counts.charged.nanos(), counts.charged_at_known_cost.nanos(), counts.upstream_cost.nanos())
+        };
+        assert_eq!(sums(Record::None, with(7, None), 7), (7, 0, 0));
+        assert_eq!(sums(Record::None, with(7, Some(9)), 7), (7, 7, 9));
+        let expired = |upstream_cost| Record::Closed(with(7, upstream_cost));
+        assert_eq!(sums(expired(Some(5)), with(3, Some(2)), -4), (-4, -4, -3));
+        assert_eq!(sums(expired(None), with(10, Some(8)), 3), (3, 10, 8));
+        assert_eq!(sums(expired(Some(5)), with(10, None), 3), (3, -7, -5));
+    }
+
+    #[test]
+    fn nonsense_is_counted_up_to_a_bound_and_counters_stop_at_theirs() {
+        let settlement = settled(u64::MAX, 1, NanoUsd::MAX.nanos(), Ending::Captured);
+        let entry = Entry { settlement, delta: NanoUsd::MAX, used_after: NanoUsd::MAX };
+        let absurd = added(&Record::None, &entry).counts;
+        assert_eq!(absurd.usage.prompt, COUNTED_PER_REQUEST);
+        let twice = absurd.plus(absurd);
+        assert_eq!((twice.requests, twice.charged.nanos()), (2, COUNTED.cast_signed()));
+        let full = Counts { requests: COUNTED, ..Counts::default() };
+        assert_eq!(full.plus(absurd).requests, COUNTED);
+    }
+
+    #[test]
+    fn a_day_is_written_as_it_is_read() {
+        for date in ["1970-01-01", "2024-02-29", "2026-11-21", "0001-01-01", "9999-12-31"] {
+            assert_eq!(Day::parse(date).unwrap().to_string(), date);
+        }
+        for nonsense in ["", "2026-2-1", "2026-02-30", "21-11-2026", "2026-11-2é", "2026-11-21T"] {
+            assert_eq!(Day::parse(nonsense), None, "{nonsense}");
+        }
+        assert_eq!(Day::of(Timestamp::from_millis(-1)).to_string(), "1969-12-31");
+        assert_eq!(Day::of(START).to_string(), "2026-11-20");
+    }
+}

@@ -1,0 +1,228 @@
+//! Second factors of members: codes that an app calculates from a secret and the time (RFC 6238), and recovery codes.
+//! Each code is accepted once.
+
+use std::fmt;
+
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use shared::{ids::MemberId, secret::SecretString, time::Timestamp};
+use totp_rs::{Builder, Secret, Totp};
+
+use crate::credentials::digest::{Digest, Pepper, Peppers};
+
+/// Context of the secrets' derivation from a pepper.
+const CONTEXT: &str = "faregate 2026-11-23 secrets of second factors";
+/// Bytes of a secret, as RFC 4226 advises.
+const SECRET: usize = 20;
+/// Name of the service in apps.
+const ISSUER: &str = "Faregate";
+
+/// Number of recovery codes of a new second factor.
+pub const RECOVERY_CODES: usize = 10;
+/// Random bytes of a recovery code: sixteen characters in base32.
+pub const RECOVERY_BYTES: usize = 10;
+/// Characters between the hyphens of a recovery code.
+const RECOVERY_GROUP: usize = 4;
+
+/// A random number from which a secret is derived, together with the pepper and the member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FactorId(pub [u8; 16]);
+
+/// A second factor as stored. Without the pepper, it reveals neither the secret nor a recovery code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SecondFactor {
+    /// Random number from which, with the pepper and the member, the secret is derived.
+    pub id: FactorId,
+    /// Digest of the secret, which tells the pepper that the secret was derived with.
+    pub secret: Digest,
+    /// Time step of the last accepted code. Codes of this and earlier steps are refused.
+    pub last_step: u64,
+    /// Keyed hashes of the unused recovery codes.
+    pub recovery: Vec<Digest>,
+}
+
+/// The secret that a member's app shares with the service. It cannot be printed, and is not stored.
+pub struct TotpSecret(Totp);
+
+impl FactorId {
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut bytes = [0; 16];
+        hex::decode_to_slice(text, &mut bytes).ok()?;
+        Some(Self(bytes))
+    }
+}
+
+/// Stored form of the number, and the form in pages.
+impl fmt::Display for FactorId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&hex::encode(self.0))
+    }
+}
+
+impl SecondFactor {
+    /// Accepts a code of this step; `None` if this or a later code was accepted before.
+    pub fn after_step(&self, step: u64) -> Option<Self> {
+        (step > self.last_step).then(|| Self { last_step: step, ..self.clone() })
+    }
+
+    /// Uses up a recovery code, given the hashes that it may have; `None` if the code is unknown or used.
+    pub fn after_recovery(&self, hashes: impl IntoIterator<Item = Digest>) -> Option<Self> {
+        let at = hashes.into_iter().find_map(|hash| self.recovery.iter().position(|kept| *kept == hash))?;
+        let mut after = self.clone();
+        after.recovery.remove(at);
+        Some(after)
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut parts = text.split(' ');
+        let id = FactorId::parse(parts.next()?)?;
+        let secret = Digest::from_hex(parts.next()?)?;
+        let last_step = parts.next()?.parse().ok()?;
+        Some(Self { id, secret, last_step, recovery: parts.map(Digest::from_hex).collect::<Option<_>>()? })
+    }
+}
+
+/// Stored form of a second factor.
+impl fmt::Display for SecondFactor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} {}", self.id, hex::encode(self.secret.as_bytes()), self.last_step)?;
+        self.recovery.iter().try_for_each(|hash| write!(f, " {}", hex::encode(hash.as_bytes())))
+    }
+}
+
+impl TotpSecret {
+    /// Derives the secret of a member from this pepper.
+    pub fn new(pepper: &Pepper, member: MemberId, id: FactorId) -> Self {
+        let derived = pepper.derive(CONTEXT, &[member.as_bytes(), &id.0[..]].concat());
+        let mut secret = [0; SECRET];
+        secret.copy_from_slice(&derived[..SECRET]);
+        Self(Builder::new().with_secret(secret).build_noncompliant())
+    }
+
+    /// Derives the secret of a stored second factor, with the pepper that its digest matches; `None` if another pepper
+    /// made it.
+    pub fn of(peppers: &Peppers, member: MemberId, factor: &SecondFactor) -> Option<Self> {
+        let mut secrets = peppers.all().map(|pepper| Self::new(pepper, member, factor.id));
+        secrets.find(|secret| secret.digest() == factor.secret)
+    }
+
+    /// Digest by which the secret is recognised.
+    pub fn digest(&self) -> Digest {
+        Digest::of(self.0.secret().as_ref())
+    }
+
+    /// The secret in base32, to be typed into an app.
+    pub fn plaintext(&self) -> SecretString {
+        self.0.secret().to_base32().into()
+    }
+
+    /// The secret as an address that apps open, with a name for the member of an account.
+    pub fn uri(&self, account: &str, member: &str) -> SecretString {
+        let name = format!("{member} ({account})");
+        let name = utf8_percent_encode(&name, NON_ALPHANUMERIC);
+        let secret = self.0.secret().to_base32();
+        format!("otpauth://totp/{ISSUER}:{name}?secret={secret}&issuer={ISSUER}").into()
+    }
+
+    /// Returns the time step of a code; `None` if it fits no step near this time.
+    pub fn step_of(&self, code: &str, now: Timestamp) -> Option<u64> {
+        let digits: String = code.chars().filter(|c| !c.is_whitespace()).collect();
+        self.0.check(&digits, u64::try_from(now.seconds()).ok()?)
+    }
+}
+
+/// Writes a recovery code of these random bytes, as shown to members.
+pub fn recovery_code(random: [u8; RECOVERY_BYTES]) -> String {
+    let code = Secret::from(random.to_vec()).to_base32();
+    let groups = code.as_bytes().chunks(RECOVERY_GROUP).map(|group| String::from_utf8_lossy(group));
+    groups.collect::<Vec<_>>().join("-")
+}
+
+/// Returns the text of a recovery code that is hashed, the same however the code was typed. The text has a NUL, which
+/// no key has.
+pub fn recovery_text(member: MemberId, code: &str) -> String {
+    let code: String = code.chars().filter(char::is_ascii_alphanumeric).collect();
+    format!("recovery code\0{member}\0{}", code.to_ascii_uppercase())
+}
+
+#[cfg(test)]
+mod tests {
+    use shared::secret::ExposeSecret;
+
+    use super::*;
+    use crate::ledger::histories::START;
+
+    fn member() -> MemberId {
+        MemberId::new(START, [1; 10])
+    }
+
+    #[test]
+    fn codes_are_those_of_the_standard_near_their_time() {
+        // RFC 6238, appendix B, cut to six digits.
+        let secret = Secret::from(*b"12345678901234567890");
+        let secret = TotpSecret(Builder::new().with_secret(secret).build_noncompliant());
+        let at = |seconds: i64| Timestamp::from_millis(seconds * 1000);
+        for (seconds, code) in [(59, "287082"), (1_111_111_109, "081804"), (20_000_000_000, "353130")] {
+            let step = u64::try_from(seconds).unwrap() / 30;
+            assert_eq!(secret.step_of(code, at(seconds)), Some(step));
+            assert_eq!(
+                secret.step_of(&format!(" {} {}", &code[..3], &code[3..]), at(seconds + 30)),
+                Some(step)
+            );
+            assert_eq!(secret.step_of(code, at(seconds + 60)), None);
+        }
+        for wrong in ["", "28708", "2870820", "28708a", "٢٨٧٠٨٢"] {
+            assert_eq!(secret.step_of(wrong, at(59)), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_secret_is_of_one_member_and_survives_a_rotation_of_the_pepper() {
+        let (old, new) = (Pepper::new([1; 32]), Pepper::new([2; 32]));
+        let id = FactorId([7; 16]);
+        let secret = TotpSecret::new(&old, member(), id);
+        let other = MemberId::new(START, [2; 10]);
+        for differs in [
+            TotpSecret::new(&old, other, id),
+            TotpSecret::new(&new, member(), id),
+            TotpSecret::new(&old, member(), FactorId([8; 16])),
+        ] {
+            assert_ne!(secret.digest(), differs.digest());
+        }
+        let factor = SecondFactor { id, secret: secret.digest(), last_step: 0, recovery: Vec::new() };
+        let found = |current: &Pepper, previous: Option<&Pepper>| {
+            let peppers = Peppers { current: current.clone(), previous: previous.cloned() };
+            TotpSecret::of(&peppers, member(), &factor).map(|secret| secret.digest())
+        };
+        assert_eq!(found(&new, Some(&old)), Some(factor.secret));
+        assert_eq!(found(&new, None), None);
+        let uri = secret.uri("ACME & Co", "ann@example.com");
+        let base32 = secret.plaintext();
+        let expected = format!(
+            "otpauth://totp/Faregate:ann%40example%2Ecom%20%28ACME%20%26%20Co%29?secret={}&issuer=Faregate",
+            base32.expose_secret()
+        );
+        assert_eq!((base32.expose_secret().len(), uri.expose_secret()), (32, expected.as_str()));
+    }
+
+    #[test]
+    fn a_code_and_a_recovery_code_are_accepted_once() {
+        let hash = |code: &str| Digest::of(recovery_text(member(), code).as_bytes());
+        let codes = [1, 2].map(|n| recovery_code([n; RECOVERY_BYTES]));
+        let recovery = codes.iter().map(|code| hash(code)).collect();
+        let secret = Digest::of(b"secret");
+        let factor = SecondFactor { id: FactorId([7; 16]), secret, last_step: 41, recovery };
+        assert_eq!(factor.after_step(41), None);
+        let factor = factor.after_step(42).unwrap();
+        assert_eq!((factor.after_step(42), factor.after_step(41)), (None, None));
+        assert_eq!(codes[0], "AEAQ-CAIB-AEAQ-CAIB");
+        let typed = hash(" aeaqcaib aeaqcaib");
+        let after = factor.after_recovery([hash("x"), typed]).unwrap();
+        assert_eq!((after.recovery.len(), after.after_recovery([typed])), (1, None));
+        for factor in [factor, after] {
+            assert_eq!(SecondFactor::parse(&factor.to_string()), Some(factor));
+        }
+        for damaged in ["", "00", "00 00 0", "x y z"] {
+            assert_eq!(SecondFactor::parse(damaged), None, "{damaged}");
+        }
+    }
+}

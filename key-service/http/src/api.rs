@@ -1,0 +1,14 @@
+//! What every handler has.
+
+use std::sync::Arc;
+
+use shared::clock::Clock;
+
+use key_service_management::Management;
+
+/// The dependencies of every handler.
+#[derive(Clone)]
+pub(crate) struct Api {
+    pub(crate) management: Arc<Management>,
+    pub(crate) clock: Arc<dyn Clock>,
+}

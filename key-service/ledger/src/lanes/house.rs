@@ -1,0 +1,191 @@
+//! Housekeeping: drops sets of an account whose records are old.
+//!
+//! No list names the sets of an account. Instead, a record has for each kind the part up to which sets were dropped,
+//! which is at first that of the account's creation.
+
+#[cfg(test)]
+mod tests;
+
+use std::{collections::BTreeSet, sync::atomic::Ordering, time::Duration};
+
+use domain::{ledger::REMEMBERED, usage::Day};
+use prost::Message;
+use records::{Answer, Commit, Committed, Failure, Guard, Order, Question, Record, Revision, Set, Write};
+use shared::{clock::random_bytes, ids::AccountId, time::Timestamp};
+
+use crate::{
+    kept::Retention,
+    lanes::lane::{Lane, Lanes},
+    messages::{self, HeldPart},
+    names,
+    view::FORM,
+};
+
+/// Time between two rounds for an account, in which one more part of its generations becomes old.
+const EVERY: Duration = Duration::from_mins(10);
+/// Time for which the bill of a capture is kept after its part has ended. It is twice the time after which a capture
+/// without a record charges nothing, so that no clock ahead or behind bills a generation twice.
+const SETTLED_KEPT: Duration = Duration::from_secs(2 * REMEMBERED.as_secs());
+/// Days for which bills of expiries are kept beyond their time, since a hold may expire on a later day than it began.
+const LATE_DAYS: i64 = 2;
+/// Sets that a commit drops. Redis numbers the sets of a commit with one byte.
+const MOST_DROPS: usize = 100;
+/// Parts of the generations that are kept for their open holds. If there are more, later parts wait for them.
+const MOST_HELD_PARTS: usize = 100;
+/// Open holds that are read. The generations of an account with more are kept until it has fewer.
+const MOST_HOLDS: usize = 100_000;
+/// Attempts at a commit while others spend.
+const MOST_ATTEMPTS: u32 = 3;
+/// Difference between our clock and the backend's beyond which nothing is dropped: records that are old by a wrong
+/// clock may still be needed.
+const MOST_SKEW_MILLIS: u64 = 60_000;
+
+pub(crate) fn next(now: Timestamp) -> i64 {
+    now.plus(EVERY).millis()
+}
+
+impl Lanes {
+    /// Drops some of the account's sets whose records are old.
+    pub async fn keep_house(&self, account: AccountId, now: Timestamp) -> Result<(), Failure> {
+        let lane = self.lane(account);
+        let _copies = lane.copies.lock().await;
+        self.drop_old(&lane, now).await
+    }
+
+    /// Does the housekeeping of the account whose lane this caller leads, unless it was done lately. After a failure,
+    /// the next round tries again.
+    pub(crate) async fn keep_house_if_due(&self, lane: &Lane, now: Timestamp) {
+        let present = self.clock.now();
+        if lane.house_due.load(Ordering::Relaxed) > present.millis() {
+            return;
+        }
+        lane.house_due.store(next(present), Ordering::Relaxed);
+        drop(self.drop_old(lane, now).await);
+    }
+
+    async fn drop_old(&self, lane: &Lane, now: Timestamp) -> Result<(), Failure> {
+        let skew = self.records.clock_skew().await?.unwrap_or_default();
+        if skew.unsigned_abs() > MOST_SKEW_MILLIS {
+            return Ok(());
+        }
+        for _ in 0..MOST_ATTEMPTS {
+            let Some(commit) = self.decide_drops(lane, now).await? else { return Ok(()) };
+            match self.records.commit(&lane.space, commit).await? {
+                Committed::Written => return Ok(()),
+                Committed::Conflict(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the commit that drops what is old; `None` if nothing is. It guards the account, so that no hold comes in
+    /// between.
+    async fn decide_drops(&self, lane: &Lane, now: Timestamp) -> Result<Option<Commit>, Failure> {
+        let (index, from, order, limit) = (names::DUE, Vec::new(), Order::Ascending, MOST_HOLDS + 1);
+        let due = Question::Entries { index, from, to: None, order, limit };
+        let questions = vec![Question::Records(vec![names::account(), names::house()]), due];
+        let answers = self.records.read(&lane.space, questions).await?;
+        let [Answer::Records(records), Answer::Entries(due)] = &answers[..] else {
+            return Err(Failure::Damaged("an answer to another question".into()));
+        };
+        let [Some(account), house] = &records[..] else { return Ok(None) };
+        let before = match house {
+            None => None,
+            Some(house) if house.form() > FORM => return Ok(None),
+            Some(house) => {
+                Some(messages::House::decode(house.message()).map_err(|e| Failure::Damaged(e.to_string()))?)
+            }
+        };
+        let open = (due.len() <= MOST_HOLDS).then(|| parts(due));
+        let mut drops = Drops::new(before.clone().unwrap_or_else(|| begin(lane.account)));
+        if let Some(open) = open {
+            drops.generations(&open, now);
+        }
+        drops.days(self.kept, Day::of(now));
+        let Drops { house: after, sets } = drops;
+        if sets.is_empty() && before.is_none_or(|before| before == after) {
+            return Ok(None);
+        }
+        let seen = |record: &Record| Some(record.revision());
+        let guards = vec![
+            Guard { name: names::account(), seen: seen(account) },
+            Guard { name: names::house(), seen: house.as_ref().and_then(seen) },
+        ];
+        let revision = Revision(random_bytes(&*self.clock));
+        let put = Write::Put(names::house(), Record::of(revision, FORM, &after));
+        let writes = std::iter::once(put).chain(sets.into_iter().map(Write::Drop)).collect();
+        Ok(Some(Commit { guards, writes }))
+    }
+}
+
+/// Sets to drop, and the record that remembers this.
+struct Drops {
+    house: messages::House,
+    sets: Vec<Set>,
+}
+
+impl Drops {
+    const fn new(house: messages::House) -> Self {
+        Self { house, sets: Vec::new() }
+    }
+
+    /// Drops old generations. `open` are the parts with open holds, which stay until all of these were settled so long
+    /// ago that no capture is repeated.
+    fn generations(&mut self, open: &BTreeSet<u32>, now: Timestamp) {
+        let Self { house, sets } = self;
+        house.held.retain_mut(|held| {
+            if open.contains(&held.part) {
+                held.held_at = now.millis();
+                return true;
+            }
+            let is_kept = Timestamp::from_millis(held.held_at).plus(REMEMBERED) > now;
+            if !is_kept {
+                sets.push(Set { table: names::GENERATIONS, part: held.part });
+            }
+            is_kept
+        });
+        let old = names::part(now.minus(SETTLED_KEPT), names::TEN_MINUTES);
+        while house.generations < old && sets.len() < MOST_DROPS {
+            let part = house.generations;
+            if !open.contains(&part) {
+                sets.push(Set { table: names::GENERATIONS, part });
+            } else if house.held.len() < MOST_HELD_PARTS {
+                house.held.push(HeldPart { part, held_at: now.millis() });
+            } else {
+                return;
+            }
+            house.generations += 1;
+        }
+    }
+
+    /// Drops old bills of expiries, and old sums.
+    fn days(&mut self, kept: Retention, today: Day) {
+        let Self { house, sets } = self;
+        let expired_days = i64::try_from(kept.expired.as_secs().div_ceil(86_400)).unwrap_or(i64::MAX);
+        let old = names::day_part(today.plus(expired_days.saturating_add(LATE_DAYS).saturating_neg()));
+        while house.expired < old && sets.len() < MOST_DROPS {
+            sets.push(Set { table: names::EXPIRED, part: house.expired });
+            house.expired += 1;
+        }
+        let Some(days) = kept.usage_days else { return };
+        let old = names::day_part(today.plus(-i64::from(days)));
+        while house.sums < old && sets.len() + 1 < MOST_DROPS {
+            sets.extend([names::SUMS, names::SPEND].map(|table| Set { table, part: house.sums }));
+            house.sums += 1;
+        }
+    }
+}
+
+/// Makes the record of a new account: no set is older than the account, unless a clock is behind.
+pub fn begin(account: AccountId) -> messages::House {
+    let created_at = account.created_at().minus(EVERY);
+    let day = names::day_part(Day::of(created_at));
+    let generations = names::part(created_at, names::TEN_MINUTES);
+    messages::House { generations, held: Vec::new(), expired: day, sums: day }
+}
+
+/// Finds the parts of the generations that have open holds.
+fn parts(due: &[Vec<u8>]) -> BTreeSet<u32> {
+    let open = due.iter().filter_map(|entry| names::read_due(entry));
+    open.map(|(_, generation)| names::part(generation.created_at(), names::TEN_MINUTES)).collect()
+}

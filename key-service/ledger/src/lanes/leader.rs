@@ -1,0 +1,316 @@
+//! Decides the waiting calls of an account and commits them together, repeatedly until a commit holds.
+
+use std::{
+    convert::Infallible,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use domain::{ledger::Command, usage::Day};
+use parking_lot::Mutex;
+use records::{Commit, Committed, Durability, Failure, Revision};
+use shared::{clock::random_bytes, ids::AccountId, time::Timestamp};
+use tokio::{
+    sync::{
+        Mutex as AsyncMutex,
+        oneshot::{self, error::TryRecvError},
+    },
+    time::Instant,
+};
+
+use crate::{
+    batch::{Batch, Decided, Effects, Outcomes, commands::Commands},
+    change::Change,
+    copies::{Copies, Slot, TheTurn},
+    error::StoreError,
+    lanes::{
+        house,
+        lane::{Lane, Lanes, MOST_COMMANDS, WaitingCall},
+        turn::ATTEMPTS_WITHOUT_TURN,
+    },
+    names,
+    view::{self, View},
+};
+
+/// Copies of keys, and of sums of payers, that an account keeps.
+const MOST_COPIES: usize = 4_096;
+/// Attempts at a commit: more than any rivals that take turns need.
+const MOST_ATTEMPTS: u32 = 1_000;
+/// Time after which commands that keep losing to other processes are given up. Their gateway would soon send them to
+/// another key-service too, which would then compete for the same account.
+const COMMANDS_GIVEN_UP_AFTER: Duration = Duration::from_millis(400);
+/// Time after which a change that is not a command is given up.
+const CHANGE_GIVEN_UP_AFTER: Duration = Duration::from_secs(2);
+/// Copies that a process keeps of all accounts: some hundred megabytes of the largest.
+const MOST_COPIES_IN_ALL: usize = 200_000;
+
+impl Lanes {
+    /// Changes an account by other means than commands. `decide` runs again after a conflict, and while it has read
+    /// records that were not there yet: it then finds them absent, and its answer does not count. If it refuses,
+    /// nothing changes.
+    pub async fn change<T>(
+        &self,
+        account: AccountId,
+        decide: impl FnMut(&mut Change<'_>) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let lane = self.lane(account);
+        let answer = self.change_in_lane(&lane, decide).await?;
+        // This comes after the lane is free, so that the next commit does not wait for the disk.
+        self.records.settle(&lane.space, Durability::Durable).await?;
+        Ok(answer)
+    }
+
+    async fn change_in_lane<T>(
+        &self,
+        lane: &Lane,
+        mut decide: impl FnMut(&mut Change<'_>) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let mut copies = lane.copies.lock().await;
+        // Taken out, so that a caller that gives up leaves no copies.
+        let mut held = std::mem::take(&mut *copies);
+        let mut view = View::of(&lane.space);
+        let (mine, began, mut lost) = (random_bytes(&*self.clock), Instant::now(), 0);
+        while lost < MOST_ATTEMPTS && began.elapsed() <= CHANGE_GIVEN_UP_AFTER {
+            self.wait_for_turn(lane, &mut held, mine, lost >= ATTEMPTS_WITHOUT_TURN).await?;
+            let mut change = Change::new(&mut held, &mut view);
+            let answer = decide(&mut change);
+            let effects = match change.finish() {
+                Ok(effects) => effects,
+                Err(slots) => {
+                    held.roll_back();
+                    self.read_missing(lane, &mut held, &mut view, slots).await?;
+                    continue;
+                }
+            };
+            let is_done = match &answer {
+                Ok(_) => self.commit(lane, &mut held, (mine, effects, &mut view)).await?,
+                Err(_) => self.confirm(lane, &mut held, &mut view, mine).await?,
+            };
+            if is_done.is_some() {
+                self.bound(lane, &mut held);
+                *copies = held;
+                return answer;
+            }
+            lost += 1;
+        }
+        Err(Failure::NotDone("others change the account".into()).into())
+    }
+
+    /// Confirms that a refusal was decided on the records as they are. `None` after a conflict.
+    async fn confirm(
+        &self,
+        lane: &Lane,
+        copies: &mut Copies,
+        view: &mut View,
+        mine: [u8; 8],
+    ) -> Result<Option<()>, Failure> {
+        let revision = Revision(random_bytes(&*self.clock));
+        let (mut guards, _) = copies.changes(revision);
+        guards.extend(view.changes(revision).0);
+        match self.records.commit(&lane.space, Commit { guards, writes: Vec::new() }).await? {
+            Committed::Written => {
+                copies.roll_back();
+                if copies.turn.get(&TheTurn) == Some(&Some(mine)) {
+                    self.set_turn(lane, copies, None).await?;
+                }
+                Ok(Some(()))
+            }
+            Committed::Conflict(present) => {
+                lane.take_over(copies, view, present);
+                Ok(None)
+            }
+        }
+    }
+
+    async fn read_missing(
+        &self,
+        lane: &Lane,
+        copies: &mut Copies,
+        view: &mut View,
+        slots: Vec<Slot>,
+    ) -> Result<(), Failure> {
+        if !slots.is_empty() {
+            self.read(lane, copies, slots).await?;
+        }
+        if view.missing().is_empty() {
+            return Ok(());
+        }
+        view::read(&self.records, &lane.space, view).await
+    }
+
+    /// Applies commands in their order to one account.
+    pub async fn execute(
+        &self,
+        account: AccountId,
+        commands: Vec<Command>,
+        now: Timestamp,
+    ) -> Result<Outcomes, Failure> {
+        let lane = self.lane(account);
+        let durability = commands.iter().map(durability).max().unwrap_or(Durability::Volatile);
+        let outcomes = if commands.len() <= MOST_COMMANDS {
+            self.execute_together(&lane, commands, now).await?
+        } else {
+            let mut outcomes = Vec::with_capacity(commands.len());
+            for part in commands.chunks(MOST_COMMANDS) {
+                outcomes.extend(self.execute_together(&lane, part.to_vec(), now).await?);
+            }
+            outcomes
+        };
+        // This comes after the lane is free, so that the next commit does not wait for the disk.
+        self.records.settle(&lane.space, durability).await?;
+        Ok(outcomes)
+    }
+
+    async fn execute_together(
+        &self,
+        lane: &Lane,
+        commands: Vec<Command>,
+        now: Timestamp,
+    ) -> Result<Outcomes, Failure> {
+        let (reply, mut answer) = oneshot::channel();
+        lane.wait(WaitingCall { commands, now, made_at: Instant::now(), reply })?;
+        // The caller that gets the copies leads until its own call is answered.
+        let mut copies = lane.copies.lock().await;
+        loop {
+            match answer.try_recv() {
+                Ok(outcomes) => return outcomes,
+                Err(TryRecvError::Empty) => {}
+                // The leading caller gave up, so nobody knows whether it committed.
+                Err(TryRecvError::Closed) => return Err(Failure::Unknown("the call was given up".into())),
+            }
+            let calls = lane.next_calls();
+            if calls.is_empty() {
+                continue; // this caller's own call waited too long
+            }
+            // Taken out, so that a leader that gives up leaves no copies.
+            let mut held = std::mem::take(&mut *copies);
+            let result = self.lead(lane, &mut held, &calls).await;
+            *copies = held;
+            match result {
+                Ok(outcomes) => {
+                    let now = calls.iter().map(|call| call.now).max();
+                    for (call, outcomes) in calls.into_iter().zip(outcomes) {
+                        // A caller that gave up needs no answer.
+                        let _ = call.reply.send(Ok(outcomes));
+                    }
+                    if let Some(now) = now {
+                        self.keep_house_if_due(lane, now).await;
+                    }
+                }
+                Err(failure) => {
+                    *copies = Copies::default();
+                    for call in calls {
+                        let _ = call.reply.send(Err(failure.clone()));
+                    }
+                }
+            }
+        }
+    }
+
+    pub(crate) fn lane(&self, account: AccountId) -> Arc<Lane> {
+        let lane = || {
+            let space = names::space(account);
+            let (waiting, copies) = (Mutex::default(), AsyncMutex::default());
+            let house_due = AtomicI64::new(house::next(self.clock.now()));
+            let (counted, in_all) = (AtomicUsize::new(0), Arc::clone(&self.copies));
+            Ok(Arc::new(Lane { account, space, waiting, copies, house_due, counted, in_all }))
+        };
+        let Ok::<_, Infallible>(lane) = self.of_accounts.get_or_insert_with(&account, lane);
+        lane
+    }
+
+    /// Keeps the copies of the lane, and those of all lanes, within their bounds.
+    fn bound(&self, lane: &Lane, copies: &mut Copies) {
+        copies.shrink(MOST_COPIES, Day::of(self.clock.now()));
+        let now = copies.len();
+        let before = lane.counted.swap(now, Ordering::Relaxed);
+        self.copies.fetch_add(now, Ordering::Relaxed);
+        if self.copies.fetch_sub(before, Ordering::Relaxed) - before > MOST_COPIES_IN_ALL {
+            // This is rare. Lanes in use go on by themselves, and others read their records again.
+            self.of_accounts.clear();
+        }
+    }
+
+    /// Decides and commits the calls, repeatedly until a commit holds.
+    async fn lead(
+        &self,
+        lane: &Lane,
+        copies: &mut Copies,
+        calls: &[WaitingCall],
+    ) -> Result<Vec<Outcomes>, Failure> {
+        let (mine, began) = (random_bytes(&*self.clock), Instant::now());
+        for attempt in 1..=MOST_ATTEMPTS {
+            self.wait_for_turn(lane, copies, mine, attempt > ATTEMPTS_WITHOUT_TURN).await?;
+            let (outcomes, effects) = self.decide(lane, copies, calls).await?;
+            if let Some(()) = self.commit(lane, copies, (mine, effects, &mut View::default())).await? {
+                self.bound(lane, copies);
+                return Ok(outcomes);
+            }
+            if began.elapsed() > COMMANDS_GIVEN_UP_AFTER {
+                break;
+            }
+        }
+        Err(Failure::NotDone("others change the account".into()))
+    }
+
+    /// Commits what was decided. `None` after a conflict, which brought the records as they are.
+    async fn commit(
+        &self,
+        lane: &Lane,
+        copies: &mut Copies,
+        (mine, effects, view): ([u8; 8], Effects, &mut View),
+    ) -> Result<Option<()>, Failure> {
+        if copies.turn.get(&TheTurn) == Some(&Some(mine)) {
+            // The turn ends with the commit.
+            copies.set_turn(&TheTurn, None);
+        }
+        let revision = Revision(random_bytes(&*self.clock));
+        let events = effects.written_events();
+        let mut commit = effects.commit(copies, revision, self.kept);
+        let (guards, writes) = view.changes(revision);
+        commit.guards.extend(guards);
+        commit.writes.extend(writes);
+        match self.records.commit(&lane.space, commit).await? {
+            Committed::Written => {
+                copies.settle(revision);
+                if let Some(events) = events {
+                    self.trim(lane, copies, events).await;
+                }
+                Ok(Some(()))
+            }
+            Committed::Conflict(present) => {
+                lane.take_over(copies, view, present);
+                Ok(None)
+            }
+        }
+    }
+
+    async fn decide(
+        &self,
+        lane: &Lane,
+        copies: &mut Copies,
+        calls: &[WaitingCall],
+    ) -> Result<(Vec<Outcomes>, Effects), Failure> {
+        let commands: Vec<_> =
+            calls.iter().map(|call| Commands { all: &call.commands, now: call.now }).collect();
+        loop {
+            match Batch::new(copies, lane.account, self.kept).decide(&commands) {
+                Decided::Outcomes(outcomes, effects) => return Ok((outcomes, effects)),
+                Decided::Missing(slots) => self.read(lane, copies, slots).await?,
+            }
+        }
+    }
+}
+
+/// Returns which loss the effect of a command must survive. The outcome does not matter, since an earlier attempt may
+/// have had the effect.
+const fn durability(command: &Command) -> Durability {
+    match command {
+        Command::Deposit { .. } | Command::Capture { .. } | Command::Expire { .. } => Durability::Durable,
+        Command::Hold(_) | Command::Extend { .. } | Command::Release { .. } => Durability::Replicated,
+        Command::Tick { .. } | Command::Check { .. } => Durability::Volatile,
+    }
+}

@@ -1,0 +1,192 @@
+//! Drops the oldest events of an account once its events are too old, too many, or too large together.
+//!
+//! Commits that drop old events follow a commit that writes events, before that is answered. If a process dies in
+//! between, the account has some events too many until its next event.
+
+use domain::event::Event;
+use records::{Answer, Commit, Committed, Failure, Order, Question, Revision, Write};
+use shared::{clock::random_bytes, ids::EventId, time::Timestamp};
+
+use crate::{
+    batch::written::{ID, WrittenEvents, size},
+    codec::{EventsKept, OldestEvent},
+    copies::{Copies, TheAccount, TheEvents, ToldName},
+    kept::EventBounds,
+    lanes::lane::{Lane, Lanes},
+    names,
+};
+
+/// Events that a commit drops: more than most commits write, so that they do not accumulate.
+const DROPPED_AT_ONCE: usize = 64;
+/// Commits that drop events after a commit that writes some. The next event continues.
+const MOST_ROUNDS: u32 = 16;
+/// Bounds of an account's events at a time.
+struct EventsOverBound {
+    kept: EventBounds,
+    /// Time of the oldest event that is kept.
+    begins: Timestamp,
+    /// Number of the last event, which always stays.
+    last: u64,
+}
+
+/// Findings about the oldest events.
+struct OldestEvents {
+    kept: EventsKept,
+    /// The oldest event to keep, if the search came so far.
+    oldest: Option<OldestEvent>,
+    /// Events to drop, as the log keeps them.
+    dropped: Vec<(u64, Vec<u8>)>,
+}
+
+impl EventsOverBound {
+    /// Returns whether to keep the event of this number and time. `bytes` is the size of the events from there on.
+    fn keep(&self, number: u64, at: Timestamp, bytes: i64) -> bool {
+        number >= self.last || at >= self.begins && self.fit(number, bytes)
+    }
+
+    fn fit(&self, first: u64, bytes: i64) -> bool {
+        self.last.saturating_sub(first) < self.kept.count
+            && u64::try_from(bytes).unwrap_or_default() <= self.kept.bytes
+    }
+
+    /// Returns whether nothing must be dropped, as far as is known without reading events.
+    fn hold(&self, EventsKept { first, bytes }: EventsKept, oldest: Option<OldestEvent>) -> bool {
+        let is_young = oldest.is_some_and(|oldest| oldest.number == first && oldest.at >= self.begins);
+        first >= self.last || is_young && self.fit(first, bytes)
+    }
+
+    /// Sorts the oldest events into those to drop and the first to keep.
+    fn look(&self, kept: EventsKept, values: Vec<(u64, Vec<u8>)>) -> OldestEvents {
+        let mut look = OldestEvents { kept, oldest: None, dropped: Vec::new() };
+        for (number, value) in values {
+            // An event without a readable time counts as the oldest.
+            let id = value.get(..ID).and_then(EventId::from_slice);
+            let at = id.map_or(Timestamp::from_millis(0), |id| id.created_at());
+            look.kept.first = number;
+            if self.keep(number, at, look.kept.bytes) {
+                look.oldest = Some(OldestEvent { number, at });
+                break;
+            }
+            look.kept.first = number + 1;
+            look.kept.bytes = look.kept.bytes.saturating_sub(size(&value)).max(0);
+            look.dropped.push((number, value));
+        }
+        look
+    }
+}
+
+impl OldestEvents {
+    /// Writes that drop the events, beside the record of those that are kept. `told` has entries of the thresholds that
+    /// the events told.
+    fn writes(&self, told: &[Vec<u8>]) -> Vec<Write> {
+        let mut writes = vec![Write::Trim { log: names::EVENTS, first: self.kept.first }];
+        for (number, value) in &self.dropped {
+            let (id, json) = value.split_at_checked(ID).unwrap_or_default();
+            if let Some(id) = EventId::from_slice(id) {
+                writes.push(Write::Leave(names::EVENT_IDS, names::event_id(id, *number)));
+            }
+            // Index entries of an unreadable event stay. Readers skip numbers of events that are gone.
+            let event = std::str::from_utf8(json).ok().and_then(Event::from_json);
+            let entries = event.iter().flat_map(|event| names::events_of(event, *number));
+            writes.extend(entries.map(|entry| Write::Leave(names::EVENTS_OF, entry)));
+        }
+        for entry in told {
+            writes.push(Write::Leave(names::TOLD_AT, entry.clone()));
+            writes.extend(names::told_name(entry).map(|once| Write::Remove(names::told(once))));
+        }
+        writes
+    }
+}
+
+impl Lanes {
+    /// Drops events beyond the bounds after a commit that wrote some. A failure does not change the commit's answer.
+    pub(crate) async fn trim(&self, lane: &Lane, copies: &mut Copies, written: WrittenEvents) {
+        if let Err(failure) = self.try_trim(lane, copies, written).await {
+            // The stored events may differ from the copies.
+            *copies = Copies::default();
+            tracing::warn!(
+                account = %lane.account,
+                error = %failure,
+                "cannot drop the old events of an account; its next event tries again"
+            );
+        }
+    }
+
+    async fn try_trim(
+        &self,
+        lane: &Lane,
+        copies: &mut Copies,
+        written: WrittenEvents,
+    ) -> Result<(), Failure> {
+        let mut kept = self.kept.events;
+        if self.records.is_nearly_full().await.unwrap_or(false) {
+            // In a full store, events must not grow. What is still accepted, such as a revocation, replaces the oldest.
+            let bytes =
+                copies.events.get(&TheEvents).map_or(0, |kept| kept.bytes.saturating_sub(written.bytes));
+            kept.bytes = kept.bytes.min(u64::try_from(bytes).unwrap_or_default());
+        }
+        for _ in 0..MOST_ROUNDS {
+            let Some(events) = copies.events.get(&TheEvents).copied() else { return Ok(()) };
+            let Some(Some(account)) = copies.account.get(&TheAccount) else { return Ok(()) };
+            let bounds = EventsOverBound { kept, begins: written.at.minus(kept.life), last: account.events };
+            if bounds.hold(events, copies.oldest_event)
+                || self.drop_oldest(lane, copies, &bounds, events).await?
+            {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Drops some of the oldest events. Returns whether there was nothing to drop.
+    async fn drop_oldest(
+        &self,
+        lane: &Lane,
+        copies: &mut Copies,
+        bounds: &EventsOverBound,
+        events: EventsKept,
+    ) -> Result<bool, Failure> {
+        let (values, mut told) = self.oldest_events(lane, events.first).await?;
+        let look = bounds.look(events, values);
+        copies.oldest_event = look.oldest;
+        if look.kept == events {
+            return Ok(true);
+        }
+        told.retain(|entry| names::told_number(entry).is_some_and(|number| number < look.kept.first));
+        copies.events(&TheEvents);
+        copies.set_events(&TheEvents, look.kept);
+        let revision = Revision(random_bytes(&*self.clock));
+        let (guards, mut writes) = copies.changes(revision);
+        writes.extend(look.writes(&told));
+        match self.records.commit(&lane.space, Commit { guards, writes }).await? {
+            Committed::Written => {
+                copies.settle(revision);
+                for once in told.iter().filter_map(|entry| names::told_name(entry)) {
+                    copies.told.forget(&ToldName(once.to_vec()));
+                }
+            }
+            Committed::Conflict(present) => {
+                copies.replace(&present);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Reads the oldest events, and entries of the thresholds that they told.
+    async fn oldest_events(
+        &self,
+        lane: &Lane,
+        first: u64,
+    ) -> Result<(Vec<(u64, Vec<u8>)>, Vec<Vec<u8>>), Failure> {
+        let (order, limit) = (Order::Ascending, DROPPED_AT_ONCE);
+        let values = Question::Values { log: names::EVENTS, from: first, to: u64::MAX, order, limit };
+        let from = first.to_be_bytes().to_vec();
+        // An event tells at most one threshold.
+        let told = Question::Entries { index: names::TOLD_AT, from, to: None, order, limit };
+        let answers = self.records.read(&lane.space, vec![values, told]).await?;
+        match <[Answer; 2]>::try_from(answers) {
+            Ok([Answer::Values(values), Answer::Entries(told)]) => Ok((values, told)),
+            Ok(_) | Err(_) => Err(Failure::Damaged("no events in an answer".into())),
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Places of the nouns' records: spaces, sets of records, and indexes.
+
+use std::sync::Arc;
+
+use domain::digest::Digest;
+use records::{Index, Log, Name, Set, Space};
+use shared::ids::{AccountId, GroupId, KeyId};
+
+// Sets of records in the space of an account. 1 to 6 are those of money.
+
+/// Data other than money, of an account (`a`), a key (`k` and its id) and a group (`g` and its id).
+pub const PROFILES: u8 = 7;
+/// Groups by the caller's own id.
+pub const EXTERNAL_IDS: u8 = 8;
+/// Idempotency keys, by their digests.
+pub const IDEMPOTENCY: u8 = 9;
+/// Management keys: the list (`l`), and each (`k` and its id).
+pub const MANAGEMENT_KEYS: u8 = 10;
+/// Members: the list (`l`), each (`m` and its id), and the id of each name (`n` and the name).
+pub const MEMBERS: u8 = 11;
+/// Sign-in links and sessions, by the kind's letter (`l`, `s`) and the digest. The present link of a member: `m` and
+/// its id.
+pub const EXPIRING: u8 = 12;
+/// Webhooks: the list (`l`), each (`w` and its id), its waiting deliveries (`p` and its id), and its last attempts (`a`
+/// and its id).
+pub const WEBHOOKS: u8 = 13;
+/// Deliveries: ids of the webhook and of the event.
+pub const DELIVERIES: u8 = 14;
+/// Refused calls, by day: of all keys (`a`), and of each key (`k` and its id).
+pub const REFUSED: u8 = 15;
+/// What house-keeping has dropped, the days of refused calls (`r`), and the numbers of the last ones (`c`).
+pub const HOUSE: u8 = 16;
+
+// Sets of records in other spaces.
+
+/// Owners of credentials, by digest: spaces `credentials/…`.
+pub const CREDENTIALS: u8 = 20;
+/// Accounts by name: spaces `accounts/…`.
+pub const ACCOUNT_NAMES: u8 = 21;
+/// Accounts of management keys: spaces `management-keys/…`.
+pub const MANAGEMENT_KEY_OWNERS: u8 = 22;
+/// Accounts with open holds: spaces `holders/…`.
+pub const HOLDERS: u8 = 23;
+/// Accounts with webhooks: spaces `webhooks/…`.
+pub const WEBHOOK_ACCOUNTS: u8 = 24;
+/// Counts of attempts: spaces `attempts/…`.
+pub const ATTEMPTS: u8 = 25;
+/// Records of which an installation has one, such as that of peppers (`p`): space `installation`.
+pub const INSTALLATION: u8 = 26;
+
+/// Bills of upstreams in the last hours, by model and name: space `upstreams`.
+pub const UPSTREAMS: u8 = 27;
+
+// Indexes of the space of an account. 1 to 6 are those of money.
+
+/// All keys: id, label, a zero byte, hint.
+pub const KEYS: Index = Index(7);
+/// Keys by status: the status's letter and the id. Expired keys stay among the active ones until somebody asks for
+/// either.
+pub const KEYS_BY_STATUS: Index = Index(8);
+/// Active keys with an expiry: time, id.
+pub const KEYS_EXPIRING: Index = Index(9);
+/// Keys of groups: ids of the group and the key.
+pub const KEYS_OF_GROUPS: Index = Index(10);
+/// All groups of an account, by id.
+pub const GROUPS: Index = Index(11);
+/// Child groups: ids of the parent and the child.
+pub const CHILD_GROUPS: Index = Index(12);
+/// Ends of idempotency keys: time, digest.
+pub const IDEMPOTENCY_ENDS: Index = Index(13);
+/// Ends of links and sessions: time, name of the record.
+pub const EXPIRING_ENDS: Index = Index(14);
+/// Links and sessions of members: id of the member, name of the record.
+pub const OF_MEMBERS: Index = Index(15);
+
+// Logs of the space of an account. 1 and 2 are those of the ledger.
+
+/// The last refused calls.
+pub const REFUSED_CALLS: Log = Log(3);
+
+// Indexes in spaces other than an account's.
+
+/// Ends of counts of attempts, in the spaces of [`ATTEMPTS`]: time, digest.
+pub const ATTEMPT_ENDS: Index = Index(20);
+
+/// Parts of small records that have their own spaces, so that a cluster spreads them.
+const PARTS: u64 = 16;
+/// Parts of the credentials, each a hash of some hundred fields at 100,000 keys.
+const CREDENTIAL_PARTS: u64 = 1_024;
+
+/// The name of a record: its set, without parts, and its key.
+pub fn name(table: u8, key: impl Into<Arc<[u8]>>) -> Name {
+    of_part(table, 0, key)
+}
+
+/// The name of a record in a part of a set.
+pub fn of_part(table: u8, part: u32, key: impl Into<Arc<[u8]>>) -> Name {
+    Name { set: Set { table, part }, key: key.into() }
+}
+
+/// A letter and an id.
+pub fn tagged(tag: u8, id: &[u8]) -> Vec<u8> {
+    [&[tag], id].concat()
+}
+
+/// Name of the record with an account's data other than money.
+pub fn account_profile() -> Name {
+    name(PROFILES, *b"a")
+}
+
+/// Name of the record with a key's data other than money.
+pub fn key_profile(id: KeyId) -> Name {
+    name(PROFILES, tagged(b'k', id.as_bytes()))
+}
+
+/// Name of the record with a group's data other than money.
+pub fn group_profile(id: GroupId) -> Name {
+    name(PROFILES, tagged(b'g', id.as_bytes()))
+}
+
+/// Writes a time as the beginning of an entry, which sorts by time. Times before 1970 sort first.
+pub fn time(at: shared::time::Timestamp) -> [u8; 8] {
+    u64::try_from(at.millis()).unwrap_or_default().to_be_bytes()
+}
+
+/// Returns the first entry after all entries with this beginning; `None` if there is none.
+pub fn behind(prefix: &[u8]) -> Option<Vec<u8>> {
+    let mut end = prefix.to_vec();
+    while let Some(last) = end.pop() {
+        if last < u8::MAX {
+            end.push(last + 1);
+            return Some(end);
+        }
+    }
+    None
+}
+
+/// The space of the credential with this digest.
+pub fn credentials(digest: &Digest) -> Space {
+    let [first, second, ..] = *digest.as_bytes();
+    Space::new(format!("credentials/{}", u64::from(u16::from_be_bytes([first, second])) % CREDENTIAL_PARTS))
+}
+
+/// Returns the space of the part in which something with these bytes lies.
+pub fn part_of(kind: &str, bytes: &[u8]) -> Space {
+    Space::new(format!(
+        "{kind}/{}",
+        bytes.iter().fold(0, |sum, byte| (31 * sum + u64::from(*byte)) % 65_521) % PARTS
+    ))
+}
+
+/// All parts of a kind.
+pub fn parts(kind: &str) -> impl Iterator<Item = Space> + use<'_> {
+    (0..PARTS).map(move |part| Space::new(format!("{kind}/{part}")))
+}
+
+/// Returns the part of the accounts with open holds that lists an account.
+pub fn holders(account: AccountId) -> Space {
+    part_of("holders", account.as_bytes())
+}
+
+/// The record of an external id.
+pub fn external_id(id: &str) -> Name {
+    name(EXTERNAL_IDS, id.as_bytes())
+}

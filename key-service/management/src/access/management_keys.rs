@@ -1,0 +1,188 @@
+//! Use-cases of management keys: they are made, listed and revoked.
+
+use shared::{
+    clock::random_bytes,
+    ids::{AccountId, ManagementKeyId},
+    key::{self, Class},
+    secret::{ExposeSecret, SecretString},
+    time::Timestamp,
+};
+
+use crate::{error::Error, management::Management, nouns::once::Once};
+use domain::{access::Access, event::Actor};
+use key_service_store::store::{Capacity as _, ManagementKey, NewManagementKey, StoreError};
+
+/// Most management keys per account, revoked keys included. A page of keys stays a page, and a new key each month lasts
+/// for eight years.
+pub(crate) const MAX_MANAGEMENT_KEYS: u64 = 100;
+
+/// Reason why a management key was not made or found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ManagementKeyRefused {
+    /// No management key has this id.
+    #[error("there is no such management key")]
+    NotFound,
+    /// The account does not have the group.
+    #[error("the account has no such group")]
+    UnknownGroup,
+    /// The account is at its bound of management keys.
+    #[error(
+        "the account has {MAX_MANAGEMENT_KEYS} management keys, revoked ones included, and may not have more"
+    )]
+    TooMany,
+    /// The store is nearly full.
+    #[error("the store is nearly full, and keeps the rest for requests")]
+    StoreFull,
+}
+
+/// Settings of a new management key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ManagementKeySettings {
+    /// Name, chosen by the owner.
+    pub name: String,
+    pub access: Access,
+    /// Time from which the key is refused, if any.
+    pub expires_at: Option<Timestamp>,
+}
+
+impl ManagementKeySettings {
+    /// Settings of a key that governs the whole account, and does not expire.
+    pub fn full(name: &str) -> Self {
+        Self { name: name.to_owned(), access: Access::default(), expires_at: None }
+    }
+}
+
+impl Management {
+    /// Creates a management key, and returns the plaintext, which cannot be recovered later.
+    pub async fn create_management_key(
+        &self,
+        account: AccountId,
+        settings: ManagementKeySettings,
+        actor: Actor,
+    ) -> Result<SecretString, Error<ManagementKeyRefused>> {
+        let now = self.later_than_the_last(self.clock.now());
+        let id = ManagementKeyId::new(now, random_bytes(&*self.clock));
+        self.make_management_key(account, id, settings, actor).await
+    }
+
+    /// Makes a management key, once for each attempt and settings.
+    pub async fn create_management_key_once(
+        &self,
+        account: AccountId,
+        settings: ManagementKeySettings,
+        attempt: &str,
+        actor: Actor,
+    ) -> Result<Once<SecretString>, Error<ManagementKeyRefused>> {
+        let Some(shown) = self.shown_at(attempt) else { return Ok(Once::Stale) };
+        let bytes = self.bytes_of_attempt("management key", account, attempt, &format!("{settings:?}"));
+        let id = |at| ManagementKeyId::new(at, bytes);
+        let keys = self.store.management_keys(account).await?;
+        if keys.iter().any(|key| key.id == id(key.id.created_at())) {
+            return Ok(Once::Replayed);
+        }
+        self.make_management_key(account, id(shown), settings, actor).await.map(Once::New)
+    }
+
+    async fn make_management_key(
+        &self,
+        account: AccountId,
+        id: ManagementKeyId,
+        ManagementKeySettings { name, access, expires_at }: ManagementKeySettings,
+        actor: Actor,
+    ) -> Result<SecretString, Error<ManagementKeyRefused>> {
+        let refused = |reason| Err(Error::Refused(reason));
+        if self.store.is_nearly_full().await? {
+            return refused(ManagementKeyRefused::StoreFull);
+        }
+        // A group is never deleted. A key's group may be archived, and the key can still read its keys.
+        if let Some(group) = access.group
+            && self.store.group(account, group).await?.is_none()
+        {
+            return refused(ManagementKeyRefused::UnknownGroup);
+        }
+        let act = self.act(actor);
+        let (plaintext, digest) = self.credentials.mint(Class::Management, random_bytes(&*self.clock));
+        let key = ManagementKey {
+            id,
+            name,
+            hint: key::hint(plaintext.expose_secret()),
+            access,
+            created_at: act.at.to_whole_seconds(),
+            expires_at,
+            last_used_at: None,
+            revoked_at: None,
+        };
+        let new = NewManagementKey { account, key, digest, most: MAX_MANAGEMENT_KEYS };
+        if !self.store.create_management_key(new, &act).await? {
+            return refused(ManagementKeyRefused::TooMany);
+        }
+        Ok(plaintext)
+    }
+
+    /// The account's management keys, oldest first.
+    pub async fn management_keys(&self, account: AccountId) -> Result<Vec<ManagementKey>, StoreError> {
+        let _permit = self.read_permit(account).await?;
+        self.store.management_keys(account).await
+    }
+
+    /// Finds a management key of the account.
+    pub async fn management_key(
+        &self,
+        account: AccountId,
+        id: ManagementKeyId,
+    ) -> Result<ManagementKey, Error<ManagementKeyRefused>> {
+        let found = self.store.management_key(account, id).await?;
+        found.ok_or(Error::Refused(ManagementKeyRefused::NotFound))
+    }
+
+    /// Revokes a management key of any account for good; repeating it changes nothing.
+    pub async fn revoke_management_key(
+        &self,
+        id: ManagementKeyId,
+        actor: Actor,
+    ) -> Result<ManagementKey, Error<ManagementKeyRefused>> {
+        let revoked = self.store.revoke_management_key(id, &self.act(actor)).await?;
+        revoked.ok_or(Error::Refused(ManagementKeyRefused::NotFound))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use Once::{New, Replayed, Stale};
+
+    use super::*;
+    use crate::testing::Office;
+    use domain::access::Scope;
+
+    #[tokio::test]
+    async fn a_form_that_is_sent_twice_makes_one_management_key() {
+        let office = Office::open();
+        let (account, _) = office.account("acme").await;
+        let (other, _) = office.account("other").await;
+        let desk = &office.management;
+        let attempt = desk.form_attempt();
+        let again = async |account, name: &str, attempt: &str| {
+            let settings = ManagementKeySettings::full(name);
+            desk.create_management_key_once(account, settings, attempt, Actor::System).await.unwrap()
+        };
+        assert!(matches!(again(account, "Deployment", &attempt).await, New(_)));
+        assert!(matches!(again(account, "Deployment", &attempt).await, Replayed));
+        assert_eq!(desk.management_keys(account).await.unwrap().len(), 2, "with the first one");
+        assert!(matches!(again(account, "Another name", &attempt).await, New(_)));
+        let access = Access { scope: Scope::Read, group: None };
+        let reading = ManagementKeySettings { access, ..ManagementKeySettings::full("Deployment") };
+        let reading =
+            desk.create_management_key_once(account, reading, &attempt, Actor::System).await.unwrap();
+        assert!(matches!(reading, New(_)), "other rights");
+        assert!(matches!(again(other, "Deployment", &attempt).await, New(_)));
+        assert!(matches!(again(account, "x", &desk.form_attempt()).await, New(_)));
+        for old in ["f".repeat(64), "0".repeat(64)] {
+            assert!(matches!(again(account, "Deployment", &old).await, New(_)));
+            office.clock.set("2026-11-20T03:00:00Z");
+            assert!(matches!(again(account, "Deployment", &old).await, Replayed));
+        }
+        for made_up in ["", "x", &attempt[1..], &format!("{attempt}0"), &"g".repeat(64)] {
+            assert!(matches!(again(account, "Deployment", made_up).await, Stale), "{made_up}");
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Bills of generations for an account's programs, listed by filters or found by id.
+
+use async_trait::async_trait;
+use shared::{
+    ids::{AccountId, GenerationId, GroupId},
+    time::Timestamp,
+};
+
+use crate::{
+    error::Error,
+    management::Management,
+    nouns::listing::{Listed, Listing, Page, Paged, UnknownCursor},
+};
+use domain::{
+    ledger::{Ending, Settlement},
+    search::EntrySearch,
+};
+use key_service_store::store::{Found, JournalEntry, Order, StoreError};
+
+/// Entries read at a time, which bounds the memory of a request.
+const READ_AT_ONCE: usize = 500;
+
+/// The bill of a generation: its last entry in the journal.
+#[derive(Debug)]
+pub struct Bill {
+    pub generation: GenerationId,
+    pub settlement: Settlement,
+}
+
+/// Filter of bills. Every part that is set must match.
+#[derive(Clone, Debug, Default)]
+pub struct BillFilter {
+    pub search: EntrySearch,
+    /// Group that paid, or its parent: the reach of the caller.
+    pub within: Option<GroupId>,
+    /// Earliest time of a bill.
+    pub begins: Option<Timestamp>,
+    /// Time before which the bills lie.
+    pub ends: Option<Timestamp>,
+}
+
+impl BillFilter {
+    fn matches(&self, settlement: &Settlement) -> bool {
+        self.search.matches(settlement)
+            && self.is_in_reach(settlement)
+            && self.begins.is_none_or(|begins| settlement.at >= begins)
+            && self.ends.is_none_or(|ends| settlement.at < ends)
+    }
+
+    fn is_in_reach(&self, settlement: &Settlement) -> bool {
+        self.within.is_none_or(|group| settlement.payer.is_in(group))
+    }
+
+    /// Returns whether neither this bill nor a later one of the listing matches.
+    fn is_past(&self, settlement: &Settlement, order: Order) -> bool {
+        match order {
+            Order::Descending => self.begins.is_some_and(|begins| settlement.at < begins),
+            Order::Ascending => self.ends.is_some_and(|ends| settlement.at >= ends),
+        }
+    }
+}
+
+impl Management {
+    /// Finds the bill of a generation of the account; `None` if there is none, or if the store has dropped it.
+    pub async fn bill(&self, account: AccountId, id: GenerationId) -> Result<Option<Bill>, StoreError> {
+        let found = self.store.entry_of(account, id).await?;
+        Ok(found.map(|entry| Bill { generation: id, settlement: entry.entry.settlement }))
+    }
+
+    /// Reads entries in an order after or before an entry, and the number of the entry to continue from, if any.
+    async fn entries(
+        &self,
+        account: AccountId,
+        listing: &Listing<Bill>,
+        behind: Option<u64>,
+    ) -> Result<Found<JournalEntry, u64>, StoreError> {
+        let Listing { order, filter, .. } = listing;
+        match order {
+            Order::Descending => {
+                let group = filter.search.group.or(filter.within);
+                let search = EntrySearch { group, ..filter.search.clone() };
+                self.store.find_entries(account, search, behind, READ_AT_ONCE).await
+            }
+            Order::Ascending => {
+                let page = self.store.journal(account, behind.unwrap_or(0), READ_AT_ONCE).await?;
+                let is_full = page.entries.len() == READ_AT_ONCE;
+                let next = page.entries.last().map(|entry| entry.number).filter(|_| is_full);
+                Ok(Found { found: page.entries, next })
+            }
+        }
+    }
+
+    /// Returns whether a later entry corrects this one.
+    async fn is_corrected(&self, account: AccountId, entry: &JournalEntry) -> Result<bool, StoreError> {
+        if entry.entry.settlement.ending != Ending::Expired {
+            return Ok(false);
+        }
+        let last = self.store.entry_of(account, entry.generation).await?;
+        Ok(last.is_some_and(|last| last.number != entry.number))
+    }
+}
+
+#[async_trait]
+impl Listed for Bill {
+    type Id = GenerationId;
+    type Filter = BillFilter;
+    const NAME: &'static str = "a billed generation";
+
+    fn id(&self) -> GenerationId {
+        self.generation
+    }
+
+    async fn page(management: &Management, account: AccountId, listing: &Listing<Self>) -> Paged<Self> {
+        let mut behind = match listing.after {
+            Some(id) => {
+                let found = management.store.entry_of(account, id).await?;
+                let found = found.filter(|found| listing.filter.is_in_reach(&found.entry.settlement));
+                Some(found.ok_or(Error::Refused(UnknownCursor))?.number)
+            }
+            None => None,
+        };
+        let mut items = Vec::new();
+        loop {
+            let Found { found: entries, next } = management.entries(account, listing, behind).await?;
+            for entry in entries {
+                let settlement = &entry.entry.settlement;
+                if listing.filter.is_past(settlement, listing.order) {
+                    return Ok(Page { items, has_more: false });
+                }
+                if !listing.filter.matches(settlement) || management.is_corrected(account, &entry).await? {
+                    continue;
+                }
+                if items.len() == listing.limit {
+                    return Ok(Page { items, has_more: true });
+                }
+                items.push(Self { generation: entry.generation, settlement: entry.entry.settlement });
+            }
+            behind = next;
+            if behind.is_none() {
+                return Ok(Page { items, has_more: false });
+            }
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! The last refused calls of an account, listed by filters.
+
+use std::collections::{HashMap, HashSet};
+
+use async_trait::async_trait;
+use futures_util::future::try_join_all;
+use shared::ids::{AccountId, GroupId, KeyId, RefusalId};
+
+use crate::{
+    error::Error,
+    management::Management,
+    nouns::listing::{Completeness, Listed, Listing, Page, Paged, UnknownCursor},
+};
+use domain::refused::{RefusedCall, RefusedSearch};
+use key_service_store::store::{Order, REFUSED_CALLS_KEPT, StoreError};
+
+#[derive(Clone, Debug, Default)]
+pub struct RefusedFilter {
+    /// Key, reason, model, user and time.
+    pub search: RefusedSearch,
+    /// Group to which the keys belong now, or its parent.
+    pub group: Option<GroupId>,
+    /// The same, as the reach of the caller.
+    pub within: Option<GroupId>,
+}
+
+impl Management {
+    /// Lists the last refused calls of the account that match, the newest first. A key-service sends them to the store
+    /// every ten seconds.
+    pub async fn refused_calls(
+        &self,
+        account: AccountId,
+        filter: &RefusedFilter,
+    ) -> Result<Vec<RefusedCall>, StoreError> {
+        let mut calls = self.store.refused_calls(account).await?;
+        calls.retain(|call| filter.search.matches(call));
+        for group in [filter.group, filter.within].into_iter().flatten() {
+            let keys: HashSet<KeyId> = calls.iter().map(|call| call.key).collect();
+            let keys = self.keys_in(account, keys, group).await?;
+            calls.retain(|call| keys.get(&call.key) == Some(&true));
+        }
+        Ok(calls)
+    }
+
+    /// Returns for each key whether it is in the group or in a child of it.
+    async fn keys_in(
+        &self,
+        account: AccountId,
+        keys: HashSet<KeyId>,
+        group: GroupId,
+    ) -> Result<HashMap<KeyId, bool>, StoreError> {
+        let is_in = async |key: KeyId| {
+            let own = self.store.key(account, key).await?.and_then(|key| key.spend.group);
+            let is_in = match own {
+                None => false,
+                Some(own) if own == group => true,
+                Some(own) => {
+                    let found = self.store.group(account, own).await?;
+                    found.is_some_and(|found| found.spend.parent == Some(group))
+                }
+            };
+            Ok::<_, StoreError>((key, is_in))
+        };
+        Ok(try_join_all(keys.into_iter().map(is_in)).await?.into_iter().collect())
+    }
+}
+
+#[async_trait]
+impl Listed for RefusedCall {
+    type Id = RefusalId;
+    type Filter = RefusedFilter;
+    const NAME: &'static str = "a refused call";
+
+    fn id(&self) -> RefusalId {
+        self.id
+    }
+
+    async fn completeness(management: &Management, account: AccountId) -> Result<Completeness, StoreError> {
+        let calls = management.store.refused_calls(account).await?;
+        let oldest = calls.last().filter(|_| calls.len() >= REFUSED_CALLS_KEPT);
+        Ok(Completeness::Since(oldest.map(RefusedCall::at)))
+    }
+
+    async fn page(management: &Management, account: AccountId, listing: &Listing<Self>) -> Paged<Self> {
+        let mut calls = management.refused_calls(account, &listing.filter).await?;
+        if listing.order == Order::Ascending {
+            calls.reverse();
+        }
+        if let Some(after) = listing.after {
+            // A call that was dropped meanwhile is older than all that are kept.
+            let place = calls.iter().position(|call| call.id == after);
+            let place = place.ok_or(Error::Refused(UnknownCursor))?;
+            calls.drain(..=place);
+        }
+        Ok(Page::of(calls, listing.limit))
+    }
+}

@@ -1,0 +1,146 @@
+//! The parts that use-cases share: store, clock, credentials, and what is bounded for all of them together.
+
+pub(crate) mod last_use;
+pub(crate) mod password;
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::Duration,
+};
+
+use shared::{
+    clock::{Clock, random_bytes},
+    ids::AccountId,
+    network::Network,
+    time::Timestamp,
+};
+use shared_catalog::Catalog;
+use shared_config::current::Current;
+use shared_door::admission::{Owner, Permit, Quota};
+use tokio::time::Instant;
+
+use domain::event::{Act, Actor};
+use key_service_credentials::Credentials;
+use key_service_store::store::{Store, StoreError};
+use last_use::LastUses;
+use password::Passwords;
+
+/// API keys that an account may have unless configured otherwise: some 65 MB in Redis, or more with long labels.
+pub const MAX_KEYS_PER_ACCOUNT: u64 = 100_000;
+
+/// Timeout of an account for the permit to read. A page reads for some 20 ms, so a hundred pages get through.
+const READ_TIMEOUT: Duration = Duration::from_secs(5);
+/// Manages keys and accounts. Cheap to share behind an `Arc`.
+pub struct Management {
+    pub(crate) store: Arc<Store>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) credentials: Arc<Credentials>,
+    /// API keys that an account may have.
+    pub(crate) max_keys: u64,
+    /// Models with their aliases; `None` for commands that name no models.
+    pub(crate) catalog: Option<Arc<Current<Catalog>>>,
+    /// Networks of receivers besides public ones.
+    pub(crate) webhook_networks: Vec<Network>,
+    pub(crate) passwords: Passwords,
+    /// Permits to read for pages and listings. Accounts take turns, so that the store serves other accounts in between.
+    reads: Quota,
+    /// Records of uses of management keys.
+    pub(crate) last_uses: LastUses,
+    /// Held while the owners of an account are counted and one is changed.
+    pub(crate) owners: tokio::sync::Mutex<()>,
+    /// Time of the last id in milliseconds.
+    last_id: AtomicI64,
+}
+
+impl Management {
+    /// Manages the keys and accounts in this store.
+    pub fn new(store: Arc<Store>, clock: Arc<dyn Clock>, credentials: Arc<Credentials>) -> Self {
+        let (max_keys, last_id) = (MAX_KEYS_PER_ACCOUNT, AtomicI64::new(i64::MIN));
+        let passwords = Passwords::new();
+        let (reads, owners) = (Quota::new(usize::MAX, 1), tokio::sync::Mutex::default());
+        let (last_uses, catalog, webhook_networks) = (LastUses::default(), None, Vec::new());
+        Self {
+            store,
+            clock,
+            credentials,
+            max_keys,
+            catalog,
+            webhook_networks,
+            passwords,
+            reads,
+            last_uses,
+            owners,
+            last_id,
+        }
+    }
+
+    /// Waits for the permit to read a page or listing of an account.
+    pub(crate) async fn read_permit(&self, account: AccountId) -> Result<Permit, StoreError> {
+        let permit = self.reads.wait(Owner::Account(account), 1, Instant::now() + READ_TIMEOUT).await;
+        permit.ok_or(StoreError::Busy("the account reads too many pages at once"))
+    }
+
+    /// Sets the networks that webhooks may lead to besides public ones.
+    #[must_use]
+    pub fn with_webhook_networks(self, webhook_networks: Vec<Network>) -> Self {
+        Self { webhook_networks, ..self }
+    }
+
+    /// Sets the catalogue, by which lists of models are kept as ids.
+    #[must_use]
+    pub fn with_catalog(self, catalog: Arc<Current<Catalog>>) -> Self {
+        Self { catalog: Some(catalog), ..self }
+    }
+
+    /// Sets the bound of API keys per account.
+    #[must_use]
+    pub fn with_max_keys(self, max_keys: u64) -> Self {
+        Self { max_keys, ..self }
+    }
+
+    /// An act of this actor, now.
+    pub(crate) fn act(&self, actor: Actor) -> Act {
+        Act { actor, at: self.clock.now(), chance: random_bytes(&*self.clock) }
+    }
+
+    /// Returns the current time, or the first millisecond after the last id. Listings are in the order of ids, and keys
+    /// made within the same millisecond keep their order.
+    pub(crate) fn later_than_the_last(&self, now: Timestamp) -> Timestamp {
+        let next = |last: i64| now.millis().max(last.saturating_add(1));
+        let last = self.last_id.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| Some(next(last)));
+        Timestamp::from_millis(next(last.unwrap_or_else(|last| last)))
+    }
+
+    /// Names models by their ids, since the ledger knows no aliases.
+    pub(crate) fn name_by_id<'a>(&self, lists: impl IntoIterator<Item = &'a mut Vec<String>>) {
+        let Some(catalog) = &self.catalog else { return };
+        let catalog = catalog.get();
+        for models in lists {
+            catalog.name_by_id(models);
+        }
+    }
+
+    /// Returns the present time, on the clock of sessions and keys.
+    pub fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::Office;
+    use domain::ledger::histories::account;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_account_reads_one_page_at_a_time_and_keeps_no_other_waiting() {
+        let management = Office::open().management;
+        let first = management.read_permit(account(1)).await.unwrap();
+        assert!(management.read_permit(account(1)).await.is_err());
+        drop(management.read_permit(account(2)).await.unwrap());
+        drop(first);
+        drop(management.read_permit(account(1)).await.unwrap());
+    }
+}

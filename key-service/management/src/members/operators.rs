@@ -1,0 +1,166 @@
+//! Operators of the installation and their sign-in: with a link that a command prints, and a code of a second factor.
+//!
+//! They are kept as members are, in an account of their own. What signs a member in signs in no operator, and the other
+//! way round.
+
+use shared::secret::ExposeSecret;
+
+use crate::{
+    error::Error,
+    management::Management,
+    members::{
+        refused::MemberRefused,
+        sessions::{SignInClient, SignedIn},
+        token::Token,
+    },
+};
+use domain::{
+    event::Actor,
+    member::{LinkMaker, Member, Role},
+};
+use key_service_store::store::{StoreError, operators};
+
+/// Writes the address of an operator's sign-in link. The token comes after the `#`, which no browser sends.
+pub fn link(public: &str, token: &Token) -> String {
+    let public = public.trim_end_matches('/');
+    format!("{public}/operator/sign-in/link#{}", token.reveal().expose_secret())
+}
+
+impl SignedIn {
+    /// The operator as the actor of events in accounts.
+    pub fn as_operator(&self) -> Actor {
+        Actor::Operator { name: self.member.name.clone() }
+    }
+}
+
+impl Management {
+    /// Makes an operator, and a link to sign in with for the first time.
+    pub async fn create_operator(&self, name: &str, actor: Actor) -> Result<Token, Error<MemberRefused>> {
+        self.store.open_operators(self.clock.now()).await?;
+        // Nothing asks for this role: it is the one that may change nothing of an account.
+        let operator = self.add_member(operators(), name, Role::Viewer, actor).await?;
+        self.sign_in_link(operators(), &operator, LinkMaker::Operator).await
+    }
+
+    /// The operators, oldest first.
+    pub async fn operators(&self) -> Result<Vec<Member>, StoreError> {
+        self.members(operators()).await
+    }
+
+    /// Removes an operator, whose sessions and link end at once.
+    pub async fn remove_operator(&self, name: &str, actor: Actor) -> Result<(), Error<MemberRefused>> {
+        let operator = self.member_named(operators(), name).await?;
+        self.remove_member(operators(), operator.id, actor).await
+    }
+
+    /// Makes a link that signs an operator in, in place of an earlier one.
+    pub async fn operator_link(&self, name: &str) -> Result<Token, Error<MemberRefused>> {
+        let operator = self.member_named(operators(), name).await?;
+        self.sign_in_link(operators(), &operator, LinkMaker::Operator).await
+    }
+
+    /// Finds the running session of an operator. A member's token has none here.
+    pub async fn operator_session(&self, token: &Token) -> Result<Option<SignedIn>, StoreError> {
+        if token.is_operators() { self.session_of(token).await } else { Ok(None) }
+    }
+
+    /// Finds the operator that a link signs in. The link is not used up.
+    pub async fn opened_operator_link(&self, token: &Token) -> Result<Member, Error<MemberRefused>> {
+        operators_only(token)?;
+        self.member_of_link(token).await
+    }
+
+    /// Signs an operator in with a link, which is used up, and with a code once the operator has a second factor.
+    pub async fn sign_in_operator(
+        &self,
+        token: &Token,
+        code: &str,
+        client: SignInClient<'_>,
+    ) -> Result<Token, Error<MemberRefused>> {
+        operators_only(token)?;
+        Ok(self.use_link(token, code, client).await?.token)
+    }
+}
+
+/// Refuses the token of a member where operators sign in.
+fn operators_only(token: &Token) -> Result<(), Error<MemberRefused>> {
+    if token.is_operators() { Ok(()) } else { Err(Error::Refused(MemberRefused::LinkGone)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use shared::money::NanoUsd;
+
+    use super::*;
+    use crate::testing::Office;
+
+    fn refused<T: std::fmt::Debug>(outcome: Result<T, Error<MemberRefused>>) -> MemberRefused {
+        match outcome {
+            Err(Error::Refused(refused)) => refused,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn an_operator_signs_in_as_no_member_and_a_member_as_no_operator() {
+        let office = Office::open();
+        let management = &office.management;
+        let (account, _) = office.account("acme").await;
+        let client = SignInClient::default();
+        let of_operator = management.create_operator("ann", Actor::System).await.unwrap();
+        let (_, of_member) = management.invite(account, "ann", Role::Owner, Actor::System).await.unwrap();
+        assert_eq!(refused(management.opened_link(&of_operator).await), MemberRefused::LinkGone);
+        assert_eq!(
+            refused(management.sign_in_with_link(&of_operator, "", client).await),
+            MemberRefused::LinkGone
+        );
+        assert_eq!(refused(management.opened_operator_link(&of_member).await), MemberRefused::LinkGone);
+        assert_eq!(
+            refused(management.sign_in_operator(&of_member, "", client).await),
+            MemberRefused::LinkGone
+        );
+        let operator = management.sign_in_operator(&of_operator, "", client).await.unwrap();
+        let member = management.sign_in_with_link(&of_member, "", client).await.unwrap().token;
+        assert!(management.operator_session(&operator).await.unwrap().is_some());
+        assert!(management.session(&operator).await.unwrap().is_none());
+        assert!(management.session(&member).await.unwrap().is_some());
+        assert!(management.operator_session(&member).await.unwrap().is_none());
+    }
+
+    #[tokio::test]
+    async fn the_operators_are_no_account_that_anyone_can_name() {
+        let office = Office::open();
+        let management = &office.management;
+        management.create_operator("ann", Actor::System).await.unwrap();
+        management.create_operator("bob", Actor::System).await.unwrap();
+        assert_eq!(management.accounts().await.unwrap(), []);
+        let same = management.create_account("operators", NanoUsd::ZERO, Actor::System).await.unwrap();
+        assert_ne!(same, operators());
+        assert_eq!(management.account("operators").await.unwrap(), same);
+        assert_eq!(management.members(same).await.unwrap().len(), 0);
+        let names = async || {
+            management
+                .operators()
+                .await
+                .unwrap()
+                .into_iter()
+                .map(|operator| operator.name)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(names().await, ["ann", "bob"]);
+        assert_eq!(refused(management.create_operator("bob", Actor::System).await), MemberRefused::NameTaken);
+    }
+
+    #[tokio::test]
+    async fn every_operator_can_be_removed_and_is_signed_out_at_once() {
+        let office = Office::open();
+        let management = &office.management;
+        let link = management.create_operator("ann", Actor::System).await.unwrap();
+        let session = management.sign_in_operator(&link, "", SignInClient::default()).await.unwrap();
+        let unused = management.operator_link("ann").await.unwrap();
+        management.remove_operator("ann", Actor::System).await.unwrap();
+        assert!(management.operator_session(&session).await.unwrap().is_none());
+        assert_eq!(refused(management.opened_operator_link(&unused).await), MemberRefused::LinkGone);
+        assert_eq!(refused(management.operator_link("ann").await), MemberRefused::NotFound);
+    }
+}

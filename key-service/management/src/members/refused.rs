@@ -1,0 +1,70 @@
+//! Refusals about members and their sign-in.
+
+use crate::management::password::{MAX_PASSWORD_CHARS, MIN_PASSWORD_CHARS};
+
+/// Most characters of a member's name, as many as the longest e-mail address has.
+pub const MAX_MEMBER_NAME_CHARS: usize = 254;
+
+/// Most members per account: a page of members, and a sum over all of them, stay small.
+pub const MAX_MEMBERS: u64 = 100;
+
+/// Reason why a member was not changed, found or signed in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MemberRefused {
+    /// The account has no such member.
+    #[error("there is no such member")]
+    NotFound,
+    /// Another member has the name.
+    #[error("there is a member of this name already")]
+    NameTaken,
+    /// The account is at its bound of members.
+    #[error("an account has {MAX_MEMBERS} members at most; remove one first")]
+    TooMany,
+    /// The store is nearly full.
+    #[error("the store is nearly full, and keeps the rest for requests")]
+    StoreFull,
+    /// The name is empty, too long, surrounded by blanks, or contains invisible characters.
+    #[error(
+        "a name has 1 to {MAX_MEMBER_NAME_CHARS} characters that can be seen, without blanks around them"
+    )]
+    BadName,
+    /// The account would lose its last owner, and with it the management from its dashboard.
+    #[error("the last owner cannot be removed or made a viewer")]
+    LastOwner,
+    /// The password is too short or too long.
+    #[error("a password has {MIN_PASSWORD_CHARS} to {MAX_PASSWORD_CHARS} characters")]
+    BadPassword,
+    /// The name is unknown, it has no password, or the password is wrong.
+    #[error("account, name or password is wrong")]
+    WrongPassword,
+    /// The session's member gave a wrong present password.
+    #[error("the present password is wrong")]
+    WrongPresentPassword,
+    /// The session began too long ago, or without a link.
+    #[error("sign in with a new link first")]
+    StaleSignIn,
+    /// The app does not show this code now, or it was accepted before, or it is no unused recovery code.
+    #[error("the code is wrong or was used; wait for the next one")]
+    WrongCode,
+    /// There were too many wrong codes lately.
+    #[error("there were too many wrong codes; wait a quarter of an hour")]
+    TooManyCodes,
+    /// The password was given too long ago, in another browser, or was replaced since.
+    #[error("too much time has passed; sign in again")]
+    ChallengeOver,
+    /// The member has a second factor.
+    #[error("a second factor is on already; turn it off first")]
+    SecondFactorOn,
+    /// The member has no second factor.
+    #[error("there is no second factor")]
+    NoSecondFactor,
+    /// The second factor was used or changed at the same time.
+    #[error("the second factor was used or changed meanwhile; try again")]
+    SecondFactorChanged,
+    /// The link is unknown, used or expired, or a newer link or a new password replaced it.
+    #[error("this sign-in link was used or has expired")]
+    LinkGone,
+    /// There were too many attempts with this name or from this address.
+    #[error("there were too many attempts; wait a quarter of an hour, or ask for a sign-in link")]
+    TooManyAttempts,
+}

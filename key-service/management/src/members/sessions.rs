@@ -1,0 +1,198 @@
+//! Sessions of members: they begin with a sign-in, and end unused, after a week, or with a new password.
+
+use std::time::Duration;
+
+use shared::{
+    clock::random_bytes,
+    ids::{AccountId, MemberId, SessionId},
+    secret::{ExposeSecret, SecretString},
+    time::Timestamp,
+};
+
+use crate::{
+    error::Error,
+    management::{
+        Management,
+        password::{MAX_PASSWORD_CHARS, MIN_PASSWORD_CHARS},
+    },
+    members::{known_browser::KnownBrowser, refused::MemberRefused, token::Token},
+};
+use domain::{
+    event::Actor,
+    member::{Member, MemberChange, PasswordCondition, Session, SignInWay},
+};
+use key_service_store::store::{RecordKind, StoreError};
+
+/// Time after which an unused session ends: a working day with its breaks, not the night after.
+const SESSION_IDLE: Duration = Duration::from_hours(10);
+
+/// Time after which a session ends even if it is used, so that a member signs in again each week.
+const SESSION_LIFE: Duration = Duration::from_hours(7 * 24);
+
+/// Least time between two records of a session's use, since a write for each page would be of no use.
+const SESSION_NOTED_EVERY: Duration = Duration::from_mins(1);
+
+/// Most sessions per member, more than the browsers that a person uses. A further session ends the oldest.
+pub(crate) const MAX_SESSIONS: usize = 50;
+
+/// Most characters of a browser's description that are kept.
+const MAX_AGENT_CHARS: usize = 200;
+/// Most characters of a network address that are kept, as many as the longest IPv6 address has.
+const MAX_ADDRESS_CHARS: usize = 45;
+
+/// A session with its member.
+#[derive(Clone, Debug)]
+pub struct SignedIn {
+    pub account: AccountId,
+    pub member: Member,
+    pub session: Session,
+}
+
+impl SignedIn {
+    /// The member as the actor of events.
+    pub fn actor(&self) -> Actor {
+        Actor::Member { id: self.member.id, name: self.member.name.clone() }
+    }
+}
+
+/// The browser of a sign-in.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SignInClient<'a> {
+    /// Description of the browser by itself.
+    pub agent: &'a str,
+    /// Network address, as far as known.
+    pub address: &'a str,
+    /// Marks of the browser, of all members who signed in there.
+    pub known: &'a [String],
+}
+
+/// A session that has just begun.
+#[derive(Debug)]
+pub struct NewSession {
+    pub token: Token,
+    /// Mark by which the browser is known from now on.
+    pub browser: KnownBrowser,
+}
+
+/// Purpose in the digests of sessions' tokens, so that a link's token is of no use for a session.
+const SESSION: &str = "session";
+
+impl Management {
+    pub(crate) async fn begin_session(
+        &self,
+        account: AccountId,
+        member: Member,
+        client: SignInClient<'_>,
+        way: SignInWay,
+    ) -> Result<Token, StoreError> {
+        let token = Token::new(account, random_bytes(&*self.clock));
+        let Member { id: member, name, .. } = member;
+        let act = self.act(Actor::Member { id: member, name });
+        let now = act.at;
+        let sessions = self.sessions(account, member).await?;
+        for oldest in sessions.iter().take((sessions.len() + 1).saturating_sub(MAX_SESSIONS)) {
+            self.store.remove_record(account, RecordKind::Session, oldest.digest).await?;
+        }
+        let session = Session {
+            digest: token.digest(SESSION),
+            id: SessionId::new(self.later_than_the_last(now), random_bytes(&*self.clock)),
+            member,
+            agent: client.agent.chars().take(MAX_AGENT_CHARS).collect(),
+            address: client.address.chars().take(MAX_ADDRESS_CHARS).collect(),
+            created_at: now,
+            seen_at: now,
+            expires_at: now.plus(SESSION_IDLE),
+            way,
+        };
+        self.store.put_record(account, session.into(), &act).await?;
+        Ok(token)
+    }
+
+    /// Finds the running session of a member. An operator's token has none here.
+    pub async fn session(&self, token: &Token) -> Result<Option<SignedIn>, StoreError> {
+        if token.is_operators() { Ok(None) } else { self.session_of(token).await }
+    }
+
+    /// Finds the running session of a token, whether a member's or an operator's.
+    pub(crate) async fn session_of(&self, token: &Token) -> Result<Option<SignedIn>, StoreError> {
+        let (account, digest, now) = (token.account, token.digest(SESSION), self.clock.now());
+        let found = self.store.record(account, RecordKind::Session, digest, now).await?;
+        let Some((record, member)) = found else { return Ok(None) };
+        let session = Session::try_from(record)?;
+        if now >= session.seen_at.plus(SESSION_NOTED_EVERY) {
+            let expires_at = now.plus(SESSION_IDLE).min(session.created_at.plus(SESSION_LIFE));
+            let seen = Session { seen_at: now, expires_at, ..session.clone() };
+            self.store.replace_record(account, seen.into(), now).await?;
+        }
+        Ok(Some(SignedIn { account, member, session }))
+    }
+
+    /// The sessions of a member, oldest first.
+    pub async fn sessions(&self, account: AccountId, member: MemberId) -> Result<Vec<Session>, StoreError> {
+        let records = self.store.records(account, RecordKind::Session, member, self.clock.now()).await?;
+        let mut sessions: Vec<Session> =
+            records.into_iter().map(Session::try_from).collect::<Result<_, StoreError>>()?;
+        sessions.sort_by_key(|session| session.id);
+        Ok(sessions)
+    }
+
+    /// Ends a session of a member; again is the same.
+    pub async fn end_session(
+        &self,
+        account: AccountId,
+        member: MemberId,
+        id: SessionId,
+    ) -> Result<(), StoreError> {
+        let sessions = self.sessions(account, member).await?;
+        match sessions.into_iter().find(|session| session.id == id) {
+            Some(session) => self.store.remove_record(account, RecordKind::Session, session.digest).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the condition on which a session may set a password of its member now.
+    pub fn password_condition(&self, SignedIn { session, member, .. }: &SignedIn) -> PasswordCondition {
+        session.password_condition(member, self.clock.now())
+    }
+
+    /// Sets a member's password, and ends all other sessions and the member's link. `present` is the previous password,
+    /// if the session must know it.
+    pub async fn set_password(
+        &self,
+        signed_in: &SignedIn,
+        present: SecretString,
+        password: SecretString,
+    ) -> Result<(), Error<MemberRefused>> {
+        let chars = password.expose_secret().chars().count();
+        if !(MIN_PASSWORD_CHARS..=MAX_PASSWORD_CHARS).contains(&chars) {
+            return Err(Error::Refused(MemberRefused::BadPassword));
+        }
+        self.check_password_condition(signed_in, present).await?;
+        let hash = self.passwords.hash(password, random_bytes(&*self.clock)).await?;
+        let (account, member) = (signed_in.account, signed_in.member.id);
+        // A new password voids the link that was made before it.
+        let change = MemberChange { password: Some(hash), ..MemberChange::default() };
+        if !self.store.update_member(account, member, change).await? {
+            return Err(Error::Refused(MemberRefused::NotFound));
+        }
+        Ok(self.end_other_sessions(signed_in).await?)
+    }
+
+    pub(crate) async fn end_other_sessions(
+        &self,
+        SignedIn { account, member, session }: &SignedIn,
+    ) -> Result<(), StoreError> {
+        for other in self.sessions(*account, member.id).await? {
+            if other.id != session.id {
+                self.store.remove_record(*account, RecordKind::Session, other.digest).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a token for a browser before its member signs in. The token is stored nowhere.
+    pub fn visit(&self) -> Token {
+        let no_account = AccountId::new(Timestamp::from_millis(0), [0; 10]);
+        Token::new(no_account, random_bytes(&*self.clock))
+    }
+}

@@ -1,0 +1,12 @@
+//! Nouns that owners govern: keys, groups and webhooks, with what their acts and lists have in common.
+
+pub mod children;
+pub mod governed;
+pub mod groups;
+pub(crate) mod keys;
+pub mod listing;
+mod moving;
+pub mod once;
+pub mod refused;
+pub mod rotation;
+pub mod webhooks;

@@ -1,0 +1,170 @@
+//! Use-cases of groups: they are made once for each external id, changed and archived, and their keys are revoked
+//! together.
+
+use futures_util::future::try_join_all;
+use shared::{
+    clock::random_bytes,
+    ids::{AccountId, GroupId, KeyId},
+    time::Timestamp,
+    wire::{GroupField, GroupObject, Noun, Value},
+};
+
+use crate::{
+    error::Error,
+    management::Management,
+    nouns::{
+        governed::{Acted, Acting, Governed, Made},
+        once::{AS_SENT, attempt, digest_of_request},
+        refused::Refused,
+    },
+};
+use domain::{
+    event::Actor,
+    group::{Group, GroupPatch, NewGroup},
+};
+use key_service_store::store::{
+    Capacity as _, GroupCreated, GroupPage, GroupUpdated, Order, Page, StoreError,
+};
+
+/// Keys of a group read at a time, to be revoked.
+const REVOKED_AT_ONCE: usize = 500;
+/// Keys of a group revoked at the same time, which stores write together.
+const REVOKED_TOGETHER: usize = 64;
+
+impl Governed for Group {
+    type Object = GroupObject;
+    type Settings = GroupPatch;
+
+    fn value(&self, field: GroupField, now: Timestamp) -> Value {
+        self.value(field, now)
+    }
+
+    /// Creates a group, once for each idempotency key and each external id.
+    async fn create(
+        by: Acting<'_>,
+        mut settings: GroupPatch,
+        idempotency_key: Option<String>,
+    ) -> Acted<Made<Self>> {
+        let Acting { management, account, actor } = by;
+        let refused = |reason| Err(Error::Refused(reason));
+        // With an idempotency key, the store tells a repetition from a group that existed before.
+        if let Some(external_id) = settings.external_id.as_ref().and_then(Option::as_ref)
+            && idempotency_key.is_none()
+            && let Some(group) = management.store.group_with_external_id(account, external_id).await?
+        {
+            return Ok(Made::Existing(group));
+        }
+        if management.store.is_nearly_full().await? {
+            return refused(Refused::StoreFull);
+        }
+        management.name_by_id(models(&mut settings));
+        let act = management.act(actor);
+        let now = act.at;
+        let id = GroupId::new(management.later_than_the_last(now), random_bytes(&*management.clock));
+        let (group, most) =
+            (Group::new(id, now.to_whole_seconds()).with(&settings, now), management.max_keys);
+        let request = digest_of_request("group", |field| group.value(field, AS_SENT));
+        let attempt = attempt(idempotency_key, request, now);
+        let new = NewGroup { account, group, most };
+        match management.store.create_group(new, attempt, &act).await? {
+            GroupCreated::New(group) => Ok(Made::New(group, None)),
+            GroupCreated::Existing(group) => Ok(Made::Existing(group)),
+            GroupCreated::Replayed(group) => Ok(Made::Replayed(group)),
+            GroupCreated::Reused => refused(Refused::IdempotencyKeyReused),
+            GroupCreated::BadParent(bad) => refused(Refused::BadGroup("parent_id", bad)),
+            GroupCreated::BadRaise(bad) => refused(Refused::BadRaise(bad)),
+            GroupCreated::TooMany => refused(Refused::TooMany(Noun::Group, most)),
+        }
+    }
+
+    async fn fetch(by: Acting<'_>, id: GroupId) -> Acted<Self> {
+        by.management.group(by.account, id).await
+    }
+
+    async fn update(by: Acting<'_>, id: GroupId, mut change: GroupPatch) -> Acted<Self> {
+        let Acting { management, account, actor } = by;
+        management.name_by_id(models(&mut change));
+        let act = management.act(actor);
+        // As for a key: what the store would refuse is left to the store.
+        if management.store.is_nearly_full().await?
+            && let Some(before) = management.store.group(account, id).await?
+            && let Ok(after) = before.clone().updated(&change, Ok(()), act.at)
+            && !after.only_lowers(&before, act.at)
+        {
+            return Err(Error::Refused(Refused::StoreFull));
+        }
+        match management.store.update_group(account, id, change, &act).await? {
+            GroupUpdated::Group(group) => Ok(group),
+            GroupUpdated::NotChanged(reason) => Err(Error::Refused(reason.into())),
+            GroupUpdated::NotFound => Err(Error::Refused(Refused::NotFound(Noun::Group))),
+        }
+    }
+
+    async fn end(Acting { management, account, actor }: Acting<'_>, id: GroupId) -> Acted<Self> {
+        let archived = management.store.archive_group(account, id, &management.act(actor)).await?;
+        archived.ok_or(Error::Refused(Refused::NotFound(Noun::Group)))
+    }
+}
+
+/// The lists of models in settings: of the group, and of the keys that are made in it.
+fn models(settings: &mut GroupPatch) -> impl Iterator<Item = &mut Vec<String>> {
+    let GroupPatch { bounds, key_defaults, .. } = settings;
+    bounds.models.iter_mut().chain(key_defaults.bounds.models.iter_mut()).flatten()
+}
+
+impl Management {
+    /// Finds a group of the account.
+    pub async fn group(&self, account: AccountId, id: GroupId) -> Result<Group, Error<Refused>> {
+        self.store.group(account, id).await?.ok_or(Error::Refused(Refused::NotFound(Noun::Group)))
+    }
+
+    /// Revokes all keys of a group, except those of its child groups, and returns the number of keys that were live.
+    pub async fn revoke_keys(
+        &self,
+        account: AccountId,
+        id: GroupId,
+        actor: Actor,
+    ) -> Result<u64, Error<Refused>> {
+        self.group(account, id).await?;
+        let (mut after, mut revoked) = (None, 0);
+        loop {
+            let page = Page { after, order: Order::Ascending, status: None, limit: REVOKED_AT_ONCE };
+            let keys = self.store.keys_of_group(account, id, page).await?;
+            after = keys.last().map(|key| key.id);
+            let live: Vec<_> =
+                keys.iter().filter(|key| key.spend.revoked_at.is_none()).map(|key| key.id).collect();
+            revoked += live.len() as u64;
+            for together in live.chunks(REVOKED_TOGETHER) {
+                let revoke = |key: &KeyId| self.revoke_one(account, *key, actor.clone());
+                try_join_all(together.iter().map(revoke)).await?;
+            }
+            if keys.len() < REVOKED_AT_ONCE {
+                return Ok(revoked);
+            }
+        }
+    }
+
+    /// The newest groups of the account.
+    pub async fn newest_groups(&self, account: AccountId, limit: usize) -> Result<Vec<Group>, StoreError> {
+        let page = GroupPage { after: None, order: Order::Descending, limit };
+        self.store.groups(account, page).await
+    }
+
+    async fn revoke_one(&self, account: AccountId, key: KeyId, actor: Actor) -> Result<(), StoreError> {
+        self.store.revoke_key(account, key, &self.act(actor)).await.map(drop)
+    }
+
+    /// Reads a group and its parent, if the account has them.
+    pub(crate) async fn group_with_parent(
+        &self,
+        account: AccountId,
+        id: GroupId,
+    ) -> Result<Option<(Group, Option<Group>)>, StoreError> {
+        let Some(group) = self.store.group(account, id).await? else { return Ok(None) };
+        let parent = match group.spend.parent {
+            Some(parent) => self.store.group(account, parent).await?,
+            None => None,
+        };
+        Ok(Some((group, parent)))
+    }
+}

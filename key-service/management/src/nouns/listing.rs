@@ -1,0 +1,268 @@
+//! Listings of an account's objects, a page at a time: keys, groups, bills of generations, events.
+
+use async_trait::async_trait;
+use futures_util::{
+    FutureExt, TryFutureExt,
+    future::{BoxFuture, try_join_all},
+};
+use serde::Serialize;
+use shared::{
+    ids::{AccountId, GroupId, KeyId},
+    time::Timestamp,
+};
+
+use crate::{error::Error, management::Management};
+use domain::{
+    group::Group,
+    key::{ApiKey, Status},
+    settings::Metadata,
+};
+use key_service_store::store::{GroupPage, Order, Page as KeyPage, Store, StoreError};
+
+/// Objects read at a time while searching for matches.
+const READ_AT_ONCE: usize = 500;
+/// Groups whose keys are read at the same time for a page. If there are more groups, all keys of the account are
+/// searched.
+const READ_TOGETHER: usize = 16;
+
+/// An object that an account lists.
+#[async_trait]
+pub trait Listed: Sized + Send + Sync + 'static {
+    /// Identifier, and cursor of the listing.
+    type Id: Copy + Serialize + Send + Sync;
+    type Filter: Clone + Send + Sync;
+    /// Name of the object with an article, in messages.
+    const NAME: &'static str;
+
+    fn id(&self) -> Self::Id;
+
+    /// Returns whether old objects are missing.
+    async fn completeness(_: &Management, _: AccountId) -> Result<Completeness, StoreError> {
+        Ok(Completeness::NoneIsDropped)
+    }
+
+    async fn page(management: &Management, account: AccountId, listing: &Listing<Self>) -> Paged<Self>;
+}
+
+/// Completeness of a list, which tells clients whether older objects existed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Completeness {
+    /// Objects of this type are never dropped.
+    NoneIsDropped,
+    /// The oldest objects are dropped in time. All objects since this time are there, or all if it is `None`.
+    Since(Option<Timestamp>),
+}
+
+#[derive(Clone, Debug)]
+pub struct Listing<T: Listed> {
+    /// Object after which the listing begins.
+    pub after: Option<T::Id>,
+    /// The end that comes first.
+    pub order: Order,
+    pub filter: T::Filter,
+    pub limit: usize,
+}
+
+/// Some of an account's objects.
+#[derive(Debug)]
+pub struct Page<T> {
+    /// Objects, in the requested order.
+    pub items: Vec<T>,
+    /// More objects follow in the same listing.
+    pub has_more: bool,
+}
+
+impl<T> Page<T> {
+    /// Takes the first `limit` of these objects.
+    pub(crate) fn of(mut items: Vec<T>, limit: usize) -> Self {
+        let has_more = items.len() > limit;
+        items.truncate(limit);
+        Self { items, has_more }
+    }
+}
+
+pub type Paged<T> = Result<Page<T>, Error<UnknownCursor>>;
+
+/// The `after` object of a listing does not exist in the account.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnknownCursor;
+
+/// Texts of the caller that listed objects must have.
+pub type MetadataFilter = Vec<(String, String)>;
+
+#[derive(Clone, Debug, Default)]
+pub struct KeyFilter {
+    /// Present status of the keys.
+    pub status: Option<Status>,
+    pub group: Option<GroupId>,
+    /// Group that contains the keys, or the parents of their groups: the reach of the caller.
+    pub within: Option<GroupId>,
+    /// Texts of the caller that the keys have.
+    pub metadata: MetadataFilter,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct GroupFilter {
+    /// The caller's own id of the group.
+    pub external_id: Option<String>,
+    /// Group that the groups are in.
+    pub parent: Option<GroupId>,
+    /// Texts of the caller that the groups have.
+    pub metadata: MetadataFilter,
+}
+
+/// Reads the first `limit` wanted objects after `after`. `read` reads a number of objects after an object; if it finds
+/// fewer, they are the last.
+async fn wanted<'a, T: Listed>(
+    listing: &Listing<T>,
+    is_filtered: bool,
+    read: impl Fn(Option<T::Id>, usize) -> BoxFuture<'a, Result<Vec<T>, StoreError>>,
+    is_wanted: impl Fn(&T) -> bool,
+) -> Result<Page<T>, StoreError> {
+    let (mut items, mut after) = (Vec::new(), listing.after);
+    // One object more than requested shows that there are more.
+    let at_once = if is_filtered { READ_AT_ONCE } else { listing.limit.saturating_add(1) };
+    loop {
+        let objects = read(after, at_once).await?;
+        let was_last = objects.len() < at_once;
+        after = objects.last().map(T::id);
+        items.extend(objects.into_iter().filter(&is_wanted));
+        if was_last || items.len() > listing.limit {
+            return Ok(Page::of(items, listing.limit));
+        }
+    }
+}
+
+fn has(metadata: &Metadata, filter: &MetadataFilter) -> bool {
+    filter.iter().all(|(name, value)| metadata.get(name) == Some(value))
+}
+
+/// Returns whether a group comes after another one in an order, if there is another one.
+fn is_behind(id: GroupId, after: Option<GroupId>, order: Order) -> bool {
+    after.is_none_or(|after| match order {
+        Order::Ascending => id > after,
+        Order::Descending => id < after,
+    })
+}
+
+/// Returns whether a key is in one of the groups, if any are named.
+fn is_in(key: &ApiKey, groups: Option<&[GroupId]>) -> bool {
+    groups.is_none_or(|groups| key.spend.group.is_some_and(|group| groups.contains(&group)))
+}
+
+/// Lists keys of several groups together, in the order of ids.
+async fn keys_of_groups(
+    store: &Store,
+    account: AccountId,
+    groups: &[GroupId],
+    page: KeyPage,
+) -> Result<Vec<ApiKey>, StoreError> {
+    let pages = groups.iter().map(|group| store.keys_of_group(account, *group, page));
+    let mut keys = try_join_all(pages).await?.concat();
+    keys.sort_by_key(|key| key.id);
+    if page.order == Order::Descending {
+        keys.reverse();
+    }
+    keys.truncate(page.limit);
+    Ok(keys)
+}
+
+#[async_trait]
+impl Listed for ApiKey {
+    type Id = KeyId;
+    type Filter = KeyFilter;
+    const NAME: &'static str = "an API key";
+
+    fn id(&self) -> KeyId {
+        self.id
+    }
+
+    async fn page(management: &Management, account: AccountId, listing: &Listing<Self>) -> Paged<Self> {
+        let store = &management.store;
+        let Listing { after, order, filter, .. } = listing;
+        let reach = match filter.within {
+            Some(group) => Some([store.child_groups(account, group).await?, vec![group]].concat()),
+            None => None,
+        };
+        if let Some(id) = after
+            && !store.key(account, *id).await?.is_some_and(|key| is_in(&key, reach.as_deref()))
+        {
+            return Err(Error::Refused(UnknownCursor));
+        }
+        let groups = match (filter.group, reach) {
+            (None, reach) => reach,
+            (Some(group), reach) => {
+                Some(if reach.is_none_or(|reach| reach.contains(&group)) { vec![group] } else { Vec::new() })
+            }
+        };
+        let groups = groups.as_deref();
+        let now = management.clock.now();
+        let status = filter.status.map(|status| (status, now));
+        let read = |after, limit| {
+            let page = KeyPage { after, order: *order, status, limit };
+            match groups {
+                Some(groups) if groups.len() <= READ_TOGETHER => {
+                    keys_of_groups(store, account, groups, page).boxed()
+                }
+                Some(_) | None => store.keys(account, page).boxed(),
+            }
+        };
+        let is_wanted = |key: &Self| is_in(key, groups) && has(&key.metadata, &filter.metadata);
+        let is_filtered =
+            !filter.metadata.is_empty() || groups.is_some_and(|groups| groups.len() > READ_TOGETHER);
+        Ok(wanted(listing, is_filtered, read, is_wanted).await?)
+    }
+}
+
+#[async_trait]
+impl Listed for Group {
+    type Id = GroupId;
+    type Filter = GroupFilter;
+    const NAME: &'static str = "a group";
+
+    fn id(&self) -> GroupId {
+        self.id
+    }
+
+    async fn page(management: &Management, account: AccountId, listing: &Listing<Self>) -> Paged<Self> {
+        let store = &management.store;
+        let Listing { after, order, filter, .. } = listing;
+        if let Some(id) = after
+            && store.group(account, *id).await?.is_none()
+        {
+            return Err(Error::Refused(UnknownCursor));
+        }
+        let is_wanted = |group: &Self| {
+            has(&group.metadata, &filter.metadata)
+                && filter.parent.is_none_or(|parent| group.spend.parent == Some(parent))
+        };
+        if let Some(external_id) = &filter.external_id {
+            let found = store.group_with_external_id(account, external_id).await?;
+            let items =
+                found.into_iter().filter(is_wanted).filter(|group| is_behind(group.id, *after, *order));
+            return Ok(Page { items: items.collect(), has_more: false });
+        }
+        if let Some(parent) = filter.parent {
+            let mut ids = store.child_groups(account, parent).await?;
+            if *order == Order::Descending {
+                ids.reverse();
+            }
+            let read = |after, limit| {
+                let behind = ids.iter().filter(|id| is_behind(**id, after, *order)).take(limit);
+                let found = try_join_all(behind.map(|id| store.group(account, *id)));
+                found.map_ok(|found| found.into_iter().flatten().collect()).boxed()
+            };
+            return Ok(wanted(listing, !filter.metadata.is_empty(), read, is_wanted).await?);
+        }
+        let read = |after, limit| store.groups(account, GroupPage { after, order: *order, limit }).boxed();
+        Ok(wanted(listing, !filter.metadata.is_empty(), read, is_wanted).await?)
+    }
+}
+
+impl Management {
+    /// Lists objects of the account, a page at a time.
+    pub async fn list<T: Listed>(&self, account: AccountId, listing: &Listing<T>) -> Paged<T> {
+        let _permit = self.read_permit(account).await?;
+        T::page(self, account, listing).await
+    }
+}

@@ -1,0 +1,72 @@
+//! Use-case of moving in: keys and groups of another gateway are imported together.
+
+use shared::{
+    clock::random_bytes,
+    ids::{AccountId, GroupId, KeyId},
+};
+
+use crate::{error::Error, management::Management};
+use domain::{event::Actor, ledger::Budget};
+use key_service_moving::{Draft, Import, ImportRefused, ImportedKey, Plan};
+use key_service_store::store::Capacity as _;
+
+impl Management {
+    /// Imports keys and groups, all or nothing, or only says what an import would make. What exists stays as it is.
+    pub async fn import(
+        &self,
+        account: AccountId,
+        draft: &Draft,
+        is_dry_run: bool,
+        actor: Actor,
+    ) -> Result<Plan, Error<ImportRefused>> {
+        if self.store.is_nearly_full().await? {
+            return Err(Error::Refused(ImportRefused::StoreFull));
+        }
+        let act = self.act(actor);
+        let now = act.at;
+        let at = self.later_than_the_last(now);
+        let groups = draft.groups.iter().zip(0..).map(|(group, n)| {
+            let mut group = group.group(GroupId::new(at, in_order(n, random_bytes(&*self.clock))), now);
+            self.name_by_id(models(&mut group.spend.budget).chain(models(&mut group.key_defaults.budget)));
+            group
+        });
+        let mut keys = Vec::with_capacity(draft.keys.len());
+        for (key, n) in draft.keys.iter().zip(0..) {
+            let digest = self.credentials.digest_of(&key.foreign).await?;
+            let id = KeyId::new(at, in_order(n, random_bytes(&*self.clock)));
+            let mut made = key.key(id, now);
+            self.name_by_id(models(&mut made.spend.budget));
+            keys.push(ImportedKey { key: made, digest, group: key.group.clone() });
+        }
+        let (most_keys, most_groups) = (self.max_keys, self.max_keys);
+        let import = Import { account, groups: groups.collect(), keys, most_keys, most_groups };
+        self.store.import(import, is_dry_run, &act).await?.map_err(Error::Refused)
+    }
+}
+
+/// The models that a budget allows, if it does not allow all.
+fn models(budget: &mut Budget) -> impl Iterator<Item = &mut Vec<String>> {
+    budget.bounds.iter_mut().filter_map(|bounds| bounds.models.as_mut())
+}
+
+/// Random bytes of an id, led by a number: ids of the same millisecond are in the order of their numbers, the first
+/// quarter of a million of them. Of the first bytes, an id keeps 4, 8 and 6 bits.
+fn in_order(n: u32, mut random: [u8; 10]) -> [u8; 10] {
+    let [_, high, middle, low] = (n << 2).to_be_bytes();
+    random[..3].copy_from_slice(&[high, middle, low >> 2]);
+    random
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use domain::ledger::histories::START;
+
+    #[test]
+    fn ids_of_an_import_are_in_the_order_of_its_lines() {
+        let id = |n| KeyId::new(START, in_order(n, [0xa5; 10]));
+        for n in [0, 1, 63, 64, 16_383, 16_384, 99_999, 262_142] {
+            assert!(id(n) < id(n + 1), "{n}");
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Requests that make one object however often they are sent: marks of forms, and digests of requests with an
+//! idempotency key.
+
+use std::time::Duration;
+
+use shared::{
+    clock::random_bytes,
+    ids::AccountId,
+    time::Timestamp,
+    wire::{Fields, Value},
+};
+
+use crate::management::Management;
+use domain::digest::Digest;
+use key_service_store::store::Idempotency;
+
+/// Lifetime of an idempotency key.
+const IDEMPOTENCY_TTL: Duration = Duration::from_hours(24);
+/// Tolerated difference between the clocks of two key-services, since one may show a form that the other receives.
+const CLOCKS_APART: Duration = Duration::from_mins(1);
+
+/// Time as of which settings are digested: a request that is sent again means the same, although its raise may have ended.
+pub(super) const AS_SENT: Timestamp = Timestamp::from_millis(i64::MIN);
+
+/// Answer to a form that makes an object.
+#[derive(Debug)]
+pub enum Once<T> {
+    /// The object was made; a secret in it cannot be recovered later.
+    New(T),
+    /// An earlier attempt made the object.
+    Replayed,
+    /// The form was not made by this service, or is too old.
+    Stale,
+}
+
+/// Digests a request to make an object with these settings. Settings with the same meaning have the same digest.
+#[expect(clippy::expect_used, reason = "texts, numbers and ids always have a form in JSON")]
+pub(crate) fn digest_of_request<F: Fields>(object: &str, value: impl Fn(F) -> Value) -> Digest {
+    let settings = F::settings().map(|field| (field.row().name, value(field).setting()));
+    let given: Vec<(&str, Value)> = settings.filter(|(_, value)| !value.is_unset()).collect();
+    Digest::of(&serde_json::to_vec(&(object, given)).expect("settings are JSON"))
+}
+
+/// Describes an attempt at a request with this digest, if the client named the request.
+pub(crate) fn attempt(name: Option<String>, request: Digest, now: Timestamp) -> Option<Idempotency> {
+    let expires_at = now.plus(IDEMPOTENCY_TTL);
+    name.map(|name| Idempotency { key: Digest::of(name.as_bytes()), request, now, expires_at })
+}
+
+impl Management {
+    /// Makes the mark of a form: 64 hexadecimal digits, of which the first twelve are the time of showing.
+    pub fn form_attempt(&self) -> String {
+        let shown = self.clock.now().millis();
+        format!("{shown:012x}{}", hex::encode(random_bytes::<26>(&*self.clock)))
+    }
+
+    /// Returns when the form of an attempt was shown; it is now if the attempt does not say so. `None` for anything
+    /// that is no attempt.
+    pub(crate) fn shown_at(&self, attempt: &str) -> Option<Timestamp> {
+        let is_attempt = attempt.len() == 64 && attempt.bytes().all(|digit| digit.is_ascii_hexdigit());
+        let shown = i64::from_str_radix(attempt.get(..12).filter(|_| is_attempt)?, 16).ok()?;
+        let shown = Timestamp::from_millis(shown);
+        let now = self.clock.now();
+        let is_recent = shown <= now.plus(CLOCKS_APART) && now < shown.plus(IDEMPOTENCY_TTL);
+        Some(if is_recent { shown } else { now })
+    }
+
+    /// Returns the random bytes for the id of an object that an attempt with these settings makes. Nobody can choose
+    /// them.
+    pub(crate) fn bytes_of_attempt(
+        &self,
+        object: &str,
+        account: AccountId,
+        attempt: &str,
+        settings: &str,
+    ) -> [u8; 10] {
+        let of = format!("{object}\0{account}\0{attempt}\0{settings}");
+        let digest = *self.credentials.keyed_digest(of).as_bytes();
+        std::array::from_fn(|byte| digest[byte])
+    }
+}

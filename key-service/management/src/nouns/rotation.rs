@@ -1,0 +1,65 @@
+//! Rotation gives a key a new plaintext.
+
+use std::time::Duration;
+
+use shared::{
+    clock::random_bytes,
+    ids::{AccountId, KeyId},
+    key::{self, Class},
+    secret::ExposeSecret,
+    wire::Noun,
+};
+
+use crate::{
+    error::Error,
+    management::Management,
+    nouns::{
+        governed::{Acted, Made},
+        once::attempt,
+        refused::Refused,
+    },
+};
+use domain::{
+    digest::Digest,
+    event::Actor,
+    key::{ApiKey, KeyNotRotated, NewCredential},
+};
+use key_service_store::store::{Capacity as _, Rotated};
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RotationTerms {
+    /// Time for which the previous plaintext still works.
+    pub grace: Duration,
+    /// Ends the grace of an earlier rotation instead of being refused.
+    pub is_forced: bool,
+}
+
+impl Management {
+    /// Gives a key a new plaintext, once for each idempotency key.
+    pub async fn rotate(
+        &self,
+        (account, key): (AccountId, KeyId),
+        RotationTerms { grace, is_forced }: RotationTerms,
+        idempotency_key: Option<String>,
+        actor: Actor,
+    ) -> Acted<Made<ApiKey>> {
+        if self.store.is_nearly_full().await? {
+            return Err(Error::Refused(Refused::StoreFull));
+        }
+        let act = self.act(actor);
+        let (plaintext, digest) = self.credentials.mint(Class::Api, random_bytes(&*self.clock));
+        let hint = key::hint(plaintext.expose_secret());
+        let request = format!("rotate\n{key}\n{}\n{is_forced}", grace.as_secs());
+        let attempt = attempt(idempotency_key, Digest::of(request.as_bytes()), act.at);
+        let new = NewCredential { account, key, digest, hint, grace, is_forced };
+        match self.store.rotate_key(new, attempt, &act).await? {
+            Rotated::New(key) => Ok(Made::New(key, Some(plaintext))),
+            Rotated::Replayed(key) => Ok(Made::Replayed(key)),
+            Rotated::Reused => Err(Error::Refused(Refused::IdempotencyKeyReused)),
+            Rotated::Refused(KeyNotRotated::Revoked) => Err(Error::Refused(Refused::KeyRevoked)),
+            Rotated::Refused(KeyNotRotated::Expired) => Err(Error::Refused(Refused::KeyExpired)),
+            Rotated::Refused(KeyNotRotated::InProgress) => Err(Error::Refused(Refused::RotationInProgress)),
+            Rotated::NotFound => Err(Error::Refused(Refused::NotFound(Noun::Key))),
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! Use-cases of webhooks: they are made, changed, tested and removed, and their last deliveries are shown.
+
+use async_trait::async_trait;
+use shared::{
+    clock::random_bytes,
+    ids::{AccountId, EventId, WebhookId},
+    secret::SecretString,
+    time::Timestamp,
+    wire::{ActorObject, EventObject, Noun, TEST_EVENT_TYPE, Value, WebhookField, WebhookObject},
+};
+
+use crate::{
+    error::Error,
+    management::Management,
+    nouns::{
+        governed::{Acted, Acting, Governed, Made},
+        listing::{Listed, Listing, Page, Paged, UnknownCursor},
+        once::{Once, attempt, digest_of_request},
+        refused::Refused,
+    },
+};
+use domain::{
+    event::EventSearch,
+    webhook::{Attempt, Delivery, Host, StoredWebhook, Webhook, WebhookPatch, WebhookUrl, may_connect},
+};
+use key_service_store::store::{Capacity as _, EventSlice, Order, StoreError, WebhookCreated};
+
+/// Webhooks that an account may have: one for each of its systems, with room to move.
+pub const MAX_WEBHOOKS: u64 = 20;
+/// Attempts to queue a test while the webhook is changed.
+const TEST_ATTEMPTS: u32 = 8;
+
+impl Governed for Webhook {
+    type Object = WebhookObject;
+    type Settings = WebhookPatch;
+
+    fn value(&self, field: WebhookField, _: Timestamp) -> Value {
+        self.value(field)
+    }
+
+    /// Makes a webhook, once for each idempotency key. Events written before are not sent.
+    async fn create(
+        by: Acting<'_>,
+        settings: WebhookPatch,
+        idempotency_key: Option<String>,
+    ) -> Acted<Made<Self>> {
+        let Acting { management, account, actor: _ } = by;
+        // Settings without a URL were refused where they were read.
+        let url =
+            settings.url.clone().ok_or_else(|| StoreError::Conflict("a webhook has no URL".to_owned()))?;
+        let id = WebhookId::new(
+            management.later_than_the_last(management.clock.now()),
+            random_bytes(&*management.clock),
+        );
+        management.make_webhook(account, id, (url, settings), idempotency_key).await
+    }
+
+    async fn fetch(by: Acting<'_>, id: WebhookId) -> Acted<Self> {
+        by.management.webhook(by.account, id).await
+    }
+
+    async fn update(by: Acting<'_>, id: WebhookId, change: WebhookPatch) -> Acted<Self> {
+        let Acting { management, account, actor } = by;
+        change.url.as_ref().map_or(Ok(()), |url| management.check_address(url))?;
+        let only_disables =
+            matches!(change, WebhookPatch { url: None, types: None, disabled: None | Some(Some(_)) });
+        if !only_disables && management.store.is_nearly_full().await? {
+            return Err(Error::Refused(Refused::StoreFull));
+        }
+        let changed = management.store.update_webhook(account, id, change, &management.act(actor)).await?;
+        changed.ok_or(Error::Refused(Refused::NotFound(Noun::Webhook)))
+    }
+
+    /// Removes a webhook and its waiting deliveries.
+    async fn end(Acting { management, account, actor: _ }: Acting<'_>, id: WebhookId) -> Acted<Self> {
+        let deleted = management.store.delete_webhook(account, id).await?;
+        deleted.ok_or(Error::Refused(Refused::NotFound(Noun::Webhook)))
+    }
+}
+
+impl Management {
+    /// Makes a webhook, once for each attempt and settings.
+    pub async fn create_webhook_once(
+        &self,
+        account: AccountId,
+        settings: (WebhookUrl, WebhookPatch),
+        attempt: &str,
+    ) -> Result<Once<(Webhook, SecretString)>, Error<Refused>> {
+        let Some(shown) = self.shown_at(attempt) else { return Ok(Once::Stale) };
+        let bytes = self.bytes_of_attempt("webhook", account, attempt, &format!("{settings:?}"));
+        let id = |at| WebhookId::new(at, bytes);
+        let webhooks = self.store.webhooks(account).await?;
+        if webhooks.iter().any(|stored| stored.webhook.id == id(stored.webhook.id.created_at())) {
+            return Ok(Once::Replayed);
+        }
+        Ok(match self.make_webhook(account, id(shown), settings, None).await? {
+            Made::New(webhook, Some(secret)) => Once::New((webhook, secret)),
+            Made::New(_, None) | Made::Existing(_) | Made::Replayed(_) => Once::Replayed,
+        })
+    }
+
+    async fn make_webhook(
+        &self,
+        account: AccountId,
+        id: WebhookId,
+        (url, settings): (WebhookUrl, WebhookPatch),
+        idempotency_key: Option<String>,
+    ) -> Acted<Made<Webhook>> {
+        self.check_address(&url)?;
+        if self.store.is_nearly_full().await? {
+            return Err(Error::Refused(Refused::StoreFull));
+        }
+        let secret = self.credentials.webhook_secret(id);
+        let now = self.clock.now();
+        let (digest, created_at) = (secret.digest(), now.to_whole_seconds());
+        let blank = Webhook { id, url, types: None, secret: digest, created_at, disabled: None };
+        let webhook = blank.with(&settings, created_at);
+        let last = self.store.events(account, EventSearch::default(), EventSlice::latest(1)).await?.found;
+        let cursor = last.first().map_or(0, |event| event.number);
+        let new = StoredWebhook { webhook: webhook.clone(), cursor };
+        let request = digest_of_request("webhook", |field| webhook.value(field));
+        let attempt = attempt(idempotency_key, request, now);
+        match self.store.create_webhook(account, new, MAX_WEBHOOKS, attempt).await? {
+            WebhookCreated::New => Ok(Made::New(webhook, Some(secret.plaintext()))),
+            // A webhook that was removed meanwhile stays unknown: repeating the request makes no second one.
+            WebhookCreated::Replayed(id) => self.webhook(account, id).await.map(Made::Replayed),
+            WebhookCreated::Reused => Err(Error::Refused(Refused::IdempotencyKeyReused)),
+            WebhookCreated::TooMany => Err(Error::Refused(Refused::TooMany(Noun::Webhook, MAX_WEBHOOKS))),
+        }
+    }
+
+    /// The account's webhooks, oldest first.
+    pub async fn webhooks(&self, account: AccountId) -> Result<Vec<Webhook>, StoreError> {
+        let webhooks = self.store.webhooks(account).await?;
+        Ok(webhooks.into_iter().map(|stored| stored.webhook).collect())
+    }
+
+    /// Finds a webhook of the account.
+    pub async fn webhook(&self, account: AccountId, id: WebhookId) -> Result<Webhook, Error<Refused>> {
+        Ok(self.stored_webhook(account, id).await?.webhook)
+    }
+
+    async fn stored_webhook(
+        &self,
+        account: AccountId,
+        id: WebhookId,
+    ) -> Result<StoredWebhook, Error<Refused>> {
+        let webhooks = self.store.webhooks(account).await?;
+        let found = webhooks.into_iter().find(|stored| stored.webhook.id == id);
+        found.ok_or(Error::Refused(Refused::NotFound(Noun::Webhook)))
+    }
+
+    /// Queues an event of type `webhook.test` for a webhook, even a disabled one, and returns the event as JSON. It is
+    /// sent once.
+    pub async fn test_webhook(&self, account: AccountId, id: WebhookId) -> Result<String, Error<Refused>> {
+        if self.store.is_nearly_full().await? {
+            return Err(Error::Refused(Refused::StoreFull));
+        }
+        let now = self.clock.now();
+        let event = EventId::new(now, random_bytes(&*self.clock));
+        let body = test_event(event, id, now);
+        for _ in 0..TEST_ATTEMPTS {
+            let stored = self.stored_webhook(account, id).await?;
+            let delivery = Delivery::new(event, None, TEST_EVENT_TYPE.to_owned(), body.clone(), now);
+            let cursor = stored.cursor;
+            if self.store.fan_out(account, stored, cursor, vec![delivery]).await? {
+                return Ok(body);
+            }
+        }
+        Err(Error::Store(StoreError::Busy("the webhook has as many deliveries waiting as it may")))
+    }
+
+    /// The last attempts to deliver events to a webhook, newest first.
+    pub async fn attempts(&self, account: AccountId, id: WebhookId) -> Result<Vec<Attempt>, Error<Refused>> {
+        self.webhook(account, id).await?;
+        Ok(self.store.attempts(account, id).await?)
+    }
+
+    /// Refuses a literal address that would never be connected. Names are judged at each attempt.
+    fn check_address(&self, url: &WebhookUrl) -> Result<(), Error<Refused>> {
+        let judged = match url.host() {
+            Host::Literal(address) => may_connect(*address, url.host(), &self.webhook_networks),
+            Host::Name(_) => Ok(()),
+        };
+        judged.map_err(|refused| Error::Refused(Refused::Address(refused)))
+    }
+}
+
+/// The event of a test.
+fn test_event(id: EventId, webhook: WebhookId, now: Timestamp) -> String {
+    let actor = ActorObject { r#type: "system".to_owned(), id: None, name: None };
+    let data = serde_json::value::to_raw_value(&serde_json::json!({ "webhook_id": webhook }));
+    let event = data.and_then(|data| {
+        let (object, r#type) = ("event".to_owned(), TEST_EVENT_TYPE.to_owned());
+        let (created_at, key_id, group_id) = (now, None, None);
+        serde_json::to_string(&EventObject { id, object, r#type, created_at, actor, key_id, group_id, data })
+    });
+    // Texts and ids can always be written as JSON.
+    event.unwrap_or_default()
+}
+
+#[async_trait]
+impl Listed for Webhook {
+    type Id = WebhookId;
+    type Filter = ();
+    const NAME: &'static str = "a webhook";
+
+    fn id(&self) -> WebhookId {
+        self.id
+    }
+
+    async fn page(management: &Management, account: AccountId, listing: &Listing<Self>) -> Paged<Self> {
+        let mut webhooks = management.webhooks(account).await?;
+        if listing.order == Order::Descending {
+            webhooks.reverse();
+        }
+        let begin = match listing.after {
+            None => 0,
+            Some(after) => {
+                let at = webhooks.iter().position(|webhook| webhook.id == after);
+                at.ok_or(Error::Refused(UnknownCursor))? + 1
+            }
+        };
+        Ok(Page::of(webhooks.split_off(begin), listing.limit))
+    }
+}

@@ -1,0 +1,10 @@
+//! Sums for members and operators: what was used, spent and refused, by day, key, group, model and account.
+
+pub mod account_list;
+pub mod books;
+pub mod margin;
+pub mod spend;
+pub mod statement;
+pub mod trouble;
+pub mod upstreams;
+pub mod usage;

@@ -1,0 +1,105 @@
+//! The books for an operator: the journal, the counters of usage, and the audit.
+
+use std::ops::RangeInclusive;
+
+use futures_util::future::{try_join, try_join_all};
+use shared::ids::{AccountId, KeyId};
+
+use crate::management::Management;
+use domain::{audit::Audit, key::ApiKey, usage::Day};
+use key_service_store::store::{Hour, JournalEntry, JournalPage, StoreError, UsageLine};
+
+/// Days before today whose refused calls are shown; counts are kept for longer.
+pub const REFUSED_DAYS: i64 = 7;
+
+/// Keys with the most refused calls that are named.
+const REFUSED_KEYS: usize = 10;
+
+/// Refused calls of a key today by error code, most first.
+#[derive(Clone, Debug)]
+pub struct RefusedKey {
+    pub key: ApiKey,
+    pub count: u64,
+    pub reasons: Vec<(String, u64)>,
+}
+
+/// Refused calls by error code, most first.
+#[derive(Clone, Debug, Default)]
+pub struct RefusedLately {
+    /// Calls refused today, in UTC.
+    pub today: Vec<(String, u64)>,
+    /// Calls refused in the [`REFUSED_DAYS`] before.
+    pub before: Vec<(String, u64)>,
+}
+
+impl Management {
+    /// Entries of the account's journal after this number, at most `limit`.
+    pub async fn journal(
+        &self,
+        account: AccountId,
+        after: u64,
+        limit: usize,
+    ) -> Result<JournalPage, StoreError> {
+        self.store.journal(account, after, limit).await
+    }
+
+    /// The latest entries of the account's journal, or the latest before a number; newest first.
+    pub async fn latest_entries(
+        &self,
+        account: AccountId,
+        before: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<JournalEntry>, StoreError> {
+        self.store.latest_entries(account, before, limit).await
+    }
+
+    /// Counters of these days, of a key or of all keys of the account.
+    pub async fn usage(
+        &self,
+        account: AccountId,
+        days: RangeInclusive<Day>,
+        key: Option<KeyId>,
+    ) -> Result<Vec<UsageLine>, StoreError> {
+        self.store.usage(account, days, key.as_ref().map(std::slice::from_ref)).await
+    }
+
+    /// Audits the account's books. Returns `None` if the account does not exist.
+    pub async fn audit(&self, account: AccountId) -> Result<Option<Audit>, StoreError> {
+        self.store.audit(account).await
+    }
+
+    /// Calls of the account or of one of its keys that were refused today and in the [`REFUSED_DAYS`] before. A key-service
+    /// tells the store every ten seconds.
+    pub async fn refused_lately(
+        &self,
+        account: AccountId,
+        key: Option<KeyId>,
+    ) -> Result<RefusedLately, StoreError> {
+        let now = Hour::of(self.clock.now());
+        let midnight = now.midnight();
+        let before = Hour(midnight.0 - 24 * REFUSED_DAYS)..=Hour(midnight.0 - 1);
+        let (today, before) = try_join(
+            self.store.refused(account, midnight..=now, key),
+            self.store.refused(account, before, key),
+        )
+        .await?;
+        Ok(RefusedLately { today, before })
+    }
+
+    /// The keys of the account with the most refused calls today, most first.
+    pub async fn refused_keys(&self, account: AccountId) -> Result<Vec<RefusedKey>, StoreError> {
+        let now = Hour::of(self.clock.now());
+        let counts = self.store.refused_keys(account, self.today(), REFUSED_KEYS).await?;
+        let of_key = async |(id, count): (KeyId, u64)| {
+            let reasons = self.store.refused(account, now.midnight()..=now, Some(id));
+            let (key, reasons) = try_join(self.store.key(account, id), reasons).await?;
+            Ok::<_, StoreError>(key.map(|key| RefusedKey { key, count, reasons }))
+        };
+        let keys = try_join_all(counts.into_iter().map(of_key)).await?;
+        Ok(keys.into_iter().flatten().collect())
+    }
+
+    pub fn today(&self) -> Day {
+        Day::of(self.clock.now())
+    }
+}

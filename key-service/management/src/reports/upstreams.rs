@@ -1,0 +1,28 @@
+//! What the bills of all accounts tell of upstreams.
+
+use std::collections::BTreeMap;
+
+use crate::management::Management;
+use domain::upstream_calls::UpstreamCalls;
+use key_service_store::store::{Hour, StoreError, UPSTREAM_HOURS};
+
+impl Management {
+    /// Counts of each upstream's bills in the last 24 hours, and since the hour began in which those did, by model
+    /// and name. A key-service tells the store every ten seconds.
+    pub async fn upstream_calls(&self) -> Result<BTreeMap<(String, String), UpstreamCalls>, StoreError> {
+        let Hour(now) = Hour::of(self.clock.now());
+        self.store.upstream_calls(Hour(now - UPSTREAM_HOURS + 1)).await
+    }
+
+    /// Counts of each model's bills in this hour and the one before, by id. Whether a model answers is no secret of the
+    /// accounts that asked.
+    pub async fn models_lately(&self) -> Result<BTreeMap<String, UpstreamCalls>, StoreError> {
+        let Hour(now) = Hour::of(self.clock.now());
+        let mut models: BTreeMap<String, UpstreamCalls> = BTreeMap::new();
+        for ((model, _), calls) in self.store.upstream_calls(Hour(now - 1)).await? {
+            let of_model = models.entry(model).or_default();
+            *of_model = of_model.plus(calls);
+        }
+        Ok(models)
+    }
+}

@@ -1,0 +1,4 @@
+//! Tests and measurements of whole accounts.
+
+mod bounds;
+mod measure;

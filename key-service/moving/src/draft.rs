@@ -1,0 +1,103 @@
+//! Keys and groups of another gateway, as read.
+
+use std::collections::HashMap;
+
+use shared::{
+    ids::{GroupId, KeyId},
+    money::NanoUsd,
+    time::Timestamp,
+};
+
+use domain::{
+    digest::ForeignKey,
+    group::{Group, GroupPatch},
+    key::{ApiKey, KeyPatch},
+};
+
+/// Keys and groups of another gateway, as read.
+#[derive(Debug, Default)]
+pub struct Draft {
+    /// Groups with distinct external ids.
+    pub groups: Vec<DraftGroup>,
+    /// Keys with distinct plaintexts.
+    pub keys: Vec<DraftKey>,
+}
+
+/// A group of another gateway.
+#[derive(Debug)]
+pub struct DraftGroup {
+    /// Place in the export, for messages.
+    pub place: String,
+    /// Amount spent before.
+    pub used: NanoUsd,
+    /// Settings, with the external id.
+    pub settings: GroupPatch,
+}
+
+/// A key of another gateway.
+#[derive(Debug)]
+pub struct DraftKey {
+    /// Place in the export, for messages.
+    pub place: String,
+    /// The credential.
+    pub foreign: ForeignKey,
+    /// Part of the plaintext that may be shown, if known.
+    pub hint: Option<String>,
+    /// The key does not work any more.
+    pub is_revoked: bool,
+    /// Amount spent before.
+    pub used: NanoUsd,
+    /// Settings without a group.
+    pub settings: KeyPatch,
+    /// External id of the key's group.
+    pub group: Option<String>,
+}
+
+/// A row that cannot be imported.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wrong {
+    /// Place in the export.
+    pub place: String,
+    /// What is wrong.
+    pub reason: String,
+}
+
+impl Draft {
+    /// Finds keys and groups that appear twice.
+    pub fn repeated(&self) -> Vec<Wrong> {
+        let mut seen: HashMap<&[u8], &str> = HashMap::new();
+        let mut wrong = Vec::new();
+        let groups = self.groups.iter().filter_map(|group| {
+            Some((group.settings.external_id.as_ref()?.as_deref()?.as_bytes(), &group.place, "group"))
+        });
+        let keys = self.keys.iter().map(|key| (&key.foreign.as_bytes()[..], &key.place, "key"));
+        for (name, place, what) in groups.chain(keys) {
+            if let Some(first) = seen.insert(name, place) {
+                wrong.push(Wrong {
+                    place: place.clone(),
+                    reason: format!("is the {what} of {first} once more"),
+                });
+            }
+        }
+        wrong
+    }
+}
+
+impl DraftGroup {
+    /// The group under this id.
+    pub fn group(&self, id: GroupId, now: Timestamp) -> Group {
+        let mut group = Group::new(id, now.to_whole_seconds()).with(&self.settings, now);
+        group.spend.budget.used = self.used;
+        group
+    }
+}
+
+impl DraftKey {
+    /// The key under this id, without a group.
+    pub fn key(&self, id: KeyId, now: Timestamp) -> ApiKey {
+        let hint = self.hint.clone().unwrap_or_else(|| self.foreign.hint());
+        let mut key = ApiKey::new(id, hint, now.to_whole_seconds()).with(&self.settings, now);
+        key.spend.budget.used = self.used;
+        if self.is_revoked { key.revoked(now.to_whole_seconds()) } else { key }
+    }
+}

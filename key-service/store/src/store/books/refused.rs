@@ -1,0 +1,199 @@
+//! Counts of refused calls, by hour and reason.
+
+use std::{cmp::Reverse, collections::BTreeMap, ops::RangeInclusive};
+
+use key_service_ledger::{
+    StoreError,
+    messages::{RefusedCount, RefusedDay, RefusedDays},
+    view::View,
+};
+use records::{Answer, Name, Question, Set};
+use shared::{
+    ids::{AccountId, KeyId},
+    time::Timestamp,
+};
+
+use crate::store::{
+    base::{Store, message, no_answer},
+    layout,
+};
+use domain::usage::Day;
+
+/// Days for which counts of refused calls are kept.
+pub const REFUSED_KEPT_DAYS: i64 = 31;
+/// Records in which a commit counts. With a guard and a write each, they stay far below the words of a commit.
+const RECORDS_AT_ONCE: usize = 200;
+const HOUR: i64 = 3_600_000;
+
+/// An hour in UTC: the number of hours since 1970.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Hour(pub i64);
+
+impl Hour {
+    /// The hour of an instant.
+    pub const fn of(at: Timestamp) -> Self {
+        Self(at.millis().div_euclid(HOUR))
+    }
+
+    /// The first hour of the day.
+    #[must_use]
+    pub const fn midnight(self) -> Self {
+        Self(self.day() * 24)
+    }
+
+    /// The day of the hour, in days since 1970.
+    const fn day(self) -> i64 {
+        self.0.div_euclid(24)
+    }
+}
+
+/// Number of calls of a key that were refused within an hour for a reason.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefusedLine {
+    pub key: KeyId,
+    pub hour: Hour,
+    /// Error code in the public API.
+    pub reason: &'static str,
+    pub count: u64,
+}
+
+/// Counts to be added, by the record that counts them.
+type Additions = BTreeMap<Name, Vec<RefusedCount>>;
+
+impl Store {
+    /// Adds to the counts of the account, in one commit for the lines of some hundred keys. Counts older than
+    /// [`REFUSED_KEPT_DAYS`] are dropped.
+    pub async fn add_refused(&self, account: AccountId, lines: Vec<RefusedLine>) -> Result<(), StoreError> {
+        let Some(last) = lines.iter().map(|line| line.hour.day()).max() else { return Ok(()) };
+        let first = part(last.saturating_sub(REFUSED_KEPT_DAYS));
+        let mut additions = Additions::new();
+        for RefusedLine { key, hour, reason, count } in lines {
+            let day = part(hour.day());
+            let hour = u32::try_from(hour.0.rem_euclid(24)).unwrap_or_default();
+            for name in [of_key(day, Some(key)), of_key(day, None)] {
+                let added = RefusedCount { hour, reason: reason.to_owned(), count };
+                additions.entry(name).or_default().push(added);
+            }
+        }
+        additions.retain(|name, _| name.set.part >= first);
+        let additions: Vec<_> = additions.into_iter().collect();
+        for some in additions.chunks(RECORDS_AT_ONCE) {
+            self.note(&layout::space(account), |view| add(view, some, first)).await?;
+        }
+        Ok(())
+    }
+
+    /// Reads counts of these hours by reason, of one key or of the whole account, the most first.
+    pub async fn refused(
+        &self,
+        account: AccountId,
+        hours: RangeInclusive<Hour>,
+        key: Option<KeyId>,
+    ) -> Result<Vec<(String, u64)>, StoreError> {
+        let space = layout::space(account);
+        let kept = self.get::<RefusedDays>(&space, days()).await?.unwrap_or_default();
+        let wanted = part(hours.start().day())..=part(hours.end().day());
+        let days: Vec<u32> = kept.days.into_iter().filter(|day| wanted.contains(day)).collect();
+        let names = days.iter().map(|day| of_key(*day, key)).collect();
+        let found = self.get_all::<RefusedDay>(&space, names).await?;
+        let mut counts = Vec::new();
+        for (day, found) in days.into_iter().zip(found) {
+            let is_wanted =
+                |count: &RefusedCount| hours.contains(&Hour(i64::from(day) * 24 + i64::from(count.hour)));
+            let found = found.unwrap_or_default().counts.into_iter().filter(is_wanted);
+            counts.extend(found.map(|RefusedCount { reason, count, .. }| (reason, count)));
+        }
+        Ok(by_reason(counts.into_iter()))
+    }
+
+    /// The keys of the account with the most refused calls on a day, most first, at most `limit`.
+    pub async fn refused_keys(
+        &self,
+        account: AccountId,
+        day: Day,
+        limit: usize,
+    ) -> Result<Vec<(KeyId, u64)>, StoreError> {
+        let (set, space) = (Set { table: layout::REFUSED, part: part(day.number()) }, layout::space(account));
+        // A key may be on several pages.
+        let (mut keys, mut place) = (BTreeMap::new(), None);
+        loop {
+            let page = self.ask(&space, vec![Question::Set(set, place)]).await?.pop();
+            let Some(Answer::Set(records, next)) = page else { return Err(no_answer()) };
+            for (name, record) in records {
+                let key = name.split_first().filter(|(tag, _)| **tag == b'k');
+                let Some(key) = key.and_then(|(_, id)| KeyId::from_slice(id)) else { continue };
+                let counts = message::<RefusedDay>(&record)?.counts;
+                let sum = counts.iter().fold(0, |sum: u64, of| sum.saturating_add(of.count));
+                keys.insert(key, sum);
+            }
+            place = next;
+            if place.is_none() {
+                break;
+            }
+        }
+        let mut keys: Vec<(KeyId, u64)> = keys.into_iter().collect();
+        keys.sort_by_key(|(_, count)| Reverse(*count));
+        keys.truncate(limit);
+        Ok(keys)
+    }
+}
+
+/// Adds to the counts, and drops those of days before `first`.
+fn add(view: &mut View, additions: &[(Name, Vec<RefusedCount>)], first: u32) -> Result<(), StoreError> {
+    let mut kept: RefusedDays = view.get(&days())?.unwrap_or_default();
+    for (name, added) in additions {
+        let mut day: RefusedDay = view.get(name)?.unwrap_or_default();
+        for RefusedCount { hour, reason, count } in added {
+            let before = day.counts.iter_mut().find(|of| of.hour == *hour && of.reason == *reason);
+            match before {
+                Some(before) => before.count = before.count.saturating_add(*count),
+                None => {
+                    day.counts.push(RefusedCount { hour: *hour, reason: reason.clone(), count: *count });
+                }
+            }
+        }
+        view.put(name, &day);
+        if let Err(place) = kept.days.binary_search(&name.set.part) {
+            kept.days.insert(place, name.set.part);
+        }
+    }
+    let ended = kept.days.partition_point(|day| *day < first);
+    for day in kept.days.drain(..ended) {
+        view.drop_set(Set { table: layout::REFUSED, part: day });
+    }
+    view.put(&days(), &kept);
+    Ok(())
+}
+
+/// The counts of a day, of one key or of the whole account.
+fn of_key(day: u32, key: Option<KeyId>) -> Name {
+    let key = key.map_or_else(|| b"a".to_vec(), |key| layout::tagged(b'k', key.as_bytes()));
+    layout::of_part(layout::REFUSED, day, key)
+}
+
+/// The counts of the day of this instant, of the whole account.
+pub(crate) fn of_today(now: Timestamp) -> Name {
+    of_key(part(Hour::of(now).day()), None)
+}
+
+/// The days that have counts.
+fn days() -> Name {
+    layout::name(layout::HOUSE, *b"r")
+}
+
+/// Returns the part of a day. Days before 1970 are in the first.
+fn part(day: i64) -> u32 {
+    u32::try_from(day).unwrap_or_default()
+}
+
+/// The sums by reason, most first.
+fn by_reason(counts: impl Iterator<Item = (String, u64)>) -> Vec<(String, u64)> {
+    let mut sums: BTreeMap<String, u64> = BTreeMap::new();
+    for (reason, count) in counts {
+        let sum = sums.entry(reason).or_default();
+        *sum = sum.saturating_add(count);
+    }
+    let mut sums: Vec<(String, u64)> = sums.into_iter().collect();
+    sums.sort_by_key(|(_, count)| Reverse(*count));
+    sums
+}

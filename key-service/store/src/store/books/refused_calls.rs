@@ -1,0 +1,83 @@
+//! The last refused calls of an account, one by one. Their counts are kept for longer.
+
+use std::{cmp::Reverse, sync::Arc};
+
+use domain::refused::RefusedCall;
+use key_service_ledger::{StoreError, codec, messages};
+use prost::Message;
+use records::{Name, Order, Write};
+use shared::ids::{AccountId, KeyId, RefusalId};
+
+use crate::store::{base::Store, layout};
+
+/// Refused calls that an account keeps: some hundred kilobytes.
+pub const REFUSED_CALLS_KEPT: usize = 1_000;
+/// Most values that one commit appends, far below the words that a commit may have.
+const APPENDED_AT_ONCE: usize = 200;
+
+impl Store {
+    /// Adds refused calls of the account, and drops all but the last [`REFUSED_CALLS_KEPT`]. It guards nothing, since
+    /// spending does not read them.
+    pub async fn add_refused_calls(
+        &self,
+        account: AccountId,
+        calls: &[RefusedCall],
+    ) -> Result<(), StoreError> {
+        let values: Vec<_> = calls.iter().map(|call| written(call).encode_to_vec()).collect();
+        for values in values.chunks(APPENDED_AT_ONCE) {
+            self.note(&layout::space(account), |view| {
+                let mut kept: messages::RefusedCalls = view.get(&numbers())?.unwrap_or_default();
+                let (log, first) = (layout::REFUSED_CALLS, kept.last + 1);
+                kept.last += values.len() as u64;
+                view.put(&numbers(), &kept);
+                let (values, kept) = (values.to_vec(), REFUSED_CALLS_KEPT as u64);
+                view.write(Write::Append { log, first, values, kept });
+                Ok(())
+            })
+            .await?;
+        }
+        Ok(())
+    }
+
+    /// Lists the last refused calls of the account, the newest first.
+    pub async fn refused_calls(&self, account: AccountId) -> Result<Vec<RefusedCall>, StoreError> {
+        let order = (Order::Descending, REFUSED_CALLS_KEPT);
+        let values =
+            self.values(&layout::space(account), layout::REFUSED_CALLS, (0, u64::MAX), order).await?;
+        let read = |(number, value): (u64, Vec<u8>)| {
+            let call = messages::RefusedCall::decode(&value[..]).ok().and_then(read);
+            call.ok_or_else(|| StoreError::Damaged(format!("refused call {number}")))
+        };
+        let mut calls: Vec<_> = values.into_iter().map(read).collect::<Result<_, _>>()?;
+        // Each key-service adds several calls at once, some time after they were refused.
+        calls.sort_unstable_by_key(|call| Reverse(call.id));
+        Ok(calls)
+    }
+}
+
+/// Name of the record with the numbers of the calls.
+fn numbers() -> Name {
+    layout::name(layout::HOUSE, *b"c")
+}
+
+fn written(call: &RefusedCall) -> messages::RefusedCall {
+    let RefusedCall { id, key, reason, model, origin } = call;
+    messages::RefusedCall {
+        id: id.as_bytes().to_vec(),
+        key: key.as_bytes().to_vec(),
+        reason: reason.clone(),
+        model: model.clone().unwrap_or_default(),
+        origin: origin.as_deref().map(codec::write_origin),
+    }
+}
+
+fn read(call: messages::RefusedCall) -> Option<RefusedCall> {
+    let messages::RefusedCall { id, key, reason, model, origin } = call;
+    Some(RefusedCall {
+        id: RefusalId::from_slice(&id)?,
+        key: KeyId::from_slice(&key)?,
+        reason,
+        model: Some(model).filter(|model| !model.is_empty()),
+        origin: origin.and_then(codec::read_origin).map(Arc::new),
+    })
+}

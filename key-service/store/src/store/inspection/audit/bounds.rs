@@ -1,0 +1,9 @@
+//! Bounds of what an audit reads.
+
+use std::time::Duration;
+
+/// Most deposits or open holds of an account, more than any has.
+pub(crate) const ALL: usize = 10_000_000;
+/// Time around midnight in which the journal has entries of both days. Clocks of key-services differ by seconds at
+/// most.
+pub(crate) const LATE: Duration = Duration::from_mins(10);

@@ -1,0 +1,86 @@
+//! Numbers of keys and groups, compared with the lists that they count.
+
+use std::collections::{HashMap, HashSet};
+
+use domain::audit::{Auditor, Figure, Quantity};
+use key_service_ledger::{
+    StoreError,
+    messages::{AccountProfile, GroupProfile},
+};
+use records::{Answer, Index, Order, Question, Space};
+use shared::ids::GroupId;
+
+use crate::store::{
+    base::{Store, message, no_answer},
+    books::AT_ONCE,
+    inspection::audit::bounds::ALL,
+    layout,
+};
+
+/// Length of the id with which entries begin.
+const ID: usize = 16;
+
+impl Store {
+    /// Compares the account's numbers of keys and groups, and those of each group, each page of groups at one moment.
+    pub(super) async fn prove_counts(&self, space: &Space, auditor: &mut Auditor) -> Result<(), StoreError> {
+        let profile = Question::Records(vec![layout::account_profile()]);
+        let whole = |index| entries(index, Vec::new(), None);
+        let questions = vec![profile, whole(layout::KEYS), whole(layout::GROUPS)];
+        let answers: [Answer; 3] = self.ask(space, questions).await?.try_into().map_err(|_| no_answer())?;
+        let [Answer::Records(profile), Answer::Entries(keys), Answer::Entries(groups)] = answers else {
+            return Err(no_answer());
+        };
+        let profile = profile.into_iter().next().flatten();
+        let profile = profile.as_ref().map(message::<AccountProfile>).transpose()?.unwrap_or_default();
+        let keys: HashSet<_> = keys.iter().filter_map(|entry| entry.first_chunk::<ID>()).collect();
+        count(auditor, Figure::Keys, profile.keys, keys.len());
+        count(auditor, Figure::Groups, profile.groups, groups.len());
+        let groups: Vec<GroupId> = groups.iter().filter_map(|id| GroupId::from_slice(id)).collect();
+        for ids in groups.chunks(AT_ONCE) {
+            self.prove_counts_of_groups(space, ids, auditor).await?;
+        }
+        Ok(())
+    }
+
+    /// Compares the numbers of groups, which are in the order of their ids.
+    async fn prove_counts_of_groups(
+        &self,
+        space: &Space,
+        ids: &[GroupId],
+        auditor: &mut Auditor,
+    ) -> Result<(), StoreError> {
+        let (Some(first), Some(last)) = (ids.first(), ids.last()) else { return Ok(()) };
+        let profiles = Question::Records(ids.iter().map(|id| layout::group_profile(*id)).collect());
+        let of_page = |index| entries(index, first.as_bytes().to_vec(), layout::behind(last.as_bytes()));
+        let questions = vec![profiles, of_page(layout::KEYS_OF_GROUPS), of_page(layout::CHILD_GROUPS)];
+        let answers: [Answer; 3] = self.ask(space, questions).await?.try_into().map_err(|_| no_answer())?;
+        let [Answer::Records(profiles), Answer::Entries(keys), Answer::Entries(children)] = answers else {
+            return Err(no_answer());
+        };
+        let (keys, children) = (by_group(&keys), by_group(&children));
+        for (id, profile) in ids.iter().zip(&profiles) {
+            let profile = profile.as_ref().map(message::<GroupProfile>).transpose()?.unwrap_or_default();
+            let listed = |of: &HashMap<GroupId, usize>| of.get(id).copied().unwrap_or_default();
+            count(auditor, Figure::KeysOfGroup(*id), profile.keys, listed(&keys));
+            count(auditor, Figure::ChildGroups(*id), profile.children, listed(&children));
+        }
+        Ok(())
+    }
+}
+
+fn entries(index: Index, from: Vec<u8>, to: Option<Vec<u8>>) -> Question {
+    Question::Entries { index, from, to, order: Order::Ascending, limit: ALL }
+}
+
+/// Numbers of entries that begin with each group.
+fn by_group(entries: &[Vec<u8>]) -> HashMap<GroupId, usize> {
+    let mut numbers = HashMap::new();
+    for group in entries.iter().filter_map(|entry| GroupId::from_slice(entry.get(..ID)?)) {
+        *numbers.entry(group).or_default() += 1;
+    }
+    numbers
+}
+
+fn count(auditor: &mut Auditor, figure: Figure, recorded: u64, listed: usize) {
+    auditor.quantity(figure, Quantity::Count(recorded), Quantity::Count(listed as u64));
+}

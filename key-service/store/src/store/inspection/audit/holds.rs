@@ -1,0 +1,186 @@
+//! Open holds, compared with the index by which they are added up and expire.
+
+use std::collections::{HashMap, HashSet};
+
+use domain::{
+    audit::{Auditor, Figure, Quantity},
+    ledger::{Hold, Record as Generation},
+};
+use key_service_ledger::{
+    StoreError, codec, house, messages,
+    names::{self, DueMoney},
+};
+use records::{Answer, Cursor, Order, Question, Record, Set, Space};
+use shared::{
+    ids::{AccountId, GenerationId},
+    money::NanoUsd,
+};
+
+use crate::store::{
+    base::{Store, message, no_answer},
+    books::AT_ONCE,
+    inspection::audit::bounds::ALL,
+};
+
+/// Sets of generations read at a time: twelve hours, most of which are empty in an idle account.
+const SETS_AT_ONCE: usize = 72;
+/// Sets after the present one that are read, since gateways choose ids by their own clocks.
+const SETS_AHEAD: u32 = 2;
+
+/// Entries of the index of open holds by generation. There is one for each, unless something is wrong.
+struct Due(HashMap<GenerationId, Vec<Vec<u8>>>);
+
+impl Due {
+    fn of(entries: Vec<Vec<u8>>) -> Self {
+        let mut due: HashMap<_, Vec<_>> = HashMap::with_capacity(entries.len());
+        for entry in entries {
+            if let Some((_, id)) = names::read_due(&entry) {
+                due.entry(id).or_default().push(entry);
+            }
+        }
+        Self(due)
+    }
+
+    fn entries(&self, id: GenerationId) -> &[Vec<u8>] {
+        self.0.get(&id).map_or(&[], Vec::as_slice)
+    }
+
+    /// Returns whether the index has exactly the entry of the hold, or none if there is no hold.
+    fn fits(&self, id: GenerationId, hold: Option<&Hold>) -> bool {
+        match (hold, self.entries(id)) {
+            (None, []) => true,
+            (Some(hold), [entry]) => *entry == names::due(id, hold),
+            (None | Some(_), _) => false,
+        }
+    }
+
+    /// Sum of the amounts of a generation.
+    fn amount(&self, id: GenerationId) -> NanoUsd {
+        let amounts = self.entries(id).iter().filter_map(|entry| DueMoney::read(entry));
+        NanoUsd::from_nanos(amounts.map(|due| due.amount.nanos()).fold(0, i64::saturating_add))
+    }
+}
+
+impl Store {
+    /// Compares each open hold with its entry. If they do not fit, both are read again at one moment, since holds are
+    /// opened and settled meanwhile.
+    pub(super) async fn prove_holds(
+        &self,
+        account: AccountId,
+        auditor: &mut Auditor,
+    ) -> Result<(), StoreError> {
+        let space = names::space(account);
+        let due =
+            Due::of(self.entries(&space, names::DUE, (Vec::new(), None), (Order::Ascending, ALL)).await?);
+        let mut fitting = HashSet::with_capacity(due.0.len());
+        let mut doubted = Vec::new();
+        self.each_generation(account, |id, generation| {
+            if let Some(Generation::Open(hold)) = generation {
+                if due.fits(id, Some(&hold)) {
+                    fitting.insert(id);
+                } else {
+                    doubted.push(id);
+                }
+            }
+        })
+        .await?;
+        let listed = due.0.keys().filter(|id| !fitting.contains(*id));
+        doubted.extend(listed.copied());
+        doubted.sort_unstable();
+        doubted.dedup();
+        for ids in doubted.chunks(AT_ONCE) {
+            self.prove_doubted(&space, ids, auditor).await?;
+        }
+        Ok(())
+    }
+
+    /// Compares holds and entries at one moment.
+    async fn prove_doubted(
+        &self,
+        space: &Space,
+        ids: &[GenerationId],
+        auditor: &mut Auditor,
+    ) -> Result<(), StoreError> {
+        let all = Question::Entries {
+            index: names::DUE,
+            from: Vec::new(),
+            to: None,
+            order: Order::Ascending,
+            limit: ALL,
+        };
+        let records = Question::Records(ids.iter().map(|id| names::generation(*id)).collect());
+        let answers: [Answer; 2] =
+            self.ask(space, vec![records, all]).await?.try_into().map_err(|_| no_answer())?;
+        let [Answer::Records(records), Answer::Entries(due)] = answers else { return Err(no_answer()) };
+        let due = Due::of(due);
+        for (id, record) in ids.iter().zip(&records) {
+            let hold = match record.as_ref().and_then(read) {
+                Some(Generation::Open(hold)) => Some(hold),
+                Some(Generation::None | Generation::Closed(_) | Generation::Deposited(_)) | None => None,
+            };
+            if !due.fits(*id, hold.as_ref()) {
+                compare(auditor, *id, hold.as_ref(), &due);
+            }
+        }
+        Ok(())
+    }
+
+    /// Passes on the generations of all sets that housekeeping has left; `None` for any that cannot be read.
+    async fn each_generation(
+        &self,
+        account: AccountId,
+        mut each: impl FnMut(GenerationId, Option<Generation>) + Send,
+    ) -> Result<(), StoreError> {
+        let space = names::space(account);
+        let kept = self.get::<messages::House>(&space, names::house()).await?;
+        let kept = kept.unwrap_or_else(|| house::begin(account));
+        let last = names::part(self.clock.now(), names::TEN_MINUTES).saturating_add(SETS_AHEAD);
+        let parts = kept.held.iter().map(|held| held.part).chain(kept.generations..=last);
+        let parts: Vec<u32> = parts.collect();
+        for parts in parts.chunks(SETS_AT_ONCE) {
+            let mut asked: Vec<(Set, Option<Cursor>)> =
+                parts.iter().map(|part| (Set { table: names::GENERATIONS, part: *part }, None)).collect();
+            while !asked.is_empty() {
+                let questions = asked.iter().map(|(set, after)| Question::Set(*set, after.clone())).collect();
+                let answers = self.ask(&space, questions).await?;
+                let mut further = Vec::new();
+                for ((set, _), answer) in asked.into_iter().zip(answers) {
+                    let Answer::Set(records, next) = answer else { return Err(no_answer()) };
+                    for (name, record) in &records {
+                        if let Some(id) = GenerationId::from_slice(name) {
+                            each(id, read(record));
+                        }
+                    }
+                    further.extend(next.map(|next| (set, Some(next))));
+                }
+                asked = further;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A generation, if it can be read.
+fn read(record: &Record) -> Option<Generation> {
+    codec::read_generation(message::<messages::Generation>(record).ok()?)
+}
+
+/// Adds the differences between a hold and its entry.
+fn compare(auditor: &mut Auditor, id: GenerationId, hold: Option<&Hold>, due: &Due) {
+    let (recorded, listed) = (hold.map_or(NanoUsd::ZERO, |hold| hold.amount), due.amount(id));
+    let lease =
+        due.entries(id).first().and_then(|entry| entry.first_chunk().copied()).map(u64::from_be_bytes);
+    let lease_until = hold.map(|hold| hold.lease_until);
+    match (lease_until, lease) {
+        _ if recorded != listed => {
+            auditor.quantity(Figure::Hold(id), Quantity::Usd(recorded), Quantity::Usd(listed));
+        }
+        (Some(recorded), Some(listed)) if recorded != listed => {
+            auditor.quantity(Figure::HoldLease(id), Quantity::Count(recorded), Quantity::Count(listed));
+        }
+        (Some(_) | None, _) => {
+            // The entry names other payers.
+            auditor.quantity(Figure::Hold(id), Quantity::Usd(recorded), Quantity::Usd(NanoUsd::ZERO));
+        }
+    }
+}

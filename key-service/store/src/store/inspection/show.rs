@@ -1,0 +1,268 @@
+//! Records of an account and of its objects, for an operator who inspects them. Secrets are not shown.
+
+use std::str::FromStr;
+
+use key_service_ledger::{StoreError, messages, names};
+use prost::Message;
+use records::{Answer, Name, Order, Question, Record, Set, Space};
+use serde::Serialize;
+use serde_json::{Value, json};
+use shared::ids::{AccountId, DepositId, GenerationId, GroupId, KeyId, ManagementKeyId, MemberId, WebhookId};
+
+use crate::store::{
+    base::{Store, message, no_answer},
+    layout,
+};
+
+/// Links and sessions of a member, and days of refused calls of a key, that are shown: more than most have.
+const MOST: usize = 100;
+
+/// An object of an account that has records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ShownObject {
+    Key(KeyId),
+    Group(GroupId),
+    Generation(GenerationId),
+    Deposit(DepositId),
+    ManagementKey(ManagementKeyId),
+    Member(MemberId),
+    Webhook(WebhookId),
+}
+
+/// A text that is no id of an object with records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "must be the id of a key (ak_…), a group (grp_…), a generation (gen_…), a deposit (dep_…), a management key (mk_…), a member \
+     (mem_…) or a webhook (wh_…)"
+)]
+pub struct InvalidObject;
+
+impl FromStr for ShownObject {
+    type Err = InvalidObject;
+
+    fn from_str(text: &str) -> Result<Self, InvalidObject> {
+        let kinds = [
+            text.parse().ok().map(Self::Key),
+            text.parse().ok().map(Self::Group),
+            text.parse().ok().map(Self::Generation),
+            text.parse().ok().map(Self::Deposit),
+            text.parse().ok().map(Self::ManagementKey),
+            text.parse().ok().map(Self::Member),
+            text.parse().ok().map(Self::Webhook),
+        ];
+        kinds.into_iter().flatten().next().ok_or(InvalidObject)
+    }
+}
+
+/// A record in the form that an operator reads.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ShownRecord {
+    /// The set under its name in `proto/store`, with the part if the set has parts.
+    pub set: String,
+    /// Name in the set: text, a letter and an id in hexadecimal digits, or hexadecimal digits.
+    pub name: String,
+    /// Commit that wrote the record last; null if it cannot be read.
+    pub revision: Option<String>,
+    /// The message; `{"damaged": …}` with the number of its bytes if it cannot be read.
+    pub record: Value,
+}
+
+impl Store {
+    /// Reads the records of the account itself, or those of one of its objects. There are none if it has nothing with
+    /// this id.
+    pub async fn show(
+        &self,
+        account: AccountId,
+        object: Option<ShownObject>,
+    ) -> Result<Vec<ShownRecord>, StoreError> {
+        let mut shown = Vec::new();
+        for (space, name) in self.places_of(account, object).await? {
+            shown.extend(self.show_record(&space, &name).await?);
+        }
+        Ok(shown)
+    }
+
+    /// Lists spaces and names of the records, including those that may be absent.
+    async fn places_of(
+        &self,
+        account: AccountId,
+        object: Option<ShownObject>,
+    ) -> Result<Vec<(Space, Name)>, StoreError> {
+        let space = layout::space(account);
+        let mut others = Vec::new();
+        let own = match object {
+            None => {
+                let lists = [layout::MANAGEMENT_KEYS, layout::MEMBERS, layout::WEBHOOKS];
+                let mut own =
+                    vec![names::account(), names::events(), names::turn(), layout::account_profile()];
+                let house = |of: &[u8; 1]| layout::name(layout::HOUSE, *of);
+                own.extend([names::house(), house(b"r"), house(b"c")]);
+                own.extend(lists.map(|table| layout::name(table, *b"l")));
+                others.push((layout::holders(account), layout::name(layout::HOLDERS, *account.as_bytes())));
+                own
+            }
+            Some(ShownObject::Key(id)) => {
+                let mut own = vec![names::key(id), layout::key_profile(id)];
+                let days = layout::name(layout::HOUSE, *b"r");
+                let days =
+                    self.read_sound::<messages::RefusedDays>(&space, days).await?.unwrap_or_default().days;
+                let of_day =
+                    |day: u32| layout::of_part(layout::REFUSED, day, layout::tagged(b'k', id.as_bytes()));
+                own.extend(days.into_iter().rev().take(MOST).map(of_day));
+                own
+            }
+            Some(ShownObject::Group(id)) => {
+                let profile = layout::group_profile(id);
+                let found = self.read_sound::<messages::GroupProfile>(&space, profile.clone()).await?;
+                let mut own = vec![names::group(id), profile];
+                let external_id = found.and_then(|profile| profile.external_id);
+                own.extend(external_id.map(|id| layout::name(layout::EXTERNAL_IDS, id.as_bytes())));
+                own
+            }
+            Some(ShownObject::Generation(id)) => vec![names::generation(id), names::expired(id)],
+            Some(ShownObject::Deposit(id)) => vec![names::deposit(id)],
+            Some(ShownObject::ManagementKey(id)) => {
+                let owners = layout::part_of("management-keys", id.as_bytes());
+                others.push((owners, layout::name(layout::MANAGEMENT_KEY_OWNERS, *id.as_bytes())));
+                vec![layout::name(layout::MANAGEMENT_KEYS, layout::tagged(b'k', id.as_bytes()))]
+            }
+            Some(ShownObject::Member(id)) => self.of_member(&space, id).await?,
+            Some(ShownObject::Webhook(id)) => {
+                let of_kind = |kind| layout::name(layout::WEBHOOKS, layout::tagged(kind, id.as_bytes()));
+                [b'w', b'p', b'a'].map(of_kind).to_vec()
+            }
+        };
+        Ok(own.into_iter().map(|name| (space.clone(), name)).chain(others).collect())
+    }
+
+    /// Names of the records of a member.
+    async fn of_member(&self, space: &Space, id: MemberId) -> Result<Vec<Name>, StoreError> {
+        let of_id = |table| layout::name(table, layout::tagged(b'm', id.as_bytes()));
+        let mut own = vec![of_id(layout::MEMBERS)];
+        let member = self.read_sound::<messages::Member>(space, of_id(layout::MEMBERS)).await?;
+        let named = member.map(|member| layout::tagged(b'n', member.name.as_bytes()));
+        own.extend(named.map(|named| layout::name(layout::MEMBERS, named)));
+        own.push(of_id(layout::EXPIRING));
+        let range = (id.as_bytes().to_vec(), layout::behind(id.as_bytes()));
+        let entries = self.entries(space, layout::OF_MEMBERS, range, (Order::Ascending, MOST)).await?;
+        let in_entry = |entry: &Vec<u8>| layout::name(layout::EXPIRING, entry.get(16..).unwrap_or_default());
+        own.extend(entries.iter().map(in_entry));
+        Ok(own)
+    }
+
+    /// A record that may be absent or damaged.
+    async fn read_sound<M: Message + Default>(
+        &self,
+        space: &Space,
+        name: Name,
+    ) -> Result<Option<M>, StoreError> {
+        self.get(space, name).await.or_else(|error| match error {
+            StoreError::Damaged(_) => Ok(None),
+            StoreError::Unavailable(_) | StoreError::Busy(_) | StoreError::Conflict(_) => Err(error),
+        })
+    }
+
+    async fn show_record(&self, space: &Space, name: &Name) -> Result<Option<ShownRecord>, StoreError> {
+        let answers = match self.ask(space, vec![Question::Records(vec![name.clone()])]).await {
+            Ok(answers) => answers,
+            Err(StoreError::Damaged(_)) => return Ok(Some(shown(name, None))),
+            Err(error) => return Err(error),
+        };
+        let [Answer::Records(found)] = answers.as_slice() else { return Err(no_answer()) };
+        Ok(found.iter().flatten().next().map(|record| shown(name, Some(record))))
+    }
+}
+
+pub(crate) fn shown(name: &Name, record: Option<&Record>) -> ShownRecord {
+    let Set { table, part } = name.set;
+    let set = set_name(table);
+    let damaged = json!({"damaged": record.map(|record| record.message().len())});
+    ShownRecord {
+        set: if has_parts(table) { format!("{set}/{part}") } else { set.to_owned() },
+        name: name_text(name),
+        revision: record.map(|record| hex::encode(record.revision().0)),
+        record: record.and_then(|record| read(table, &name.key, record)).unwrap_or(damaged),
+    }
+}
+
+fn has_parts(table: u8) -> bool {
+    [names::GENERATIONS, names::EXPIRED, names::SUMS, names::SPEND, layout::REFUSED].contains(&table)
+}
+
+/// The name of a set in `proto/store`.
+fn set_name(table: u8) -> &'static str {
+    match table {
+        names::MONEY => "money",
+        names::GENERATIONS => "generations",
+        names::EXPIRED => "expired",
+        names::DEPOSITS => "deposits",
+        names::SUMS => "sums",
+        names::SPEND => "spend",
+        names::TOLD => "told",
+        layout::PROFILES => "profiles",
+        layout::EXTERNAL_IDS => "external_ids",
+        layout::IDEMPOTENCY => "idempotency",
+        layout::MANAGEMENT_KEYS => "management keys",
+        layout::MEMBERS => "members",
+        layout::EXPIRING => "expiring",
+        layout::WEBHOOKS => "webhooks",
+        layout::DELIVERIES => "deliveries",
+        layout::REFUSED => "refused",
+        layout::HOUSE => "house",
+        layout::MANAGEMENT_KEY_OWNERS => "management key owners",
+        layout::HOLDERS => "holders",
+        _ => "unknown",
+    }
+}
+
+/// Returns the name of a record. That of a link or a session is a digest of the secret.
+fn name_text(Name { set, key }: &Name) -> String {
+    match (set.table, &key[..]) {
+        (layout::EXPIRING, [tag @ (b'l' | b's'), _, ..]) => format!("{}hidden", char::from(*tag)),
+        (layout::EXTERNAL_IDS, text) | (layout::MEMBERS, text @ [b'n', ..]) => {
+            String::from_utf8_lossy(text).into_owned()
+        }
+        (_, [tag, id @ ..]) if tag.is_ascii_lowercase() && (id.is_empty() || id.len() == 16) => {
+            format!("{}{}", char::from(*tag), hex::encode(id))
+        }
+        (_, bytes) => hex::encode(bytes),
+    }
+}
+
+/// The message of a record in a set of the account.
+fn read(table: u8, key: &[u8], record: &Record) -> Option<Value> {
+    match (table, key.first()?) {
+        (names::MONEY, b'a') => json_of::<messages::Account>(record),
+        (names::MONEY, b'e') => json_of::<messages::EventsKept>(record),
+        (names::MONEY, b't') => json_of::<messages::Turn>(record),
+        (names::MONEY, b'k') => json_of::<messages::Key>(record),
+        (names::MONEY, b'g') => json_of::<messages::Group>(record),
+        (names::GENERATIONS | names::EXPIRED, _) => json_of::<messages::Generation>(record),
+        (names::DEPOSITS, _) => json_of::<messages::Deposit>(record),
+        (layout::PROFILES, b'a') => json_of::<messages::AccountProfile>(record),
+        (layout::PROFILES, b'k') => json_of::<messages::KeyProfile>(record),
+        (layout::PROFILES, b'g') => json_of::<messages::GroupProfile>(record),
+        (layout::EXTERNAL_IDS, _) => json_of::<messages::ExternalId>(record),
+        (layout::MANAGEMENT_KEYS | layout::MEMBERS, b'l') => json_of::<messages::IdList>(record),
+        (layout::MANAGEMENT_KEYS, b'k') => json_of::<messages::ManagementKey>(record),
+        (layout::MANAGEMENT_KEY_OWNERS, _) => json_of::<messages::ManagementKeyOwner>(record),
+        (layout::MEMBERS, b'm') => json_of::<messages::Member>(record),
+        (layout::MEMBERS, b'n') => json_of::<messages::MemberName>(record),
+        (layout::EXPIRING, b'm') => json_of::<messages::LatestLink>(record),
+        (layout::EXPIRING, _) => json_of::<messages::ExpiringRecord>(record),
+        (layout::WEBHOOKS, b'l') => json_of::<messages::WebhookList>(record),
+        (layout::WEBHOOKS, b'w') => json_of::<messages::Webhook>(record),
+        (layout::WEBHOOKS, b'p') => json_of::<messages::PendingDeliveries>(record),
+        (layout::WEBHOOKS, b'a') => json_of::<messages::DeliveryAttempts>(record),
+        (layout::REFUSED, _) => json_of::<messages::RefusedDay>(record),
+        (layout::HOUSE, b'h') => json_of::<messages::House>(record),
+        (layout::HOUSE, b'r') => json_of::<messages::RefusedDays>(record),
+        (layout::HOUSE, b'c') => json_of::<messages::RefusedCalls>(record),
+        (layout::HOLDERS, _) => json_of::<messages::Holder>(record),
+        _ => None,
+    }
+}
+
+fn json_of<M: Message + Default + Serialize>(record: &Record) -> Option<Value> {
+    serde_json::to_value(message::<M>(record).ok()?).ok()
+}

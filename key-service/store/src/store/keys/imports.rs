@@ -1,0 +1,285 @@
+//! Moving in from another gateway.
+//!
+//! Digests lie in other spaces than the account, and there may be too many keys for one commit. So an import is planned
+//! first. Then each digest is reserved for the id of its key. Then groups and keys are made, some in each commit, which
+//! decides anew by what exists. All of it may be repeated. A digest that is reserved for a key that does not exist is
+//! refused like an unknown one, and the same import later makes the key under exactly that id.
+
+use std::collections::{HashMap, HashSet};
+
+use domain::{
+    digest::Digest,
+    event::Act,
+    group::{self, BadGroup},
+    key::ApiKey,
+    ledger,
+};
+use futures_util::{StreamExt, TryStreamExt, stream};
+use key_service_ledger::{Change, StoreError, messages::AccountProfile, names};
+use key_service_moving::{DigestOwner, Import, ImportRefused, Plan, Present};
+use records::{Answer, Question};
+use shared::ids::{AccountId, GroupId, KeyId, Principal};
+
+use crate::{
+    data::Credential,
+    store::{
+        base::Store,
+        groups,
+        keys::stored::{self, insert_key, takes_key},
+        layout,
+    },
+};
+
+/// Digests that are looked up or reserved at the same time.
+const ASKED_AT_ONCE: usize = 64;
+/// Keys that are looked up in a round trip.
+const FOUND_AT_ONCE: usize = 500;
+/// Most words of a commit for one key or group: a revoked key, the first of its group, with guards of the group and its
+/// parent, entries of five indexes, two events, and four more of thresholds.
+const MOST_WORDS_EACH: usize = 121;
+
+/// Groups and keys of an import that are made in one commit.
+struct Part {
+    import: Import,
+    /// Places of the groups, and of the keys, in the whole import.
+    places: (Vec<usize>, Vec<usize>),
+    /// Ids for which the digests of the keys are reserved.
+    reserved: Vec<KeyId>,
+}
+
+impl Store {
+    /// Imports keys and groups of another gateway into an existing account, as [`Import::plan`] decides, all or nothing; or
+    /// only returns the plan. A repetition changes nothing.
+    ///
+    /// Nothing is written unless all of it may be. As many groups and keys as the backend takes in a commit take effect together:
+    /// 16 in Redis, thousands in SQLite. More are written in parts, which others see one by one; the same import completes what a call left undone that ended early. Keys and groups that
+    /// others create between the parts may exceed the bounds, and a group that is archived between them takes no more keys:
+    /// the import is refused then, and what it has made stays.
+    pub async fn import(
+        &self,
+        import: Import,
+        is_dry_run: bool,
+        act: &Act,
+    ) -> Result<Result<Plan, ImportRefused>, StoreError> {
+        let present = self.present(&import).await?;
+        let plan = match import.plan(&present) {
+            Ok(plan) if !is_dry_run => plan,
+            decided => return Ok(decided),
+        };
+        let reserved = self.reserve(import.account, &plan.keys).await?;
+        let mut made = Plan {
+            existing_groups: plan.existing_groups.clone(),
+            existing_keys: plan.existing_keys.clone(),
+            ..Plan::default()
+        };
+        let (mut events, most) = (0, self.records.most_words() / MOST_WORDS_EACH);
+        for part in parts(&import, &plan, &reserved, most) {
+            let decided =
+                self.lanes.change(import.account, |change| make(change, &part, act, events)).await?;
+            let of_part = match decided {
+                Ok(of_part) => of_part,
+                Err(refused) => return Ok(Err(part.refused(refused))),
+            };
+            events += u32::try_from(of_part.events(act.at).count()).unwrap_or(u32::MAX);
+            part.add(of_part, &mut made);
+        }
+        made.existing_groups.sort_unstable();
+        made.existing_keys.sort_unstable();
+        Ok(Ok(made))
+    }
+
+    /// Finds what the account already has of an import.
+    async fn present(&self, import: &Import) -> Result<Present, StoreError> {
+        let account = import.account;
+        let profile = self.get::<AccountProfile>(&layout::space(account), layout::account_profile()).await?;
+        let AccountProfile { keys, groups, .. } = profile.ok_or_else(|| StoreError::no_account(account))?;
+        let digests = import.keys.iter().map(|imported| imported.digest).collect();
+        let owners: Vec<_> = self.owners(digests).await?;
+        let own = |owner: &Option<Principal>| match owner {
+            Some(Principal::ApiKey(of, key)) if *of == account => Some(*key),
+            Some(Principal::ApiKey(..) | Principal::ManagementKey(..)) | None => None,
+        };
+        let made = self.made(account, owners.iter().filter_map(own).collect()).await?;
+        let owner = |owner: &Option<Principal>| match (owner, own(owner)) {
+            (None, _) => DigestOwner::None,
+            (Some(_), None) => DigestOwner::Other,
+            (Some(_), Some(key)) if made.contains(&key) => DigestOwner::Key,
+            (Some(_), Some(key)) => DigestOwner::Reserved(key),
+        };
+        let named = self.named(import).await?;
+        Ok(Present { keys, groups, owners: owners.iter().map(owner).collect(), named })
+    }
+
+    /// Finds the groups that the import names, each with a judgement whether keys may be in it.
+    async fn named(
+        &self,
+        import: &Import,
+    ) -> Result<HashMap<String, (GroupId, Result<(), BadGroup>)>, StoreError> {
+        let names: Vec<&str> = import.group_names().collect::<HashSet<_>>().into_iter().collect();
+        let ids = self.groups_with_external_ids(import.account, &names).await?;
+        let found: Vec<GroupId> = ids.iter().copied().flatten().collect();
+        let found = self.fetch_groups(import.account, &found).await?;
+        let parents: HashSet<GroupId> = found.iter().filter_map(|group| group.spend.parent).collect();
+        let parents = self.fetch_groups(import.account, &parents.into_iter().collect::<Vec<_>>()).await?;
+        let known: HashMap<GroupId, &ledger::Group> =
+            found.iter().chain(&parents).map(|group| (group.id, &group.spend)).collect();
+        let judge = |id: GroupId| {
+            let group = known.get(&id).copied();
+            let parent = group.and_then(|group| group.parent).and_then(|parent| known.get(&parent).copied());
+            (id, group::takes_keys(group, parent))
+        };
+        let found = names.into_iter().zip(ids);
+        Ok(found.filter_map(|(name, id)| Some((name.to_owned(), judge(id?)))).collect())
+    }
+
+    async fn made(&self, account: AccountId, ids: Vec<KeyId>) -> Result<HashSet<KeyId>, StoreError> {
+        let mut made = HashSet::new();
+        for some in ids.chunks(FOUND_AT_ONCE) {
+            let question = Question::Records(some.iter().copied().map(names::key).collect());
+            let answer = self.ask(&layout::space(account), vec![question]).await?.pop();
+            let Some(Answer::Records(found)) = answer else {
+                return Err(StoreError::Damaged("an answer to another question".into()));
+            };
+            made.extend(some.iter().zip(found).filter(|(_, found)| found.is_some()).map(|(id, _)| *id));
+        }
+        Ok(made)
+    }
+
+    /// The owners of these digests, in their order.
+    async fn owners(&self, digests: Vec<Digest>) -> Result<Vec<Option<Principal>>, StoreError> {
+        let found = stream::iter(digests).map(|digest| self.find_credential(digest));
+        let found: Vec<Option<Credential>> = found.buffered(ASKED_AT_ONCE).try_collect().await?;
+        Ok(found.into_iter().map(|found| found.map(|found| found.owner)).collect())
+    }
+
+    /// Reserves the digests for the ids of their keys, for good. Returns the ids for which they are reserved, which
+    /// differ if an earlier import of the account reserved them.
+    async fn reserve(&self, account: AccountId, keys: &[(ApiKey, Digest)]) -> Result<Vec<KeyId>, StoreError> {
+        let credential = |id| Credential::first(Principal::ApiKey(account, id));
+        let new: Vec<_> = keys.iter().map(|(key, digest)| (*digest, credential(key.id))).collect();
+        let put = |(digest, credential)| async move {
+            self.put_credential(&digest, credential).await?;
+            Ok::<_, StoreError>(digest)
+        };
+        let digests: Vec<Digest> = stream::iter(new).map(put).buffered(ASKED_AT_ONCE).try_collect().await?;
+        let own = |owner| match owner {
+            Some(Principal::ApiKey(of, id)) if of == account => Ok(id),
+            // The digest was free when the import was planned. The next attempt finds its key.
+            Some(Principal::ApiKey(..) | Principal::ManagementKey(..)) | None => {
+                Err(StoreError::Busy("another account imports the same key"))
+            }
+        };
+        self.owners(digests).await?.into_iter().map(own).collect()
+    }
+}
+
+/// Splits a planned import into parts: groups first, so that keys find them. `reserved` are the ids of the planned
+/// keys. Each part has at most `most` groups and keys. The commit of a single part keeps the bounds; those of several
+/// parts were checked before.
+fn parts(import: &Import, plan: &Plan, reserved: &[KeyId], most: usize) -> Vec<Part> {
+    /// The place of a group, or of a key and the id of the key.
+    enum Place {
+        Group(usize),
+        Key(usize, KeyId),
+    }
+    let is_new = |existing: &[usize], at: &usize| existing.binary_search(at).is_err();
+    let groups = (0..import.groups.len()).filter(|at| is_new(&plan.existing_groups, at)).map(Place::Group);
+    let keys = (0..import.keys.len()).filter(|at| is_new(&plan.existing_keys, at));
+    let keys = keys.zip(reserved).map(|(at, id)| Place::Key(at, *id));
+    let places: Vec<Place> = groups.chain(keys).collect();
+    let is_whole = places.len() <= most;
+    let bound = |most| if is_whole { most } else { u64::MAX };
+    let (most_keys, most_groups) = (bound(import.most_keys), bound(import.most_groups));
+    let part = |places: &[Place]| {
+        let empty =
+            Import { account: import.account, groups: Vec::new(), keys: Vec::new(), most_keys, most_groups };
+        let mut part = Part { import: empty, places: (Vec::new(), Vec::new()), reserved: Vec::new() };
+        for place in places {
+            match place {
+                Place::Group(at) => {
+                    part.import.groups.push(import.groups[*at].clone());
+                    part.places.0.push(*at);
+                }
+                Place::Key(at, id) => {
+                    part.import.keys.push(import.keys[*at].clone());
+                    part.places.1.push(*at);
+                    part.reserved.push(*id);
+                }
+            }
+        }
+        part
+    };
+    places.chunks(most).map(part).collect()
+}
+
+/// Makes a part of an import, or nothing of it. `events` is the number of its first event within the act.
+fn make(
+    change: &mut Change<'_>,
+    Part { import, places: _, reserved }: &Part,
+    act: &Act,
+    events: u32,
+) -> Result<Result<Plan, ImportRefused>, StoreError> {
+    let mut present = Present::default();
+    let is_account = change.account()?.is_some();
+    let profile = change.get::<AccountProfile>(&layout::account_profile())?.unwrap_or_default();
+    (present.keys, present.groups) = (profile.keys, profile.groups);
+    for id in reserved {
+        present.owners.push(if change.key(*id)?.is_some() {
+            DigestOwner::Key
+        } else {
+            DigestOwner::Reserved(*id)
+        });
+    }
+    for name in import.group_names() {
+        if !present.named.contains_key(name)
+            && let Some(id) = groups::with_external_id(change, name)?
+        {
+            present.named.insert(name.to_owned(), (id, takes_key(change, Some(id))?));
+        }
+    }
+    if !is_account {
+        return Err(StoreError::no_account(import.account));
+    }
+    let plan = match import.plan(&present) {
+        Ok(plan) => plan,
+        Err(refused) => return Ok(Err(refused)),
+    };
+    for group in &plan.groups {
+        groups::insert_group(change, group)?;
+    }
+    for (key, _) in &plan.keys {
+        insert_key(change, key)?;
+    }
+    for (n, ((key, group), kind)) in (events..).zip(plan.events(act.at)) {
+        change.event(act.event(n, key, group, kind));
+    }
+    for group in &plan.groups {
+        groups::tell_passed(change, (None, group), act);
+    }
+    for (key, _) in &plan.keys {
+        stored::tell_passed(change, (None, key), act);
+    }
+    Ok(Ok(plan))
+}
+
+impl Part {
+    /// Returns the refusal with its place in the whole import.
+    fn refused(&self, refused: ImportRefused) -> ImportRefused {
+        let place = |at: usize| self.places.1.get(at).copied().unwrap_or(at);
+        match refused {
+            ImportRefused::Taken(at) => ImportRefused::Taken(place(at)),
+            ImportRefused::BadGroup(at, bad) => ImportRefused::BadGroup(place(at), bad),
+            ImportRefused::TooManyKeys | ImportRefused::TooManyGroups | ImportRefused::StoreFull => refused,
+        }
+    }
+
+    /// Adds what this part has made, and what it found, to what the import has made.
+    fn add(&self, part: Plan, whole: &mut Plan) {
+        let Plan { groups, keys, existing_groups, existing_keys } = part;
+        whole.groups.extend(groups);
+        whole.keys.extend(keys);
+        let (of_groups, of_keys) = &self.places;
+        whole.existing_groups.extend(existing_groups.into_iter().filter_map(|at| of_groups.get(at)));
+        whole.existing_keys.extend(existing_keys.into_iter().filter_map(|at| of_keys.get(at)));
+    }
+}

@@ -1,0 +1,103 @@
+//! Counts of attempts, which expire by themselves. Each call that counts removes a few expired ones.
+
+use std::time::Duration;
+
+use domain::digest::Digest;
+use key_service_ledger::{StoreError, messages::Attempts, view::View};
+use records::{Name, Order, Space};
+use shared::time::Timestamp;
+
+use crate::store::{base::Store, layout};
+
+/// Expired counts that a call removes, which keeps the commit short. A call adds at most one count, so they do not
+/// accumulate.
+const MOST_EXPIRED: usize = 32;
+/// Bytes of the time at the beginning of an entry of [`layout::ATTEMPT_ENDS`].
+const TIME_BYTES: usize = 8;
+
+impl Store {
+    /// Counts one more attempt under this name, and returns the count since the first one. The count is forgotten at
+    /// the `until` of the first attempt.
+    pub async fn count_attempt(
+        &self,
+        name: Digest,
+        now: Timestamp,
+        until: Timestamp,
+    ) -> Result<u64, StoreError> {
+        let (space, of_count) = count_record(&name);
+        let to = Some(layout::time(now.plus(Duration::from_millis(1))).to_vec());
+        let page = (Order::Ascending, MOST_EXPIRED);
+        let ends = self.entries(&space, layout::ATTEMPT_ENDS, (Vec::new(), to), page).await?;
+        let count = |view: &mut View| {
+            remove_expired(view, &ends, now);
+            let counted = match view.get::<Attempts>(&of_count)? {
+                Some(before) if before.until > now.millis() => {
+                    Attempts { count: before.count.saturating_add(1), until: before.until }
+                }
+                before => {
+                    if let Some(expired) = before {
+                        view.leave(layout::ATTEMPT_ENDS, end(&of_count, expired));
+                    }
+                    let first = Attempts { count: 1, until: until.millis() };
+                    view.enter(layout::ATTEMPT_ENDS, end(&of_count, first));
+                    first
+                }
+            };
+            view.put(&of_count, &counted);
+            Ok(counted.count)
+        };
+        self.note(&space, count).await
+    }
+
+    /// Takes back one attempt under this name, if there is any.
+    pub async fn take_attempt_back(&self, name: Digest) -> Result<(), StoreError> {
+        let (space, of_count) = count_record(&name);
+        let take_back = |view: &mut View| {
+            if let Some(Attempts { count, until }) = view.get(&of_count)? {
+                view.put(&of_count, &Attempts { count: count.saturating_sub(1), until });
+            }
+            Ok(())
+        };
+        self.note(&space, take_back).await
+    }
+
+    /// Forgets the attempts under this name.
+    pub async fn forget_attempts(&self, name: Digest) -> Result<(), StoreError> {
+        let (space, of_count) = count_record(&name);
+        let forget = |view: &mut View| {
+            if let Some(counted) = view.get::<Attempts>(&of_count)? {
+                remove(view, &of_count, counted);
+            }
+            Ok(())
+        };
+        self.note(&space, forget).await
+    }
+}
+
+/// Removes the counts of these ends that have expired. One that cannot be read stays, and does not stop others.
+fn remove_expired(view: &mut View, ends: &[Vec<u8>], now: Timestamp) {
+    for entry in ends {
+        let name = layout::name(layout::ATTEMPTS, entry.get(TIME_BYTES..).unwrap_or_default());
+        match view.get::<Attempts>(&name) {
+            Ok(Some(counted)) if counted.until <= now.millis() => remove(view, &name, counted),
+            Ok(Some(_) | None) => view.leave(layout::ATTEMPT_ENDS, entry.clone()),
+            Err(_) => {}
+        }
+    }
+}
+
+/// Removes a count with its entry.
+fn remove(view: &mut View, name: &Name, counted: Attempts) {
+    view.remove(name);
+    view.leave(layout::ATTEMPT_ENDS, end(name, counted));
+}
+
+/// The entry of a count in [`layout::ATTEMPT_ENDS`].
+fn end(name: &Name, counted: Attempts) -> Vec<u8> {
+    [&layout::time(Timestamp::from_millis(counted.until))[..], &name.key].concat()
+}
+
+/// Space and name of the record of a count.
+fn count_record(name: &Digest) -> (Space, Name) {
+    (layout::part_of("attempts", name.as_bytes()), layout::name(layout::ATTEMPTS, *name.as_bytes()))
+}

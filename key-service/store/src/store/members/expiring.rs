@@ -1,0 +1,325 @@
+//! Records of members that expire by themselves: sign-in links and sessions.
+//!
+//! A record is void if its member is gone, or if it has expired. Later records remove void ones little by little.
+
+use std::time::Duration;
+
+use domain::{
+    digest::Digest,
+    event::{Act, EventKind},
+    member::Member,
+};
+use key_service_ledger::{
+    Change, StoreError,
+    messages::{self, LatestLink},
+    view::View,
+};
+use records::{Answer, Index, Name, Order, Question};
+use shared::{
+    ids::{AccountId, MemberId},
+    time::Timestamp,
+};
+
+use crate::{
+    data::{ExpiringRecord, RecordKind},
+    store::{
+        base::{Store, message, no_answer},
+        layout,
+        members::member_records::{member_id, member_name, read_member},
+    },
+};
+
+/// Expired records that a new one removes, which keeps the commit short.
+const MOST_EXPIRED: usize = 32;
+/// Records that the removal of a member removes, more than a member has. Any others are void, and expire.
+const MOST_VOIDED: usize = 64;
+/// Records of a member read at the same time.
+const READ_AT_ONCE: usize = 200;
+/// Bytes of the time at the beginning of an entry of [`layout::EXPIRING_ENDS`].
+const TIME_BYTES: usize = 8;
+/// Bytes of the member's id at the beginning of an entry of [`layout::OF_MEMBERS`].
+const MEMBER_BYTES: usize = 16;
+
+impl Store {
+    /// Stores a record until it expires; repeating it changes nothing. A link replaces the member's previous one. A new
+    /// session writes an event, since the member signed in.
+    pub async fn put_record(
+        &self,
+        account: AccountId,
+        record: ExpiringRecord,
+        act: &Act,
+    ) -> Result<(), StoreError> {
+        let space = layout::space(account);
+        let to = Some(layout::time(act.at.plus(Duration::from_millis(1))).to_vec());
+        let page = (Order::Ascending, MOST_EXPIRED);
+        let ends = self.entries(&space, layout::EXPIRING_ENDS, (Vec::new(), to), page).await?;
+        match record.kind {
+            RecordKind::Link => {
+                let put = |view: &mut View| {
+                    remove_expired(view, &ends, act.at);
+                    put_new(view, &record).map(|_| ())
+                };
+                self.change(&space, put).await
+            }
+            RecordKind::Session => {
+                let put = |change: &mut Change<'_>| {
+                    remove_expired(change.records(), &ends, act.at);
+                    if put_new(change.records(), &record)? {
+                        let signed_in = EventKind::MemberSignedIn { member_id: record.member };
+                        change.event(act.event(0, None, None, signed_in));
+                    }
+                    Ok(())
+                };
+                self.lanes.change(account, put).await
+            }
+        }
+    }
+
+    /// Finds a record that has not expired, with its member.
+    pub async fn record(
+        &self,
+        account: AccountId,
+        kind: RecordKind,
+        name: Digest,
+        now: Timestamp,
+    ) -> Result<Option<(ExpiringRecord, Member)>, StoreError> {
+        let (space, of_record) = (layout::space(account), record_name(kind, &name));
+        let Some(found) = self.get::<messages::ExpiringRecord>(&space, of_record.clone()).await? else {
+            return Ok(None);
+        };
+        let id = member_id(&found.member)?;
+        // It is read again, together with the member, since it may have been taken in between.
+        let question = Question::Records(vec![of_record, member_name(id)]);
+        let Some(Answer::Records(found)) = self.ask(&space, vec![question]).await?.pop() else {
+            return Err(no_answer());
+        };
+        let [Some(record), Some(member)] = &found[..] else { return Ok(None) };
+        let record = read_record(kind, name, message(record)?)?;
+        if record.expires_at <= now || record.member != id {
+            return Ok(None);
+        }
+        Ok(Some((record, read_member(id, message(member)?)?)))
+    }
+
+    /// Finds a record as [`Self::record`] does, and removes it. If several calls do so, only one gets it.
+    pub async fn take_record(
+        &self,
+        account: AccountId,
+        kind: RecordKind,
+        name: Digest,
+        now: Timestamp,
+    ) -> Result<Option<(ExpiringRecord, Member)>, StoreError> {
+        let of_record = record_name(kind, &name);
+        let take = |view: &mut View| {
+            let Some(found) = view.get::<messages::ExpiringRecord>(&of_record)? else { return Ok(None) };
+            remove(view, &of_record, &found);
+            let record = read_record(kind, name, found)?;
+            let Some(member) = view.get(&member_name(record.member))? else { return Ok(None) };
+            if record.expires_at <= now {
+                return Ok(None);
+            }
+            let member = read_member(record.member, member)?;
+            Ok(Some((record, member)))
+        };
+        self.change(&layout::space(account), take).await
+    }
+
+    /// Replaces value and expiry of a record. A removed record stays removed.
+    pub async fn replace_record(
+        &self,
+        account: AccountId,
+        record: ExpiringRecord,
+        _: Timestamp,
+    ) -> Result<(), StoreError> {
+        let of_record = record_name(record.kind, &record.name);
+        let replace = |view: &mut View| {
+            let Some(found) = view.get::<messages::ExpiringRecord>(&of_record)? else { return Ok(()) };
+            let (expires_at, value) = (record.expires_at.millis(), record.value.clone());
+            let next = messages::ExpiringRecord { member: found.member.clone(), expires_at, value };
+            if next.expires_at != found.expires_at {
+                view.leave(layout::EXPIRING_ENDS, end(&of_record, &found));
+                view.enter(layout::EXPIRING_ENDS, end(&of_record, &next));
+            }
+            view.put(&of_record, &next);
+            Ok(())
+        };
+        self.note(&layout::space(account), replace).await
+    }
+
+    /// The member's records that have not expired, in any order.
+    pub async fn records(
+        &self,
+        account: AccountId,
+        kind: RecordKind,
+        member: MemberId,
+        now: Timestamp,
+    ) -> Result<Vec<ExpiringRecord>, StoreError> {
+        let (space, prefix) = (layout::space(account), [&member.as_bytes()[..], &[tag(kind)]].concat());
+        let (mut from, to) = (prefix.clone(), layout::behind(&prefix));
+        let mut records = Vec::new();
+        loop {
+            let page = (Order::Ascending, READ_AT_ONCE);
+            let entries = self.entries(&space, layout::OF_MEMBERS, (from, to.clone()), page).await?;
+            let names = entries.iter().map(|entry| in_entry(entry, MEMBER_BYTES)).collect();
+            let found = self.get_all::<messages::ExpiringRecord>(&space, names).await?;
+            for (entry, found) in entries.iter().zip(found) {
+                let Some(found) = found else { continue };
+                let record = read_record(kind, digest(&entry[prefix.len()..])?, found)?;
+                if record.expires_at > now && record.member == member {
+                    records.push(record);
+                }
+            }
+            match entries.into_iter().nth(READ_AT_ONCE - 1) {
+                Some(last) => from = [&last[..], &[0]].concat(),
+                None => return Ok(records),
+            }
+        }
+    }
+
+    /// Removes a record; repeating it changes nothing.
+    pub async fn remove_record(
+        &self,
+        account: AccountId,
+        kind: RecordKind,
+        name: Digest,
+    ) -> Result<(), StoreError> {
+        let of_record = record_name(kind, &name);
+        let remove = |view: &mut View| {
+            void(view, &of_record);
+            Ok(())
+        };
+        self.change(&layout::space(account), remove).await
+    }
+
+    /// Names a member's records, as many as [`void_all`] removes.
+    pub(crate) async fn some_records_of(
+        &self,
+        account: AccountId,
+        member: MemberId,
+    ) -> Result<Vec<Name>, StoreError> {
+        let (from, to) = (member.as_bytes().to_vec(), layout::behind(member.as_bytes()));
+        let page = (Order::Ascending, MOST_VOIDED);
+        let entries = self.entries(&layout::space(account), layout::OF_MEMBERS, (from, to), page).await?;
+        Ok(entries.iter().map(|entry| in_entry(entry, MEMBER_BYTES)).collect())
+    }
+}
+
+/// Removes records of a member who is removed.
+pub(crate) fn void_all(view: &mut View, member: MemberId, records: &[Name]) {
+    for name in records {
+        void(view, name);
+    }
+    view.remove(&latest_link(member));
+}
+
+/// Puts a record, unless it exists already. Returns whether it was put.
+fn put_new(view: &mut View, record: &ExpiringRecord) -> Result<bool, StoreError> {
+    let ExpiringRecord { kind, name, member, expires_at, value } = record;
+    let of_record = record_name(*kind, name);
+    // Both are needed first, so that they are read together.
+    let (has_member, is_there) = (view.has(&member_name(*member)), view.has(&of_record));
+    let is_link = *kind == RecordKind::Link;
+    let latest = if is_link { view.get::<LatestLink>(&latest_link(*member))? } else { None };
+    if !has_member {
+        return Err(StoreError::Conflict(format!("there is no member {member}")));
+    }
+    if is_there {
+        return Ok(false);
+    }
+    if let Some(latest) = latest {
+        void(view, &record_name(*kind, &digest(&latest.digest)?));
+    }
+    if is_link {
+        view.put(&latest_link(*member), &LatestLink { digest: name.as_bytes().to_vec() });
+    }
+    let record = messages::ExpiringRecord {
+        member: member.as_bytes().to_vec(),
+        expires_at: expires_at.millis(),
+        value: value.clone(),
+    };
+    view.put(&of_record, &record);
+    for (index, entry) in entries_of(&of_record, &record) {
+        view.enter(index, entry);
+    }
+    Ok(true)
+}
+
+/// Removes the records of these ends that have expired. One that cannot be read stays, and stops nobody from signing
+/// in.
+fn remove_expired(view: &mut View, ends: &[Vec<u8>], now: Timestamp) {
+    for entry in ends {
+        let name = in_entry(entry, TIME_BYTES);
+        match view.get::<messages::ExpiringRecord>(&name) {
+            Ok(Some(record)) if record.expires_at <= now.millis() => remove(view, &name, &record),
+            Ok(Some(_) | None) => view.leave(layout::EXPIRING_ENDS, entry.clone()),
+            Err(_) => {}
+        }
+    }
+}
+
+/// Removes a record with any content, if it exists. The entries of a record that cannot be read stay, and lead nowhere.
+fn void(view: &mut View, name: &Name) {
+    match view.get::<messages::ExpiringRecord>(name) {
+        Ok(Some(record)) => remove(view, name, &record),
+        Ok(None) => {}
+        Err(_) => view.remove(name),
+    }
+}
+
+/// Removes a record with its entries.
+fn remove(view: &mut View, name: &Name, record: &messages::ExpiringRecord) {
+    view.remove(name);
+    for (index, entry) in entries_of(name, record) {
+        view.leave(index, entry);
+    }
+}
+
+/// The entries of a record in the indexes.
+fn entries_of(name: &Name, record: &messages::ExpiringRecord) -> [(Index, Vec<u8>); 2] {
+    let of_member = [&record.member[..], &name.key].concat();
+    [(layout::EXPIRING_ENDS, end(name, record)), (layout::OF_MEMBERS, of_member)]
+}
+
+/// The entry of a record in [`layout::EXPIRING_ENDS`].
+fn end(name: &Name, record: &messages::ExpiringRecord) -> Vec<u8> {
+    [&layout::time(Timestamp::from_millis(record.expires_at))[..], &name.key].concat()
+}
+
+/// Returns the name of the record with which an entry ends, after this many bytes.
+fn in_entry(entry: &[u8], begins: usize) -> Name {
+    layout::name(layout::EXPIRING, entry.get(begins..).unwrap_or_default())
+}
+
+fn tag(kind: RecordKind) -> u8 {
+    match kind {
+        RecordKind::Link => b'l',
+        RecordKind::Session => b's',
+    }
+}
+
+fn record_name(kind: RecordKind, name: &Digest) -> Name {
+    layout::name(layout::EXPIRING, layout::tagged(tag(kind), name.as_bytes()))
+}
+
+/// Name of the record that says which link of a member is the present one.
+fn latest_link(member: MemberId) -> Name {
+    layout::name(layout::EXPIRING, layout::tagged(b'm', member.as_bytes()))
+}
+
+fn digest(bytes: &[u8]) -> Result<Digest, StoreError> {
+    let bytes = <[u8; 32]>::try_from(bytes);
+    bytes.map(Digest::from_bytes).map_err(|_| StoreError::Damaged("the name of a record".into()))
+}
+
+fn read_record(
+    kind: RecordKind,
+    name: Digest,
+    record: messages::ExpiringRecord,
+) -> Result<ExpiringRecord, StoreError> {
+    let messages::ExpiringRecord { member, expires_at, value } = record;
+    let (member, expires_at) = (member_id(&member)?, Timestamp::from_millis(expires_at));
+    Ok(ExpiringRecord { kind, name, member, expires_at, value })
+}
+
+#[cfg(test)]
+mod tests;

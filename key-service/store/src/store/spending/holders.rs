@@ -1,0 +1,134 @@
+//! Index of the accounts with open holds, which misses no hold.
+//!
+//! A hold and the index lie in different spaces, and cannot change together. So an account is listed *before* its first
+//! hold, and again every minute while it has holds. An account is removed only if it has no holds, and if its last
+//! listing is so long ago that no later command can still be on its way.
+
+use std::time::Duration;
+
+use futures_util::{StreamExt, stream};
+use key_service_ledger::{StoreError, messages::Holder, names};
+use records::{Answer, Order, Question, Set, Space};
+use shared::{clock::random_bytes, ids::AccountId, time::Timestamp};
+use tokio::time::Instant;
+
+use crate::{
+    data::HoldIndex,
+    store::{
+        base::{Listings, Store, message, no_answer},
+        layout,
+    },
+};
+
+/// Time after which an account that still opens holds is listed again.
+const LISTED_FOR: Duration = Duration::from_mins(1);
+/// Age of the last listing at which an account without holds is removed. It is far longer than [`LISTED_FOR`], than
+/// calls take, and than clocks may differ.
+const FORGOTTEN_AFTER: Duration = Duration::from_mins(10);
+/// Listings, of 256, that also do the account's housekeeping: about one an hour.
+const HOUSE_KEPT_OF_256: u8 = 4;
+/// Parts that are read, and accounts that are checked, at the same time.
+const ASKED_AT_ONCE: usize = 64;
+
+/// An account with the time of the last listing.
+struct ListedAccount {
+    account: AccountId,
+    at: Timestamp,
+}
+
+impl Store {
+    /// Lists an account that is about to have holds.
+    pub(crate) async fn list_holder(&self, account: AccountId) -> Result<(), StoreError> {
+        let began = Instant::now();
+        let Listings(listings) = &self.listings;
+        if listings.get(&account).is_some_and(|at| began.saturating_duration_since(at) < LISTED_FOR) {
+            return Ok(());
+        }
+        // An account that does not exist holds nothing.
+        let there = self
+            .get::<key_service_ledger::messages::Account>(&layout::space(account), names::account())
+            .await;
+        if matches!(there, Ok(None)) {
+            return Ok(());
+        }
+        let (now, name) = (self.clock.now().millis(), layout::name(layout::HOLDERS, *account.as_bytes()));
+        let part = layout::holders(account);
+        let listed = self.note(&part, |view| {
+            let before = view.get::<Holder>(&name)?;
+            if before.is_none_or(|holder| holder.listed_at < now) {
+                view.put(&name, &Holder { listed_at: now });
+            }
+            Ok(())
+        });
+        listed.await?;
+        listings.insert(account, began);
+        // Lanes do housekeeping too, but not if there are so many accounts that no lane stays.
+        let [drawn] = random_bytes(&*self.clock);
+        if drawn < HOUSE_KEPT_OF_256
+            && let Err(error) = self.keep_house(account, self.clock.now()).await
+        {
+            tracing::debug!(%account, %error, "the house is kept another time");
+        }
+        Ok(())
+    }
+
+    /// Lists the accounts of all parts of the index that can be reached.
+    pub(crate) async fn holders(&self) -> HoldIndex {
+        let parts = layout::parts("holders").map(|part| self.listed(part));
+        let parts: Vec<_> = stream::iter(parts).buffered(ASKED_AT_ONCE).collect().await;
+        let (mut missing, mut all) = (None, Vec::new());
+        for part in parts {
+            match part {
+                Ok(listed) => all.extend(listed),
+                Err(e) => missing = Some(e),
+            }
+        }
+        let kept = stream::iter(all).map(|listed| self.keep_holder(listed));
+        let kept: Vec<_> = kept.buffer_unordered(ASKED_AT_ONCE).collect().await;
+        HoldIndex { accounts: kept.into_iter().flatten().collect(), missing }
+    }
+
+    async fn listed(&self, part: Space) -> Result<Vec<ListedAccount>, StoreError> {
+        let (mut listed, mut place) = (Vec::new(), None);
+        loop {
+            let page = Question::Set(Set { table: layout::HOLDERS, part: 0 }, place);
+            let Some(Answer::Set(records, next)) = self.ask(&part, vec![page]).await?.pop() else {
+                return Err(no_answer());
+            };
+            for (account, record) in records {
+                let Some(account) = AccountId::from_slice(&account) else { continue };
+                // A listing that cannot be read stays.
+                let at = message::<Holder>(&record).map_or(i64::MAX, |holder| holder.listed_at);
+                listed.push(ListedAccount { account, at: Timestamp::from_millis(at) });
+            }
+            let Some(next) = next else { return Ok(listed) };
+            place = Some(next);
+        }
+    }
+
+    /// Returns an account with holds, or removes the account from the index. If its part of the store cannot be
+    /// reached, it is kept.
+    async fn keep_holder(&self, ListedAccount { account, at }: ListedAccount) -> Option<AccountId> {
+        if at >= self.clock.now().minus(FORGOTTEN_AFTER) {
+            return Some(account);
+        }
+        let space = layout::space(account);
+        let open = self.entries(&space, names::DUE, (Vec::new(), None), (Order::Ascending, 1)).await;
+        if !open.is_ok_and(|open| open.is_empty()) {
+            return Some(account);
+        }
+        let name = layout::name(layout::HOLDERS, *account.as_bytes());
+        let part = layout::holders(account);
+        let forgotten = self.note(&part, |view| {
+            let is_old = view.get::<Holder>(&name)?.is_none_or(|holder| holder.listed_at <= at.millis());
+            if is_old {
+                view.remove(&name);
+            }
+            Ok(is_old)
+        });
+        match forgotten.await {
+            Ok(true) => None,
+            Ok(false) | Err(_) => Some(account),
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! Cases of money: what is held, billed, bounded and counted.
+
+pub(crate) mod books;
+pub(crate) mod budgets;
+pub(crate) mod deposits;
+pub(crate) mod leases;
+pub(crate) mod margins;
+pub(crate) mod requests;
+pub(crate) mod spending;

@@ -1,0 +1,11 @@
+//! Cases of accounts and of what they have: keys, groups, members, webhooks, events.
+
+pub(crate) mod accounts;
+pub(crate) mod events;
+pub(crate) mod groups;
+pub(crate) mod keys;
+pub(crate) mod listing;
+pub(crate) mod members;
+pub(crate) mod moving;
+pub(crate) mod rotation;
+pub(crate) mod webhooks;

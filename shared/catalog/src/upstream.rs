@@ -1,0 +1,205 @@
+//! A server of a model, as the catalogue describes it: where it is, what it speaks, and what may be sent there.
+
+use http::Uri;
+use serde::{Deserialize, Serialize};
+
+use crate::{access::Access, price::Price};
+
+/// A server of a model.
+#[derive(Clone, Debug)]
+pub struct Upstream {
+    /// Name by which accounts know it, in place of its address; unique among the model's upstreams.
+    pub name: String,
+    /// Software of the server, which decides how it is asked.
+    pub kind: UpstreamKind,
+    /// Base address with `/v1`; its query goes with every request. `None` only for the built-in model.
+    pub url: Option<Uri>,
+    /// The server's own name for the model.
+    pub model: String,
+    /// APIs that the server speaks, each once; never empty.
+    pub speaks: Vec<UpstreamApi>,
+    /// Credential, further headers, trusted authorities and proxy.
+    pub access: Access,
+    /// The server's name for the limit of output.
+    pub limit_param: LimitParam,
+    /// Share of the requests, relative to the model's other upstreams.
+    pub weight: u32,
+    /// Tokens that the upstream's template adds to a prompt beyond the usual.
+    pub prompt_overhead: u64,
+    /// Charge for a stream whose client leaves before the upstream answered.
+    pub left_before_head: LeftBeforeHead,
+    /// Treatment of a stream whose client leaves midway.
+    pub left_mid_stream: LeftMidStream,
+    /// Kinds of image URLs that the upstream may be handed.
+    pub image_urls: ImageUrls,
+    /// Requests written here for the Messages API mark what the vendor's cache should keep.
+    pub cache_breakpoints: bool,
+    /// A stream shows every generated token; none are hidden reasoning.
+    pub streams_every_token: bool,
+    /// Prices that the upstream charges the operator; `None` if unknown.
+    pub cost: Option<Price>,
+}
+
+/// Kinds of image URLs that an upstream may be handed. Each kind includes those above it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ImageUrls {
+    /// Images inside the request alone; the upstream fetches nothing.
+    #[default]
+    Data,
+    /// Also `https` addresses of public hosts.
+    Https,
+    /// Any address, `http` and hosts inside included.
+    Any,
+}
+
+impl ImageUrls {
+    /// Returns the default of a kind. A self-hosted server can reach private addresses, so it fetches nothing by
+    /// default.
+    pub(crate) const fn of(kind: UpstreamKind) -> Self {
+        match kind {
+            UpstreamKind::Openai | UpstreamKind::Anthropic => Self::Https,
+            UpstreamKind::Vllm
+            | UpstreamKind::Sglang
+            | UpstreamKind::LlamaCpp
+            | UpstreamKind::Ollama
+            | UpstreamKind::Builtin => Self::Data,
+        }
+    }
+}
+
+/// Charge for a stream whose client leaves before the upstream answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LeftBeforeHead {
+    #[default]
+    Free,
+    /// The prompt, which the upstream has read by then.
+    Prompt,
+}
+
+/// Treatment of a stream whose client leaves midway.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LeftMidStream {
+    /// The upstream is stopped at once. Unreported tokens are estimated.
+    Stop,
+    /// The upstream is read to the end, so that all tokens are billed as reported.
+    Finish,
+}
+
+impl LeftMidStream {
+    /// Returns the default of a server. Responses and Messages report usage only at their end, and no event shows their
+    /// reasoning.
+    pub(crate) fn of(speaks: &[UpstreamApi]) -> Self {
+        if speaks.iter().all(|api| *api == UpstreamApi::Chat) { Self::Stop } else { Self::Finish }
+    }
+}
+
+/// The software of an upstream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UpstreamKind {
+    /// Any server of the OpenAI API.
+    Openai,
+    /// Any server of the Anthropic API.
+    Anthropic,
+    Vllm,
+    Sglang,
+    LlamaCpp,
+    Ollama,
+    /// The model inside the `faregate` binary.
+    Builtin,
+}
+
+impl UpstreamKind {
+    /// Returns whether servers of this kind run on the operator's machines rather than at a provider.
+    const fn is_self_hosted(self) -> bool {
+        match self {
+            Self::Openai | Self::Anthropic => false,
+            Self::Vllm | Self::Sglang | Self::LlamaCpp | Self::Ollama | Self::Builtin => true,
+        }
+    }
+
+    /// Returns the APIs of a server whose entry lists none.
+    pub(crate) fn speaks(self) -> Vec<UpstreamApi> {
+        let is_anthropic = self == Self::Anthropic;
+        vec![if is_anthropic { UpstreamApi::Messages } else { UpstreamApi::Chat }]
+    }
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Openai | Self::Anthropic | Self::Vllm | Self::Sglang | Self::LlamaCpp | Self::Ollama => {
+                self.provider()
+            }
+            Self::Builtin => "builtin",
+        }
+    }
+
+    /// Name in telemetry, as `gen_ai.provider.name`.
+    pub const fn provider(self) -> &'static str {
+        match self {
+            Self::Openai => "openai",
+            Self::Anthropic => "anthropic",
+            Self::Vllm => "vllm",
+            Self::Sglang => "sglang",
+            Self::LlamaCpp => "llama_cpp",
+            Self::Ollama => "ollama",
+            Self::Builtin => "faregate",
+        }
+    }
+}
+
+/// An API of model servers for chats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UpstreamApi {
+    Chat,
+    Responses,
+    Messages,
+}
+
+impl UpstreamApi {
+    /// Every API, in the order of preference for a hosted server that does not speak the client's own.
+    pub const ALL: [Self; 3] = [Self::Responses, Self::Messages, Self::Chat];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Chat => "chat",
+            Self::Responses => "responses",
+            Self::Messages => "messages",
+        }
+    }
+}
+
+impl Upstream {
+    /// Returns the API by which a client of this API is served: its own if the server speaks it. A server that shows
+    /// its progress in chats is asked for chats, so that a stream which is left or cut is billed exactly.
+    pub fn api_for(&self, client: UpstreamApi) -> UpstreamApi {
+        let speaks = |api: &UpstreamApi| self.speaks.contains(api);
+        let first = if self.kind.is_self_hosted() { UpstreamApi::Chat } else { client };
+        let preferred = [first, client].into_iter().chain(UpstreamApi::ALL);
+        preferred.into_iter().find(speaks).unwrap_or(UpstreamApi::Chat)
+    }
+}
+
+/// A server's name for the limit of output.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LimitParam {
+    /// The common name, which OpenAI's newer models refuse.
+    #[default]
+    MaxTokens,
+    /// OpenAI's newer name, which many servers do not support.
+    MaxCompletionTokens,
+}
+
+impl LimitParam {
+    /// Name of the member in a request.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::MaxTokens => "max_tokens",
+            Self::MaxCompletionTokens => "max_completion_tokens",
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! Where a request came from, and the trust in its connection.
+
+use std::{net::IpAddr, sync::Arc};
+
+use http::Extensions;
+use tokio_util::task::task_tracker::TaskTrackerToken;
+
+use crate::{
+    admission::{Network, Owner},
+    serve::connection::Connection,
+};
+
+/// Network address of a request's client, or of the proxy in front of us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeerAddress(pub IpAddr);
+
+/// Extension of requests that came over TLS.
+#[derive(Clone, Copy, Debug)]
+pub struct OverTls;
+
+#[derive(Clone)]
+pub(super) struct CarriedBy(pub(super) Arc<Connection>);
+
+/// Notes that the handler has begun with a request. If it is the connection's first, the connection has arrived.
+pub fn note_arrival(request: &mut Extensions) {
+    request.remove::<TaskTrackerToken>();
+}
+
+/// Trust in the connection of a request. An accepted credential counts the connection among those of authenticated
+/// callers. Cheap to clone.
+#[derive(Clone, Default)]
+pub struct ConnectionTrust(Option<Arc<Connection>>);
+
+impl ConnectionTrust {
+    /// Finds the trust in the connection of the request with these extensions.
+    pub fn of(request: &Extensions) -> Self {
+        Self(request.get().map(|CarriedBy(connection)| connection.clone()))
+    }
+
+    /// Notes that a credential of this owner was accepted on the connection.
+    pub fn grant(&self, owner: Owner) {
+        if let Some(connection) = &self.0 {
+            connection.trust(owner);
+        }
+    }
+
+    /// Owner of the connection: its network until a credential is accepted. The owner of requests from inside the
+    /// process is the installation.
+    pub fn owner(&self) -> Owner {
+        self.0.as_ref().map_or(Owner::Service, |connection| connection.owner())
+    }
+
+    /// Network that the connection comes from.
+    pub fn network(&self) -> Network {
+        self.0.as_ref().map_or(Network::UNKNOWN, |connection| connection.network)
+    }
+}

@@ -1,0 +1,8 @@
+//! The tracer of this process, once it is set.
+
+use std::sync::OnceLock;
+
+use opentelemetry_sdk::trace::SdkTracer;
+
+/// Maker of spans, if a receiver is configured.
+pub(super) static TRACER: OnceLock<SdkTracer> = OnceLock::new();

@@ -1,0 +1,5 @@
+//! Prompts of Responses and Messages: their lengths, their planned answers, and their cache.
+
+pub(crate) mod breakpoints;
+pub(crate) mod plan;
+pub(crate) mod prompt;

@@ -1,0 +1,162 @@
+//! Planned answer to a request of Responses or Messages: its length, its end and its usage.
+
+use serde_json::{Map, Value};
+
+use super::prompt::Prompt;
+use crate::upstream::script::{Script, Told, Usage};
+
+/// Marks for the script's verbatim usage: reading it as JSON would change its numbers.
+const FIRST_USAGE: &str = "verbatim usage of the script, first";
+const LAST_USAGE: &str = "verbatim usage of the script, last";
+
+/// Prompt tokens that a cache took in for later requests, by the time for which they are kept.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct CacheWrites {
+    /// Kept for five minutes.
+    pub short: u64,
+    /// Kept for an hour.
+    pub long: u64,
+}
+
+/// Why an answer ends before its script does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shortened {
+    /// The request's limit.
+    ByLimit,
+    /// The window of the script.
+    ByWindow,
+}
+
+/// A tool that the answer calls.
+#[derive(Clone, Debug)]
+pub(crate) struct CalledTool {
+    /// Its name.
+    pub name: String,
+    /// Its input is text, not JSON.
+    pub custom: bool,
+}
+
+/// Planned generation for one request.
+pub(crate) struct NativePlan {
+    /// Script of the request.
+    pub script: Script,
+    /// The request.
+    pub prompt: Prompt,
+    /// Number of prompt tokens, cached ones included.
+    pub prompt_tokens: u64,
+    /// Prompt tokens that were written to a cache.
+    pub writes: CacheWrites,
+    /// Number of tokens of the answer.
+    pub length: u64,
+    /// Why it is shorter than the script.
+    pub shortened: Option<Shortened>,
+    /// Number of the answer, from which its ids are made.
+    pub serial: u64,
+}
+
+/// Usage that an answer reports.
+#[derive(Clone, Copy)]
+pub(crate) enum Reported {
+    /// No usage.
+    Nothing,
+    /// These counts.
+    Counts(Usage),
+    /// The script's own JSON, for which this mark stands until [`NativePlan::text`] writes it.
+    Verbatim(&'static str),
+}
+
+impl NativePlan {
+    /// Returns the plan for a request with this script.
+    pub(crate) fn new(prompt: Prompt, script: Script, writes: CacheWrites, serial: u64) -> Self {
+        let prompt_tokens = prompt.tokens(&script);
+        let wanted = script.lengths.first().map_or(script.length(), |own| script.length().min(*own));
+        let limit = prompt.limit().filter(|_| !script.ignores_max_tokens).unwrap_or(u64::MAX);
+        let window = script.context.map_or(u64::MAX, |context| context.saturating_sub(prompt_tokens));
+        let length = wanted.min(limit).min(window);
+        let shortened = (length < wanted).then_some(if limit <= window {
+            Shortened::ByLimit
+        } else {
+            Shortened::ByWindow
+        });
+        Self { script, prompt, prompt_tokens, writes, length, shortened, serial }
+    }
+
+    /// True usage after this many generated tokens.
+    pub(crate) fn served(&self, completion: u64) -> Usage {
+        let cached = self.script.cached_tokens.min(self.prompt_tokens);
+        Usage { prompt: self.prompt_tokens, cached, completion }
+    }
+
+    /// Usage to report at the start of an answer that tells some there.
+    pub(crate) fn reported_first(&self) -> Reported {
+        match &self.script.told {
+            Told::Nothing | Told::Json { first: None, .. } => Reported::Nothing,
+            Told::Json { first: Some(_), .. } => Reported::Verbatim(FIRST_USAGE),
+            Told::Lie(usage) | Told::First(usage) => Reported::Counts(*usage),
+            Told::Truth => Reported::Counts(self.served(self.length.min(1))),
+        }
+    }
+
+    /// Usage to report at the end of an answer of this many tokens.
+    pub(crate) fn reported_last(&self, completion: u64) -> Reported {
+        match &self.script.told {
+            Told::Nothing => Reported::Nothing,
+            Told::Json { .. } => Reported::Verbatim(LAST_USAGE),
+            Told::Lie(usage) => Reported::Counts(*usage),
+            Told::Truth | Told::First(_) => Reported::Counts(self.served(completion)),
+        }
+    }
+
+    /// JSON text of a value, with the script's verbatim usage.
+    pub(crate) fn text(&self, value: &Value) -> String {
+        let text = value.to_string();
+        match &self.script.told {
+            Told::Json { first, last } => text
+                .replace(&format!("\"{FIRST_USAGE}\""), first.as_deref().unwrap_or_default())
+                .replace(&format!("\"{LAST_USAGE}\""), last),
+            Told::Truth | Told::Nothing | Told::Lie(_) | Told::First(_) => text,
+        }
+    }
+
+    /// Number of reasoning tokens among the first `completion` ones.
+    pub(crate) fn reasoning(&self, completion: u64) -> u64 {
+        self.script.reasoning_tokens.min(self.script.completion_tokens).min(completion)
+    }
+
+    /// The tool of a call: the script's, else `lookup`, unless the request declares others alone, which then take turns.
+    pub(crate) fn tool(&self, call: u64) -> CalledTool {
+        let lookup = CalledTool { name: "lookup".into(), custom: false };
+        let declared = self.prompt.body["tools"].as_array().into_iter().flatten();
+        let own: Vec<CalledTool> = declared.filter_map(run_by_the_client).collect();
+        if let Some(call) = self.script.call(call) {
+            let custom = own.iter().any(|tool| tool.name == call.name && tool.custom);
+            return CalledTool { name: call.name.clone(), custom };
+        }
+        if own.is_empty() || own.iter().any(|tool| tool.name == "lookup") {
+            return lookup;
+        }
+        let turn = usize::try_from(call).expect("it is an index") % own.len();
+        own.into_iter().nth(turn).unwrap_or(lookup)
+    }
+
+    /// A member of the request, as answers repeat it; `or` where it is missing.
+    pub(crate) fn echoed(&self, member: &str, or: Value) -> Value {
+        self.prompt.body.get(member).filter(|value| !value.is_null()).cloned().unwrap_or(or)
+    }
+}
+
+/// The tool, if the client runs it and its input is a function's or a text.
+fn run_by_the_client(tool: &Value) -> Option<CalledTool> {
+    let custom = match tool["type"].as_str() {
+        None | Some("function") => false,
+        Some("custom") => tool.get("input_schema").is_none(),
+        Some(_) => return None,
+    };
+    Some(CalledTool { name: tool["name"].as_str()?.to_owned(), custom })
+}
+
+/// An object of these members, without those that are `None`.
+pub(crate) fn object<const N: usize>(members: [(&str, Option<Value>); N]) -> Value {
+    let present = members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
+    Value::Object(present.collect::<Map<_, _>>())
+}

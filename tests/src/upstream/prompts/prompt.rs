@@ -1,0 +1,94 @@
+//! Requests of Responses and Messages: the script in them, the length of their prompts, and their limits.
+
+use serde_json::Value;
+
+use crate::upstream::{conversation::script_of, record::Api, script::Script};
+
+/// A request in one of the two APIs.
+pub(crate) struct Prompt {
+    /// API of the request.
+    pub api: Api,
+    /// Its body, an object.
+    pub body: Value,
+}
+
+impl Prompt {
+    /// Parts of the prompt in the order in which they are cached.
+    const fn parts(&self) -> [&'static str; 3] {
+        match self.api {
+            Api::Messages => ["tools", "system", "messages"],
+            Api::Responses | Api::Chat => ["tools", "instructions", "input"],
+        }
+    }
+
+    /// Script of the last user message that has one, for the current round of tool calls.
+    pub(crate) fn script(&self) -> Option<Script> {
+        match &self.body["input"] {
+            Value::String(text) if self.api == Api::Responses => Script::in_message(text),
+            _ => script_of(self.items(), has_result),
+        }
+    }
+
+    /// Number of tokens of the prompt: four bytes a token, without the marks of caches.
+    pub(crate) fn tokens(&self, script: &Script) -> u64 {
+        script.prompt_tokens.unwrap_or_else(|| self.text().len() as u64 / 4)
+    }
+
+    /// The whole prompt in the order in which it is cached.
+    pub(crate) fn text(&self) -> String {
+        self.parts().map(|part| written(&self.body[part])).concat()
+    }
+
+    /// Largest number of tokens that the request asks for.
+    pub(crate) fn limit(&self) -> Option<u64> {
+        match self.api {
+            Api::Messages => self.body["max_tokens"].as_u64(),
+            Api::Responses | Api::Chat => self.body["max_output_tokens"].as_u64(),
+        }
+    }
+
+    /// Returns whether the answer is streamed.
+    pub(crate) fn streams(&self) -> bool {
+        self.body["stream"] == true
+    }
+
+    /// Model, by the upstream's own name for it.
+    pub(crate) fn model(&self) -> &str {
+        self.body["model"].as_str().unwrap_or_default()
+    }
+
+    /// Messages or items of the conversation; none where it is one string.
+    pub(crate) fn items(&self) -> &[Value] {
+        let member = if self.api == Api::Messages { "messages" } else { "input" };
+        self.body[member].as_array().map_or(&[], Vec::as_slice)
+    }
+}
+
+/// Returns whether a message or an item has the result of a tool.
+fn has_result(item: &Value) -> bool {
+    let outputs = ["function_call_output", "custom_tool_call_output"];
+    let blocks = item["content"].as_array().into_iter().flatten();
+    item["type"].as_str().is_some_and(|kind| outputs.contains(&kind))
+        || blocks.into_iter().any(|block| block["type"] == "tool_result")
+}
+
+/// Text of a part of the prompt as the upstream reads it; empty for a missing one.
+pub(crate) fn written(part: &Value) -> String {
+    if part.is_null() { String::new() } else { without_marks(part).to_string() }
+}
+
+/// The value without `cache_control`, except in what tools are given or take.
+fn without_marks(value: &Value) -> Value {
+    match value {
+        Value::Array(values) => values.iter().map(without_marks).collect(),
+        Value::Object(members) => {
+            let kept = members.iter().filter(|(name, _)| *name != "cache_control");
+            let one = |(name, value): (&String, &Value)| {
+                let opaque = matches!(name.as_str(), "input" | "input_schema" | "parameters");
+                (name.clone(), if opaque { value.clone() } else { without_marks(value) })
+            };
+            Value::Object(kept.map(one).collect())
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.clone(),
+    }
+}

@@ -1,0 +1,95 @@
+//! What an upstream keeps between requests.
+
+use std::sync::{
+    Mutex,
+    atomic::{AtomicU64, AtomicUsize, Ordering},
+};
+
+use crate::upstream::{
+    cache,
+    faults::cut::sleep_ms,
+    prompts::breakpoints::BreakpointCache,
+    record::{self, Generation},
+    script::Script,
+};
+
+/// What an upstream keeps of the requests that it was sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Keep {
+    /// Nothing, as for a benchmark.
+    Nothing,
+    /// Of each request its tag, its tokens and its end, as for a load of any length.
+    Counts,
+    /// Whole requests.
+    #[default]
+    Requests,
+}
+
+/// State shared by all connections of an upstream.
+pub struct State {
+    /// Script of requests that bring none.
+    pub(super) default: Mutex<Script>,
+    pub(super) records: Option<record::Records>,
+    pub(super) cache: cache::PrefixCache,
+    pub(super) breakpoints: BreakpointCache,
+    pub(super) open_connections: AtomicUsize,
+    pub(super) token_counts: AtomicUsize,
+    /// Window that the upstream tells of its models; it tells none by itself.
+    pub(super) window: Mutex<Option<u64>>,
+    /// Counts under way, and the most of them at once so far.
+    pub(super) counting: AtomicUsize,
+    pub(super) most_counting: AtomicUsize,
+    /// Credential that Responses and Messages demand; without it they take any.
+    pub(super) key: Mutex<Option<String>>,
+    /// Number of answers in Responses and Messages, from which their ids are made.
+    pub(super) answers: AtomicU64,
+}
+
+impl State {
+    /// State of a new upstream that keeps these records.
+    pub fn new(default: Script, keep: Keep) -> Self {
+        Self {
+            default: Mutex::new(default),
+            records: match keep {
+                Keep::Nothing => None,
+                Keep::Counts => Some(record::Records::Counts(Mutex::default())),
+                Keep::Requests => Some(record::Records::Whole(Mutex::default())),
+            },
+            cache: cache::PrefixCache::default(),
+            breakpoints: BreakpointCache::default(),
+            open_connections: AtomicUsize::new(0),
+            token_counts: AtomicUsize::new(0),
+            window: Mutex::new(None),
+            counting: AtomicUsize::new(0),
+            most_counting: AtomicUsize::new(0),
+            key: Mutex::new(None),
+            answers: AtomicU64::new(0),
+        }
+    }
+
+    /// Number of earlier requests with this tag.
+    pub(super) fn earlier(&self, tag: &str) -> u64 {
+        self.records.as_ref().map_or(0, |records| records.count(tag))
+    }
+
+    /// All requests for generations in order of arrival; none where no records are kept.
+    pub fn generations(&self) -> Vec<Generation> {
+        self.records.as_ref().map_or_else(Vec::new, record::Records::all)
+    }
+
+    pub(super) fn window(&self) -> Option<u64> {
+        *self.window.lock().unwrap()
+    }
+
+    pub(super) fn default_script(&self) -> Script {
+        self.default.lock().unwrap().clone()
+    }
+}
+
+/// Waits as long as the script's counts take.
+pub(crate) async fn take_time_to_count(state: &State, script: &Script) {
+    let at_once = state.counting.fetch_add(1, Ordering::Relaxed) + 1;
+    state.most_counting.fetch_max(at_once, Ordering::Relaxed);
+    sleep_ms(script.count_after_ms).await;
+    state.counting.fetch_sub(1, Ordering::Relaxed);
+}
