@@ -187,6 +187,9 @@ pub struct Bounds {
     /// Absent if all models may be used.
     #[prost(message, optional, tag = "6")]
     pub models: ::core::option::Option<Models>,
+    /// Holds in place of the lifetime limit.
+    #[prost(message, optional, tag = "7")]
+    pub limit_raised: ::core::option::Option<Raise>,
 }
 /// A bound on the spend in each window of the calendar.
 #[derive(serde::Serialize)]
@@ -202,6 +205,19 @@ pub struct Window {
     pub start: i64,
     #[prost(sfixed64, tag = "4")]
     pub used: i64,
+    #[prost(message, optional, tag = "5")]
+    pub raised: ::core::option::Option<Raise>,
+}
+/// A larger amount that holds in place of a limit's own until an instant. A program that does not know it bounds spending
+/// by the smaller amount, and a record that it writes has lost the raise: no money is spent by that, so the form stays.
+#[derive(serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Raise {
+    #[prost(sfixed64, tag = "1")]
+    pub amount: i64,
+    #[prost(sfixed64, tag = "2")]
+    pub until: i64,
 }
 /// A bucket that refills evenly.
 #[derive(serde::Serialize)]

@@ -73,6 +73,7 @@ impl From<Error<Refused>> for Failure {
                 refused @ (Refused::KeyRevoked
                 | Refused::GroupArchived
                 | Refused::TooMuchMetadata
+                | Refused::BadRaise(_)
                 | Refused::Address(_)
                 | Refused::TooMany(..)),
             ) => Self::BadRequest(ApiError::from(refused).message.into_owned()),

@@ -15,7 +15,7 @@ use domain::{
     event::{Event, EventKind},
     group::{BadGroup, Group, GroupNotChanged},
     key::{ApiKey, KeyNotChanged, KeyNotRotated, Status},
-    ledger::{Deposited, Entry, Payer},
+    ledger::{BadRaise, Deposited, Entry, Payer},
     usage::{Counts, Day, Sums},
 };
 
@@ -176,6 +176,8 @@ pub enum Created {
     Reused,
     /// The key cannot be made in this group.
     BadGroup(BadGroup),
+    /// The key's limit cannot be raised so.
+    BadRaise(BadRaise),
     /// The account is at its bound of keys.
     TooMany,
 }
@@ -279,6 +281,8 @@ pub enum GroupCreated {
     Reused,
     /// The group cannot have this parent.
     BadParent(BadGroup),
+    /// The group's limit cannot be raised so.
+    BadRaise(BadRaise),
     /// The account is at its bound of groups.
     TooMany,
 }

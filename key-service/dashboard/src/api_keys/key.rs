@@ -6,7 +6,7 @@ use axum::{
 };
 use http::StatusCode;
 use maud::{Markup, html};
-use shared::wire::KeyField;
+use shared::{time::Timestamp, wire::KeyField};
 
 use crate::{
     activity,
@@ -24,11 +24,11 @@ use domain::{
     key::{ApiKey, KeyPatch, Status},
     ledger::Holder,
 };
-use key_service_management::{Error, Refused, governed::Governed as _};
+use key_service_management::governed::Governed as _;
 use key_service_page::{
     app::App,
     entry::{Entered, Fault},
-    failure::{Failure, bad_group},
+    failure::Failure,
     form::{Fields, PageAddress, query},
     layout::{Section, WayBack, confirmation, hidden, page},
     notice,
@@ -66,9 +66,9 @@ pub(crate) async fn show(
             @if let Some(at) = key.spend.expires_at { " · expires " (time(at)) }
             @if let Some(at) = key.spend.revoked_at { " · revoked " (time(at)) } }
         (refused::notice(&refused, false))
-        (bounds(&key, &groups))
+        (bounds(&key, &groups, now))
         (models_note(&app, &key, &groups))
-        (gauge(Holder::Key(key.id, None), &key.spend.budget, &groups, &reached, is_revoked))
+        (gauge(&viewer, Holder::Key(key.id, None), &key.spend.budget, &groups, &reached, is_revoked))
         (view.range.choice(&app, &path, &query))
         (view.tiles(&report, today, None))
         (view.card(&app, reach, PageAddress { path: &path, query: &query }, &report).await?)
@@ -122,9 +122,13 @@ pub(crate) async fn settings(
     State(app): State<App>,
     KeysViewer(viewer): KeysViewer,
     Path(id): Path<String>,
+    request: Request,
 ) -> Result<Response, Failure> {
-    let key = named(&app, &viewer, &id).await?;
-    settings_tab(&app, &viewer, &key, None).await
+    let (key, now) = (named(&app, &viewer, &id).await?, app.management.now());
+    let present = settings_form::entered(|field: KeyField| key.value(field, now));
+    let raised = limits::raised_today(&present, query(&request).get("raise"), now);
+    let filled = raised.as_ref().map(|(form, field)| Entered::new(form).focused(field));
+    settings_tab(&app, &viewer, &key, filled).await
 }
 
 /// Writes the settings, with the fields of a form that was sent if there is one.
@@ -159,8 +163,8 @@ pub(crate) async fn use_it(
 }
 
 /// Says what the bounds of a key and of its groups mean together.
-fn bounds(key: &ApiKey, groups: &[&Group]) -> Markup {
-    let sentence = words::bounds(&key.spend.budget, groups);
+fn bounds(key: &ApiKey, groups: &[&Group], now: Timestamp) -> Markup {
+    let sentence = words::bounds(&key.spend.budget, groups, now);
     let is_archived = groups.iter().any(|group| group.spend.archived_at.is_some());
     html! {
         @if is_archived { p.problem { "The group of this key is archived, so that its requests are refused." } }
@@ -244,10 +248,10 @@ pub(crate) async fn update(
             let values = |field: KeyField| [key.value(field, now), changed.value(field, now)];
             Ok(notice::done(&viewer, &format!("{}/settings", path(&key)), &words::saved(values, &groups)))
         }
-        Err(Error::Refused(Refused::BadGroup(param, bad))) => {
-            again(&app, &viewer, &key, &form, &Fault::of(param, bad_group(bad))).await
-        }
-        Err(other) => Err(other.into()),
+        Err(error) => match settings_form::fault(&form, &error) {
+            Some(fault) => again(&app, &viewer, &key, &form, &fault).await,
+            None => Err(error.into()),
+        },
     }
 }
 

@@ -23,7 +23,6 @@ use domain::{
     ledger::Holder,
 };
 use key_service_management::{
-    Error, Refused,
     governed::{Governed as _, Made},
     reached::{LimitOf, ReachedLimits},
     reading::{KeyCursor, KeyOrder, KeySearch},
@@ -32,7 +31,7 @@ use key_service_page::{
     app::App,
     browser::form_token,
     entry::{Entered, Fault},
-    failure::{Failure, bad_group},
+    failure::Failure,
     form::{Fields, query, with},
     layout::{Section, hidden, page},
     notice,
@@ -347,7 +346,7 @@ pub(crate) async fn new(
         let settings = settings_form::entered(|field: KeyField| key.value(field, now));
         let settings =
             if key.status(now) == Status::Expired { settings.without(&["expires_at"]) } else { settings };
-        settings.with("label", format!("{label} (copy)"))
+        limits::without_raises(&settings).with("label", format!("{label} (copy)"))
     } else {
         // A link from the page of a group fills in the group.
         Fields::of([("group_id", query.get("group").to_owned())])
@@ -411,10 +410,10 @@ pub(crate) async fn create(
             };
             Ok(page(&viewer, Section::Keys, "API key created", &content))
         }
-        Err(Error::Refused(Refused::BadGroup(param, bad))) => {
-            refused(&Fault::of(param, bad_group(bad))).await
-        }
-        Err(other) => Err(other.into()),
+        Err(error) => match settings_form::fault(&form, &error) {
+            Some(fault) => refused(&fault).await,
+            None => Err(error.into()),
+        },
     }
 }
 

@@ -1,7 +1,7 @@
 //! Acts of owners on groups: making, changing and archiving them, and revoking all their keys.
 
 use axum::{
-    extract::{Path, State},
+    extract::{Path, Request, State},
     response::{IntoResponse, Response},
 };
 use http::StatusCode;
@@ -11,15 +11,12 @@ use shared::wire::GroupField;
 use super::groups::{keys_in, named, path, tabbed};
 use crate::tabs::Tab;
 use domain::group::{Group, GroupPatch};
-use key_service_management::{
-    Error, Refused,
-    governed::{Governed as _, Made},
-};
+use key_service_management::governed::{Governed as _, Made};
 use key_service_page::{
     app::App,
     entry::{Entered, Fault},
-    failure::{Failure, bad_group},
-    form::Fields,
+    failure::Failure,
+    form::{Fields, query},
     layout::{Section, WayBack, confirmation, hidden, page},
     notice,
     paths::GROUPS as PATH,
@@ -37,9 +34,13 @@ pub(crate) async fn settings(
     State(app): State<App>,
     KeysViewer(viewer): KeysViewer,
     Path(id): Path<String>,
+    request: Request,
 ) -> Result<Response, Failure> {
-    let group = named(&app, &viewer, &id).await?;
-    settings_tab(&app, &viewer, &group, None).await
+    let (group, now) = (named(&app, &viewer, &id).await?, app.management.now());
+    let present = settings_form::entered(|field: GroupField| group.value(field, now));
+    let raised = limits::raised_today(&present, query(&request).get("raise"), now);
+    let filled = raised.as_ref().map(|(form, field)| Entered::new(form).focused(field));
+    settings_tab(&app, &viewer, &group, filled).await
 }
 
 /// Writes the settings, with the fields of a form that was sent if there is one.
@@ -129,14 +130,6 @@ async fn asked(app: &App, viewer: &Viewer, entered: Entered<'_>) -> Result<Respo
     Ok(page(viewer, Section::Groups, "New group", &content))
 }
 
-/// Makes the fault of a form whose group cannot be the parent.
-fn fault(refused: &Error<Refused>) -> Option<Fault> {
-    match refused {
-        Error::Refused(Refused::BadGroup(param, bad)) => Some(Fault::of(param, bad_group(*bad))),
-        Error::Refused(_) | Error::Store(_) => None,
-    }
-}
-
 pub(crate) async fn create(
     State(app): State<App>,
     OwnerAct(Act { viewer, form }): OwnerAct,
@@ -147,7 +140,7 @@ pub(crate) async fn create(
     let made = match settings_form::read::<GroupPatch>(&form) {
         Ok(settings) => {
             let made = Group::create(viewer.by(&app), settings, None).await;
-            made.map_err(|error| (fault(&error), Some(error)))
+            made.map_err(|error| (settings_form::fault(&form, &error), Some(error)))
         }
         Err(fault) => Err((Some(fault), None)),
     };
@@ -194,7 +187,7 @@ pub(crate) async fn update(
             let values = |field: GroupField| [group.value(field, now), changed.value(field, now)];
             Ok(notice::done(&viewer, &format!("{}/settings", path(&group)), &words::saved(values, &groups)))
         }
-        Err(error) => match fault(&error) {
+        Err(error) => match settings_form::fault(&form, &error) {
             Some(fault) => again(&form, &fault).await,
             None => Err(error.into()),
         },

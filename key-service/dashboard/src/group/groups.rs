@@ -134,7 +134,7 @@ fn table(
 
 fn row(group: &Group, is_below: bool, reached: &ReachedLimits, children: Option<&Children>) -> Markup {
     let parent = reached.parent_of(group).filter(|_| !is_below);
-    let bounds = words::bounds(&group.spend.budget, &[]);
+    let bounds = words::bounds(&group.spend.budget, &[], reached.now());
     let limits = reached.limits(Holder::Group(group.id), &group.spend.budget);
     html! {
         tr.gone[group.spend.archived_at.is_some()].below[is_below] {
@@ -266,7 +266,7 @@ async fn bounds(app: &App, viewer: &Viewer, group: &Group) -> Result<(Markup, Ma
     let sums = app.management.children_of(account, std::slice::from_ref(group)).await?;
     let parent = reached.parent_of(group);
     let children: Vec<_> = children.iter().map(|child| (child, true)).collect();
-    let bounds = words::bounds(&group.spend.budget, parent.as_slice());
+    let bounds = words::bounds(&group.spend.budget, parent.as_slice(), reached.now());
     let models = words::unknown_models(&lists(group, parent), &app.catalog.get().ids(), "its keys");
     let limits = html! {
         p.lead { (badges(group, &reached)) " " (keys_in(group, sums.get(&group.id))) " · created " (time(group.created_at))
@@ -275,7 +275,7 @@ async fn bounds(app: &App, viewer: &Viewer, group: &Group) -> Result<(Markup, Ma
         @if let Some(parent) = parent { p { "In the group " a href=(path(parent)) { bdi { (name_of(parent)) } } "." } }
         @if !bounds.is_empty() { p { (bounds) } }
         @if let Some(says) = models { p.note { (says) } }
-        (gauge(Holder::Group(group.id), &group.spend.budget, parent.as_slice(), &reached, is_archived))
+        (gauge(viewer, Holder::Group(group.id), &group.spend.budget, parent.as_slice(), &reached, is_archived))
     };
     let children = html! {
         @if !children.is_empty() { h2 { "Groups in it" } (table(&children, &reached, &HashMap::new())) }

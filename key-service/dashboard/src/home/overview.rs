@@ -62,7 +62,7 @@ pub(crate) async fn show(
     let content = html! {
         (warning(credit, spent))
         (webhooks::failed(&webhooks))
-        (trouble::strip(&trouble, app.management.now()))
+        (trouble::strip(&viewer, &trouble, app.management.now()))
         @if top.is_empty() { (first_steps(&viewer, newest.first())) }
         (view.range.choice(&app, HOME, &query))
         (view.tiles(&report, today, Some(&credit_tile(&viewer, spent))))

@@ -2,17 +2,18 @@
 //!
 //! A limit of tokens' prices is hardly ever used to the last billionth, so what is left does not show that it is
 //! reached. The event does. A refusal for a bound, or its last billionth, writes one, under a name with the amount and,
-//! for a window, its beginning. Stores keep these names. A raised limit and the next window have another name.
+//! for a window, its beginning. Stores keep these names. A raised limit and the next window have another name. A
+//! limit whose raise has ended has its earlier name again.
 
 use std::collections::{HashMap, HashSet};
 
-use shared::{calendar::Per, ids::GroupId, money::NanoUsd, time::Timestamp};
+use shared::{calendar::Per, ids::GroupId, money::NanoUsd, time::Timestamp, wire::Raise};
 
 use crate::{management::Management, nouns::reach::AccountReach};
 use domain::{
     group::Group,
     key::ApiKey,
-    ledger::{Budget, Holder},
+    ledger::{Budget, Holder, is_nearly_used},
 };
 use key_service_store::store::StoreError;
 
@@ -40,8 +41,10 @@ pub enum LimitOf<'a> {
 /// A bound on money and what was spent of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MoneyLimit {
-    /// Largest amount that may be spent.
+    /// Largest amount that may be spent now.
     pub amount: NanoUsd,
+    /// End of the raise by which the amount holds, and the amount from then on; `None` if the limit is not raised.
+    pub after_raise: Option<(Timestamp, NanoUsd)>,
     /// Amount spent; for a window, within the window that runs.
     pub used: NanoUsd,
     /// Length of the window, and the end of the one that runs; `None` for a lifetime limit.
@@ -54,12 +57,22 @@ impl MoneyLimit {
     pub const fn left(&self) -> NanoUsd {
         self.amount.left_after(self.used)
     }
+
+    /// Returns whether the limit is reached, or four fifths of it are used.
+    pub fn is_nearly_used(&self) -> bool {
+        self.is_reached || is_nearly_used(self.amount, self.used)
+    }
 }
 
 impl ReachedLimits {
     /// Makes an empty set of limits as of this time.
     pub fn none(now: Timestamp) -> Self {
         Self { groups: HashMap::new(), told: HashSet::new(), within: None, now }
+    }
+
+    /// The time of these limits.
+    pub const fn now(&self) -> Timestamp {
+        self.now
     }
 
     /// Returns the reached groups whose bounds hold for a key, the nearest first.
@@ -86,6 +99,17 @@ impl ReachedLimits {
         self.first_of(group.into_iter().chain(group.and_then(|group| self.above(group))))
     }
 
+    /// Returns the nearest limit on money for which requests of a key are refused, with its holder.
+    pub fn first_reached(&self, key: &ApiKey) -> Option<(Holder, MoneyLimit)> {
+        let own = (Holder::Key(key.id, None), &key.spend.budget);
+        let groups = self.groups_of(key);
+        let of_groups = groups.iter().map(|group| (Holder::Group(group.id), &group.spend.budget));
+        let mut limits = std::iter::once(own).chain(of_groups).flat_map(|(holder, budget)| {
+            self.limits(holder, budget).into_iter().map(move |limit| (holder, limit))
+        });
+        limits.find(|(_, limit)| limit.is_reached)
+    }
+
     /// Returns the nearest limit for which requests of a group's keys are refused.
     pub fn of_group(&self, group: &Group) -> Option<LimitOf<'_>> {
         if self.is_reached(Holder::Group(group.id), &group.spend.budget) {
@@ -97,18 +121,21 @@ impl ReachedLimits {
     /// Returns the bounds on money of a budget, the lifetime limit first.
     pub fn limits(&self, holder: Holder, budget: &Budget) -> Vec<MoneyLimit> {
         let is_told = |name: &Vec<u8>| self.told.contains(name);
-        let limit = |amount: NanoUsd, used, window, name| MoneyLimit {
-            amount,
-            used,
-            window,
-            is_reached: amount.left_after(used) <= NanoUsd::ZERO || is_told(&name),
+        let limit = |(plain, raised): (NanoUsd, Option<Raise>), used, window, name| {
+            let amount = raised.map_or(plain, |raise| raise.amount);
+            let is_reached = amount.left_after(used) <= NanoUsd::ZERO || is_told(&name);
+            let after_raise = raised.map(|raise| (raise.until, plain));
+            MoneyLimit { amount, after_raise, used, window, is_reached }
         };
-        let lifetime =
-            budget.limit.map(|amount| limit(amount, budget.used, None, holder.name_of_reached_limit(amount)));
+        let lifetime = budget.limit.zip(budget.limit_at(self.now)).map(|(plain, amount)| {
+            let name = holder.name_of_reached_limit(amount);
+            limit((plain, budget.limit_raised(self.now)), budget.used, None, name)
+        });
         let windows = budget.bounds.iter().flat_map(|bounds| &bounds.windows).map(|window| {
+            let name = holder.name_of_reached_window(window, self.now);
             let window = window.at(self.now);
             let ends = Some((window.per, window.resets_at()));
-            limit(window.amount, window.used, ends, holder.name_of_reached_window(&window))
+            limit((window.amount, window.raised), window.used, ends, name)
         });
         lifetime.into_iter().chain(windows).collect()
     }
@@ -123,9 +150,9 @@ impl ReachedLimits {
 
     /// Returns the names under which events tell that bounds of a budget are reached.
     fn names(&self, holder: Holder, budget: &Budget) -> Vec<Vec<u8>> {
-        let lifetime = budget.limit.map(|amount| holder.name_of_reached_limit(amount));
+        let lifetime = budget.limit_at(self.now).map(|amount| holder.name_of_reached_limit(amount));
         let windows = budget.bounds.iter().flat_map(|bounds| &bounds.windows);
-        let windows = windows.map(|window| holder.name_of_reached_window(&window.at(self.now)));
+        let windows = windows.map(|window| holder.name_of_reached_window(window, self.now));
         lifetime.into_iter().chain(windows).collect()
     }
 }

@@ -16,7 +16,7 @@ use crate::{
     management::Management,
     nouns::{
         governed::{Acted, Acting, Governed, Made},
-        once::{attempt, digest_of_request},
+        once::{AS_SENT, attempt, digest_of_request},
         reach::AccountReach,
         refused::Refused,
     },
@@ -66,7 +66,7 @@ impl Governed for Group {
         let id = GroupId::new(management.later_than_the_last(now), random_bytes(&*management.clock));
         let (group, most) =
             (Group::new(id, now.to_whole_seconds()).with(&settings, now), management.max_keys);
-        let request = digest_of_request("group", |field| group.value(field, now));
+        let request = digest_of_request("group", |field| group.value(field, AS_SENT));
         let attempt = attempt(idempotency_key, request, now);
         let new = NewGroup { account, group, most };
         match management.store.create_group(new, attempt, &act).await? {
@@ -75,6 +75,7 @@ impl Governed for Group {
             GroupCreated::Replayed(group) => Ok(Made::Replayed(group)),
             GroupCreated::Reused => refused(Refused::IdempotencyKeyReused),
             GroupCreated::BadParent(bad) => refused(Refused::BadGroup("parent_id", bad)),
+            GroupCreated::BadRaise(bad) => refused(Refused::BadRaise(bad)),
             GroupCreated::TooMany => refused(Refused::TooMany(Noun::Group, most)),
         }
     }

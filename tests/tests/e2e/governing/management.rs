@@ -27,7 +27,7 @@ async fn a_key_is_made_shown_changed_and_revoked() {
     assert!(plaintext.starts_with(&hint[..11]) && plaintext.ends_with(&hint[hint.len() - 4..]), "{hint}");
     let created_at = object["created_at"].clone();
     let expected = json!({"id": id, "object": "api_key", "label": "Customer A", "key_hint": hint, "status": "active",
-        "limit": 25, "used": 0, "limit_remaining": 25, "limits": null, "models": null, "requests_per_minute": null,
+        "limit": 25, "used": 0, "limit_remaining": 25, "limit_raised": null, "limits": null, "models": null, "requests_per_minute": null,
         "tokens_per_minute": null, "max_in_flight": null, "created_at": created_at, "expires_at": null,
         "disabled": false, "last_used_at": null, "revoked_at": null, "previous_key_expires_at": null, "group_id": null, "metadata": {}});
     assert_eq!(object, expected);

@@ -39,7 +39,7 @@ fn store(records: &Arc<Maps>, journal_entries: Option<u64>) -> Store {
 /// Makes an account with a credit of 10,000, twenty keys in a group that has a parent, and bounds on all of them.
 async fn open(store: &Store) {
     let mine = open_account_with(store, 1, 10_000).await;
-    let day = Window { per: Per::Day, amount: nanos(9_000), start: START, used: NanoUsd::ZERO };
+    let day = Window { per: Per::Day, amount: nanos(9_000), raised: None, start: START, used: NanoUsd::ZERO };
     let bounds = || Bounds { windows: vec![day], max_in_flight: Some(100), ..Bounds::default() };
     let budget = || Budget { bounds: Some(Box::new(bounds())), ..Budget::default() };
     for n in [0, 1] {
