@@ -61,9 +61,13 @@ fn nothing(_: &TroubledKey) -> Markup {
     html! {}
 }
 
-/// Makes a link for owners that raises a limit for the rest of the day.
+/// Makes a link that raises a limit for the rest of the day, for those who may.
 fn raise(viewer: &Viewer, limit: Option<(Holder, MoneyLimit)>) -> Markup {
-    html! { @if let Some((holder, limit)) = limit.filter(|_| viewer.is_owner()) { (raise_today(holder, &limit)) } }
+    let may = |holder: &Holder| match holder {
+        Holder::Key(..) => viewer.keeps_keys(),
+        Holder::Group(_) | Holder::Account(_) => viewer.is_owner(),
+    };
+    html! { @if let Some((holder, limit)) = limit.filter(|(holder, _)| may(holder)) { (raise_today(holder, &limit)) } }
 }
 
 /// What helps a key in trouble.

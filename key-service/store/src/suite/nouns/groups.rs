@@ -6,7 +6,7 @@ use shared::{
     calendar::Per,
     ids::{AccountId, GroupId, KeyId},
     tokens::{Usage, UsageDetails},
-    wire::Limit,
+    wire::{Limit, Raise},
 };
 
 use crate::{
@@ -75,6 +75,7 @@ pub(crate) async fn make_key_in(store: &Store, account: AccountId, n: u8, group:
 fn bounds() -> BoundsPatch {
     BoundsPatch {
         limit: Some(Some(nanos(900))),
+        limit_raised: Some(Some(Raise { amount: nanos(950), until: after(60) })),
         windows: Some(vec![Limit::new(nanos(500), Per::Hour), Limit::new(nanos(800), Per::Month)]),
         models: Some(Some(vec!["Model Flash".into(), "Modell Ünï".into()])),
         requests_per_minute: Some(Some(60)),
