@@ -256,7 +256,6 @@ impl RecordKind {
 }
 
 /// Answer to a change of a key.
-#[expect(clippy::large_enum_variant, reason = "an answer is moved once")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Updated {
     /// The key after the change.
