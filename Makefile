@@ -52,7 +52,8 @@ ifdef FAST
 	cargo test --profile checked --workspace --lib
 	cargo test --profile checked --workspace --test e2e -- --test-threads $(TEST_THREADS) $(FIRST_FACTS)
 else
-	cargo test --profile checked --workspace --tests -- --test-threads $(TEST_THREADS)
+	cargo test --profile checked --workspace --lib --bins
+	cargo test --profile checked --workspace --test '*' -- --test-threads $(TEST_THREADS)
 	FAREGATE_TEST_REDIS=cluster cargo test --profile checked --workspace --test e2e -- --test-threads $(TEST_THREADS) services $(OF_ONE_FORM)
 endif
 
