@@ -59,7 +59,7 @@ if (code && location.hash.length > 1) {
 
 // The box that finds anything has the focus after `/` outside of fields, and after Ctrl+K.
 addEventListener('keydown', (event) => {
-  const find = document.querySelector('.find input');
+  const find = document.querySelector('.find input[name="q"]');
   const isMeant = event.key === '/' ? !event.target.closest('input, select, textarea') : event.key === 'k' && (event.ctrlKey || event.metaKey);
   if (!find || !isMeant) return;
   event.preventDefault();
