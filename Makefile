@@ -37,8 +37,8 @@ check:
 # What a first version has to do: a key, its limit, a call, its bill, its end.
 FIRST_FACTS = first_request:: management:: caps:: credentials:: wire:: start:: openapi::
 
-# Tests that start programs wait more than they compute, so that more of them run at a time than there are cores.
-TEST_THREADS ?= $(shell echo $$((3 * $$(nproc))))
+# Tests that start programs wait more than they compute, so that two of them run at a time for each core.
+TEST_THREADS ?= $(shell echo $$((2 * $$(nproc))))
 
 # Tests of services that name the form of their Redis, which are the same over a cluster.
 OF_ONE_FORM = $(addprefix --skip services::,cluster:: replicas:: faults::reboots:: faults::room::)
