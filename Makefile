@@ -37,8 +37,8 @@ check:
 # What a first version has to do: a key, its limit, a call, its bill, its end.
 FIRST_FACTS = first_request:: management:: caps:: credentials:: wire:: start:: openapi::
 
-# Tests that start programs wait more than they compute, so that more of them run at a time than there are cores.
-TEST_THREADS ?= $(shell echo $$((3 * $$(nproc))))
+# Tests that start programs wait more than they compute, so that two of them run at a time for each core.
+TEST_THREADS ?= $(shell echo $$((2 * $$(nproc))))
 
 # Tests of services that name the form of their Redis, which are the same over a cluster.
 OF_ONE_FORM = $(addprefix --skip services::,cluster:: replicas:: faults::reboots:: faults::room::)
@@ -47,12 +47,13 @@ OF_ONE_FORM = $(addprefix --skip services::,cluster:: replicas:: faults::reboots
 # run over a cluster. No crate has tests in its documentation.
 test:
 	tests/tools/install.sh
-	cargo build --profile checked --workspace --bins
+	cargo build --profile checked --workspace --bins --tests
 ifdef FAST
 	cargo test --profile checked --workspace --lib
 	cargo test --profile checked --workspace --test e2e -- --test-threads $(TEST_THREADS) $(FIRST_FACTS)
 else
-	cargo test --profile checked --workspace --tests -- --test-threads $(TEST_THREADS)
+	cargo test --profile checked --workspace --lib --bins
+	cargo test --profile checked --workspace --test '*' -- --test-threads $(TEST_THREADS)
 	FAREGATE_TEST_REDIS=cluster cargo test --profile checked --workspace --test e2e -- --test-threads $(TEST_THREADS) services $(OF_ONE_FORM)
 endif
 

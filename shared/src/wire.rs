@@ -22,4 +22,4 @@ pub use reading::{
 };
 pub use route::{Endpoint, NounAct, ROUTES, Route};
 pub use schema::{GroupObject, KeyObject, Object, WebhookObject};
-pub use value::{Kept, Limit, LimitWindow, Value};
+pub use value::{Kept, Limit, LimitWindow, Raise, Value};

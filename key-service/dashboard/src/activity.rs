@@ -6,7 +6,7 @@ use axum::{
 };
 use maud::{Markup, html};
 use shared::{
-    ids::{AccountId, GenerationId, GroupId, KeyId},
+    ids::{GenerationId, GroupId, KeyId},
     money::NanoUsd,
     time::Timestamp,
 };
@@ -19,6 +19,7 @@ pub(super) use self::{
 use domain::{key::ApiKey, refused::RefusedSearch, search::EntrySearch};
 use key_service_management::{
     entries::EntrySums,
+    reach::AccountReach,
     reading::{KeyOrder, KeySearch},
     refusals::RefusedFilter,
     requests::{AnyRequest, RequestCursor, RequestSearch},
@@ -31,7 +32,7 @@ use key_service_page::{
     layout::{Section, page},
     pagination::{Pagination, ROWS_ON_PAGE, Shown},
     paths::ACTIVITY as PATH,
-    session::Viewer,
+    session::{KeysViewer, Viewer},
     show::{count, glance, name_of, or_unnamed, requests, short_count},
 };
 use key_service_ranges::range::Range;
@@ -51,7 +52,7 @@ const CHOICES: usize = 10;
 /// Shows the requests, the newest first, or leads to the generation or the key that the filters name.
 pub(super) async fn show(
     State(app): State<App>,
-    viewer: Viewer,
+    KeysViewer(viewer): KeysViewer,
     request: Request,
 ) -> Result<Response, Failure> {
     let query = query(&request);
@@ -66,9 +67,8 @@ pub(super) async fn show(
 
 /// Leads to the page of a generation, if there is one.
 async fn find_generation(app: &App, viewer: &Viewer, query: &Fields, id: &str) -> Result<Response, Failure> {
-    let account = viewer.signed_in.account;
     let known = match id.parse::<GenerationId>() {
-        Ok(id) => app.management.bill(account, id).await?.map(|bill| bill.generation),
+        Ok(id) => app.management.bill_in(viewer.reach(), id).await?.map(|bill| bill.generation),
         Err(_) => None,
     };
     if let Some(id) = known {
@@ -85,7 +85,7 @@ async fn find_generation(app: &App, viewer: &Viewer, query: &Fields, id: &str) -
 async fn find_key(app: &App, viewer: &Viewer, query: &Fields, text: &str) -> Result<Response, Failure> {
     let (order, text) = (KeyOrder::Newest, text.to_owned());
     let search = KeySearch { order, text, limit: CHOICES, ..KeySearch::default() };
-    let found = app.management.find_keys(viewer.signed_in.account, &search).await?;
+    let found = app.management.find_keys(viewer.reach(), &search).await?;
     let address = |key: &ApiKey| format!("{PATH}?{}", with(query, "key", &key.id.to_string()));
     if let ([key], None) = (found.found.as_slice(), found.next) {
         return Ok(Redirect::to(&address(key)).into_response());
@@ -103,34 +103,37 @@ async fn find_key(app: &App, viewer: &Viewer, query: &Fields, text: &str) -> Res
 }
 
 async fn list(app: &App, viewer: &Viewer, asked: &Fields) -> Result<Response, Failure> {
-    let account = viewer.signed_in.account;
+    let (account, reach) = (viewer.signed_in.account, viewer.reach());
     let journal = app.management.journal(account, 0, 1).await?;
-    let oldest = journal.entries.first();
+    // No bill of a group is older than the group.
+    let oldest = journal.entries.first().map(|entry| entry.entry.settlement.at);
+    let oldest = reach.group.map(|group| group.created_at()).or(oldest);
     let range = Range::of(asked, app.management.today());
     let query = &filters::with_days(asked, &range, app.management.today(), oldest);
     let search = filters::search(query)?;
     let pagination = Pagination::of(query)?;
     let after = pagination.after(RequestCursor::parse)?.unwrap_or_default();
-    let found = app.management.find_requests(account, &search, after, ROWS_ON_PAGE).await?;
+    let found = app.management.find_requests(reach, &search, after, ROWS_ON_PAGE).await?;
     let sums = match &search.billed {
-        Some(billed) => app.management.sums_of_entries(account, billed).await?,
+        Some(billed) => app.management.sums_of_entries(reach, billed).await?,
         None => None,
     };
     let compared = match (&sums, &search.billed) {
-        (Some(sums), Some(billed)) => compared(app, account, &range, sums, billed).await?,
+        (Some(sums), Some(billed)) => compared(app, reach, &range, sums, billed).await?,
         (None, _) | (_, None) => None,
     };
     let of_key: Option<KeyId> = query.get("key").parse().ok();
     let of_group: Option<GroupId> = query.get("group").parse().ok();
     let ids = found.found.iter().map(key_of).chain(of_key);
-    let keys = app.management.keys_by_id(account, ids.collect()).await?;
-    let groups = app.management.groups_by_id(account, of_group.into_iter().collect()).await?;
+    let keys = app.management.keys_by_id(reach, ids.collect()).await?;
+    let groups = app.management.groups_by_id(reach, of_group.into_iter().collect()).await?;
     let group = of_group.and_then(|id| groups.get(&id));
     let is_filtered = filters::are_any(asked);
     let next = found.next.map(|next| next.to_string());
     // Entries are numbered, so the number of all of them is known, but not that of a part.
     let begins = search.billed.as_ref().and_then(|billed| billed.begins);
-    let has_all = !is_filtered && oldest.is_none_or(|oldest| begins <= Some(oldest.entry.settlement.at));
+    let is_whole = !is_filtered && reach.group.is_none();
+    let has_all = is_whole && oldest.is_none_or(|oldest| begins <= Some(oldest));
     let total = if has_all {
         let newest = app.management.latest_entries(account, None, 1).await?;
         let billed = newest.first().map_or(0, |newest| newest.number.saturating_sub(journal.gone_until));
@@ -166,18 +169,18 @@ pub(super) async fn list_of(
     name: &str,
     id: String,
 ) -> Result<Markup, Failure> {
-    let (account, today) = (viewer.signed_in.account, app.management.today());
+    let (reach, today) = (viewer.reach(), app.management.today());
     let range = Range::of(asked, today);
     let query = filters::with_days(&asked.only(&RANGE_FIELDS), &range, today, None).with(name, id);
     let search = filters::search(&query)?;
     let pagination = Pagination::of(asked)?;
     let after = pagination.after(RequestCursor::parse)?.unwrap_or_default();
-    let found = app.management.find_requests(account, &search, after, ROWS_ON_PAGE).await?;
+    let found = app.management.find_requests(reach, &search, after, ROWS_ON_PAGE).await?;
     let sums = match &search.billed {
-        Some(billed) => app.management.sums_of_entries(account, billed).await?,
+        Some(billed) => app.management.sums_of_entries(reach, billed).await?,
         None => None,
     };
-    let keys = app.management.keys_by_id(account, found.found.iter().map(key_of).collect()).await?;
+    let keys = app.management.keys_by_id(reach, found.found.iter().map(key_of).collect()).await?;
     let next = found.next.map(|next| next.to_string());
     let shown = Shown { rows: found.found.len(), total: None, next, is_filtered: false };
     Ok(html! {
@@ -215,9 +218,9 @@ pub(super) async fn latest(
     let search = RefusedSearch { key, ..RefusedSearch::default() };
     let refused = RefusedFilter { search, group, within: None };
     let search = RequestSearch { billed: Some(billed), refused: Some(refused) };
-    let (account, begin) = (viewer.signed_in.account, RequestCursor::default());
-    let latest = app.management.find_requests(account, &search, begin, LATEST).await?.found;
-    let keys = app.management.keys_by_id(account, latest.iter().map(key_of).collect()).await?;
+    let (reach, begin) = (viewer.reach(), RequestCursor::default());
+    let latest = app.management.find_requests(reach, &search, begin, LATEST).await?.found;
+    let keys = app.management.keys_by_id(reach, latest.iter().map(key_of).collect()).await?;
     Ok(html! {
         h2 #requests { "Latest requests" }
         @if latest.is_empty() { p.empty { "No requests yet." } }
@@ -228,7 +231,7 @@ pub(super) async fn latest(
 /// Says how the charges of a search differ from those of the days that its range is compared with.
 async fn compared(
     app: &App,
-    account: AccountId,
+    reach: AccountReach,
     range: &Range,
     sums: &EntrySums,
     billed: &EntrySearch,
@@ -240,7 +243,7 @@ async fn compared(
     let [begins, ends] =
         [*days.start(), days.end().plus(1)].map(|day| Some(Timestamp::from_millis(day.millis().0)));
     let search = EntrySearch { begins, ends, ..billed.clone() };
-    let before = app.management.sums_of_entries(account, &search).await?;
+    let before = app.management.sums_of_entries(reach, &search).await?;
     let before = before.map_or(NanoUsd::ZERO, |before| before.sums.charged);
     Ok(Some(range.compared_charges(sums.sums.charged, before)))
 }

@@ -4,4 +4,5 @@ pub(crate) mod first_steps;
 pub(crate) mod key;
 pub(crate) mod keys;
 pub(crate) mod many_keys;
+pub(crate) mod place;
 pub(crate) mod rotation;

@@ -23,7 +23,7 @@ use key_service_page::{
     form::{Fields, query},
     layout::{Section, page},
     pagination::{Pagination, ROWS_ON_PAGE, Shown},
-    session::Viewer,
+    session::{KeysViewer, Viewer},
     show::{name_of, or_unnamed, time_to_second, usd},
 };
 use key_service_settings::words;
@@ -46,22 +46,23 @@ fn search(query: &Fields) -> Result<EventSearch, Failure> {
         kind: EVENT_TYPES.into_iter().find(|kind| *kind == query.get("type")),
         key: query.filled("key").map(str::parse).transpose().map_err(|_| Failure::NotFound)?,
         group: query.filled("group").map(str::parse).transpose().map_err(|_| Failure::NotFound)?,
+        within: None,
     })
 }
 
 /// Shows the events, newest first.
 pub(super) async fn show(
     State(app): State<App>,
-    viewer: Viewer,
+    KeysViewer(viewer): KeysViewer,
     request: Request,
 ) -> Result<Response, Failure> {
     let query = query(&request);
     let (account, search, pagination) = (viewer.signed_in.account, search(&query)?, Pagination::of(&query)?);
     let before = pagination.after(|number| number.parse().ok())?;
-    let found = app.management.find_events(account, &search, before, ROWS_ON_PAGE).await?;
+    let found = app.management.find_events(viewer.reach(), &search, before, ROWS_ON_PAGE).await?;
     let is_filtered = search != EventSearch::default();
     let total = match found.found.first() {
-        Some(first) if !is_filtered => {
+        Some(first) if !is_filtered && viewer.reach().group.is_none() => {
             let gone = app.management.events_after(account, 0, 1).await?.gone_until;
             Some(pagination.total_of_numbered(first.number, gone))
         }
@@ -92,7 +93,7 @@ pub(super) async fn last_events(app: &App, viewer: &Viewer, subject: Subject) ->
             ("group", id.to_string(), EventSearch { group: Some(id), ..EventSearch::default() })
         }
     };
-    let last = app.management.find_events(viewer.signed_in.account, &search, None, LAST_EVENTS).await?;
+    let last = app.management.find_events(viewer.reach(), &search, None, LAST_EVENTS).await?;
     Ok(html! {
         h2 { "Last events" }
         @if last.found.is_empty() { p.empty { "No event is kept any more." } }
@@ -109,18 +110,18 @@ struct Named {
 
 impl Named {
     async fn of(app: &App, viewer: &Viewer, events: &[NumberedEvent]) -> Result<Self, Failure> {
-        let account = viewer.signed_in.account;
+        let reach = viewer.reach();
         let keys = events.iter().filter_map(|numbered| numbered.event.key).collect();
         let groups = events.iter().flat_map(|numbered| groups_of(&numbered.event)).collect();
-        let groups = app.management.groups_by_id(account, groups).await?.into_values().collect();
-        Ok(Self { keys: app.management.keys_by_id(account, keys).await?, groups })
+        let groups = app.management.groups_by_id(reach, groups).await?.into_values().collect();
+        Ok(Self { keys: app.management.keys_by_id(reach, keys).await?, groups })
     }
 
     /// Finds the key and the group that a search names.
     async fn of_search(app: &App, viewer: &Viewer, search: &EventSearch) -> Result<Self, Failure> {
-        let account = viewer.signed_in.account;
-        let groups = app.management.groups_by_id(account, search.group.into_iter().collect()).await?;
-        let keys = app.management.keys_by_id(account, search.key.into_iter().collect()).await?;
+        let reach = viewer.reach();
+        let groups = app.management.groups_by_id(reach, search.group.into_iter().collect()).await?;
+        let keys = app.management.keys_by_id(reach, search.key.into_iter().collect()).await?;
         Ok(Self { keys, groups: groups.into_values().collect() })
     }
 
@@ -147,7 +148,9 @@ fn groups_of(event: &Event) -> Vec<GroupId> {
     {
         let values = changes.iter().flat_map(|change| [&change.before, &change.after]);
         values.filter_map(|json| json.trim_matches('"').parse().ok()).collect()
-    } else if let EventKind::ManagementKeyCreated { group_id: Some(group), .. } = &event.kind {
+    } else if let EventKind::ManagementKeyCreated { group_id: Some(group), .. }
+    | EventKind::MemberInvited { group_id: Some(group), .. } = &event.kind
+    {
         vec![*group]
     } else {
         Vec::new()
@@ -257,7 +260,10 @@ fn told(kind: &EventKind, named: &Named) -> Markup {
             EventKind::AccountCreated { name } | EventKind::ManagementKeyRevoked { name, .. } | EventKind::MemberRemoved { name, .. }
                 | EventKind::MemberSecondFactorEnabled { name, .. }
                 | EventKind::MemberSecondFactorRemoved { name, .. } => bdi { (name) },
-            EventKind::MemberInvited { name, role, .. } => { bdi { (name) } ", " (role) },
+            EventKind::MemberInvited { name, role, group_id, .. } => {
+                bdi { (name) } ", " (role)
+                @if let Some(group) = group_id { " of " (named.group(*group)) }
+            },
             EventKind::WebhookDisabled { url, .. } => bdi { (url) },
             EventKind::KeyRevoked {} | EventKind::GroupArchived {} | EventKind::MemberSignedIn { .. } => {},
         }

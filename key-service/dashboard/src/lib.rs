@@ -1,9 +1,9 @@
 //! The dashboard: pages for the people of an account, over the same use-cases as the management API.
 //!
 //! A page is a handler and a template in a file of its subject's folder, and a route here. A handler that only shows something takes a
-//! `Viewer` of [`key_service_page::session`], or an `Owner`. A handler that changes something takes an `Act` or, if
-//! only owners may do it, an `OwnerAct`. Both exist only with a session, a form of this dashboard, and the right
-//! origin.
+//! `Viewer` of [`key_service_page::session`], or an `Owner`; one that leads of groups see as well takes a `KeysViewer`,
+//! and asks for what it reaches. A handler that changes something takes an `Act`, a `KeysAct` or, if only owners may do
+//! it, an `OwnerAct`. These exist only with a session, a form of this dashboard, and the right origin.
 
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ use api_keys::{key, keys, many_keys, rotation};
 use group::{acts, groups};
 use home::{find, overview, try_it};
 use money::{credit, margin, models};
-use people::{members, second_factor, sign_in, theme_choice, you};
+use people::{change_role, members, second_factor, sign_in, theme_choice, you};
 
 /// Routes of the dashboard. `behind_tls` says that clients reach this installation over TLS, by its public address.
 pub fn router(management: Arc<Management>, catalog: Arc<Current<Catalog>>, behind_tls: bool) -> Router {
@@ -79,7 +79,7 @@ pub fn router(management: Arc<Management>, catalog: Arc<Current<Catalog>>, behin
         .route("/dashboard/members", get(members::list).post(members::invite))
         .route("/dashboard/members/{id}/link", post(members::make_link))
         .route("/dashboard/members/{id}", get(members::show))
-        .route("/dashboard/members/{id}/role", get(members::confirm_role).post(members::change_role))
+        .route("/dashboard/members/{id}/role", get(change_role::show).post(change_role::change))
         .route(
             "/dashboard/members/{id}/second-factor",
             get(members::confirm_second_factor).post(members::remove_second_factor),
@@ -116,7 +116,7 @@ fn keys_and_groups() -> Router<App> {
         .route("/dashboard/keys/{id}/requests", get(key::requests))
         .route("/dashboard/keys/{id}/settings", get(key::settings))
         .route("/dashboard/keys/{id}/use", get(key::use_it))
-        .route("/dashboard/keys/{id}/rotate", post(rotation::rotate))
+        .route("/dashboard/keys/{id}/rotate", get(rotation::show).post(rotation::rotate))
         .route("/dashboard/keys/{id}/revoke", get(key::confirm).post(key::revoke))
         .route(GROUPS, get(groups::list).post(acts::create))
         .route("/dashboard/groups/new", get(acts::new))

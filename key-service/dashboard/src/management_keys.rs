@@ -51,7 +51,7 @@ async fn whole(app: &App, viewer: &Viewer, entered: Entered<'_>) -> Result<Respo
     let account = viewer.signed_in.account;
     let keys = app.management.management_keys(account).await?;
     let of_keys = keys.iter().filter_map(|key| key.access.group).collect();
-    let named = app.management.groups_by_id(account, of_keys).await?;
+    let named = app.management.groups_by_id(viewer.reach(), of_keys).await?;
     let now = app.management.now();
     let (revoked, live): (Vec<_>, Vec<_>) = keys.into_iter().partition(|key| key.revoked_at.is_some());
     let content = html! {

@@ -145,7 +145,14 @@ pub enum EventKind {
     ManagementKeyRevoked { management_key_id: ManagementKeyId, name: String },
     /// A member was made, who signs in with a link.
     #[serde(rename = "member.invited")]
-    MemberInvited { member_id: MemberId, name: String, role: String },
+    MemberInvited {
+        member_id: MemberId,
+        name: String,
+        role: String,
+        /// The group that a lead governs.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        group_id: Option<GroupId>,
+    },
     #[serde(rename = "member.removed")]
     MemberRemoved { member_id: MemberId, name: String },
     #[serde(rename = "member.signed_in")]
@@ -210,6 +217,8 @@ pub struct EventSearch {
     pub key: Option<KeyId>,
     /// Group of the events; `None` matches any.
     pub group: Option<GroupId>,
+    /// Groups of which the events may be: the reach of who asks. `None` matches any, and events of no group.
+    pub within: Option<Vec<GroupId>>,
 }
 
 impl Act {
@@ -342,6 +351,10 @@ impl EventSearch {
         self.kind.is_none_or(|kind| kind == event.kind.as_str())
             && self.key.is_none_or(|key| event.key == Some(key))
             && self.group.is_none_or(|group| event.group == Some(group))
+            && self
+                .within
+                .as_ref()
+                .is_none_or(|reach| event.group.is_some_and(|group| reach.contains(&group)))
     }
 }
 

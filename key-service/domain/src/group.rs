@@ -5,13 +5,13 @@ use std::time::Duration;
 use shared::{
     ids::{AccountId, GroupId},
     time::Timestamp,
-    wire::{Bound, DefaultField, Fields as _, GroupField, Kept, Limit, Value},
+    wire::{Bound, DefaultField, Fields as _, GroupField, Kept, Value},
 };
 
 use crate::{
     event::EventKind,
     key::KeyPatch,
-    ledger::{self, BoundsPatch, Budget},
+    ledger::{self, BadRaise, BoundsPatch, Budget},
     settings::{Merge, Metadata, MetadataPatch, fields, keep},
 };
 
@@ -69,6 +69,8 @@ pub enum GroupNotChanged {
     TooMuchMetadata,
     /// The new parent cannot be a parent.
     Parent(BadGroup),
+    /// A limit cannot be raised so.
+    Raise(BadRaise),
 }
 
 /// Reason why a group takes no key, or no child group.
@@ -165,6 +167,7 @@ impl Group {
         if !patch.metadata.fits(&self.metadata, now) || !patch.key_defaults.metadata.fits(defaults, now) {
             return Err(GroupNotChanged::TooMuchMetadata);
         }
+        patch.bounds.judge_raises(&self.spend.budget, now).map_err(GroupNotChanged::Raise)?;
         Ok(self.with(patch, now))
     }
 
@@ -191,11 +194,7 @@ impl KeyDefaults {
 
     fn value(&self, field: DefaultField) -> Value {
         match field {
-            DefaultField::Bound(Bound::Limits) => {
-                let limit = |(per, amount): (_, _)| Limit { amount, per, window: None };
-                let windows = self.budget.settings().windows;
-                windows.map(|windows| windows.into_iter().map(limit).collect::<Vec<_>>()).to_value()
-            }
+            DefaultField::Bound(Bound::Limits) => self.budget.settings().windows.to_value(),
             // The time does not matter: nothing of the defaults is used.
             DefaultField::Bound(bound) => self.budget.value(bound, Timestamp::from_millis(0)),
             DefaultField::ExpiresInSeconds => self.expires_in_seconds.to_value(),

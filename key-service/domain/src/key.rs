@@ -11,7 +11,7 @@ use shared::{
 use crate::{
     credentials::digest::Digest,
     event::EventKind,
-    ledger::{self, Rotation},
+    ledger::{self, BadRaise, Rotation},
     settings::{Metadata, MetadataPatch, fields},
 };
 
@@ -131,6 +131,8 @@ pub enum KeyNotChanged {
     Revoked,
     /// The metadata would have too many names.
     TooMuchMetadata,
+    /// A limit cannot be raised so.
+    Raise(BadRaise),
 }
 
 fields! {
@@ -214,6 +216,7 @@ impl ApiKey {
         if !patch.metadata.fits(&self.metadata, now) {
             return Err(KeyNotChanged::TooMuchMetadata);
         }
+        patch.bounds.judge_raises(&self.spend.budget, now).map_err(KeyNotChanged::Raise)?;
         Ok(self.with(patch, now))
     }
 

@@ -6,15 +6,16 @@
 //!
 //! A key, its group and the group's parent are a **chain of budgets**: each has a limit, windows, rates. A hold is set
 //! aside at every budget of the chain, and remembers the chain: moving a key or a group changes later holds only.
-//! Windows turn by the time of holds and bills; a clock that steps back stays in the window that has begun.
+//! Windows turn by the time of holds and bills; a clock that steps back stays in the window that has begun. A limit may be
+//! raised until an instant: each command is judged by the bound in force at its own time.
 //!
 //! Lease time is counted in ticks of the account. [`Command::Tick`] is a compare-and-set, sent by the key-services
 //! one quantum after the last tick that they saw (`domain::lease_clock`); no clock of a machine decides when a hold
 //! expires.
 //!
 //! Invariants, after every step of any sequence of commands:
-//! - `used + held <= limit` for every budget, unless the limit was set or lowered afterwards; the same holds for each
-//!   of its windows, with what was used in the window and all that is held;
+//! - `used + held <= limit` for every budget, unless the limit was set or lowered, or its raise ended, afterwards; the
+//!   same holds for each of its windows, with what was used in the window and all that is held;
 //! - `held <= credit` for every account;
 //! - a budget's `used` is the sum of the charges of all settlements that have the budget in their chain, and the sum of
 //!   the changes in their journal entries;
@@ -24,6 +25,7 @@ mod bounds;
 mod command;
 mod events;
 mod funds;
+mod raise;
 mod record;
 mod state;
 
@@ -37,11 +39,12 @@ use self::{bounds::plus, funds::Funds};
 pub use self::{
     bounds::{
         Bounds, BoundsPatch, Budget, MOST_TAKEN, MOST_TOKENS, RATE_UNITS, Rate, Window, allowed_models,
-        tightest,
+        is_nearly_used, tightest,
     },
     command::{Command, Level, NewHold, Outcome, RecordId, Refused},
     events::{CallEvents, Holder, Passed, Told, deposited, passed_by_bounds},
     funds::{IN_FLIGHT, rate_limited},
+    raise::{BadRaise, RaiseFault},
     record::{Counted, Deposited, Ending, Entry, GroupChain, Hold, Payer, Progress, Record, Settlement},
     state::{Account, Group, Groups, Key, LastDeposit, Rotation, State},
 };

@@ -3,12 +3,16 @@
 use std::{fmt, time::Duration};
 
 use shared::{
-    ids::{MemberId, SessionId},
+    ids::{GroupId, MemberId, SessionId},
     time::Timestamp,
 };
 
 use crate::{
-    credentials::{digest::Digest, second_factor::SecondFactor},
+    credentials::{
+        access::{Access, Scope},
+        digest::Digest,
+        second_factor::SecondFactor,
+    },
     event::{Actor, EventKind},
 };
 
@@ -49,8 +53,12 @@ pub enum LinkMaker {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
+    /// Changes everything.
     Owner,
+    /// Sees everything but margins, and changes nothing.
     Viewer,
+    /// Governs the API keys of a group and of its child groups, and sees nothing else of the account.
+    Lead(GroupId),
 }
 
 impl LinkMaker {
@@ -69,12 +77,33 @@ impl Role {
         match self {
             Self::Owner => "owner",
             Self::Viewer => "viewer",
+            Self::Lead(_) => "lead",
         }
     }
 
-    /// Finds the role of this name.
-    pub fn parse(text: &str) -> Option<Self> {
-        [Self::Owner, Self::Viewer].into_iter().find(|role| role.as_str() == text)
+    /// Finds the role of this name. A lead is one of a group, and others are of none.
+    pub fn parse(text: &str, group: Option<GroupId>) -> Option<Self> {
+        let of_group = group.map(Self::Lead);
+        let roles =
+            if of_group.is_some() { [of_group, None] } else { [Some(Self::Owner), Some(Self::Viewer)] };
+        roles.into_iter().flatten().find(|role| role.as_str() == text)
+    }
+
+    /// The group that a lead governs.
+    pub const fn group(self) -> Option<GroupId> {
+        match self {
+            Self::Lead(group) => Some(group),
+            Self::Owner | Self::Viewer => None,
+        }
+    }
+
+    /// Rights of the role: those of a management key with this scope and group.
+    pub const fn access(self) -> Access {
+        match self {
+            Self::Owner => Access { scope: Scope::Full, group: None },
+            Self::Viewer => Access { scope: Scope::Read, group: None },
+            Self::Lead(group) => Access { scope: Scope::Full, group: Some(group) },
+        }
     }
 }
 
@@ -219,7 +248,7 @@ impl Member {
     /// Event that tells of the member's invitation.
     pub fn invitation(&self) -> EventKind {
         let (name, role) = (self.name.clone(), self.role.as_str().to_owned());
-        EventKind::MemberInvited { member_id: self.id, name, role }
+        EventKind::MemberInvited { member_id: self.id, name, role, group_id: self.role.group() }
     }
 
     /// Event of a change to the second factor; `None` if only a code was accepted.
@@ -250,7 +279,7 @@ impl Member {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ledger::histories::START;
+    use crate::ledger::histories::{self, START};
 
     fn member(password: Option<&str>) -> Member {
         Member {
@@ -275,6 +304,18 @@ mod tests {
             seen_at: START,
             expires_at: START,
             way,
+        }
+    }
+
+    #[test]
+    fn a_lead_has_a_group_and_the_rights_of_its_management_key_and_others_have_none() {
+        let group = histories::group(1);
+        for role in [Role::Owner, Role::Viewer, Role::Lead(group)] {
+            assert_eq!(Role::parse(role.as_str(), role.group()), Some(role));
+            assert_eq!(role.access().group, role.group());
+        }
+        for (text, of) in [("lead", None), ("owner", Some(group)), ("viewer", Some(group)), ("", None)] {
+            assert_eq!(Role::parse(text, of), None, "{text}");
         }
     }
 

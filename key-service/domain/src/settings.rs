@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use shared::{
     money::NanoUsd,
     time::Timestamp,
-    wire::{Bound, Fields, Kept, Limit, LimitWindow, MAX_METADATA, Value},
+    wire::{Bound, Fields, Kept, Limit, LimitWindow, MAX_METADATA, Raise, Value},
 };
 
 use crate::ledger::{Bounds, BoundsPatch, Budget};
@@ -93,11 +93,10 @@ impl BoundsPatch {
             Bound::Limit => keep(&mut self.limit, value),
             Bound::Limits => {
                 let limits: Option<Option<Vec<Limit>>> = Kept::from_value(value);
-                self.windows = limits.map(|limits| {
-                    limits.unwrap_or_default().iter().map(|limit| (limit.per, limit.amount)).collect()
-                });
+                self.windows = limits.map(Option::unwrap_or_default);
                 self.windows.is_some()
             }
+            Bound::LimitRaised => keep(&mut self.limit_raised, value),
             Bound::Models => keep(&mut self.models, value),
             Bound::RequestsPerMinute => keep(&mut self.requests_per_minute, value),
             Bound::TokensPerMinute => keep(&mut self.tokens_per_minute, value),
@@ -113,9 +112,12 @@ impl Budget {
         match bound {
             Bound::Limit => self.limit.to_value(),
             Bound::Used => self.used.to_value(),
-            // The rest is below zero if the limit was lowered below the used amount. Neither number is near the ends of
-            // an i64.
-            Bound::LimitRemaining => self.limit.and_then(|limit| limit.checked_sub(self.used)).to_value(),
+            // The rest is below zero if the limit was lowered below the used amount, or its raise ended. Neither number
+            // is near the ends of an i64.
+            Bound::LimitRemaining => {
+                self.limit_at(now).and_then(|limit| limit.checked_sub(self.used)).to_value()
+            }
+            Bound::LimitRaised => self.limit_raised(now).to_value(),
             Bound::Limits => self.limits(now).to_value(),
             Bound::Models => of(|bounds| bounds.models.to_value()),
             Bound::RequestsPerMinute => {
@@ -128,12 +130,14 @@ impl Budget {
         }
     }
 
-    /// The bounds that are set, without usage.
+    /// The bounds that are set, without usage and raises.
     pub(crate) fn settings(&self) -> BoundsPatch {
         let bounds = self.bounds.as_deref().cloned().unwrap_or_default();
-        let windows: Vec<_> = bounds.windows.iter().map(|window| (window.per, window.amount)).collect();
+        let windows: Vec<_> =
+            bounds.windows.iter().map(|window| Limit::new(window.amount, window.per)).collect();
         BoundsPatch {
             limit: self.limit.map(Some),
+            limit_raised: None,
             windows: Some(windows).filter(|windows| !windows.is_empty()),
             models: bounds.models.map(Some),
             requests_per_minute: bounds.requests_per_minute.map(|rate| Some(rate.per_minute)),
@@ -145,10 +149,10 @@ impl Budget {
     fn limits(&self, now: Timestamp) -> Option<Vec<Limit>> {
         let windows = &self.bounds.as_deref()?.windows;
         let limit = |window: &crate::ledger::Window| {
-            let window = window.at(now);
-            let remaining = window.amount.checked_sub(window.used).unwrap_or(NanoUsd::ZERO);
+            let (amount, window) = (window.amount_at(now), window.at(now));
+            let remaining = amount.checked_sub(window.used).unwrap_or(NanoUsd::ZERO);
             let running = LimitWindow { used: window.used, remaining, resets_at: window.resets_at() };
-            Limit { amount: window.amount, per: window.per, window: Some(running) }
+            Limit { raised: window.raised, window: Some(running), ..Limit::new(window.amount, window.per) }
         };
         Some(windows.iter().map(limit).collect()).filter(|limits: &Vec<Limit>| !limits.is_empty())
     }
@@ -160,17 +164,31 @@ pub(crate) fn keep<T: Kept>(place: &mut Option<T>, value: Value) -> bool {
     place.is_some()
 }
 
+/// Returns whether a raise allows no more than before: no larger amount, and none for longer.
+fn is_less_raised(before: Option<Raise>, after: Option<Raise>) -> bool {
+    let is_no_more = |after: Raise| {
+        before.is_some_and(|before| after.amount <= before.amount && after.until <= before.until)
+    };
+    after.is_none_or(is_no_more)
+}
+
 /// Returns whether a setting allows less than before. It does if a bound or an expiry is lower or is set for the first
-/// time, if a list lost entries, or if the key was disabled (the only flag of keys and groups).
+/// time, if a list lost entries, if a limit is raised no more, or if the key was disabled (the only flag of keys and
+/// groups).
 pub(crate) fn is_lowered(before: &Value, after: &Value) -> bool {
     match (before, after) {
-        (Value::Null, Value::Amount(_) | Value::Count(_) | Value::Time(_) | Value::Limits(_)) => true,
+        (Value::Null, Value::Amount(_) | Value::Count(_) | Value::Time(_) | Value::Limits(_))
+        | (Value::Raise(_), Value::Null) => true,
         (Value::Amount(before), Value::Amount(after)) => after <= before,
         (Value::Count(before), Value::Count(after)) => after <= before,
         (Value::Time(before), Value::Time(after)) => after <= before,
-        (Value::Limits(before), Value::Limits(after)) => before
-            .iter()
-            .all(|before| after.iter().any(|after| after.per == before.per && after.amount <= before.amount)),
+        (Value::Limits(before), Value::Limits(after)) => {
+            let is_less = |before: &Limit, after: &Limit| {
+                after.amount <= before.amount && is_less_raised(before.raised, after.raised)
+            };
+            before.iter().all(|old| after.iter().any(|new| new.per == old.per && is_less(old, new)))
+        }
+        (Value::Raise(before), Value::Raise(after)) => is_less_raised(Some(*before), Some(*after)),
         (Value::Flag(before), Value::Flag(after)) => !before && *after,
         (Value::Texts(before), Value::Texts(after)) => {
             after.len() <= before.len() && after.iter().all(|text| before.contains(text))

@@ -56,7 +56,7 @@ impl Filtered for Bill {
         };
         let (begins, ends) = (query.time("start")?, query.time("end")?);
         let (begins, ends) = (begins.map(|(first, _)| first), ends.map(|(_, end)| end));
-        Ok(BillFilter { search, within: None, begins, ends })
+        Ok(BillFilter { search, begins, ends })
     }
 }
 
@@ -81,7 +81,7 @@ impl Filtered for Event {
             let kind = EVENT_TYPES.into_iter().find(|kind| *kind == text);
             kind.ok_or_else(|| invalid("type", "`type` must be a type of events, such as `key.created`."))
         });
-        Ok(EventSearch { kind: kind.transpose()?, key: query.key()?, group: query.group()? })
+        Ok(EventSearch { kind: kind.transpose()?, key: query.key()?, group: query.group()?, within: None })
     }
 }
 

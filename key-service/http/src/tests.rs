@@ -30,6 +30,7 @@ mod credentials;
 mod groups;
 mod listing;
 mod nouns;
+mod raises;
 mod reading;
 mod refusals;
 mod rotation;

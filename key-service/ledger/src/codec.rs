@@ -18,6 +18,7 @@ use shared::{
     ids::{GenerationId, GroupId, KeyId},
     money::NanoUsd,
     time::Timestamp,
+    wire::Raise,
 };
 
 use crate::{
@@ -189,6 +190,7 @@ fn write_bounds(bounds: &Bounds) -> messages::Bounds {
         amount: nanos(window.amount),
         start: window.start.millis(),
         used: nanos(window.used),
+        raised: window.raised.map(write_raise),
     };
     let rate =
         |rate: Rate| messages::Rate { per_minute: rate.per_minute, taken: rate.taken, at: rate.at.millis() };
@@ -199,14 +201,23 @@ fn write_bounds(bounds: &Bounds) -> messages::Bounds {
         max_in_flight: bounds.max_in_flight,
         in_flight: bounds.in_flight,
         models: bounds.models.clone().map(|ids| messages::Models { ids }),
+        limit_raised: bounds.limit_raised.map(write_raise),
     }
+}
+
+const fn write_raise(Raise { amount, until }: Raise) -> messages::Raise {
+    messages::Raise { amount: nanos(amount), until: until.millis() }
+}
+
+const fn read_raise(messages::Raise { amount, until }: messages::Raise) -> Raise {
+    Raise { amount: usd(amount), until: time(until) }
 }
 
 fn read_bounds(bounds: messages::Bounds) -> Option<Bounds> {
     let window = |window: &messages::Window| {
         let per = Per::ALL.into_iter().find(|per| *per as u32 == window.per)?;
         let (amount, start, used) = (usd(window.amount), time(window.start), usd(window.used));
-        Some(Window { per, amount, start, used })
+        Some(Window { per, amount, raised: window.raised.map(read_raise), start, used })
     };
     let rate =
         |rate: messages::Rate| Rate { per_minute: rate.per_minute, taken: rate.taken, at: time(rate.at) };
@@ -217,6 +228,7 @@ fn read_bounds(bounds: messages::Bounds) -> Option<Bounds> {
         max_in_flight: bounds.max_in_flight,
         in_flight: bounds.in_flight,
         models: bounds.models.map(|models| models.ids),
+        limit_raised: bounds.limit_raised.map(read_raise),
     })
 }
 

@@ -23,13 +23,15 @@ fn examples() -> Examples {
     let at = Timestamp::from_millis(AT);
     let (key, group) = (KeyId::new(at, [1; 10]), GroupId::new(at, [2; 10]));
     let rate = messages::Rate { per_minute: 60, taken: 7, at: AT };
+    let raised = Some(messages::Raise { amount: 8, until: AT + 1 });
     let bounds = messages::Bounds {
-        windows: vec![messages::Window { per: 1, amount: 5, start: AT, used: 3 }],
+        windows: vec![messages::Window { per: 1, amount: 5, start: AT, used: 3, raised }],
         requests_per_minute: Some(rate),
         tokens_per_minute: Some(rate),
         max_in_flight: Some(4),
         in_flight: 2,
         models: Some(messages::Models { ids: vec!["m".into()] }),
+        limit_raised: raised,
     };
     let budget = Some(messages::Budget { limit: Some(9), used: 4, held: 1, bounds: Some(bounds) });
     let progress = messages::Progress {

@@ -187,6 +187,9 @@ pub struct Bounds {
     /// Absent if all models may be used.
     #[prost(message, optional, tag = "6")]
     pub models: ::core::option::Option<Models>,
+    /// Holds in place of the lifetime limit.
+    #[prost(message, optional, tag = "7")]
+    pub limit_raised: ::core::option::Option<Raise>,
 }
 /// A bound on the spend in each window of the calendar.
 #[derive(serde::Serialize)]
@@ -202,6 +205,19 @@ pub struct Window {
     pub start: i64,
     #[prost(sfixed64, tag = "4")]
     pub used: i64,
+    #[prost(message, optional, tag = "5")]
+    pub raised: ::core::option::Option<Raise>,
+}
+/// A larger amount that holds in place of a limit's own until an instant. A program that does not know it bounds spending
+/// by the smaller amount, and a record that it writes has lost the raise: no money is spent by that, so the form stays.
+#[derive(serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Raise {
+    #[prost(sfixed64, tag = "1")]
+    pub amount: i64,
+    #[prost(sfixed64, tag = "2")]
+    pub until: i64,
 }
 /// A bucket that refills evenly.
 #[derive(serde::Serialize)]
@@ -736,7 +752,8 @@ pub struct PepperRecord {
 pub struct Member {
     #[prost(string, tag = "1")]
     pub name: ::prost::alloc::string::String,
-    /// Rights of the member: `owner` or `viewer`.
+    /// Rights of the member: `owner`, `viewer`, or `lead` of a group. A program that does not know a role refuses to read
+    /// the record, and so never writes it.
     #[prost(string, tag = "2")]
     pub role: ::prost::alloc::string::String,
     /// Hash of the password; absent if none is set.
@@ -753,6 +770,10 @@ pub struct Member {
     #[prost(string, optional, tag = "6")]
     #[serde(serialize_with = "crate::show::hidden")]
     pub second_factor: ::core::option::Option<::prost::alloc::string::String>,
+    /// Group of a lead; empty for other roles.
+    #[prost(bytes = "vec", tag = "7")]
+    #[serde(serialize_with = "crate::show::hex")]
+    pub group: ::prost::alloc::vec::Vec<u8>,
 }
 #[derive(serde::Serialize)]
 #[serde(rename_all = "snake_case")]

@@ -24,7 +24,7 @@ pub use self::{
     nouns::{
         children, governed, groups,
         keys::OwnKey,
-        listing, once,
+        listing, once, reach,
         refused::{self, Refused},
         rotation, webhooks,
     },

@@ -7,6 +7,7 @@ mod links;
 pub mod operators;
 mod people;
 mod refused;
+mod roles;
 mod second_factor;
 pub(crate) mod sessions;
 mod sign_in;

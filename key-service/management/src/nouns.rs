@@ -7,6 +7,7 @@ pub(crate) mod keys;
 pub mod listing;
 mod moving;
 pub mod once;
+pub mod reach;
 pub mod refused;
 pub mod rotation;
 pub mod webhooks;

@@ -150,7 +150,7 @@ impl Setup {
         if state.faults > 0 {
             actions.extend(of.waiting().map(|(request, kind)| Action::Loses { request, kind, service }));
         }
-        if self.a_day.is_some() && !of.is_morning {
+        if self.a_day.or(self.until_midnight).is_some() && !of.is_morning {
             actions.push(Action::PassesMidnight(service));
         }
     }

@@ -21,9 +21,13 @@ fn examples() -> Examples {
         r#"{"label":"CI","limit":12.5,"limits":[{"amount":1,"per":"day"},{"amount":0.000000001,"per":"month"}],"expires_at":"2099-12-31T23:59:59Z","metadata":{"a":"b"},"disabled":false}"#,
         r#"{"label":"","models":["m","n"],"requests_per_minute":60,"tokens_per_minute":100000,"max_in_flight":4,"group_id":"grp_0198f1a2b3c4d5e6f708192a3b4c5d6e"}"#,
         r#"{"name":"team","external_id":"t1","parent_id":null,"limit":null,"metadata":{"x":null},"key_defaults":{"limit":5,"expires_in_seconds":3600,"metadata":{"k":"v"}}}"#,
+        r#"{"limit":5,"limit_raised":{"amount":9,"until":"2027-01-01T00:00Z"},"limits":[{"amount":1,"per":"day","raised":{"amount":2,"until":"2026-12-24T18:00:00+01:00"}}]}"#,
         r#"{"url":"https://example.com/hook","event_types":["key.created"],"disabled":true}"#,
     ])
 }
+
+/// A time at which no raise has ended.
+const BEFORE: Timestamp = Timestamp::from_millis(i64::MIN);
 
 fn now() -> Timestamp {
     Timestamp::from_millis(1_795_140_665_000)
@@ -37,7 +41,7 @@ fn key_settings() {
         for is_new in [true, false] {
             let Ok(patch) = settings::<KeyPatch>(input.bytes(), is_new) else { continue };
             let key = fresh().with(&patch, now());
-            let text = json(|field| key.value(field, now()));
+            let text = json(|field| key.value(field, BEFORE));
             let object: Object<'_> = serde_json::from_str(&text).unwrap();
             let patch: KeyPatch =
                 settings_among(object.iter(), true).unwrap_or_else(|e| panic!("{e:?} {text}"));
@@ -54,7 +58,7 @@ fn group_settings() {
         for is_new in [true, false] {
             let Ok(patch) = settings::<GroupPatch>(input.bytes(), is_new) else { continue };
             let group = fresh().with(&patch, now());
-            let text = json(|field| group.value(field, now()));
+            let text = json(|field| group.value(field, BEFORE));
             let object: Object<'_> = serde_json::from_str(&text).unwrap();
             let patch: GroupPatch =
                 settings_among(object.iter(), true).unwrap_or_else(|e| panic!("{e:?} {text}"));

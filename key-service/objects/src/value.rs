@@ -11,7 +11,7 @@ use shared::{
     time::Timestamp,
     wire::{
         DefaultField, EVENT_TYPES, Fields, Kind, Limit, MAX_LABEL_CHARS, MAX_LIMIT, MAX_LIMITS, MAX_METADATA,
-        MAX_METADATA_NAME_CHARS, MAX_METADATA_VALUE_CHARS, MAX_MODEL_CHARS, MAX_MODELS, Value,
+        MAX_METADATA_NAME_CHARS, MAX_METADATA_VALUE_CHARS, MAX_MODEL_CHARS, MAX_MODELS, Raise, Value,
     },
 };
 
@@ -36,11 +36,10 @@ pub fn read(param: &str, kind: Kind, raw: &RawValue) -> Result<Value, ApiError> 
     match kind {
         Kind::Line { max } | Kind::ExternalId { max } => external_id(param, max, raw).map(Value::Text),
         Kind::Amount => amount(param, "a number or null", raw).map(Value::Amount),
-        Kind::Time => time(param, raw).map(Value::Time),
+        Kind::Time => time(param, "a string or null", raw).map(Value::Time),
         Kind::Count { max } => count(param, "an integer or null", 1..=max, raw).map(Value::Count),
-        // An empty list means no bound.
-        Kind::Limits => limits(param, raw)
-            .map(|limits| if limits.is_empty() { Value::Null } else { Value::Limits(limits) }),
+        Kind::Limits => limits(param, true, raw),
+        Kind::Raise => raise(param, raw).map(Value::Raise),
         Kind::Models => models(param, raw).map(Value::Texts),
         Kind::Metadata => metadata(param, raw).map(Value::Metadata),
         Kind::Group => group(param, raw),
@@ -84,8 +83,8 @@ fn amount(param: &str, expected: &str, raw: &RawValue) -> Result<NanoUsd, ApiErr
     }
 }
 
-fn time(param: &str, raw: &RawValue) -> Result<Timestamp, ApiError> {
-    let text = text(param, "a string or null", raw)?;
+fn time(param: &str, expected: &str, raw: &RawValue) -> Result<Timestamp, ApiError> {
+    let text = text(param, expected, raw)?;
     Timestamp::parse(&text).ok_or_else(|| {
         let message = format!("`{param}` must be an ISO 8601 date and time, such as 2027-12-31T23:59:59Z.");
         ApiError::at(Code::InvalidValue, param, message)
@@ -124,11 +123,12 @@ pub fn flag(param: &str, raw: &RawValue) -> Result<bool, ApiError> {
     Ok(raw.get() == "true")
 }
 
-fn limits(param: &str, raw: &RawValue) -> Result<Vec<Limit>, ApiError> {
+/// Reads limits by window. An empty list means no bound.
+fn limits(param: &str, may_be_raised: bool, raw: &RawValue) -> Result<Value, ApiError> {
     let mut limits: Vec<Limit> = Vec::new();
     for (at, raw) in list(param, MAX_LIMITS, raw)?.into_iter().enumerate() {
         let param = format!("{param}[{at}]");
-        let limit = limit(&param, raw)?;
+        let limit = limit(&param, may_be_raised, raw)?;
         if limits.iter().any(|before| before.per == limit.per) {
             let message =
                 format!("`{param}.per` is `{}` once more; each may be given once.", limit.per.as_str());
@@ -136,29 +136,53 @@ fn limits(param: &str, raw: &RawValue) -> Result<Vec<Limit>, ApiError> {
         }
         limits.push(limit);
     }
-    Ok(limits)
+    Ok(if limits.is_empty() { Value::Null } else { Value::Limits(limits) })
 }
 
-fn limit(param: &str, raw: &RawValue) -> Result<Limit, ApiError> {
-    let members = object(param, "an object", raw)?;
+fn limit(param: &str, may_be_raised: bool, raw: &RawValue) -> Result<Limit, ApiError> {
+    let known: &[&str] = if may_be_raised { &["amount", "per", "raised"] } else { &["amount", "per"] };
+    let members = members(param, "an object", known, raw)?;
     let [amount_param, per_param] = ["amount", "per"].map(|name| format!("{param}.{name}"));
-    if let Some((name, _)) = members.iter().find(|(name, _)| !["amount", "per"].contains(name)) {
-        return Err(unknown(&format!("{param}."), name, ["amount", "per"].into_iter()));
-    }
-    let member = |name: &str, param: &str| {
-        let missing = || {
-            let message = format!("`{param}` is missing.");
-            ApiError::at(Code::MissingRequiredParameter, param, message)
-        };
-        members.get(name).ok_or_else(missing)
-    };
-    let amount = amount(&amount_param, "a number", member("amount", &amount_param)?)?;
-    let per = text(&per_param, "a string", member("per", &per_param)?)?;
+    let amount = amount(&amount_param, "a number", member(&members, "amount", &amount_param)?)?;
+    let per = text(&per_param, "a string", member(&members, "per", &per_param)?)?;
     let per = Per::ALL.into_iter().find(|known| known.as_str() == per).ok_or_else(|| {
         let message = format!("`{per_param}` must be `hour`, `day`, `week` or `month`.");
         ApiError::at(Code::InvalidValue, &per_param, message)
     })?;
-    Ok(Limit { amount, per, window: None })
+    let raised = members.get("raised").filter(|raw| Json::of(raw) != Json::Null);
+    let raised = raised.map(|raw| raise(&format!("{param}.raised"), raw)).transpose()?;
+    Ok(Limit { raised, ..Limit::new(amount, per) })
+}
+
+/// Reads a raise. What it may be depends on its limit and on the time, and is judged where both are known.
+fn raise(param: &str, raw: &RawValue) -> Result<Raise, ApiError> {
+    let members = members(param, "an object or null", &["amount", "until"], raw)?;
+    let [amount_param, until_param] = ["amount", "until"].map(|name| format!("{param}.{name}"));
+    let amount = amount(&amount_param, "a number", member(&members, "amount", &amount_param)?)?;
+    let until = time(&until_param, "a string", member(&members, "until", &until_param)?)?;
+    Ok(Raise { amount, until })
+}
+
+/// Reads an object that has no members but these.
+fn members<'a>(
+    param: &str,
+    expected: &str,
+    known: &[&str],
+    raw: &'a RawValue,
+) -> Result<Object<'a>, ApiError> {
+    let members = object(param, expected, raw)?;
+    if let Some((name, _)) = members.iter().find(|(name, _)| !known.contains(name)) {
+        return Err(unknown(&format!("{param}."), name, known.iter().copied()));
+    }
+    Ok(members)
+}
+
+fn member<'a>(members: &Object<'a>, name: &str, param: &str) -> Result<&'a RawValue, ApiError> {
+    let missing = || {
+        let message = format!("`{param}` is missing.");
+        ApiError::at(Code::MissingRequiredParameter, param, message)
+    };
+    members.get(name).ok_or_else(missing)
 }
 
 fn url(param: &str, raw: &RawValue) -> Result<String, ApiError> {
@@ -240,7 +264,11 @@ fn key_defaults(param: &str, raw: &RawValue) -> Result<Vec<(DefaultField, Value)
         let names = || DefaultField::settings().map(|field| field.row().name);
         let field = settable::<DefaultField>(name, true);
         let field = field.ok_or_else(|| unknown(&format!("{param}."), name, names()))?;
-        settings.push((field, read(&format!("{param}.{name}"), field.row().kind, raw)?));
+        let (param, kind) = (format!("{param}.{name}"), field.row().kind);
+        // Nothing of the defaults runs, so nothing of them is raised.
+        let is_limits = matches!(kind, Kind::Limits) && Json::of(raw) != Json::Null;
+        let value = if is_limits { limits(&param, false, raw) } else { read(&param, kind, raw) };
+        settings.push((field, value?));
     }
     Ok(settings)
 }

@@ -29,6 +29,10 @@ pub enum Failure {
     NoSecondFactor,
     /// The member is a viewer, and only owners may do this.
     OwnersOnly,
+    /// The member leads a group, and this is of the whole account.
+    KeysOfGroupOnly,
+    /// The group that the member leads is archived.
+    GroupEnded,
     /// Another site has sent the form.
     ForeignForm,
     /// The form is from an earlier session, or made up.
@@ -69,6 +73,7 @@ impl From<Error<Refused>> for Failure {
                 refused @ (Refused::KeyRevoked
                 | Refused::GroupArchived
                 | Refused::TooMuchMetadata
+                | Refused::BadRaise(_)
                 | Refused::Address(_)
                 | Refused::TooMany(..)),
             ) => Self::BadRequest(ApiError::from(refused).message.into_owned()),
@@ -140,6 +145,19 @@ impl IntoResponse for Failure {
                 StatusCode::FORBIDDEN,
                 "Only owners can do this",
                 "Your role is viewer. Ask an owner of this account to do this.".into(),
+            ),
+            Self::KeysOfGroupOnly => (
+                StatusCode::FORBIDDEN,
+                "This is not of your group",
+                "You lead a group: you see its API keys and what they do. Ask an owner of this account for more."
+                    .into(),
+            ),
+            Self::GroupEnded => (
+                StatusCode::FORBIDDEN,
+                "Your group is archived",
+                "The group that you led is archived, so there is nothing to see any more. Ask an owner of this account \
+                 for another role."
+                    .into(),
             ),
             Self::ForeignForm => (
                 StatusCode::FORBIDDEN,

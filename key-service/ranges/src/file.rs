@@ -9,24 +9,28 @@ use http::header;
 use crate::spend::{PartNames, SpendScope, SpendView};
 use domain::usage::{Hour, Sums};
 use key_service_management::spend::{ChartStep, SpendPart};
-use key_service_page::{app::App, csv::cell, failure::Failure, form::query, session::Viewer};
+use key_service_page::{app::App, csv::cell, failure::Failure, form::query, session::KeysViewer};
 
 /// Columns. Scripts rely on the names: add, never rename.
 const HEAD: &str = "day,part,id,name,requests,tokens,charged,hour\r\n";
 
 /// Answers with a line for each day, or each hour of a single day, and part: every measure, and no part is left out.
-pub async fn csv(State(app): State<App>, viewer: Viewer, request: Request) -> Result<Response, Failure> {
-    let (account, query) = (viewer.signed_in.account, query(&request));
+pub async fn csv(
+    State(app): State<App>,
+    KeysViewer(viewer): KeysViewer,
+    request: Request,
+) -> Result<Response, Failure> {
+    let (reach, query) = (viewer.reach(), query(&request));
     let key = query.filled("key").map(str::parse).transpose().map_err(|_| Failure::NotFound)?;
     let group = query.filled("group").map(str::parse).transpose().map_err(|_| Failure::NotFound)?;
-    let scope = match (key, group) {
+    let scope = match (key, group.or(reach.group)) {
         (Some(key), _) => SpendScope::Key(key),
         (None, Some(group)) => SpendScope::Group(group),
         (None, None) => SpendScope::Account,
     };
     let view = SpendView::of(&query, scope, app.management.today());
-    let report = view.read(&app, account).await?;
-    let names = PartNames::of(&app, account, report.parts.keys()).await?;
+    let report = view.read(&app, reach).await?;
+    let names = PartNames::of(&app, reach, report.parts.keys()).await?;
     let mut lines = Vec::new();
     for (part, times) in &report.parts {
         let (kind, id) = match part {

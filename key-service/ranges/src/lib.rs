@@ -1,5 +1,6 @@
 //! A range of days that a page is about, and what was spent on them.
 
 pub mod file;
+mod line;
 pub mod range;
 pub mod spend;

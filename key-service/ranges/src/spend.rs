@@ -8,17 +8,20 @@ use std::{
 
 use maud::{Markup, html};
 use shared::{
-    ids::{AccountId, GroupId, KeyId},
+    ids::{GroupId, KeyId},
     money::NanoUsd,
 };
 
-use crate::range::Range;
+use crate::{line::line, range::Range};
 use domain::{
     group::Group,
     key::ApiKey,
     usage::{Day, Hour, Sums},
 };
-use key_service_management::spend::{ChartStep, SpendBy, SpendPart, SpendParts};
+use key_service_management::{
+    reach::AccountReach,
+    spend::{ChartStep, SpendBy, SpendPart, SpendParts},
+};
 use key_service_page::{
     app::App,
     chart::{Chart, Measure, Series},
@@ -100,14 +103,14 @@ impl SpendView {
     }
 
     /// Reads the sums of the range, and of the days that it is compared with: together, unless they are a year apart.
-    pub async fn read(&self, app: &App, account: AccountId) -> Result<SpendReport, Failure> {
+    pub async fn read(&self, app: &App, reach: AccountReach) -> Result<SpendReport, Failure> {
         let (days, before) = (&self.range.days, self.range.before());
         if self.range.is_against_year {
-            let parts = self.parts(app, account, days.clone()).await?;
-            let of_year_before = self.parts(app, account, before).await?;
+            let parts = self.parts(app, reach, days.clone()).await?;
+            let of_year_before = self.parts(app, reach, before).await?;
             return Ok(SpendReport { parts, before: total(&of_year_before) });
         }
-        let parts = self.parts(app, account, *before.start()..=*days.end()).await?;
+        let parts = self.parts(app, reach, *before.start()..=*days.end()).await?;
         let before = total(&cut(parts.clone(), &before));
         Ok(SpendReport { parts: cut(parts, days), before })
     }
@@ -116,14 +119,14 @@ impl SpendView {
     async fn parts(
         &self,
         app: &App,
-        account: AccountId,
+        reach: AccountReach,
         days: RangeInclusive<Day>,
     ) -> Result<SpendParts, Failure> {
         let (management, times) = (&app.management, (days, self.step()));
         Ok(match self.scope {
-            SpendScope::Account => management.spend_parts(account, self.by, times).await?,
-            SpendScope::Key(key) => management.spend_of_key(account, key, times).await?,
-            SpendScope::Group(group) => management.spend_of_group(account, group, self.by, times).await?,
+            SpendScope::Account => management.spend_parts(reach.account, self.by, times).await?,
+            SpendScope::Key(key) => management.spend_of_key(reach, key, times).await?,
+            SpendScope::Group(group) => management.spend_of_group(reach, group, self.by, times).await?,
         })
     }
 
@@ -131,26 +134,30 @@ impl SpendView {
     pub async fn charged_to(
         &self,
         app: &App,
-        account: AccountId,
+        reach: AccountReach,
         keys: &[ApiKey],
     ) -> Result<HashMap<KeyId, NanoUsd>, Failure> {
         let SpendScope::Group(group) = self.scope else { return Ok(HashMap::new()) };
         let keys: Vec<KeyId> = keys.iter().map(|key| key.id).collect();
-        Ok(app.management.charged_in_group(account, group, (self.range.days.clone(), &keys)).await?)
+        Ok(app.management.charged_in_group(reach, group, (self.range.days.clone(), &keys)).await?)
     }
 
     /// Makes the tiles of the range: `credit` comes first.
     pub fn tiles(&self, report: &SpendReport, today: Day, credit: Option<&Markup>) -> Markup {
         let (measure, range) = (self.measure, &self.range);
         let now = measure.of(total(&report.parts));
-        let of_today = report.parts.values().flatten().filter(|(time, _)| time.day() == today);
-        let of_today = measure.of(of_today.fold(Sums::default(), |all, (_, sums)| all.plus(*sums)));
+        let of_day = |day: Day| {
+            let times = Hour::in_day(day, 0)..Hour::in_day(day.plus(1), 0);
+            let sums = report.parts.values().flat_map(|part| part.range(times.clone()));
+            sums.map(|(_, sums)| measure.of(*sums)).sum::<i64>()
+        };
+        let of_today = of_day(today);
         let has_today = range.days.contains(&today) && range.days.start() != range.days.end();
         html! {
             dl.tiles {
                 @if let Some(credit) = credit { (credit) }
                 @if has_today { div.tile { dt { "Today" } dd { (measure.glance(of_today)) } } }
-                div.tile { dt { (range.title()) } dd { (measure.glance(now))
+                div.tile { dt { (range.title()) } dd { (measure.glance(now)) (line(&range.days, of_day))
                     small { (range.compared(now, measure.of(report.before))) } } }
                 @if has_today || range.days.start() != range.days.end() {
                     div.tile { dt { "Daily average" } dd { (measure.glance(range.daily(now))) } }
@@ -163,11 +170,11 @@ impl SpendView {
     pub async fn card(
         &self,
         app: &App,
-        account: AccountId,
+        reach: AccountReach,
         PageAddress { path, query }: PageAddress<'_>,
         report: &SpendReport,
     ) -> Result<Markup, Failure> {
-        let series = self.series(app, account, report).await?;
+        let series = self.series(app, reach, report).await?;
         let requests = match self.scope {
             SpendScope::Account => ACTIVITY.to_owned(),
             SpendScope::Key(id) => format!("{ACTIVITY}?key={id}"),
@@ -230,14 +237,14 @@ impl SpendView {
     async fn series(
         &self,
         app: &App,
-        account: AccountId,
+        reach: AccountReach,
         SpendReport { parts, .. }: &SpendReport,
     ) -> Result<Vec<Series>, Failure> {
         let size = |(_, times): &(&SpendPart, &BTreeMap<Hour, Sums>)| Reverse(self.measure.of(sum(times)));
         let mut parts: Vec<(&SpendPart, &BTreeMap<Hour, Sums>)> = parts.iter().collect();
         parts.sort_by_key(size);
         let others = if parts.len() > PARTS + 1 { parts.split_off(PARTS) } else { Vec::new() };
-        let names = PartNames::of(app, account, parts.iter().map(|(part, _)| *part)).await?;
+        let names = PartNames::of(app, reach, parts.iter().map(|(part, _)| *part)).await?;
         let models = app.catalog.get().ids();
         let series = |(part, times): (&SpendPart, &BTreeMap<Hour, Sums>)| Series {
             name: names.shown(part),
@@ -266,7 +273,7 @@ impl SpendView {
 impl PartNames {
     pub(crate) async fn of(
         app: &App,
-        account: AccountId,
+        reach: AccountReach,
         parts: impl Iterator<Item = &SpendPart>,
     ) -> Result<Self, Failure> {
         let (mut keys, mut groups) = (Vec::new(), Vec::new());
@@ -282,8 +289,8 @@ impl PartNames {
                 | SpendPart::OtherUsers => {}
             }
         }
-        let keys = app.management.keys_by_id(account, keys).await?;
-        Ok(Self { keys, groups: app.management.groups_by_id(account, groups).await? })
+        let keys = app.management.keys_by_id(reach, keys).await?;
+        Ok(Self { keys, groups: app.management.groups_by_id(reach, groups).await? })
     }
 
     /// The name of a part; empty for a key without a label.

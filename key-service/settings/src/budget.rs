@@ -3,7 +3,10 @@
 use maud::{Markup, html};
 use shared::money::NanoUsd;
 
-use crate::words::{dollars, per};
+use crate::{
+    limits::NEVER,
+    words::{dollars, per},
+};
 use domain::{
     group::Group,
     ledger::{Budget, Holder},
@@ -11,6 +14,8 @@ use domain::{
 use key_service_management::reached::{LimitOf, MoneyLimit, ReachedLimits};
 use key_service_page::{
     chart::scaled,
+    paths::{GROUPS, KEYS},
+    session::Viewer,
     show::{aligned, glance, name_of, time, usd},
 };
 
@@ -22,6 +27,7 @@ const CENT: NanoUsd = NanoUsd::from_nanos(10_000_000);
 
 /// Limits of a key or a group, and what their requests hold.
 struct BudgetLimits<'a> {
+    holder: Holder,
     /// Group that has these limits; `None` for those of the page's own key or group.
     group: Option<&'a Group>,
     held: NanoUsd,
@@ -35,16 +41,18 @@ impl BudgetLimits<'_> {
 }
 
 /// Shows what is used, held and left of the limits of a key or a group, and of the groups above it, the nearest first.
-/// `is_over` says that nothing can be spent any more.
+/// `is_over` says that nothing can be spent any more. Owners can raise a limit that is close to its end.
 pub fn gauge(
+    viewer: &Viewer,
     holder: Holder,
     budget: &Budget,
     groups: &[&Group],
     reached: &ReachedLimits,
     is_over: bool,
 ) -> Markup {
-    let own = BudgetLimits { group: None, held: budget.held, limits: reached.limits(holder, budget) };
+    let own = BudgetLimits { holder, group: None, held: budget.held, limits: reached.limits(holder, budget) };
     let of_groups = groups.iter().map(|group| BudgetLimits {
+        holder: Holder::Group(group.id),
         group: Some(group),
         held: group.spend.budget.held,
         limits: reached.limits(Holder::Group(group.id), &group.spend.budget),
@@ -72,6 +80,7 @@ pub fn gauge(
                     @if !is_over {
                         li { i.left {} "Left " strong { (usd(of.left(limit))) } }
                         @if let Some((_, resets_at)) = limit.window { li.quiet { "resets " (time(resets_at)) } }
+                        @if viewer.is_owner() && limit.is_nearly_used() { li { (raise_today(of.holder, limit)) } }
                     }
                 }
             }
@@ -122,8 +131,24 @@ fn briefly(used: NanoUsd) -> Markup {
     if has_cents { glance(used) } else { aligned(used) }
 }
 
-fn in_words(limit: &MoneyLimit) -> String {
-    limit.window.map_or_else(|| dollars(limit.amount), |(length, _)| per(limit.amount, length))
+/// Writes the amount of a limit, and what follows if it is raised: `$20 until 18:00, then $10`.
+fn in_words(limit: &MoneyLimit) -> Markup {
+    let says = |amount| limit.window.map_or_else(|| dollars(amount), |(length, _)| per(amount, length));
+    html! {
+        (says(limit.amount))
+        @if let Some((until, plain)) = limit.after_raise { " until " (time(until)) ", then " (dollars(plain)) }
+    }
+}
+
+/// Makes a link to the settings of a limit, in which it is raised for the rest of the day.
+pub fn raise_today(holder: Holder, limit: &MoneyLimit) -> Markup {
+    let page = match holder {
+        Holder::Key(id, _) => format!("{KEYS}/{id}"),
+        Holder::Group(id) => format!("{GROUPS}/{id}"),
+        Holder::Account(_) => return html! {},
+    };
+    let resets = limit.window.map_or(NEVER, |(length, _)| length.as_str());
+    html! { a href={ (page) "/settings?raise=" (resets) } { "Raise for today" } }
 }
 
 /// Returns the part of a limit in units of the bar. A limit of 0 is used up.
@@ -150,7 +175,20 @@ mod tests {
 
     fn limit(used: i64, amount: i64, per: Option<Per>, is_reached: bool) -> MoneyLimit {
         let [used, amount] = [used, amount].map(NanoUsd::from_usd);
-        MoneyLimit { amount, used, window: per.map(|per| (per, Timestamp::from_millis(0))), is_reached }
+        let window = per.map(|per| (per, Timestamp::from_millis(0)));
+        MoneyLimit { amount, after_raise: None, used, window, is_reached }
+    }
+
+    #[test]
+    fn a_raised_limit_is_shown_with_its_end_and_what_holds_then() {
+        let end = Timestamp::parse("2027-12-31T18:00Z").unwrap();
+        let raised = MoneyLimit {
+            after_raise: Some((end, NanoUsd::from_usd(10))),
+            ..limit(12, 20, Some(Per::Day), false)
+        };
+        let page = tightest(&[raised]).into_string();
+        assert!(page.contains("$12.00</span> of $20 a day until <time"), "{page}");
+        assert!(page.contains("</time>, then $10") && page.contains("2027-12-31 18:00 UTC"), "{page}");
     }
 
     #[test]

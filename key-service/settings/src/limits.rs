@@ -4,34 +4,71 @@ use maud::{Markup, html};
 use shared::{
     calendar::Per,
     money::{MoneyError, NanoUsd},
-    wire::{Limit, MAX_LIMIT, Value},
+    time::Timestamp,
+    wire::{Limit, MAX_LIMIT, MAX_RAISE, Raise, Value},
 };
 
+use crate::words::dollars;
+use domain::ledger::{BadRaise, RaiseFault};
 use key_service_page::{
     entry::{Entered, Fault},
     form::Fields,
 };
 
-/// Names of the fields, and their titles after the first: one for a limit that never resets, and one for each length of
-/// window.
-const FIELDS: [(&str, &str, &str, &str); 5] = [
-    ("limit", "resets", "Limit (USD)", "Resets"),
-    ("limit_2", "resets_2", "Limit 2 (USD)", "Resets 2"),
-    ("limit_3", "resets_3", "Limit 3 (USD)", "Resets 3"),
-    ("limit_4", "resets_4", "Limit 4 (USD)", "Resets 4"),
-    ("limit_5", "resets_5", "Limit 5 (USD)", "Resets 5"),
+/// Names of the fields of a limit: its amount and renewal, and a raise of it with its end. The titles of all but the first
+/// have the number of the limit.
+struct LimitFields {
+    amount: &'static str,
+    resets: &'static str,
+    raise: &'static str,
+    until: &'static str,
+    titles: [&'static str; 4],
+}
+
+/// The fields of a limit that never resets, and of one for each length of window.
+const FIELDS: [LimitFields; 5] = [
+    fields(["limit", "resets", "raise", "until"], ["Limit (USD)", "Resets", "Raise to (USD)", "Until"]),
+    fields(
+        ["limit_2", "resets_2", "raise_2", "until_2"],
+        ["Limit 2 (USD)", "Resets 2", "Raise 2 to (USD)", "Until 2"],
+    ),
+    fields(
+        ["limit_3", "resets_3", "raise_3", "until_3"],
+        ["Limit 3 (USD)", "Resets 3", "Raise 3 to (USD)", "Until 3"],
+    ),
+    fields(
+        ["limit_4", "resets_4", "raise_4", "until_4"],
+        ["Limit 4 (USD)", "Resets 4", "Raise 4 to (USD)", "Until 4"],
+    ),
+    fields(
+        ["limit_5", "resets_5", "raise_5", "until_5"],
+        ["Limit 5 (USD)", "Resets 5", "Raise 5 to (USD)", "Until 5"],
+    ),
 ];
+
+const fn fields(names: [&'static str; 4], titles: [&'static str; 4]) -> LimitFields {
+    let [amount, resets, raise, until] = names;
+    LimitFields { amount, resets, raise, until, titles }
+}
+
+impl LimitFields {
+    const fn names(&self) -> [&'static str; 4] {
+        [self.amount, self.resets, self.raise, self.until]
+    }
+}
 
 /// Limits of a form, each `None` if the form lacks it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
     /// The limit that never resets.
     pub lifetime: Option<Value>,
+    /// The raise of that limit.
+    pub raised: Option<Value>,
     pub windows: Option<Value>,
 }
 
 pub fn names() -> impl Iterator<Item = &'static str> {
-    FIELDS.into_iter().flat_map(|(name, resets, _, _)| [name, resets])
+    FIELDS.iter().flat_map(LimitFields::names)
 }
 
 /// Reads the limits of a form, the shortest window first.
@@ -39,28 +76,100 @@ pub fn read(form: &Fields) -> Result<Limits, Fault> {
     if !form.has("limit") {
         return Ok(Limits::default());
     }
-    let (mut lifetime, mut windows) = (Value::Null, Vec::<Limit>::new());
-    for (name, resets, _, _) in FIELDS {
-        let Some(text) = form.filled(name) else { continue };
-        let amount = amount(text).map_err(|says| Fault::of(name, says))?;
-        let twice = || Err(Fault::of(name, "There is a limit with the same reset above. Give one of them."));
-        if form.get(resets).is_empty() {
+    let (mut lifetime, mut raised, mut windows) = (Value::Null, Value::Null, Vec::<Limit>::new());
+    for of in &FIELDS {
+        let raise = raise(form, of)?;
+        let Some(text) = form.filled(of.amount) else {
+            let nothing = || Fault::of(of.amount, "Give the limit that is raised.");
+            raise.map_or(Ok(()), |_| Err(nothing()))?;
+            continue;
+        };
+        let amount = amount(text).map_err(|says| Fault::of(of.amount, says))?;
+        let twice =
+            || Err(Fault::of(of.amount, "There is a limit with the same reset above. Give one of them."));
+        if form.get(of.resets).is_empty() {
             if lifetime != Value::Null {
                 return twice();
             }
-            lifetime = Value::Amount(amount);
+            (lifetime, raised) = (Value::Amount(amount), raise.map_or(Value::Null, Value::Raise));
             continue;
         }
-        let per = Per::ALL.into_iter().find(|per| per.as_str() == form.get(resets));
-        let per = per.ok_or_else(|| Fault::of(resets, "Choose one of the list."))?;
+        let per = Per::ALL.into_iter().find(|per| per.as_str() == form.get(of.resets));
+        let per = per.ok_or_else(|| Fault::of(of.resets, "Choose one of the list."))?;
         if windows.iter().any(|limit| limit.per == per) {
             return twice();
         }
-        windows.push(Limit { amount, per, window: None });
+        windows.push(Limit { raised: raise, ..Limit::new(amount, per) });
     }
     windows.sort_by_key(|limit| limit.per);
     let windows = if windows.is_empty() { Value::Null } else { Value::Limits(windows) };
-    Ok(Limits { lifetime: Some(lifetime), windows: form.has("resets").then_some(windows) })
+    let raised = form.has("raise").then_some(raised);
+    Ok(Limits { lifetime: Some(lifetime), raised, windows: form.has("resets").then_some(windows) })
+}
+
+/// Reads the raise of a limit, which has an amount and an end or neither.
+fn raise(form: &Fields, of: &LimitFields) -> Result<Option<Raise>, Fault> {
+    let raised = match (form.filled(of.raise), form.filled(of.until)) {
+        (None, None) => return Ok(None),
+        (None, Some(_)) => return Err(Fault::of(of.raise, "Give the amount to which the limit is raised.")),
+        (Some(_), None) => return Err(Fault::of(of.until, "Give the time until which the limit is raised.")),
+        (Some(raised), Some(until)) => (raised, until),
+    };
+    let amount = amount(raised.0).map_err(|says| Fault::of(of.raise, says))?;
+    let until = Timestamp::parse(raised.1);
+    let until =
+        until.ok_or_else(|| Fault::of(of.until, "Give a date and a time, such as 2027-12-31T23:59."))?;
+    Ok(Some(Raise { amount, until }))
+}
+
+/// Makes the fault of a form that raises a limit in vain.
+pub fn raise_fault(form: &Fields, BadRaise { window, fault }: BadRaise) -> Fault {
+    let resets = window.map_or("", |(_, per)| per.as_str());
+    let is_raised =
+        |of: &&LimitFields| form.filled(of.amount).is_some() && form.get(of.resets).trim() == resets;
+    let of = FIELDS.iter().find(is_raised).unwrap_or(&FIELDS[0]);
+    match fault {
+        RaiseFault::NoLimit => Fault::of(of.amount, "Give the limit that is raised."),
+        RaiseFault::NotAbove(plain) => {
+            Fault::of(of.raise, format!("Give more than the limit of {}.", dollars(plain)))
+        }
+        RaiseFault::Over => Fault::of(of.until, "Give a time that is still to come."),
+        RaiseFault::TooLong => {
+            let days = MAX_RAISE.as_secs() / 86_400;
+            Fault::of(of.until, format!("Give a time within the next {days} days."))
+        }
+    }
+}
+
+/// Returns the texts of a form without raises.
+pub fn without_raises(form: &Fields) -> Fields {
+    form.without(&FIELDS.iter().flat_map(|of| [of.raise, of.until]).collect::<Vec<_>>())
+}
+
+/// Returns the texts of a form in which a limit is raised to twice its amount until the end of the day, and the field of
+/// the new amount. `resets` names the limit's renewal, and is `never` if it has none. `None` if there is no such limit.
+pub fn raised_today(form: &Fields, resets: &str, now: Timestamp) -> Option<(Fields, &'static str)> {
+    let resets = match resets {
+        "" => return None,
+        NEVER => "",
+        length => length,
+    };
+    let of = FIELDS.iter().find(|of| form.filled(of.amount).is_some() && form.get(of.resets) == resets)?;
+    let present = form.filled(of.raise).or(form.filled(of.amount)).and_then(|text| amount(text).ok())?;
+    let twice = NanoUsd::from_nanos(present.nanos().saturating_mul(2)).min(MAX_LIMIT);
+    let filled = form.clone().with(of.until, instant(Per::Day.end(now)));
+    let amount = if twice > present { twice.to_string() } else { String::new() };
+    Some((filled.with(of.raise, amount), of.raise))
+}
+
+/// Name of a limit without renewal, in the addresses of forms that raise it.
+pub const NEVER: &str = "never";
+
+/// Writes an instant in the form of browsers' inputs: without a zone, and without seconds if there are none.
+pub fn instant(at: Timestamp) -> String {
+    let text = at.to_string();
+    let text = text.trim_end_matches('Z');
+    text.strip_suffix(":00").filter(|text| text.len() == "2027-12-31T23:59".len()).unwrap_or(text).to_owned()
 }
 
 /// Reads an amount exactly, which a float could not hold.
@@ -91,21 +200,25 @@ pub fn without_commas(number: &str) -> Option<String> {
 }
 
 /// Returns the texts of a form for these settings: all fields, the first ones filled.
-pub fn texts(lifetime: &Value, windows: &Value) -> Vec<(String, String)> {
-    let mut limits: Vec<(String, String)> = Vec::new();
+pub fn texts(lifetime: &Value, raised: &Value, windows: &Value) -> Vec<(String, String)> {
+    let raise = |raised: Option<Raise>| {
+        raised.map_or_else(Default::default, |raise| [raise.amount.to_string(), instant(raise.until)])
+    };
+    let mut limits: Vec<[String; 4]> = Vec::new();
     if let Value::Amount(amount) = lifetime {
-        limits.push((amount.to_string(), String::new()));
+        let raised = if let Value::Raise(raise) = raised { Some(*raise) } else { None };
+        let [raise, until] = raise(raised);
+        limits.push([amount.to_string(), String::new(), raise, until]);
     }
     if let Value::Limits(windows) = windows {
-        limits.extend(windows.iter().map(|limit| (limit.amount.to_string(), limit.per.as_str().to_owned())));
+        limits.extend(windows.iter().map(|limit| {
+            let [raise, until] = raise(limit.raised);
+            [limit.amount.to_string(), limit.per.as_str().to_owned(), raise, until]
+        }));
     }
     let filled = limits.into_iter().chain(std::iter::repeat_with(Default::default));
-    let texts = FIELDS.into_iter().zip(filled);
-    texts
-        .flat_map(|((name, resets, _, _), (amount, per))| {
-            [(name.to_owned(), amount), (resets.to_owned(), per)]
-        })
-        .collect()
+    let texts = FIELDS.iter().zip(filled);
+    texts.flat_map(|(of, texts)| of.names().into_iter().map(str::to_owned).zip(texts)).collect()
 }
 
 /// Field of the button that adds a row: the number of rows from then on.
@@ -114,36 +227,34 @@ const ROWS: &str = "rows";
 /// Returns the field of the row that a form asks for, if it was sent for a further one.
 pub fn added_row(form: &Fields) -> Option<&'static str> {
     let rows: usize = form.filled(ROWS)?.parse().ok()?;
-    FIELDS.get(rows.checked_sub(1)?).map(|(name, _, _, _)| *name)
+    FIELDS.get(rows.checked_sub(1)?).map(|of| of.amount)
 }
 
-/// Makes a row for each limit, at least one, and a button that adds a row.
-pub fn rows(entered: Entered<'_>, hint: &str) -> Markup {
-    let used = FIELDS.iter().rposition(|(name, resets, _, _)| entered.has_any(&[name, resets]));
+/// Makes a row for each limit, at least one, and a button that adds a row. A limit of a new object is not raised.
+pub fn rows(entered: Entered<'_>, hint: &str, is_new: bool) -> Markup {
+    let used = FIELDS.iter().rposition(|of| entered.has_any(&of.names()));
     let asked = entered.get(ROWS).parse().unwrap_or_default();
     let rows = used.map_or(1, |last| last + 1).max(asked).min(FIELDS.len());
     html! {
-        @for at in 0..rows { (pair(entered, at, if at == 0 { hint } else { "" })) }
+        @for (at, of) in FIELDS.iter().enumerate().take(rows) {
+            (pair(entered, of, if at == 0 { hint } else { "" }))
+            @if !is_new { (raise_fields(entered, of)) }
+        }
         @if rows < FIELDS.len() {
             div { button.link name=(ROWS) value=(rows + 1) formnovalidate { "Add a limit" } }
         }
     }
 }
 
-fn pair(entered: Entered<'_>, at: usize, hint: &str) -> Markup {
-    let (name, resets, title, resets_title) = FIELDS[at];
+fn pair(entered: Entered<'_>, of: &'static LimitFields, hint: &str) -> Markup {
+    let [title, resets_title, _, _] = of.titles;
     let choice = |value: &'static str, shown: &'static str| {
-        html! { option value=(value) selected[entered.get(resets) == value] { (shown) } }
+        html! { option value=(value) selected[entered.get(of.resets) == value] { (shown) } }
     };
     html! {
         div.pair {
-            (entered.field(name, title, hint, |entry| html! {
-                span.dollars {
-                    input id=(entry.name) name=(entry.name) inputmode="decimal" value=(entry.value) autocomplete="off"
-                        aria-describedby=[&entry.described] aria-invalid=[entry.invalid] autofocus[entry.has_focus];
-                }
-            }))
-            (entered.field(resets, resets_title, "", |entry| html! {
+            (dollar_field(entered, of.amount, title, hint))
+            (entered.field(of.resets, resets_title, "", |entry| html! {
                 select id=(entry.name) name=(entry.name) aria-invalid=[entry.invalid] aria-describedby=[&entry.described] {
                     (choice("", "never"))
                     (choice("hour", "each hour")) (choice("day", "each day"))
@@ -152,6 +263,29 @@ fn pair(entered: Entered<'_>, at: usize, hint: &str) -> Markup {
             }))
         }
     }
+}
+
+/// Makes the fields of a raise, folded away unless there is one.
+fn raise_fields(entered: Entered<'_>, of: &'static LimitFields) -> Markup {
+    let [_, _, title, until_title] = of.titles;
+    html! {
+        details open[entered.has_any(&[of.raise, of.until])] {
+            summary { "Raise until a time" }
+            div.pair {
+                (dollar_field(entered, of.raise, title, "Until the time beside it; then the limit is as before."))
+                (entered.instant(of.until, until_title, "In UTC.", &[]))
+            }
+        }
+    }
+}
+
+fn dollar_field(entered: Entered<'_>, name: &'static str, title: &str, hint: &str) -> Markup {
+    entered.field(name, title, hint, |entry| html! {
+        span.dollars {
+            input id=(entry.name) name=(entry.name) inputmode="decimal" value=(entry.value) autocomplete="off"
+                aria-describedby=[&entry.described] aria-invalid=[entry.invalid] autofocus[entry.has_focus];
+        }
+    })
 }
 
 #[cfg(test)]
@@ -195,12 +329,13 @@ mod tests {
             ("limit_3", ""),
             ("resets_3", "day"),
         ]));
-        let day = Limit { amount: usd(5), per: Per::Day, window: None };
+        let day = Limit::new(usd(5), Per::Day);
+        let (lifetime, windows) = (Value::Amount(usd(50)), Value::Limits(vec![day]));
         let read_limits =
-            Limits { lifetime: Some(Value::Amount(usd(50))), windows: Some(Value::Limits(vec![day])) };
+            Limits { lifetime: Some(lifetime.clone()), raised: None, windows: Some(windows.clone()) };
         assert_eq!(limits, Ok(read_limits.clone()));
-        let again = Fields::of(texts(&Value::Amount(usd(50)), &Value::Limits(vec![day])));
-        assert_eq!(read(&again), Ok(read_limits));
+        let again = Fields::of(texts(&lifetime, &Value::Null, &windows));
+        assert_eq!(read(&again), Ok(Limits { raised: Some(Value::Null), ..read_limits }));
         for twice in [
             [("limit", "1"), ("resets", ""), ("limit_2", "2"), ("resets_2", "")],
             [("limit", "1"), ("resets", "week"), ("limit_2", "2"), ("resets_2", "week")],
@@ -214,7 +349,8 @@ mod tests {
     fn a_form_has_a_row_for_each_limit_and_one_more_when_asked() {
         let rows = |fields: &[(&'static str, &str)]| {
             let form = form(fields);
-            rows(Entered::new(&form), "The most.").into_string().matches("class=\"pair\"").count()
+            let rows = rows(Entered::new(&form), "The most.", true);
+            rows.into_string().matches("class=\"pair\"").count()
         };
         assert_eq!(rows(&[]), 1);
         assert_eq!(rows(&[("limit", "1"), ("limit_3", "2")]), 3);
@@ -227,11 +363,32 @@ mod tests {
     }
 
     #[test]
+    fn a_limit_is_raised_to_twice_its_amount_until_the_end_of_the_day() {
+        let noon = Timestamp::parse("2027-12-30T12:00Z").unwrap();
+        let filled = form(&[("limit", "50"), ("resets", ""), ("limit_2", "0.5"), ("resets_2", "day")]);
+        let raised = |form: &Fields, resets| {
+            let (form, field) = raised_today(form, resets, noon)?;
+            let until = form.get(&field.replace("raise", "until")).to_owned();
+            Some((field, form.get(field).to_owned(), until))
+        };
+        let midnight = || "2027-12-31T00:00".to_owned();
+        assert_eq!(raised(&filled, "never"), Some(("raise", "100".into(), midnight())));
+        assert_eq!(raised(&filled, "day"), Some(("raise_2", "1".into(), midnight())));
+        let again = filled.clone().with("raise_2", "4".into());
+        assert_eq!(raised(&again, "day"), Some(("raise_2", "8".into(), midnight())));
+        assert_eq!((raised(&filled, "week"), raised(&filled, "")), (None, None));
+        let most = filled.with("limit", "1000000".into());
+        assert_eq!(raised(&most, "never"), Some(("raise", String::new(), midnight())), "it is the most");
+        let nothing = form(&[("limit", "0"), ("resets", "hour")]);
+        assert_eq!(raised(&nothing, "hour"), Some(("raise", String::new(), midnight())));
+    }
+
+    #[test]
     fn limits_that_a_form_does_not_have_stay() {
         assert_eq!(read(&form(&[("label", "A")])), Ok(Limits::default()));
-        let lifetime_alone = Limits { lifetime: Some(Value::Amount(usd(1))), windows: None };
+        let lifetime_alone = Limits { lifetime: Some(Value::Amount(usd(1))), ..Limits::default() };
         assert_eq!(read(&form(&[("limit", "1")])), Ok(lifetime_alone));
-        let none = Limits { lifetime: Some(Value::Null), windows: Some(Value::Null) };
+        let none = Limits { lifetime: Some(Value::Null), raised: None, windows: Some(Value::Null) };
         assert_eq!(read(&form(&[("limit", ""), ("resets", "")])), Ok(none));
     }
 }

@@ -14,10 +14,11 @@ use crate::{
     words,
 };
 use domain::{group::Group, settings::Patch};
+use key_service_management::{Error, Refused};
 use key_service_page::{
     app::App,
     entry::{Entered, Fault, line},
-    failure::Failure,
+    failure::{Failure, bad_group},
     form::Fields,
     session::Viewer,
     show::{name_of, usd},
@@ -40,9 +41,9 @@ pub struct Offered {
     pub now: Timestamp,
 }
 
-/// Finds what forms of this account offer.
+/// Finds what forms of this member offer.
 pub async fn offered(app: &App, viewer: &Viewer) -> Result<Offered, Failure> {
-    let groups = app.management.newest_groups(viewer.signed_in.account, OFFERED_GROUPS).await?;
+    let groups = app.management.newest_groups(viewer.reach(), OFFERED_GROUPS).await?;
     let models = app.catalog.get().models.iter().map(|model| (model.id.clone(), price(model))).collect();
     let has_all_groups = groups.len() < OFFERED_GROUPS;
     Ok(Offered { groups, has_all_groups, models, now: app.management.now() })
@@ -91,12 +92,15 @@ pub fn read_edit<P: Patch>(form: &Fields, present: &Fields) -> Result<Edit<P>, F
     let (shown, changed) = changed::<P::Field>(form);
     let (mut edit, limits) = (Edit { patch: P::default(), overtaken: Vec::new() }, limits::read(&changed)?);
     let known = [&shown, present].map(|texts| (texts, limits::read(texts).unwrap_or_default()));
+    // A new limit ends the raise of the one before, so the raise goes with it.
+    let is_limit_changed = known[0].1.lifetime != limits.lifetime;
     for (field, row, _) in inputs::<P::Field>(false) {
         let wanted = value(&row, &changed, &limits).map_err(|says| Fault::of(row.name, says))?;
         let Some(wanted) = wanted else { continue };
         let values = known.each_ref().map(|(texts, limits)| value(&row, texts, limits).ok().flatten());
         if let [Some(shown), Some(present)] = values {
-            if shown == wanted {
+            let is_raise = matches!((row.kind, &wanted), (Kind::Raise, Value::Raise(_)));
+            if shown == wanted && !(is_raise && is_limit_changed) {
                 continue;
             }
             if present != shown && present != wanted {
@@ -139,6 +143,15 @@ fn ticked<'a>(values: &[&'a str]) -> Vec<&'a str> {
     values.iter().flat_map(|text| text.lines()).filter(|id| !id.trim().is_empty()).collect()
 }
 
+/// Makes the fault of a form whose settings the management refused; `None` for a refusal of something else.
+pub fn fault(form: &Fields, refused: &Error<Refused>) -> Option<Fault> {
+    match refused {
+        Error::Refused(Refused::BadGroup(param, bad)) => Some(Fault::of(param, bad_group(*bad))),
+        Error::Refused(Refused::BadRaise(bad)) => Some(limits::raise_fault(form, *bad)),
+        Error::Refused(_) | Error::Store(_) => None,
+    }
+}
+
 fn set<P: Patch>(patch: &mut P, field: P::Field, row: &Field, value: Value) -> Result<(), Fault> {
     let is_set = patch.set(field, value);
     if is_set { Ok(()) } else { Err(Fault::of(row.name, "The value cannot be set here.")) }
@@ -155,7 +168,8 @@ pub fn ask<F: Table>(
     let changes: Vec<String> =
         overtaken.iter().map(|of| words::change(&of.field, &of.values, groups)).collect();
     let first = overtaken.first()?;
-    let name = if let Kind::Limits = first.field.kind { limits::names().next()? } else { first.field.name };
+    let is_of_limits = matches!(first.field.kind, Kind::Limits | Kind::Raise);
+    let name = if is_of_limits { limits::names().next()? } else { first.field.name };
     let says = format!(
         "While this page was open, somebody else changed: {}. Save again to overwrite it with what is entered here.",
         changes.join(", ")
@@ -173,8 +187,9 @@ fn merged<F: Table>(form: &Fields, present: &Fields) -> Fields {
         if sent.is_some() && sent != shown { sent } else { present }.unwrap_or(Value::Null)
     };
     let lifetime = latest(sent.lifetime, shown.lifetime, present_limits.lifetime);
+    let raised = latest(sent.raised, shown.raised, present_limits.raised);
     let windows = latest(sent.windows, shown.windows, present_limits.windows);
-    present.clone().replaced_by(changed).replaced_by(Fields::of(limits::texts(&lifetime, &windows)))
+    present.clone().replaced_by(changed).replaced_by(Fields::of(limits::texts(&lifetime, &raised, &windows)))
 }
 
 /// Lists the fields of forms, for a new object or an existing one. A flag appears only later, since a new object works.
@@ -187,6 +202,9 @@ fn inputs<F: Table>(is_new: bool) -> impl Iterator<Item = (F, Field, Input)> {
 fn value(field: &Field, form: &Fields, limits: &Limits) -> Result<Option<Value>, String> {
     if let Kind::Amount = field.kind {
         return Ok(limits.lifetime.clone());
+    }
+    if let Kind::Raise = field.kind {
+        return Ok(limits.raised.clone());
     }
     if let Kind::Limits = field.kind {
         return Ok(limits.windows.clone());
@@ -214,6 +232,7 @@ fn value(field: &Field, form: &Fields, limits: &Limits) -> Result<Option<Value>,
         }
         Kind::Flag => text.parse().map(Value::Flag).map_err(|_| "Choose yes or no.".into()),
         Kind::Amount
+        | Kind::Raise
         | Kind::Limits
         | Kind::Answered(_)
         | Kind::Metadata
@@ -269,24 +288,30 @@ fn fields<F: Table>(entered: Entered<'_>, offered: &Offered, is_new: bool) -> Ma
     html! {
         // The first button of a form is pressed by Enter in a field, and must not be the one that adds a limit.
         button.hidden tabindex="-1" aria-hidden="true" {}
-        @for (row, input) in rows().filter(|(row, _)| !is_rate(row)) { (field(&row, input, entered, offered)) }
+        @for (row, input) in rows().filter(|(row, _)| !is_rate(row)) { (field(&row, is_new, input, entered, offered)) }
         @if !rates.is_empty() {
             details open[entered.has_any(&rates)] {
                 summary { "More limits" }
                 div.stack {
-                    @for (row, input) in rows().filter(|(row, _)| is_rate(row)) { (field(&row, input, entered, offered)) }
+                    @for (row, input) in rows().filter(|(row, _)| is_rate(row)) { (field(&row, is_new, input, entered, offered)) }
                 }
             }
         }
     }
 }
 
-fn field(row: &Field, Input { title, hint }: Input, entered: Entered<'_>, offered: &Offered) -> Markup {
+fn field(
+    row: &Field,
+    is_new: bool,
+    Input { title, hint }: Input,
+    entered: Entered<'_>,
+    offered: &Offered,
+) -> Markup {
     match row.kind {
         Kind::Line { max } | Kind::ExternalId { max } => entered.line(row.name, title, hint, max),
-        Kind::Amount => limits::rows(entered, hint),
-        // Limits appear beside the amount.
-        Kind::Limits => html! {},
+        Kind::Amount => limits::rows(entered, hint, is_new),
+        // Limits and raises appear beside the amount.
+        Kind::Limits | Kind::Raise => html! {},
         Kind::Time => entered.instant(row.name, title, hint, &later(offered.now)),
         Kind::Count { .. } => entered.field(row.name, title, hint, |entry| {
             html! {
@@ -342,14 +367,7 @@ fn models_boxes(
 pub fn later(now: Timestamp) -> Vec<(String, &'static str)> {
     let minute = Timestamp::from_millis(now.millis() - now.millis().rem_euclid(60_000));
     let at = |days: u64| minute.plus(Duration::from_hours(24 * days));
-    LIVES.iter().map(|(days, title)| (instant(at(*days)), *title)).collect()
-}
-
-/// Writes an instant in the form of browsers' inputs: without a zone, and without seconds if there are none.
-fn instant(at: Timestamp) -> String {
-    let text = at.to_string();
-    let text = text.trim_end_matches('Z');
-    text.strip_suffix(":00").filter(|text| text.len() == "2027-12-31T23:59".len()).unwrap_or(text).to_owned()
+    LIVES.iter().map(|(days, title)| (limits::instant(at(*days)), *title)).collect()
 }
 
 /// Makes a choice of groups by name, or a field for the id if not all are known.
@@ -387,18 +405,19 @@ pub fn group<'a>(
 /// Returns the settings of an existing object as texts of its form. `value` reads a setting.
 pub fn entered<F: Table>(value: impl Fn(F) -> Value) -> Fields {
     let mut texts = Vec::new();
-    let (mut lifetime, mut windows) = (Value::Null, Value::Null);
+    let (mut lifetime, mut raised, mut windows) = (Value::Null, Value::Null, Value::Null);
     for (field, row, _) in inputs::<F>(false) {
         // Limits have their own fields, even if none is set.
         match (row.kind, value(field).setting()) {
             (Kind::Amount, amount) => lifetime = amount,
+            (Kind::Raise, raise) => raised = raise,
             (Kind::Limits, limits) => windows = limits,
-            (_, Value::Time(at)) => texts.push((row.name.to_owned(), instant(at))),
+            (_, Value::Time(at)) => texts.push((row.name.to_owned(), limits::instant(at))),
             (_, Value::Texts(models)) => texts.push((row.name.to_owned(), models.join("\n"))),
             (_, other) => texts.push((row.name.to_owned(), other.to_string())),
         }
     }
-    texts.extend(limits::texts(&lifetime, &windows));
+    texts.extend(limits::texts(&lifetime, &raised, &windows));
     Fields::of(texts)
 }
 

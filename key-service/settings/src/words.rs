@@ -6,7 +6,7 @@ use shared::{
     calendar::Per,
     money::NanoUsd,
     time::Timestamp,
-    wire::{Field, Fields as Table, GroupField, KeyField, Kind, Limit, Value},
+    wire::{Field, Fields as Table, GroupField, KeyField, Kind, Limit, Raise, Value},
 };
 
 use domain::{
@@ -18,9 +18,10 @@ use key_service_page::show::{count, name_of, usd};
 
 /// Says what a budget allows: `At most $5 a day and $50 in all. Also counts toward Course 101 ($400 a month).` `groups` also
 /// bound the key or group, the nearest first. Empty if nothing is bounded.
-pub fn bounds(own: &Budget, groups: &[&Group]) -> String {
-    let own_money = money(own).map(|money| format!("at most {money}"));
-    let of_group = |group: &&Group| Some(format!("{} ({})", name_of(group), money(&group.spend.budget)?));
+pub fn bounds(own: &Budget, groups: &[&Group], now: Timestamp) -> String {
+    let own_money = money(own, now).map(|money| format!("at most {money}"));
+    let of_group =
+        |group: &&Group| Some(format!("{} ({})", name_of(group), money(&group.spend.budget, now)?));
     let also = if own_money.is_some() { "also counts" } else { "counts" };
     let of_groups = joined(groups.iter().filter_map(of_group).collect());
     let of_groups = of_groups.map(|groups| format!("{also} toward {groups}"));
@@ -63,12 +64,22 @@ pub fn list_of(budget: &Budget) -> Option<&Vec<String>> {
     budget.bounds.as_deref()?.models.as_ref()
 }
 
-/// Lists the limits of a budget, the shortest window first.
-fn money(budget: &Budget) -> Option<String> {
+/// Lists the limits of a budget, the shortest window first: `$20 a day until 2027-12-31 18:00 UTC, then $5 a day`.
+fn money(budget: &Budget, now: Timestamp) -> Option<String> {
     let mut windows = budget.bounds.as_deref().map_or_else(Vec::new, |bounds| bounds.windows.clone());
     windows.sort_by_key(|window| window.per);
-    let windows = windows.iter().map(|window| per(window.amount, window.per));
-    joined(windows.chain(budget.limit.map(|limit| format!("{} in all", dollars(limit)))).collect())
+    let limit = |raised: Option<Raise>, plain, says: &dyn Fn(NanoUsd) -> String| {
+        raised.map_or_else(
+            || says(plain),
+            |Raise { amount, until }| format!("{} until {}, then {}", says(amount), utc(until), says(plain)),
+        )
+    };
+    let windows = windows
+        .iter()
+        .map(|window| limit(window.at(now).raised, window.amount, &|amount| per(amount, window.per)));
+    let in_all = |amount| format!("{} in all", dollars(amount));
+    let lifetime = budget.limit.map(|plain| limit(budget.limit_raised(now), plain, &in_all));
+    joined(windows.chain(lifetime).collect())
 }
 
 fn rates(bounds: &Bounds) -> Option<String> {
@@ -138,7 +149,16 @@ fn read(kind: Kind, json: &str) -> Option<Value> {
     struct EventLimit {
         amount: Box<RawValue>,
         per: Per,
+        raised: Option<EventRaise>,
     }
+    #[derive(Deserialize)]
+    struct EventRaise {
+        amount: Box<RawValue>,
+        until: Timestamp,
+    }
+    let raise = |EventRaise { amount, until }: EventRaise| {
+        Some(Raise { amount: NanoUsd::parse(amount.get()).ok()?, until })
+    };
     if json == "null" {
         return Some(Value::Null);
     }
@@ -147,11 +167,13 @@ fn read(kind: Kind, json: &str) -> Option<Value> {
         Kind::Amount => NanoUsd::parse(json).ok().map(Value::Amount),
         Kind::Limits => {
             let limits: Vec<EventLimit> = serde_json::from_str(json).ok()?;
-            let limit = |EventLimit { amount, per }: EventLimit| {
-                Some(Limit { amount: NanoUsd::parse(amount.get()).ok()?, per, window: None })
+            let limit = |EventLimit { amount, per, raised }: EventLimit| {
+                let raised = if let Some(raised) = raised { Some(raise(raised)?) } else { None };
+                Some(Limit { raised, ..Limit::new(NanoUsd::parse(amount.get()).ok()?, per) })
             };
             limits.into_iter().map(limit).collect::<Option<_>>().map(Value::Limits)
         }
+        Kind::Raise => raise(serde_json::from_str(json).ok()?).map(Value::Raise),
         Kind::Time => Timestamp::parse(&text()?).map(Value::Time),
         Kind::Count { .. } => json.parse().ok().map(Value::Count),
         Kind::Flag => json.parse().ok().map(Value::Flag),
@@ -172,6 +194,14 @@ fn title(field: &Field) -> String {
     title.split(" (").next().unwrap_or(title).to_lowercase()
 }
 
+fn utc(at: Timestamp) -> String {
+    format!("{} UTC", at.to_string().trim_end_matches('Z').replace('T', " "))
+}
+
+fn until(Raise { amount, until }: Raise) -> String {
+    format!("{} until {}", dollars(amount), utc(until))
+}
+
 /// A flag in a word.
 pub const fn yes_or_no(flag: bool) -> &'static str {
     if flag { "yes" } else { "no" }
@@ -184,12 +214,16 @@ fn shown(value: &Value, groups: &[Group]) -> String {
         Value::Text(text) if text.is_empty() => "none".into(),
         Value::Text(text) => text.clone(),
         Value::Amount(amount) => usd(*amount),
-        Value::Time(at) => format!("{} UTC", at.to_string().trim_end_matches('Z').replace('T', " ")),
+        Value::Time(at) => utc(*at),
         Value::Count(number) => count(*number),
         Value::Flag(flag) => yes_or_no(*flag).into(),
         Value::Limits(limits) => {
-            limits.iter().map(|limit| per(limit.amount, limit.per)).collect::<Vec<_>>().join(" and ")
+            let raised = |raise: Raise| format!(" (raised to {})", until(raise));
+            let limit =
+                |limit: &Limit| per(limit.amount, limit.per) + &limit.raised.map_or_else(String::new, raised);
+            limits.iter().map(limit).collect::<Vec<_>>().join(" and ")
         }
+        Value::Raise(raise) => until(*raise),
         Value::Texts(texts) => texts.join(", "),
         Value::Group(id) => {
             groups.iter().find(|group| group.id == *id).map_or_else(|| id.to_string(), name_of)
@@ -214,7 +248,8 @@ mod tests {
     }
 
     fn limits(lifetime: Option<i64>, windows: &[(Per, i64)]) -> BoundsPatch {
-        let windows = windows.iter().map(|(per, amount)| (*per, NanoUsd::from_usd(*amount))).collect();
+        let windows =
+            windows.iter().map(|(per, amount)| Limit::new(NanoUsd::from_usd(*amount), *per)).collect();
         BoundsPatch {
             limit: Some(lifetime.map(NanoUsd::from_usd)),
             windows: Some(windows),
@@ -227,11 +262,27 @@ mod tests {
         let own = Budget::new(&limits(Some(50), &[(Per::Month, 20), (Per::Day, 5)]), NOW);
         let course = group("Course 101", &limits(None, &[(Per::Month, 400)]));
         assert_eq!(
-            bounds(&own, &[&course]),
+            bounds(&own, &[&course], NOW),
             "At most $5 a day, $20 a month and $50 in all. Also counts toward Course 101 ($400 a month)."
         );
-        assert_eq!(bounds(&Budget::default(), &[&course]), "Counts toward Course 101 ($400 a month).");
-        assert_eq!(bounds(&Budget::default(), &[&group("Free", &BoundsPatch::default())]), "");
+        assert_eq!(bounds(&Budget::default(), &[&course], NOW), "Counts toward Course 101 ($400 a month).");
+        assert_eq!(bounds(&Budget::default(), &[&group("Free", &BoundsPatch::default())], NOW), "");
+    }
+
+    #[test]
+    fn a_raised_limit_is_said_with_its_end_and_what_holds_then() {
+        let until = Timestamp::parse("2027-12-31T18:00Z").unwrap();
+        let raise = |usd| Some(Raise { amount: NanoUsd::from_usd(usd), until });
+        let mut patch = limits(Some(50), &[(Per::Day, 5)]);
+        patch.limit_raised = Some(raise(80));
+        patch.windows.as_mut().unwrap()[0].raised = raise(20);
+        let budget = Budget::new(&patch, NOW);
+        assert_eq!(
+            bounds(&budget, &[], NOW),
+            "At most $20 a day until 2027-12-31 18:00:00 UTC, then $5 a day and \
+             $80 in all until 2027-12-31 18:00:00 UTC, then $50 in all."
+        );
+        assert_eq!(bounds(&budget, &[], until), "At most $5 a day and $50 in all.");
     }
 
     #[test]
@@ -243,7 +294,7 @@ mod tests {
             ..limits(None, &[(Per::Hour, 1)])
         };
         assert_eq!(
-            bounds(&Budget::new(&patch, NOW), &[]),
+            bounds(&Budget::new(&patch, NOW), &[], NOW),
             "At most $1 an hour. At most 60 requests a minute and 3 requests at the same time. \
              Only Model Flash, Model Max."
         );
@@ -281,6 +332,18 @@ mod tests {
             (
                 ("limits", "null", "[{\"amount\":35,\"per\":\"month\"}]"),
                 "limits by window none → $35 a month",
+            ),
+            (
+                (
+                    "limits",
+                    "null",
+                    "[{\"amount\":5,\"per\":\"day\",\"raised\":{\"amount\":20,\"until\":\"2027-12-31T18:00:00Z\"}}]",
+                ),
+                "limits by window none → $5 a day (raised to $20 until 2027-12-31 18:00:00 UTC)",
+            ),
+            (
+                ("limit_raised", "{\"amount\":80,\"until\":\"2027-12-31T18:00:00Z\"}", "null"),
+                "limit raised $80 until 2027-12-31 18:00:00 UTC → none",
             ),
             (("group_id", "null", id.as_str()), "group none → Tiny team"),
             (("expires_at", "\"2027-01-01T00:00:00Z\"", "null"), "expires 2027-01-01 00:00:00 UTC → none"),

@@ -15,7 +15,7 @@ use domain::{
     event::{Event, EventKind},
     group::{BadGroup, Group, GroupNotChanged},
     key::{ApiKey, KeyNotChanged, KeyNotRotated, Status},
-    ledger::{Deposited, Entry, Payer},
+    ledger::{BadRaise, Deposited, Entry, Payer},
     usage::{Counts, Day, DayTotal},
 };
 
@@ -176,6 +176,8 @@ pub enum Created {
     Reused,
     /// The key cannot be made in this group.
     BadGroup(BadGroup),
+    /// The key's limit cannot be raised so.
+    BadRaise(BadRaise),
     /// The account is at its bound of keys.
     TooMany,
 }
@@ -254,7 +256,6 @@ impl RecordKind {
 }
 
 /// Answer to a change of a key.
-#[expect(clippy::large_enum_variant, reason = "an answer is moved once")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Updated {
     /// The key after the change.
@@ -279,6 +280,8 @@ pub enum GroupCreated {
     Reused,
     /// The group cannot have this parent.
     BadParent(BadGroup),
+    /// The group's limit cannot be raised so.
+    BadRaise(BadRaise),
     /// The account is at its bound of groups.
     TooMany,
 }

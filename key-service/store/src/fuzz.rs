@@ -8,7 +8,7 @@ use key_service_ledger::messages;
 use prost::Message;
 use records::{Name, Record, Revision, Set};
 use shared::{
-    ids::{MemberId, SessionId},
+    ids::{GroupId, MemberId, SessionId},
     time::Timestamp,
 };
 use shared_fuzz::{Examples, Input, fuzz};
@@ -25,11 +25,12 @@ fn member() -> messages::Member {
     let hex = "0f".repeat(32);
     messages::Member {
         name: "Ann".into(),
-        role: "owner".into(),
+        role: "lead".into(),
         password: Some("$argon2id$v=19$x".into()),
         created_at: AT.millis(),
         last_link: Some(messages::MadeLink { by: "owner Bob".into(), at: AT.millis() }),
         second_factor: Some(format!("{} {hex} 7 {hex}", &hex[..32])),
+        group: GroupId::new(AT, [2; 10]).as_bytes().to_vec(),
     }
 }
 

@@ -65,7 +65,7 @@ pub fn over(records: Arc<dyn Records>) -> Arc<Store> {
 }
 
 /// A clock that goes on from the time at which cases begin, so that what they make is not old for house-keeping.
-struct OfCases(Instant);
+pub(crate) struct OfCases(Instant);
 
 impl Default for OfCases {
     fn default() -> Self {

@@ -717,9 +717,15 @@ impl FinishReason {
 }
 /// Generated client implementations.
 pub mod key_service_client {
-    #![allow(unused_variables, dead_code, missing_docs, clippy::wildcard_imports, clippy::let_unit_value)]
-    use tonic::codegen::http::Uri;
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
     use tonic::codegen::*;
+    use tonic::codegen::http::Uri;
     #[derive(Debug, Clone)]
     pub struct KeyServiceClient<T> {
         inner: tonic::client::Grpc<T>,
@@ -739,18 +745,22 @@ pub mod key_service_client {
             let inner = tonic::client::Grpc::with_origin(inner, origin);
             Self { inner }
         }
-        pub fn with_interceptor<F>(inner: T, interceptor: F) -> KeyServiceClient<InterceptedService<T, F>>
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> KeyServiceClient<InterceptedService<T, F>>
         where
             F: tonic::service::Interceptor,
             T::ResponseBody: Default,
             T: tonic::codegen::Service<
-                    http::Request<tonic::body::Body>,
-                    Response = http::Response<
-                        <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
-                    >,
+                http::Request<tonic::body::Body>,
+                Response = http::Response<
+                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
                 >,
-            <T as tonic::codegen::Service<http::Request<tonic::body::Body>>>::Error:
-                Into<StdError> + std::marker::Send + std::marker::Sync,
+            >,
+            <T as tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
         {
             KeyServiceClient::new(InterceptedService::new(inner, interceptor))
         }
@@ -789,30 +799,50 @@ pub mod key_service_client {
         pub async fn authenticate(
             &mut self,
             request: impl tonic::IntoRequest<super::AuthenticateRequest>,
-        ) -> std::result::Result<tonic::Response<super::AuthenticateResponse>, tonic::Status> {
+        ) -> std::result::Result<
+            tonic::Response<super::AuthenticateResponse>,
+            tonic::Status,
+        > {
             self.inner
                 .ready()
                 .await
-                .map_err(|e| tonic::Status::unknown(format!("Service was not ready: {}", e.into())))?;
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
             let codec = tonic_prost::ProstCodec::default();
-            let path = http::uri::PathAndQuery::from_static("/keyservice.v1.KeyService/Authenticate");
+            let path = http::uri::PathAndQuery::from_static(
+                "/keyservice.v1.KeyService/Authenticate",
+            );
             let mut req = request.into_request();
-            req.extensions_mut().insert(GrpcMethod::new("keyservice.v1.KeyService", "Authenticate"));
+            req.extensions_mut()
+                .insert(GrpcMethod::new("keyservice.v1.KeyService", "Authenticate"));
             self.inner.unary(req, path, codec).await
         }
         /// Authenticates, and holds the possible cost of the generation.
         pub async fn authorize(
             &mut self,
             request: impl tonic::IntoRequest<super::AuthorizeRequest>,
-        ) -> std::result::Result<tonic::Response<super::AuthorizeResponse>, tonic::Status> {
+        ) -> std::result::Result<
+            tonic::Response<super::AuthorizeResponse>,
+            tonic::Status,
+        > {
             self.inner
                 .ready()
                 .await
-                .map_err(|e| tonic::Status::unknown(format!("Service was not ready: {}", e.into())))?;
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
             let codec = tonic_prost::ProstCodec::default();
-            let path = http::uri::PathAndQuery::from_static("/keyservice.v1.KeyService/Authorize");
+            let path = http::uri::PathAndQuery::from_static(
+                "/keyservice.v1.KeyService/Authorize",
+            );
             let mut req = request.into_request();
-            req.extensions_mut().insert(GrpcMethod::new("keyservice.v1.KeyService", "Authorize"));
+            req.extensions_mut()
+                .insert(GrpcMethod::new("keyservice.v1.KeyService", "Authorize"));
             self.inner.unary(req, path, codec).await
         }
         /// Renews the lease of a hold, reports progress, and asks for more output tokens.
@@ -826,11 +856,18 @@ pub mod key_service_client {
             self.inner
                 .ready()
                 .await
-                .map_err(|e| tonic::Status::unknown(format!("Service was not ready: {}", e.into())))?;
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
             let codec = tonic_prost::ProstCodec::default();
-            let path = http::uri::PathAndQuery::from_static("/keyservice.v1.KeyService/Extend");
+            let path = http::uri::PathAndQuery::from_static(
+                "/keyservice.v1.KeyService/Extend",
+            );
             let mut req = request.into_request();
-            req.extensions_mut().insert(GrpcMethod::new("keyservice.v1.KeyService", "Extend"));
+            req.extensions_mut()
+                .insert(GrpcMethod::new("keyservice.v1.KeyService", "Extend"));
             self.inner.unary(req, path, codec).await
         }
         /// Bills what a generation has cost and gives the rest of its hold back. Bills once, however often it is sent.
@@ -840,30 +877,50 @@ pub mod key_service_client {
         pub async fn capture(
             &mut self,
             request: impl tonic::IntoRequest<super::CaptureRequest>,
-        ) -> std::result::Result<tonic::Response<super::CaptureResponse>, tonic::Status> {
+        ) -> std::result::Result<
+            tonic::Response<super::CaptureResponse>,
+            tonic::Status,
+        > {
             self.inner
                 .ready()
                 .await
-                .map_err(|e| tonic::Status::unknown(format!("Service was not ready: {}", e.into())))?;
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
             let codec = tonic_prost::ProstCodec::default();
-            let path = http::uri::PathAndQuery::from_static("/keyservice.v1.KeyService/Capture");
+            let path = http::uri::PathAndQuery::from_static(
+                "/keyservice.v1.KeyService/Capture",
+            );
             let mut req = request.into_request();
-            req.extensions_mut().insert(GrpcMethod::new("keyservice.v1.KeyService", "Capture"));
+            req.extensions_mut()
+                .insert(GrpcMethod::new("keyservice.v1.KeyService", "Capture"));
             self.inner.unary(req, path, codec).await
         }
         /// Gives a hold back: the generation cost nothing. Also resolves an Authorize whose outcome is unknown.
         pub async fn release(
             &mut self,
             request: impl tonic::IntoRequest<super::ReleaseRequest>,
-        ) -> std::result::Result<tonic::Response<super::ReleaseResponse>, tonic::Status> {
+        ) -> std::result::Result<
+            tonic::Response<super::ReleaseResponse>,
+            tonic::Status,
+        > {
             self.inner
                 .ready()
                 .await
-                .map_err(|e| tonic::Status::unknown(format!("Service was not ready: {}", e.into())))?;
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
             let codec = tonic_prost::ProstCodec::default();
-            let path = http::uri::PathAndQuery::from_static("/keyservice.v1.KeyService/Release");
+            let path = http::uri::PathAndQuery::from_static(
+                "/keyservice.v1.KeyService/Release",
+            );
             let mut req = request.into_request();
-            req.extensions_mut().insert(GrpcMethod::new("keyservice.v1.KeyService", "Release"));
+            req.extensions_mut()
+                .insert(GrpcMethod::new("keyservice.v1.KeyService", "Release"));
             self.inner.unary(req, path, codec).await
         }
         /// All of these calls over one stream, in frames of many. Answers have the id of their call, and come in any order.
@@ -877,18 +934,31 @@ pub mod key_service_client {
             self.inner
                 .ready()
                 .await
-                .map_err(|e| tonic::Status::unknown(format!("Service was not ready: {}", e.into())))?;
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
             let codec = tonic_prost::ProstCodec::default();
-            let path = http::uri::PathAndQuery::from_static("/keyservice.v1.KeyService/Session");
+            let path = http::uri::PathAndQuery::from_static(
+                "/keyservice.v1.KeyService/Session",
+            );
             let mut req = request.into_streaming_request();
-            req.extensions_mut().insert(GrpcMethod::new("keyservice.v1.KeyService", "Session"));
+            req.extensions_mut()
+                .insert(GrpcMethod::new("keyservice.v1.KeyService", "Session"));
             self.inner.streaming(req, path, codec).await
         }
     }
 }
 /// Generated server implementations.
 pub mod key_service_server {
-    #![allow(unused_variables, dead_code, missing_docs, clippy::wildcard_imports, clippy::let_unit_value)]
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
     use tonic::codegen::*;
     /// Generated trait containing gRPC methods that should be implemented for use with KeyServiceServer.
     #[async_trait]
@@ -897,12 +967,18 @@ pub mod key_service_server {
         async fn authenticate(
             &self,
             request: tonic::Request<super::AuthenticateRequest>,
-        ) -> std::result::Result<tonic::Response<super::AuthenticateResponse>, tonic::Status>;
+        ) -> std::result::Result<
+            tonic::Response<super::AuthenticateResponse>,
+            tonic::Status,
+        >;
         /// Authenticates, and holds the possible cost of the generation.
         async fn authorize(
             &self,
             request: tonic::Request<super::AuthorizeRequest>,
-        ) -> std::result::Result<tonic::Response<super::AuthorizeResponse>, tonic::Status>;
+        ) -> std::result::Result<
+            tonic::Response<super::AuthorizeResponse>,
+            tonic::Status,
+        >;
         /// Renews the lease of a hold, reports progress, and asks for more output tokens.
         ///
         /// If a lease runs out, the key-service expires the hold: it bills the last report and gives the rest back. A lease
@@ -927,7 +1003,8 @@ pub mod key_service_server {
         /// Server streaming response type for the Session method.
         type SessionStream: tonic::codegen::tokio_stream::Stream<
                 Item = std::result::Result<super::SessionResponse, tonic::Status>,
-            > + std::marker::Send
+            >
+            + std::marker::Send
             + 'static;
         /// All of these calls over one stream, in frames of many. Answers have the id of their call, and come in any order.
         async fn session(
@@ -956,7 +1033,10 @@ pub mod key_service_server {
                 max_encoding_message_size: None,
             }
         }
-        pub fn with_interceptor<F>(inner: T, interceptor: F) -> InterceptedService<Self, F>
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> InterceptedService<Self, F>
         where
             F: tonic::service::Interceptor,
         {
@@ -1000,7 +1080,10 @@ pub mod key_service_server {
         type Response = http::Response<tonic::body::Body>;
         type Error = std::convert::Infallible;
         type Future = BoxFuture<Self::Response, Self::Error>;
-        fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<std::result::Result<(), Self::Error>> {
+        fn poll_ready(
+            &mut self,
+            _cx: &mut Context<'_>,
+        ) -> Poll<std::result::Result<(), Self::Error>> {
             Poll::Ready(Ok(()))
         }
         fn call(&mut self, req: http::Request<B>) -> Self::Future {
@@ -1008,15 +1091,23 @@ pub mod key_service_server {
                 "/keyservice.v1.KeyService/Authenticate" => {
                     #[allow(non_camel_case_types)]
                     struct AuthenticateSvc<T: KeyService>(pub Arc<T>);
-                    impl<T: KeyService> tonic::server::UnaryService<super::AuthenticateRequest> for AuthenticateSvc<T> {
+                    impl<
+                        T: KeyService,
+                    > tonic::server::UnaryService<super::AuthenticateRequest>
+                    for AuthenticateSvc<T> {
                         type Response = super::AuthenticateResponse;
-                        type Future = BoxFuture<tonic::Response<Self::Response>, tonic::Status>;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
                         fn call(
                             &mut self,
                             request: tonic::Request<super::AuthenticateRequest>,
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
-                            let fut = async move { <T as KeyService>::authenticate(&inner, request).await };
+                            let fut = async move {
+                                <T as KeyService>::authenticate(&inner, request).await
+                            };
                             Box::pin(fut)
                         }
                     }
@@ -1045,12 +1136,23 @@ pub mod key_service_server {
                 "/keyservice.v1.KeyService/Authorize" => {
                     #[allow(non_camel_case_types)]
                     struct AuthorizeSvc<T: KeyService>(pub Arc<T>);
-                    impl<T: KeyService> tonic::server::UnaryService<super::AuthorizeRequest> for AuthorizeSvc<T> {
+                    impl<
+                        T: KeyService,
+                    > tonic::server::UnaryService<super::AuthorizeRequest>
+                    for AuthorizeSvc<T> {
                         type Response = super::AuthorizeResponse;
-                        type Future = BoxFuture<tonic::Response<Self::Response>, tonic::Status>;
-                        fn call(&mut self, request: tonic::Request<super::AuthorizeRequest>) -> Self::Future {
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::AuthorizeRequest>,
+                        ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
-                            let fut = async move { <T as KeyService>::authorize(&inner, request).await };
+                            let fut = async move {
+                                <T as KeyService>::authorize(&inner, request).await
+                            };
                             Box::pin(fut)
                         }
                     }
@@ -1079,12 +1181,21 @@ pub mod key_service_server {
                 "/keyservice.v1.KeyService/Extend" => {
                     #[allow(non_camel_case_types)]
                     struct ExtendSvc<T: KeyService>(pub Arc<T>);
-                    impl<T: KeyService> tonic::server::UnaryService<super::ExtendRequest> for ExtendSvc<T> {
+                    impl<T: KeyService> tonic::server::UnaryService<super::ExtendRequest>
+                    for ExtendSvc<T> {
                         type Response = super::ExtendResponse;
-                        type Future = BoxFuture<tonic::Response<Self::Response>, tonic::Status>;
-                        fn call(&mut self, request: tonic::Request<super::ExtendRequest>) -> Self::Future {
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ExtendRequest>,
+                        ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
-                            let fut = async move { <T as KeyService>::extend(&inner, request).await };
+                            let fut = async move {
+                                <T as KeyService>::extend(&inner, request).await
+                            };
                             Box::pin(fut)
                         }
                     }
@@ -1113,12 +1224,23 @@ pub mod key_service_server {
                 "/keyservice.v1.KeyService/Capture" => {
                     #[allow(non_camel_case_types)]
                     struct CaptureSvc<T: KeyService>(pub Arc<T>);
-                    impl<T: KeyService> tonic::server::UnaryService<super::CaptureRequest> for CaptureSvc<T> {
+                    impl<
+                        T: KeyService,
+                    > tonic::server::UnaryService<super::CaptureRequest>
+                    for CaptureSvc<T> {
                         type Response = super::CaptureResponse;
-                        type Future = BoxFuture<tonic::Response<Self::Response>, tonic::Status>;
-                        fn call(&mut self, request: tonic::Request<super::CaptureRequest>) -> Self::Future {
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::CaptureRequest>,
+                        ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
-                            let fut = async move { <T as KeyService>::capture(&inner, request).await };
+                            let fut = async move {
+                                <T as KeyService>::capture(&inner, request).await
+                            };
                             Box::pin(fut)
                         }
                     }
@@ -1147,12 +1269,23 @@ pub mod key_service_server {
                 "/keyservice.v1.KeyService/Release" => {
                     #[allow(non_camel_case_types)]
                     struct ReleaseSvc<T: KeyService>(pub Arc<T>);
-                    impl<T: KeyService> tonic::server::UnaryService<super::ReleaseRequest> for ReleaseSvc<T> {
+                    impl<
+                        T: KeyService,
+                    > tonic::server::UnaryService<super::ReleaseRequest>
+                    for ReleaseSvc<T> {
                         type Response = super::ReleaseResponse;
-                        type Future = BoxFuture<tonic::Response<Self::Response>, tonic::Status>;
-                        fn call(&mut self, request: tonic::Request<super::ReleaseRequest>) -> Self::Future {
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ReleaseRequest>,
+                        ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
-                            let fut = async move { <T as KeyService>::release(&inner, request).await };
+                            let fut = async move {
+                                <T as KeyService>::release(&inner, request).await
+                            };
                             Box::pin(fut)
                         }
                     }
@@ -1181,16 +1314,26 @@ pub mod key_service_server {
                 "/keyservice.v1.KeyService/Session" => {
                     #[allow(non_camel_case_types)]
                     struct SessionSvc<T: KeyService>(pub Arc<T>);
-                    impl<T: KeyService> tonic::server::StreamingService<super::SessionRequest> for SessionSvc<T> {
+                    impl<
+                        T: KeyService,
+                    > tonic::server::StreamingService<super::SessionRequest>
+                    for SessionSvc<T> {
                         type Response = super::SessionResponse;
                         type ResponseStream = T::SessionStream;
-                        type Future = BoxFuture<tonic::Response<Self::ResponseStream>, tonic::Status>;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
                         fn call(
                             &mut self,
-                            request: tonic::Request<tonic::Streaming<super::SessionRequest>>,
+                            request: tonic::Request<
+                                tonic::Streaming<super::SessionRequest>,
+                            >,
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
-                            let fut = async move { <T as KeyService>::session(&inner, request).await };
+                            let fut = async move {
+                                <T as KeyService>::session(&inner, request).await
+                            };
                             Box::pin(fut)
                         }
                     }
@@ -1216,13 +1359,25 @@ pub mod key_service_server {
                     };
                     Box::pin(fut)
                 }
-                _ => Box::pin(async move {
-                    let mut response = http::Response::new(tonic::body::Body::default());
-                    let headers = response.headers_mut();
-                    headers.insert(tonic::Status::GRPC_STATUS, (tonic::Code::Unimplemented as i32).into());
-                    headers.insert(http::header::CONTENT_TYPE, tonic::metadata::GRPC_CONTENT_TYPE);
-                    Ok(response)
-                }),
+                _ => {
+                    Box::pin(async move {
+                        let mut response = http::Response::new(
+                            tonic::body::Body::default(),
+                        );
+                        let headers = response.headers_mut();
+                        headers
+                            .insert(
+                                tonic::Status::GRPC_STATUS,
+                                (tonic::Code::Unimplemented as i32).into(),
+                            );
+                        headers
+                            .insert(
+                                http::header::CONTENT_TYPE,
+                                tonic::metadata::GRPC_CONTENT_TYPE,
+                            );
+                        Ok(response)
+                    })
+                }
             }
         }
     }

@@ -1,5 +1,7 @@
 //! What the management API bounds, and the words that it lists.
 
+use std::time::Duration;
+
 use crate::money::NanoUsd;
 
 /// Longest label, and longest name of a group, in Unicode code points.
@@ -11,6 +13,8 @@ pub const MAX_LIMIT: NanoUsd = NanoUsd::from_usd(MAX_LIMIT_USD);
 pub(super) const MAX_LIMIT_USD: i64 = 1_000_000;
 /// Number of limits by window: one for each length.
 pub const MAX_LIMITS: usize = 4;
+/// Longest time for which a limit may be raised.
+pub const MAX_RAISE: Duration = Duration::from_hours(366 * 24);
 /// Largest bound on requests or tokens in a minute, and on requests at the same time.
 pub const MAX_RATE: u64 = 1_000_000_000;
 /// Number of models in a list.

@@ -29,6 +29,8 @@ pub enum Kind {
     Count { max: u64 },
     /// Amounts for windows of the calendar, each length of window once, or null.
     Limits,
+    /// An amount above that of the limit, until a time; or null.
+    Raise,
     /// Ids of models, or null.
     Models,
     /// Texts by name. A change merges them (RFC 7396), and null clears them.
@@ -102,7 +104,7 @@ macro_rules! fields {
     (
         $(#[$doc:meta])* $object:ident {
             $($before:ident = $row_before:expr;)*
-            ..Bound
+            ..Bound($bounds:expr)
             $($after:ident = $row_after:expr;)*
         }
     ) => {
@@ -117,7 +119,7 @@ macro_rules! fields {
 
         impl Fields for $object {
             fn all() -> impl Iterator<Item = Self> {
-                let bounds = Bound::ALL.iter().map(|bound| Self::Bound(*bound));
+                let bounds = $bounds.map(Self::Bound);
                 let before: &[Self] = &[$(Self::$before),*];
                 before.iter().copied().chain(bounds).chain([$(Self::$after),*])
             }
@@ -141,7 +143,14 @@ macro_rules! bounds {
 
         impl Bound {
             /// Every bound, in the order of answers.
-            pub const ALL: &'static [Self] = &[$(Self::$bound),+];
+            pub fn all() -> impl Iterator<Item = Self> {
+                [$(Self::$bound),+].into_iter()
+            }
+
+            /// The bounds that do not end by themselves. Keys yet to be made have no others.
+            fn lasting() -> impl Iterator<Item = Self> {
+                Self::all().filter(|bound| *bound != Self::LimitRaised)
+            }
 
             const fn row(self) -> Field {
                 match self { $(Self::$bound => $row),+ }
@@ -155,9 +164,12 @@ bounds! {
         .with_input("Limit (USD)", "The most that may be spent. Empty: no limit but the credit.");
     Used = answered("used", SchemaGenerator::subschema_for::<NanoUsd>, "Amount spent so far.");
     LimitRemaining = answered("limit_remaining", SchemaGenerator::subschema_for::<Option<NanoUsd>>,
-        "`limit - used`, below zero if the limit was lowered below `used`.");
+        "`limit - used`, or `limit_raised.amount - used`; below zero if the limit was lowered below `used`, or its raise ended.");
+    LimitRaised = setting("limit_raised", Kind::Raise,
+        "A bound above `limit` that holds in its place until a time, at most 366 days ahead. A change of `limit` without it ends it; null is none, and one that has ended is not shown.")
+        .with_input("Limit raised", "");
     Limits = setting("limits", Kind::Limits,
-        "Amounts that may be spent in each window of the calendar, in UTC; weeks begin on Monday. Null is none.")
+        "Amounts that may be spent in each window of the calendar, in UTC; weeks begin on Monday. `raised` holds in place of `amount` until a time. Null is none.")
         .with_input("Resets", "");
     Models = setting("models", Kind::Models, "Ids of the models that may be used; null is all.")
         .with_input("Models", "Prices are of a million tokens. None ticked: all models.");
@@ -186,7 +198,7 @@ fields! {
             .with_input("Label", "");
         KeyHint = answered("key_hint", |_| json_schema!({"type": "string"}), "First and last characters of the plaintext.");
         Status = answered("status", |_| json_schema!({"type": "string", "enum": STATUSES}), "`revoked`, else `disabled`, else `expired`, else `active`.");
-        ..Bound
+        ..Bound(Bound::all())
         CreatedAt = CREATED_AT;
         ExpiresAt = setting("expires_at", Kind::Time, "Time of expiry; null is never.")
             .with_input("Expires", "In UTC. Empty: never.");
@@ -213,7 +225,7 @@ fields! {
             .with_input("External id", "Your own id of the group, for good. Empty: none.").fixed();
         ParentId = setting("parent_id", Kind::Group, "The group whose bounds hold too, which has no parent; null is none.")
             .with_input("In the group", "Its bounds hold too, for all groups in it together.");
-        ..Bound
+        ..Bound(Bound::all())
         KeyDefaults = setting("key_defaults", Kind::KeyDefaults,
             "Settings of keys made in the group that say nothing else; null is none.");
         Metadata = METADATA;
@@ -245,7 +257,7 @@ fields! {
 fields! {
     /// A setting of keys made in a group.
     DefaultField {
-        ..Bound
+        ..Bound(Bound::lasting())
         ExpiresInSeconds = setting("expires_in_seconds", Kind::Count { max: MAX_LIFETIME_SECONDS },
             "Time from the creation of a key to its expiry; null is no expiry.");
         Metadata = METADATA;

@@ -9,6 +9,7 @@ use super::{
     },
     event::EVENT_TYPES,
     field::{DefaultField, Field, Fields, Kind},
+    value::Raise,
 };
 use serde_json::{Map, Value};
 
@@ -30,9 +31,11 @@ struct LimitSchema {
     amount: NanoUsd,
     /// Length of the windows.
     per: Per,
+    /// Bound in place of `amount` for a time; null is none, and one that has ended is not shown.
+    raised: Option<Raise>,
     /// Amount spent in the window that runs.
     used: NanoUsd,
-    /// `amount - used`, below zero if the amount was lowered below `used`.
+    /// `amount - used`, or `raised.amount - used`; below zero if the amount was lowered below `used`, or a raise ended.
     remaining: NanoUsd,
     /// End of the window that runs.
     resets_at: Timestamp,
@@ -48,6 +51,7 @@ impl Kind {
             Self::Amount => schemas.subschema_for::<Option<NanoUsd>>(),
             Self::Time => schemas.subschema_for::<Option<Timestamp>>(),
             Self::Limits => schemas.subschema_for::<Option<Vec<LimitSchema>>>(),
+            Self::Raise => schemas.subschema_for::<Option<Raise>>(),
             Self::Group => schemas.subschema_for::<Option<GroupId>>(),
             Self::Metadata => json_schema!({"type": "object", "additionalProperties": {"type": "string"}}),
             Self::KeyDefaults => {
@@ -62,7 +66,7 @@ impl Kind {
 
     /// Schema of the values among key defaults, where nothing is used.
     fn defaulted(self, schemas: &mut SchemaGenerator) -> Schema {
-        if matches!(self, Self::Limits) { self.requested(schemas) } else { self.answered(schemas) }
+        if matches!(self, Self::Limits) { limits(schemas, None) } else { self.answered(schemas) }
     }
 
     /// Schema of the values in requests.
@@ -78,15 +82,8 @@ impl Kind {
             }
             Self::Time => json_schema!({"type": ["string", "null"], "format": "date-time"}),
             Self::Count { max } => json_schema!({"type": ["integer", "null"], "minimum": 1, "maximum": max}),
-            Self::Limits => json_schema!({"type": ["array", "null"], "maxItems": MAX_LIMITS, "items": {
-                "type": "object",
-                "additionalProperties": false,
-                "properties": {
-                    "amount": {"type": "number", "minimum": 0, "maximum": MAX_LIMIT_USD},
-                    "per": schemas.subschema_for::<Per>(),
-                },
-                "required": ["amount", "per"],
-            }}),
+            Self::Limits => limits(schemas, Some(raise())),
+            Self::Raise => raise(),
             Self::Models => json_schema!({"type": ["array", "null"], "minItems": 1, "maxItems": MAX_MODELS,
                 "items": {"type": "string", "minLength": 1, "maxLength": MAX_MODEL_CHARS}}),
             Self::Metadata => json_schema!({"type": ["object", "null"], "maxProperties": MAX_METADATA,
@@ -99,14 +96,45 @@ impl Kind {
             Self::Flag => json_schema!({"type": "boolean"}),
             Self::KeyDefaults => {
                 let settings = DefaultField::settings().map(|field| {
-                    let row = field.row();
-                    (row.name.to_owned(), described(row.kind.requested(schemas), row.description))
+                    let (row, is_limits) = (field.row(), matches!(field.row().kind, Self::Limits));
+                    let of = if is_limits { limits(schemas, None) } else { row.kind.requested(schemas) };
+                    (row.name.to_owned(), described(of, row.description))
                 });
                 let properties: Map<String, Value> = settings.collect();
                 json_schema!({"type": ["object", "null"], "additionalProperties": false, "properties": properties})
             }
         }
     }
+}
+
+/// Schema of limits by window in requests, which may be raised as `raised` says.
+fn limits(schemas: &mut SchemaGenerator, raised: Option<Schema>) -> Schema {
+    let mut properties = Map::new();
+    properties.insert("amount".into(), amount().to_value());
+    properties.insert("per".into(), schemas.subschema_for::<Per>().to_value());
+    if let Some(raised) = raised {
+        properties.insert("raised".into(), raised.to_value());
+    }
+    json_schema!({"type": ["array", "null"], "maxItems": MAX_LIMITS, "items": {
+        "type": "object",
+        "additionalProperties": false,
+        "properties": properties,
+        "required": ["amount", "per"],
+    }})
+}
+
+/// Schema of a raise in requests.
+fn raise() -> Schema {
+    json_schema!({
+        "type": ["object", "null"],
+        "additionalProperties": false,
+        "properties": {"amount": amount(), "until": {"type": "string", "format": "date-time"}},
+        "required": ["amount", "until"],
+    })
+}
+
+fn amount() -> Schema {
+    json_schema!({"type": "number", "minimum": 0, "maximum": MAX_LIMIT_USD})
 }
 
 /// Pattern of texts without control characters.

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, fmt};
 
+use schemars::JsonSchema;
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
 use super::field::{DefaultField, Fields};
@@ -22,6 +23,7 @@ pub enum Value {
     Flag(bool),
     /// Amounts for windows of the calendar.
     Limits(Vec<Limit>),
+    Raise(Raise),
     Texts(Vec<String>),
     /// Texts by name; `None` removes a name.
     Metadata(BTreeMap<String, Option<String>>),
@@ -31,24 +33,66 @@ pub enum Value {
 }
 
 /// A bound on the spend in each window of the calendar.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
     /// Amount that may be spent in a window.
     pub amount: NanoUsd,
     pub per: Per,
+    /// Bound in place of `amount` for a time.
+    pub raised: Option<Raise>,
     /// State of the window that runs, in answers.
-    #[serde(flatten)]
     pub window: Option<LimitWindow>,
 }
 
+/// A bound that holds until an instant, in place of a limit's own amount.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Raise {
+    /// Amount that may be spent until then.
+    pub amount: NanoUsd,
+    /// Instant from which the limit's own amount holds again.
+    pub until: Timestamp,
+}
+
 /// The running window of a limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LimitWindow {
     /// Amount spent in the window.
     pub used: NanoUsd,
     /// Amount that is left; below zero if the bound was lowered below `used`.
     pub remaining: NanoUsd,
     pub resets_at: Timestamp,
+}
+
+impl Limit {
+    /// Makes a limit that is not raised.
+    pub const fn new(amount: NanoUsd, per: Per) -> Self {
+        Self { amount, per, raised: None, window: None }
+    }
+}
+
+impl Raise {
+    pub fn has_ended(&self, now: Timestamp) -> bool {
+        self.until <= now
+    }
+}
+
+/// Writes `raised` in each answer, but among settings only if it is set: a setting that nobody raised is written as it
+/// was before limits could be raised.
+impl Serialize for Limit {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut members = serializer.serialize_map(None)?;
+        members.serialize_entry("amount", &self.amount)?;
+        members.serialize_entry("per", &self.per)?;
+        if self.raised.is_some() || self.window.is_some() {
+            members.serialize_entry("raised", &self.raised)?;
+        }
+        if let Some(LimitWindow { used, remaining, resets_at }) = &self.window {
+            members.serialize_entry("used", used)?;
+            members.serialize_entry("remaining", remaining)?;
+            members.serialize_entry("resets_at", resets_at)?;
+        }
+        members.end()
+    }
 }
 
 impl Value {
@@ -75,6 +119,7 @@ impl Serialize for Value {
             Self::Count(count) => count.serialize(serializer),
             Self::Flag(flag) => flag.serialize(serializer),
             Self::Limits(limits) => limits.serialize(serializer),
+            Self::Raise(raise) => raise.serialize(serializer),
             Self::Texts(texts) => texts.serialize(serializer),
             Self::Metadata(texts) => texts.serialize(serializer),
             Self::Group(id) => id.serialize(serializer),
@@ -100,7 +145,7 @@ impl fmt::Display for Value {
             Self::Count(count) => count.fmt(f),
             Self::Flag(flag) => flag.fmt(f),
             Self::Group(id) => id.fmt(f),
-            Self::Limits(_) | Self::Texts(_) | Self::Metadata(_) | Self::KeyDefaults(_) => {
+            Self::Limits(_) | Self::Raise(_) | Self::Texts(_) | Self::Metadata(_) | Self::KeyDefaults(_) => {
                 f.write_str(&serde_json::to_string(self).map_err(|_| fmt::Error)?)
             }
         }
@@ -136,6 +181,7 @@ kept!(
     u64 = Count,
     bool = Flag,
     Vec<Limit> = Limits,
+    Raise = Raise,
     Vec<String> = Texts,
     GroupId = Group
 );

@@ -104,6 +104,23 @@ export class Person {
     return this.#arrive(() => this.page.goto(this.origin + path), status);
   }
 
+  /** Opens a sign-in link, and confirms whom it signs in. A script sends its code; without one, it is pasted. */
+  async openLink(link) {
+    const { pathname, hash } = new URL(link);
+    if (this.scripts) {
+      this.forget();
+      await this.page.goto(this.origin + pathname + hash);
+      await this.page.waitForSelector('::-p-aria([name="Sign in"][role="button"])');
+      await this.#settled();
+      assert.equal(new URL(this.page.url()).hash, '', 'the code stays in no history');
+    } else {
+      await this.visit(pathname + hash);
+      await this.fill('Code', link);
+      await this.follow('button', 'Continue');
+    }
+    return this.fits();
+  }
+
   /** Presses what leads to another page. */
   async follow(role, name, status = 200) {
     return this.press(await this.the(role, name), status);

@@ -13,6 +13,8 @@ const { origin } = new URL(setting('BASE_URL'));
 // Sign-in links of an owner and a viewer of an account that has a key labelled `Customer A` with some spend, and
 // of an owner of an account that has nothing.
 const [ownerLink, viewerLink, emptyLink] = ['OWNER_LINK', 'VIEWER_LINK', 'EMPTY_LINK'].map(setting);
+// Of the lead of a group that has a key with some spend.
+const leadLink = setting('LEAD_LINK');
 // And of an operator without a second factor.
 const operatorLink = setting('OPERATOR_LINK');
 const KEY = 'Customer A';
@@ -38,6 +40,8 @@ const SECTIONS = [
   ['Webhooks', '/dashboard/webhooks', 'webhooks'],
   ['Try it', '/dashboard/try-it', 'try-it'],
 ];
+/** What the navigation of a lead has. */
+const OF_A_LEAD = ['Requests', 'Models', 'Try it', 'API keys', 'Groups', 'Events'];
 /** What changes something of the account, or leads there; and the pages that have it. */
 const CHANGES = 'main form[method="post"]:not([role="search"]), main a[href$="/revoke"], main a[href$="/remove"], main a[href$="/delete"], main a[href$="/new"]';
 const CHANGING = [
@@ -87,14 +91,10 @@ async function wrongInColours(person, name) {
 
 /** Opens a link that signs in and confirms it. */
 async function signIn(person, link, account, name) {
-  const { pathname, hash } = new URL(link);
-  await person.visit(pathname + hash);
+  await person.openLink(link);
   await person.visit('/dashboard');
   assert.equal(pathOf(person), '/dashboard/sign-in', 'opening it does nothing');
-  await person.visit(pathname + hash);
-  if (person.scripts) assert.equal(new URL(person.page.url()).hash, '', 'the code stays in no history');
-  else await person.fill('Code', link);
-  await person.follow('button', 'Continue');
+  await person.openLink(link);
   await person.reads(`signs in ${name} of the account ${account}`);
   await examineOnce(person, 'sign-in-whom');
   await person.follow('button', 'Sign in');
@@ -142,6 +142,23 @@ for (const [role, person, pictures] of [['an owner', owner, 'owner'], ['a viewer
   }
 }
 
+fact('the pages of a lead are sound, and there are no others', async () => {
+  const lead = await Person.at(browser, origin);
+  await lead.openLink(leadLink);
+  await lead.follow('button', 'Sign in');
+  assert.match(pathOf(lead), /^\/dashboard\/groups\/grp_/);
+  await examine(lead, 'lead-group');
+  const listed = await lead.page.$$eval('nav.main a', (all) => all.map((link) => link.textContent));
+  assert.deepEqual(listed, OF_A_LEAD);
+  for (const [, path, picture] of SECTIONS.filter(([name]) => OF_A_LEAD.includes(name))) {
+    await lead.visit(path);
+    await examine(lead, `lead-${picture}`);
+  }
+  await lead.visit('/dashboard/credit', 403);
+  await examine(lead, 'lead-refused', 403);
+  await lead.context.close();
+});
+
 fact('every page is sound without scripts', async () => {
   await owner.allow(false);
   for (const [, path, picture] of SECTIONS) {
@@ -180,6 +197,12 @@ fact('the page of a group, and what is found, are sound', async () => {
     await examine(owner, `owner-group${part.replace('/', '-')}`);
   }
   await owner.look(1280, 'light');
+  for (const width of [375, 1280]) {
+    await owner.look(width, 'light');
+    await owner.visit('/dashboard/groups');
+    await owner.page.keyboard.press('/');
+    assert.equal(await owner.page.evaluate(() => document.activeElement.name), 'q', `/ leads to the box at ${width}`);
+  }
   await owner.fill('Find', 'Team A');
   await owner.follow('button', 'Go');
   await owner.reads('Of Team A');
@@ -198,8 +221,17 @@ fact('pages that ask first, and those that have nothing to show, are sound', asy
   await owner.visit('/dashboard/keys/new');
   await examine(owner, 'owner-new-key');
   await openKey(owner, 'settings');
+  await owner.follow('link', 'Rotate');
+  await examine(owner, 'owner-rotate-key');
+  await openKey(owner, 'settings');
   await owner.follow('link', 'Revoke');
   await examine(owner, 'owner-revoke-key');
+  await owner.visit('/dashboard/keys');
+  await (await owner.field('Choose all on this page')).click();
+  const boxes = await owner.page.$$eval('[name="key"]', (all) => all.map((box) => box.checked));
+  assert.ok(boxes.length > 1 && boxes.every(Boolean), 'all rows are chosen');
+  await owner.follow('button', 'Revoke …');
+  await owner.reads(`Revoke ${boxes.length} API keys?`);
   for (const order of ['asc', 'spent', 'used']) {
     await owner.visit(`/dashboard/keys?order=${order}`);
     await owner.reads(KEY);

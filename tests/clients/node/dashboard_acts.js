@@ -111,9 +111,10 @@ export async function keepsMembers(owner, { width, theme }) {
   for (const role of ['owner', 'viewer']) {
     await owner.follow('link', name);
     await examineOnce(owner, 'owner-member');
-    await owner.follow('link', `Make ${role} …`);
-    await examineOnce(owner, 'owner-make-role');
-    await owner.follow('button', `Make ${role}`);
+    await owner.follow('link', 'Change role …');
+    await owner.fill('Role', role);
+    await examineOnce(owner, 'owner-change-role');
+    await owner.follow('button', 'Change role');
     await owner.reads(`is ${role === 'owner' ? 'an owner' : 'a viewer'} now`);
     await owner.visit('/dashboard/members');
   }

@@ -77,10 +77,8 @@ async function photograph(base, link) {
     const page = await browser.newPage();
     await page.setViewport({ width: 1280, height: 860 });
     await page.goto(link);
-    for (const name of ['Continue', 'Sign in']) {
-      const button = await page.waitForSelector(`::-p-aria([name="${name}"][role="button"])`);
-      await Promise.all([page.waitForNavigation(), button.click()]);
-    }
+    const button = await page.waitForSelector('::-p-aria([name="Sign in"][role="button"])');
+    await Promise.all([page.waitForNavigation(), button.click()]);
     await page.goto(`${base}/dashboard`);
     await page.screenshot({ path: picture });
   } finally {

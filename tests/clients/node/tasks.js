@@ -104,9 +104,7 @@ export class Worker {
 
 /** Opens a member's sign-in link and confirms it. */
 async function signIn(person, link) {
-  const { pathname, hash } = new URL(link);
-  await person.visit(pathname + hash);
-  await person.follow('button', 'Continue');
+  await person.openLink(link);
   await person.follow('button', 'Sign in');
 }
 

@@ -5,6 +5,7 @@ mod attacks;
 mod browser;
 mod first_use;
 pub(crate) mod keys;
+mod lead;
 mod lists;
 mod pages;
 pub(super) mod second_factor;

@@ -8,6 +8,7 @@ pub(crate) mod leases;
 pub(crate) mod leaving;
 pub(crate) mod payments;
 pub(crate) mod prices;
+pub(crate) mod raises;
 pub(crate) mod unread;
 pub(crate) mod usage;
 pub(crate) mod windows;

@@ -30,9 +30,12 @@ pub enum MemberCommand {
         /// The member's name: an e-mail address or any handle
         #[arg(long, value_name = "WHO", value_parser = name)]
         name: String,
-        /// owner, or viewer: reads everything and changes nothing
-        #[arg(long, value_parser = role, default_value = "owner")]
-        role: Role,
+        /// owner; viewer: reads everything and changes nothing; or lead: governs the API keys of one group
+        #[arg(long, value_parser = ["owner", "viewer", "lead"], default_value = "owner")]
+        role: String,
+        /// The group of a lead: its name, its external id or its id
+        #[arg(long, value_name = "GROUP", required_if_eq("role", "lead"))]
+        group: Option<String>,
     },
     /// List the members of an account, oldest first
     List {
@@ -78,8 +81,13 @@ pub(crate) async fn run(
     out: &mut (dyn Write + Send),
 ) -> anyhow::Result<()> {
     match command {
-        MemberCommand::Invite { account, name, role } => {
+        MemberCommand::Invite { account, name, role, group } => {
             let account = management.account(&account).await.map_err(operator_error)?;
+            let group = match group {
+                Some(text) => Some(management.group_called(account, &text).await.map_err(refused)?),
+                None => None,
+            };
+            let role = Role::parse(&role, group).ok_or_else(|| anyhow!("--group: only a lead has one"))?;
             let (_, token) = management.invite(account, &name, role, operator()).await.map_err(refused)?;
             writeln!(out, "{}", link(public, &token))?;
         }
@@ -92,12 +100,17 @@ pub(crate) async fn run(
                     member.id.to_string(),
                     member.name,
                     member.role.as_str().to_owned(),
+                    member.role.group().map_or_else(|| "-".to_owned(), |group| group.to_string()),
                     mark(member.password.is_some()),
                     mark(member.second_factor.is_some()),
                     member.created_at.to_string(),
                 ]
             });
-            table::write(out, &["ID", "NAME", "ROLE", "PASSWORD", "SECOND FACTOR", "CREATED"], rows)?;
+            table::write(
+                out,
+                &["ID", "NAME", "ROLE", "GROUP", "PASSWORD", "SECOND FACTOR", "CREATED"],
+                rows,
+            )?;
         }
         MemberCommand::RemoveSecondFactor { account, name } => {
             let account = management.account(&account).await.map_err(operator_error)?;
@@ -150,13 +163,12 @@ async fn owner(account: AccountId, management: &Management) -> anyhow::Result<Me
     )
 }
 
-fn role(text: &str) -> Result<Role, String> {
-    Role::parse(text).ok_or_else(|| "must be owner or viewer".into())
-}
-
 /// Makes the error for the operator. A refusal names the flag that caused it.
 fn refused(error: Error<MemberRefused>) -> anyhow::Error {
     match error {
+        Error::Refused(refused @ (MemberRefused::NoSuchGroup | MemberRefused::SeveralGroups)) => {
+            anyhow!("--group: {refused}")
+        }
         Error::Refused(refused) => anyhow!("--name: {refused}"),
         Error::Store(cause) => store_error(&cause, "members list"),
     }

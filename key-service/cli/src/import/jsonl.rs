@@ -6,7 +6,7 @@ use shared::{
     error::{ApiError, Code},
     json::{Object, parse_object},
     money::NanoUsd,
-    wire::{Fields as _, GroupField, Kept, KeyField, Kind},
+    wire::{Bound, Fields as _, GroupField, Kept, KeyField, Kind},
 };
 
 use domain::{digest::ForeignKey, key::KeyPatch};
@@ -48,13 +48,21 @@ fn key(place: String, line: &[u8]) -> Result<DraftKey, ApiError> {
         return Err(invalid(KeyField::GroupId.row().name, "cannot be set; `group_external_id` can"));
     }
     let settings = members.iter().filter(|(name, _)| ![SHA256, USED, GROUP].contains(name));
+    let settings = settings_among::<KeyPatch>(settings, true)?;
+    if settings.bounds.raises_any() {
+        // A repeated import would be refused once the raise has ended.
+        return Err(invalid(
+            KeyField::Bound(Bound::LimitRaised).row().name,
+            "cannot be imported; raise limits afterwards",
+        ));
+    }
     Ok(DraftKey {
         place,
         foreign,
         hint: None,
         is_revoked: false,
         used: used.unwrap_or(NanoUsd::ZERO),
-        settings: settings_among::<KeyPatch>(settings, true)?,
+        settings,
         group,
     })
 }

@@ -77,14 +77,14 @@ impl Tabled for Group {
     const HEAD: &'static [&'static str] =
         &["ID", "NAME", "EXTERNAL ID", "PARENT", "USED", "LIMIT", "KEYS", "CREATED", "ARCHIVED"];
 
-    fn row(&self, _: Timestamp) -> Vec<String> {
+    fn row(&self, now: Timestamp) -> Vec<String> {
         vec![
             self.id.to_string(),
             self.name.clone(),
             or_none(self.external_id.as_ref()),
             or_none(self.spend.parent),
             self.spend.budget.used.to_string(),
-            or_none(self.spend.budget.limit),
+            or_none(self.spend.budget.limit_at(now)),
             self.keys.to_string(),
             self.created_at.to_string(),
             or_none(self.spend.archived_at),

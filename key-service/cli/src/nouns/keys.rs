@@ -91,7 +91,7 @@ impl Tabled for ApiKey {
             self.hint.clone(),
             self.status(now).as_str().to_owned(),
             self.spend.budget.used.to_string(),
-            or_none(self.spend.budget.limit),
+            or_none(self.spend.budget.limit_at(now)),
             or_none(self.spend.group),
             self.created_at.to_string(),
             or_none(self.spend.expires_at),

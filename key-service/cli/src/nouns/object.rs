@@ -77,6 +77,7 @@ fn json_of(kind: Kind, text: &str) -> String {
         | Kind::Amount
         | Kind::Count { .. }
         | Kind::Limits
+        | Kind::Raise
         | Kind::Models
         | Kind::Metadata
         | Kind::EventTypes

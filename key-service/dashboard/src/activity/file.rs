@@ -10,12 +10,17 @@ use axum::{
 use bytes::Bytes;
 use futures_util::stream::try_unfold;
 use http::header;
-use shared::ids::{AccountId, KeyId};
+use shared::ids::KeyId;
 use shared_door::admission::Permit;
 
 use super::{export::ExportLines, filters};
-use key_service_management::{Management, reading::EntrySearch};
-use key_service_page::{app::App, failure::Failure, form::query, session::Viewer};
+use key_service_management::{Management, reach::AccountReach, reading::EntrySearch};
+use key_service_page::{
+    app::App,
+    failure::Failure,
+    form::query,
+    session::{KeysViewer, Viewer},
+};
 use key_service_ranges::range::Range;
 use key_service_store::store::StoreError;
 
@@ -31,14 +36,18 @@ enum FileForm {
 }
 
 /// Streams the entries that match, as a table.
-pub(crate) async fn csv(app: State<App>, viewer: Viewer, request: Request) -> Result<Response, Failure> {
+pub(crate) async fn csv(
+    app: State<App>,
+    KeysViewer(viewer): KeysViewer,
+    request: Request,
+) -> Result<Response, Failure> {
     file(app, &viewer, &request, FileForm::Csv)
 }
 
 /// Streams the entries that match, an object a line.
 pub(crate) async fn json_lines(
     app: State<App>,
-    viewer: Viewer,
+    KeysViewer(viewer): KeysViewer,
     request: Request,
 ) -> Result<Response, Failure> {
     file(app, &viewer, &request, FileForm::JsonLines)
@@ -48,7 +57,7 @@ pub(crate) async fn json_lines(
 struct Rest {
     _permit: Permit,
     management: Arc<Management>,
-    account: AccountId,
+    reach: AccountReach,
     search: EntrySearch,
     format: FileForm,
     lines: ExportLines,
@@ -68,7 +77,7 @@ fn file(
     let rest = Rest {
         _permit: app.exports.begin(viewer.signed_in.account)?,
         management: app.management,
-        account: viewer.signed_in.account,
+        reach: viewer.reach(),
         // A file has no refused requests.
         search: filters::search(&query)?.billed.ok_or(Failure::NotFound)?,
         format,
@@ -92,11 +101,11 @@ impl Rest {
     /// that no part is taken for the whole.
     async fn next_piece(rest: Option<Self>) -> Result<Option<(Bytes, Option<Self>)>, StoreError> {
         let Some(mut rest) = rest else { return Ok(None) };
-        let (management, account) = (rest.management.clone(), rest.account);
-        let page = management.find_entries(account, &rest.search, rest.before, ENTRIES_IN_PIECE).await?;
+        let (management, reach) = (rest.management.clone(), rest.reach);
+        let page = management.find_entries(reach, &rest.search, rest.before, ENTRIES_IN_PIECE).await?;
         let unknown = page.found.iter().map(|entry| entry.entry.settlement.payer.key);
         let unknown: Vec<KeyId> = unknown.filter(|id| !rest.labels.contains_key(id)).collect();
-        let keys = management.keys_by_id(account, unknown).await?;
+        let keys = management.keys_by_id(reach, unknown).await?;
         rest.labels.extend(keys.into_iter().map(|(id, key)| (id, key.label)));
         let mut piece = String::new();
         if rest.is_first && rest.format == FileForm::Csv {

@@ -22,7 +22,6 @@ use key_service_management::{
 };
 use key_service_page::{app::App, failure::Failure, form::Fields, paths::ACTIVITY, show::name_of};
 use key_service_ranges::range::Range;
-use key_service_store::store::JournalEntry;
 
 /// All filters. A page without them has the requests of the last [`DAYS`].
 const FILTERS: [&str; 10] =
@@ -69,6 +68,7 @@ pub(super) fn search(query: &Fields) -> Result<RequestSearch, Failure> {
     let billed = has_billed.then_some(EntrySearch {
         key,
         group,
+        within: None,
         model,
         begins,
         ends,
@@ -93,13 +93,13 @@ pub(super) fn offset(query: &Fields, name: &str) -> i64 {
 
 /// Returns the query with its days: those of the range that it names, or at least a first day. If it names none, that is
 /// the first of the last [`DAYS`]; if it leaves the field empty, the day of the oldest entry that is kept.
-pub(super) fn with_days(query: &Fields, range: &Range, today: Day, oldest: Option<&JournalEntry>) -> Fields {
+pub(super) fn with_days(query: &Fields, range: &Range, today: Day, oldest: Option<Timestamp>) -> Fields {
     if range.is_named(query) {
         return with_range(query, range);
     }
     let first = match query.filled("from").and_then(Day::parse) {
         Some(_) => return query.clone(),
-        None if query.has("from") => oldest.map_or(today, |entry| Day::of(entry.entry.settlement.at)),
+        None if query.has("from") => oldest.map_or(today, Day::of),
         None => query.filled("to").and_then(Day::parse).unwrap_or(today).plus(1 - DAYS),
     };
     query.clone().with("from", first.to_string())

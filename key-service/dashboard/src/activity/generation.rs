@@ -21,23 +21,23 @@ use key_service_page::{
     form::{Fields, with},
     layout::{Section, page},
     paths::{ACTIVITY, GROUPS, KEYS},
-    session::Viewer,
+    session::KeysViewer,
     show::{copyable, count, duration, or_unnamed, time_to_second, usd},
 };
 
 pub(crate) async fn show(
     State(app): State<App>,
-    viewer: Viewer,
+    KeysViewer(viewer): KeysViewer,
     Path(id): Path<String>,
 ) -> Result<Response, Failure> {
-    let account = viewer.signed_in.account;
+    let reach = viewer.reach();
     let id: GenerationId = id.parse().map_err(|_| Failure::NotFound)?;
-    let bill = app.management.bill(account, id).await?.ok_or(Failure::NotFound)?;
+    let bill = app.management.bill_in(reach, id).await?.ok_or(Failure::NotFound)?;
     let settlement = &bill.settlement;
     let key = settlement.payer.key;
-    let keys = app.management.keys_by_id(account, vec![key]).await?;
+    let keys = app.management.keys_by_id(reach, vec![key]).await?;
     let ids: Vec<GroupId> = settlement.payer.groups.into_iter().flatten().collect();
-    let groups = app.management.groups_by_id(account, ids.clone()).await?;
+    let groups = app.management.groups_by_id(reach, ids.clone()).await?;
     let groups = ids.iter().filter_map(|id| groups.get(id));
     let content = html! {
         (copyable("Id of the generation", &id.to_string()))

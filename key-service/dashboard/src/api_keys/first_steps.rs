@@ -3,6 +3,7 @@
 use maud::{Markup, html};
 use shared::secret::{ExposeSecret, SecretString};
 
+use crate::refused::REASONS;
 use key_service_management::agents::{self, VARIABLE};
 use key_service_page::show::{copyable, copyable_line};
 
@@ -43,6 +44,9 @@ pub(crate) fn commands_of_known_key(base: &str, model: &str) -> Markup {
             p { "The key itself was shown once, when it was created or rotated. Put it into the environment variable " code { (VARIABLE) } "." }
             (copyable_line("Base address for SDKs:", &format!("{base}/v1")))
             (each(base, model, &spelling, false))
+            details { summary { "What a refusal means" }
+                ul { @for (code, words) in REASONS { li { code { (code) } ": " (words) } } }
+            }
         }
     }
 }

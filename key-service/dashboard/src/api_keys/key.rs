@@ -6,14 +6,14 @@ use axum::{
 };
 use http::StatusCode;
 use maud::{Markup, html};
-use shared::wire::KeyField;
+use shared::{time::Timestamp, wire::KeyField};
 
 use crate::{
     activity,
     api_keys::{
         first_steps,
         keys::{badges, named},
-        rotation,
+        place::place,
     },
     events::{self, Subject},
     refused,
@@ -24,16 +24,16 @@ use domain::{
     key::{ApiKey, KeyPatch, Status},
     ledger::Holder,
 };
-use key_service_management::{Error, Refused, governed::Governed as _};
+use key_service_management::governed::Governed as _;
 use key_service_page::{
     app::App,
     entry::{Entered, Fault},
-    failure::{Failure, bad_group},
+    failure::Failure,
     form::{Fields, PageAddress, query},
     layout::{Section, WayBack, confirmation, hidden, page},
     notice,
     paths::{GROUPS, KEYS as PATH},
-    session::{Act, OwnerAct, Viewer},
+    session::{Act, KeysAct, KeysViewer, Viewer},
     show::{copyable_line, count, name_of, or_unnamed, time, time_or, usd},
 };
 use key_service_ranges::spend::{SpendScope, SpendView};
@@ -47,31 +47,31 @@ use key_service_settings::{
 /// Shows a key at a glance: its limits, its spend and what happened lately.
 pub(crate) async fn show(
     State(app): State<App>,
-    viewer: Viewer,
+    KeysViewer(viewer): KeysViewer,
     Path(id): Path<String>,
     request: Request,
 ) -> Result<Response, Failure> {
     let key = named(&app, &viewer, &id).await?;
-    let (account, now) = (viewer.signed_in.account, app.management.now());
+    let (reach, now) = (viewer.reach(), app.management.now());
     let (today, path, query) = (app.management.today(), path(&key), query(&request));
     let view = SpendView::of(&query, SpendScope::Key(key.id), today);
-    let report = view.read(&app, account).await?;
-    let reached = app.management.reached_limits(account, std::slice::from_ref(&key), &[]).await?;
+    let report = view.read(&app, reach).await?;
+    let reached = app.management.reached_limits(reach, std::slice::from_ref(&key), &[]).await?;
     let groups = reached.groups_of(&key);
     let is_revoked = key.status(now) == Status::Revoked;
-    let refused = app.management.refused_lately(account, Some(key.id)).await?;
+    let refused = app.management.refused_lately(reach.account, Some(key.id)).await?;
     let content = html! {
         p.lead { (badges(&key, reached.of_key(&key), now, false)) " " code { (key.hint) } " · created " (time(key.created_at))
             " · last used " (time_or(key.spend.last_used_at, "never"))
             @if let Some(at) = key.spend.expires_at { " · expires " (time(at)) }
             @if let Some(at) = key.spend.revoked_at { " · revoked " (time(at)) } }
         (refused::notice(&refused, false))
-        (bounds(&key, &groups))
+        (bounds(&key, &groups, now))
         (models_note(&app, &key, &groups))
-        (gauge(Holder::Key(key.id, None), &key.spend.budget, &groups, &reached, is_revoked))
+        (gauge(&viewer, Holder::Key(key.id, None), &key.spend.budget, &groups, &reached, is_revoked))
         (view.range.choice(&app, &path, &query))
         (view.tiles(&report, today, None))
-        (view.card(&app, account, PageAddress { path: &path, query: &query }, &report).await?)
+        (view.card(&app, reach, PageAddress { path: &path, query: &query }, &report).await?)
         (activity::latest(&app, &viewer, Some(key.id), None).await?)
         (events::last_events(&app, &viewer, Subject::Key(key.id)).await?)
         (copyable_line("Id", &key.id.to_string()))
@@ -95,12 +95,12 @@ fn tabbed(viewer: &Viewer, key: &ApiKey) -> TabbedPage {
     }
 }
 
-/// Links what an owner does with a key as a whole.
+/// Links what is done with a key as a whole, for who may do it.
 fn acts(viewer: &Viewer, key: &ApiKey) -> Markup {
     html! {
-        @if viewer.is_owner() && key.spend.revoked_at.is_none() {
+        @if viewer.keeps_keys() && key.spend.revoked_at.is_none() {
             a href={ (PATH) "/new?like=" (key.id.to_string()) } { "Duplicate" }
-            a href={ (path(key)) "/settings#rotate" } { "Rotate" }
+            a href={ (path(key)) "/rotate" } { "Rotate" }
             a.danger href={ (path(key)) "/revoke" } { "Revoke" }
         }
     }
@@ -109,7 +109,7 @@ fn acts(viewer: &Viewer, key: &ApiKey) -> Markup {
 /// Lists the requests of a key.
 pub(crate) async fn requests(
     State(app): State<App>,
-    viewer: Viewer,
+    KeysViewer(viewer): KeysViewer,
     Path(id): Path<String>,
     request: Request,
 ) -> Result<Response, Failure> {
@@ -117,14 +117,18 @@ pub(crate) async fn requests(
     tabbed(&viewer, &key).requests(&app, &viewer, &query(&request)).await
 }
 
-/// Shows an owner the settings of a key.
+/// Shows the settings of a key to who may change them.
 pub(crate) async fn settings(
     State(app): State<App>,
-    viewer: Viewer,
+    KeysViewer(viewer): KeysViewer,
     Path(id): Path<String>,
+    request: Request,
 ) -> Result<Response, Failure> {
-    let key = named(&app, &viewer, &id).await?;
-    settings_tab(&app, &viewer, &key, None).await
+    let (key, now) = (named(&app, &viewer, &id).await?, app.management.now());
+    let present = settings_form::entered(|field: KeyField| key.value(field, now));
+    let raised = limits::raised_today(&present, query(&request).get("raise"), now);
+    let filled = raised.as_ref().map(|(form, field)| Entered::new(form).focused(field));
+    settings_tab(&app, &viewer, &key, filled).await
 }
 
 /// Writes the settings, with the fields of a form that was sent if there is one.
@@ -136,7 +140,7 @@ async fn settings_tab(
 ) -> Result<Response, Failure> {
     let content = html! {
         @if key.spend.revoked_at.is_some() { p.empty { "The key is revoked. What it was set to cannot be changed any more." } }
-        @else if !viewer.is_owner() { p.empty { "Owners change settings. Your role is viewer." } }
+        @else if !viewer.keeps_keys() { p.empty { "Owners change settings. Your role is viewer." } }
         @else { (forms(app, viewer, key, sent).await?) }
     };
     Ok(tabbed(viewer, key).show(viewer, Tab::Settings, &content))
@@ -145,12 +149,11 @@ async fn settings_tab(
 /// Shows how to use a key: requests and agents, ready to paste.
 pub(crate) async fn use_it(
     State(app): State<App>,
-    viewer: Viewer,
+    KeysViewer(viewer): KeysViewer,
     Path(id): Path<String>,
 ) -> Result<Response, Failure> {
     let key = named(&app, &viewer, &id).await?;
-    let account = viewer.signed_in.account;
-    let reached = app.management.reached_limits(account, std::slice::from_ref(&key), &[]).await?;
+    let reached = app.management.reached_limits(viewer.reach(), std::slice::from_ref(&key), &[]).await?;
     let model = first_model(&app, &lists(&key, &reached.groups_of(&key)));
     let content = html! {
         @if key.spend.revoked_at.is_some() { p.problem { "The key is revoked: its requests are refused." } }
@@ -160,8 +163,8 @@ pub(crate) async fn use_it(
 }
 
 /// Says what the bounds of a key and of its groups mean together.
-fn bounds(key: &ApiKey, groups: &[&Group]) -> Markup {
-    let sentence = words::bounds(&key.spend.budget, groups);
+fn bounds(key: &ApiKey, groups: &[&Group], now: Timestamp) -> Markup {
+    let sentence = words::bounds(&key.spend.budget, groups, now);
     let is_archived = groups.iter().any(|group| group.spend.archived_at.is_some());
     html! {
         @if is_archived { p.problem { "The group of this key is archived, so that its requests are refused." } }
@@ -192,7 +195,7 @@ pub(crate) fn first_model(app: &App, lists: &[&Vec<String>]) -> String {
     allowed.or(catalog.models.first()).map(|model| model.id.clone()).unwrap_or_default()
 }
 
-/// Shows an owner settings and rotation.
+/// Shows the settings.
 async fn forms(
     app: &App,
     viewer: &Viewer,
@@ -215,14 +218,13 @@ async fn forms(
                 div.buttons { button.primary { "Save" } }
             }
         }
-        @if matches!(key.status(now), Status::Active | Status::Disabled) { (rotation::form(app, viewer, key)) }
     })
 }
 
 pub(crate) async fn update(
     State(app): State<App>,
     Path(id): Path<String>,
-    OwnerAct(Act { viewer, form }): OwnerAct,
+    KeysAct(Act { viewer, form }): KeysAct,
 ) -> Result<Response, Failure> {
     let key = named(&app, &viewer, &id).await?;
     if let Some(row) = limits::added_row(&form) {
@@ -230,7 +232,7 @@ pub(crate) async fn update(
     }
     let now = app.management.now();
     let present = settings_form::entered(|field: KeyField| key.value(field, now));
-    let Edit { patch, overtaken } = match settings_form::read_edit::<KeyPatch>(&form, &present) {
+    let Edit { mut patch, overtaken } = match settings_form::read_edit::<KeyPatch>(&form, &present) {
         Ok(edit) => edit,
         Err(fault) => return again(&app, &viewer, &key, &form, &fault).await,
     };
@@ -238,15 +240,18 @@ pub(crate) async fn update(
     if let Some((form, fault)) = settings_form::ask::<KeyField>(&form, &present, &overtaken, &groups) {
         return again(&app, &viewer, &key, &form, &fault).await;
     }
+    if let Some(fault) = place(&app, &viewer, &mut patch, false).await? {
+        return again(&app, &viewer, &key, &form, &fault).await;
+    }
     match ApiKey::update(viewer.by(&app), key.id, patch).await {
         Ok(changed) => {
             let values = |field: KeyField| [key.value(field, now), changed.value(field, now)];
             Ok(notice::done(&viewer, &format!("{}/settings", path(&key)), &words::saved(values, &groups)))
         }
-        Err(Error::Refused(Refused::BadGroup(param, bad))) => {
-            again(&app, &viewer, &key, &form, &Fault::of(param, bad_group(bad))).await
-        }
-        Err(other) => Err(other.into()),
+        Err(error) => match settings_form::fault(&form, &error) {
+            Some(fault) => again(&app, &viewer, &key, &form, &fault).await,
+            None => Err(error.into()),
+        },
     }
 }
 
@@ -265,7 +270,7 @@ async fn again(
 /// Explains what revoking does, before the key is revoked.
 pub(crate) async fn confirm(
     State(app): State<App>,
-    viewer: Viewer,
+    KeysViewer(viewer): KeysViewer,
     Path(id): Path<String>,
 ) -> Result<Response, Failure> {
     let key = named(&app, &viewer, &id).await?;
@@ -305,7 +310,7 @@ fn effects(key: &ApiKey, in_flight: u64) -> [Markup; 3] {
 pub(crate) async fn revoke(
     State(app): State<App>,
     Path(id): Path<String>,
-    OwnerAct(Act { viewer, .. }): OwnerAct,
+    KeysAct(Act { viewer, .. }): KeysAct,
 ) -> Result<Response, Failure> {
     let key = named(&app, &viewer, &id).await?;
     ApiKey::end(viewer.by(&app), key.id).await?;

@@ -16,14 +16,14 @@ use shared::{
     wire::KeyField,
 };
 
-use crate::api_keys::many_keys;
+use crate::api_keys::{many_keys, place::place};
 use domain::{
+    access::{Effect, Subject},
     group::Group,
     key::{ApiKey, Condition, KeyPatch, Status},
     ledger::Holder,
 };
 use key_service_management::{
-    Error, Refused,
     governed::{Governed as _, Made},
     reached::{LimitOf, ReachedLimits},
     reading::{KeyCursor, KeyOrder, KeySearch},
@@ -32,13 +32,13 @@ use key_service_page::{
     app::App,
     browser::form_token,
     entry::{Entered, Fault},
-    failure::{Failure, bad_group},
+    failure::Failure,
     form::{Fields, query, with},
     layout::{Section, hidden, page},
     notice,
     pagination::{Pagination, ROWS_ON_PAGE, Shown},
     paths::{GROUPS, KEYS as PATH, MANAGEMENT_KEYS},
-    session::{Act, OwnerAct, Viewer},
+    session::{Act, KeysAct, KeysViewer, Viewer},
     show::{aligned, copyable_line, name_of, new_key, or_unnamed, status, time_or},
 };
 use key_service_settings::{
@@ -80,7 +80,7 @@ const SECRET_CHARS: usize = 24;
 
 pub(crate) async fn list(
     State(app): State<App>,
-    viewer: Viewer,
+    KeysViewer(viewer): KeysViewer,
     request: Request,
 ) -> Result<Response, Failure> {
     let query = query(&request);
@@ -96,11 +96,11 @@ pub(crate) async fn list(
         text: query.filled("q").unwrap_or_default().to_owned(),
         limit: ROWS_ON_PAGE,
     };
-    let account = viewer.signed_in.account;
-    let found = app.management.find_keys(account, &search).await?;
-    let groups = app.management.groups_by_id(account, search.group.into_iter().collect()).await?;
+    let reach = viewer.reach();
+    let found = app.management.find_keys(reach, &search).await?;
+    let groups = app.management.groups_by_id(reach, search.group.into_iter().collect()).await?;
     let offered = offered(&app, &viewer).await?.groups;
-    let reached = app.management.reached_limits(account, &found.found, &[]).await?;
+    let reached = app.management.reached_limits(reach, &found.found, &[]).await?;
     let is_filtered = ["q", "status", "group"].iter().any(|name| query.filled(name).is_some());
     let total = total(&viewer, &search, &groups);
     let next = found.next.map(|next| next.to_string());
@@ -108,7 +108,7 @@ pub(crate) async fn list(
     let content = html! {
         div.split {
             p.lead { "An API key makes model calls, up to its limits, at " code { (viewer.browser.base()) "/v1" } "." }
-            @if viewer.is_owner() { a.button.primary href={ (PATH) "/new" } { "New API key" } }
+            @if viewer.keeps_keys() { a.button.primary href={ (PATH) "/new" } { "New API key" } }
         }
         @if found.found.is_empty() && !is_filtered && after.is_none() {
             p.empty { "There is no API key yet. Create one for each application, person or customer: each has limits and a record of its own." }
@@ -128,7 +128,7 @@ fn total(viewer: &Viewer, search: &KeySearch, groups: &HashMap<GroupId, Group>) 
     let has_all = is_by_id && search.status.is_none() && search.condition.is_none() && search.text.is_empty();
     match search.group {
         _ if !has_all => None,
-        None => Some(viewer.funds.keys),
+        None => Some(viewer.funds.keys).filter(|_| viewer.reach().group.is_none()),
         Some(group) => groups.get(&group).map(|group| group.keys),
     }
 }
@@ -155,15 +155,22 @@ fn filters(viewer: &Viewer, query: &Fields, groups: &[Group], group: Option<&Gro
                 } }
             }
             label { "Order" select name="order" {
-                @for (_, name, shown) in ORDERS { (option("order", name, shown)) }
+                @for (_, name, shown) in orders(viewer) { (option("order", name, shown)) }
             } }
             button { "Apply" }
         }
     }
 }
 
+/// Lists the orders for a member. There is none by spend in a single group.
+fn orders(viewer: &Viewer) -> impl Iterator<Item = (KeyOrder, &'static str, &'static str)> {
+    let has_all = viewer.reach().group.is_none();
+    ORDERS.into_iter().filter(move |(order, _, _)| has_all || *order != KeyOrder::MostSpent)
+}
+
 /// Leads to the key of a plaintext, or to the list with the filters in its address.
 pub(crate) async fn search(State(app): State<App>, Act { viewer, form }: Act) -> Result<Response, Failure> {
+    viewer.may(Effect::Read, Subject::Keys)?;
     if let Some(found) = of_plaintext(&app, &viewer, form.get("q").trim()).await? {
         return Ok(found);
     }
@@ -178,7 +185,7 @@ pub(crate) async fn of_plaintext(
     viewer: &Viewer,
     text: &str,
 ) -> Result<Option<Response>, Failure> {
-    let found = app.management.key_of_plaintext(viewer.signed_in.account, text).await?;
+    let found = app.management.key_of_plaintext(viewer.reach(), text).await?;
     let said = "This key has, or had, the plaintext that you searched for.";
     Ok(match found {
         Some(Principal::ApiKey(_, id)) => Some(notice::done(viewer, &format!("{PATH}/{id}"), said)),
@@ -215,9 +222,10 @@ impl<'a> KeyColumns<'a> {
     }
 
     /// Makes a heading, which orders the list by its column if it can.
-    fn heading(&self, title: &str, order: &str) -> Markup {
+    fn heading(&self, viewer: &Viewer, title: &str, order: &str) -> Markup {
+        let is_offered = orders(viewer).any(|(_, offered, _)| offered == order);
         html! {
-            @match self.list {
+            @match self.list.filter(|_| is_offered) {
                 Some(query) => a href={ (PATH) "?" (with(&query.without(&["after"]), "order", order)) } {
                     (title) @if query.get("order") == order { " ↓" } },
                 None => (title),
@@ -230,7 +238,7 @@ impl<'a> KeyColumns<'a> {
     }
 }
 
-/// Writes a table of keys, in which owners can choose rows. `reached` knows the limits of the keys.
+/// Writes a table of keys, in which those who change keys can choose rows. `reached` knows the limits of the keys.
 pub(crate) fn table(
     viewer: &Viewer,
     keys: &[ApiKey],
@@ -242,12 +250,12 @@ pub(crate) fn table(
         div.scroll tabindex="0" role="region" aria-label="API keys" {
             table {
                 thead { tr {
-                    @if viewer.is_owner() { td.pick {} }
+                    @if viewer.keeps_keys() { td.pick { input.needs-script type="checkbox" data-chooses-all aria-label="Choose all on this page"; } }
                     th scope="col" { "Label" } th.wide-only scope="col" { "Status" } th.wide-only scope="col" { "Limit" }
                     @if columns.list.is_some() { th.wide-only scope="col" { "Group" } }
                     @if let Some((range, _)) = columns.charged { th.n.wide-only scope="col" { (range) } }
-                    th.n scope="col" aria-sort=[columns.is_by("spent")] { (columns.heading("Used in all", "spent")) }
-                    th.wide-only scope="col" aria-sort=[columns.is_by("used")] { (columns.heading("Last used", "used")) }
+                    th.n scope="col" aria-sort=[columns.is_by("spent")] { (columns.heading(viewer, "Used in all", "spent")) }
+                    th.wide-only scope="col" aria-sort=[columns.is_by("used")] { (columns.heading(viewer, "Last used", "used")) }
                     th.wide-only scope="col" { "Expires" }
                 } }
                 tbody { @for key in keys { (row(viewer, key, reached, now, columns)) } }
@@ -270,7 +278,7 @@ fn row(
     let limit = html! { @if is_revoked { span.quiet { "–" } } @else { (tightest(&limits)) } };
     html! {
         tr.gone[is_revoked] {
-            @if viewer.is_owner() {
+            @if viewer.keeps_keys() {
                 td.pick { @if !is_revoked {
                     input type="checkbox" name="key" value=(id) form=(many_keys::FORM) aria-label={ "Choose " (key.label) " " (key.hint) };
                 } }
@@ -327,7 +335,7 @@ pub(crate) fn within(at: Timestamp, now: Timestamp) -> String {
 /// Shows the form for a new key.
 pub(crate) async fn new(
     State(app): State<App>,
-    viewer: Viewer,
+    KeysViewer(viewer): KeysViewer,
     request: Request,
 ) -> Result<Response, Failure> {
     let query = query(&request);
@@ -338,7 +346,7 @@ pub(crate) async fn new(
         let settings = settings_form::entered(|field: KeyField| key.value(field, now));
         let settings =
             if key.status(now) == Status::Expired { settings.without(&["expires_at"]) } else { settings };
-        settings.with("label", format!("{label} (copy)"))
+        limits::without_raises(&settings).with("label", format!("{label} (copy)"))
     } else {
         // A link from the page of a group fills in the group.
         Fields::of([("group_id", query.get("group").to_owned())])
@@ -349,7 +357,7 @@ pub(crate) async fn new(
 async fn asked(app: &App, viewer: &Viewer, entered: Entered<'_>) -> Result<Response, Failure> {
     let offered = offered(app, viewer).await?;
     let content = html! {
-        @if viewer.is_owner() {
+        @if viewer.keeps_keys() {
             form.stack method="post" action=(PATH) {
                 (hidden(viewer))
                 // A form that is sent twice makes one key.
@@ -365,7 +373,7 @@ async fn asked(app: &App, viewer: &Viewer, entered: Entered<'_>) -> Result<Respo
 /// Makes a key, and shows its plaintext only this once.
 pub(crate) async fn create(
     State(app): State<App>,
-    OwnerAct(Act { viewer, form }): OwnerAct,
+    KeysAct(Act { viewer, form }): KeysAct,
 ) -> Result<Response, Failure> {
     if let Some(row) = limits::added_row(&form) {
         return asked(&app, &viewer, Entered::new(&form).focused(row)).await;
@@ -374,10 +382,13 @@ pub(crate) async fn create(
         let again = asked(&app, &viewer, Entered::refused(&form, fault)).await?;
         Ok((StatusCode::UNPROCESSABLE_ENTITY, again).into_response())
     };
-    let settings: KeyPatch = match settings_form::read(&form) {
+    let mut settings: KeyPatch = match settings_form::read(&form) {
         Ok(settings) => settings,
         Err(fault) => return refused(&fault).await,
     };
+    if let Some(fault) = place(&app, &viewer, &mut settings, true).await? {
+        return refused(&fault).await;
+    }
     let attempt = Some(format!("dashboard-{}", form.attempt()?));
     match ApiKey::create(viewer.by(&app), settings, attempt).await {
         Ok(Made::Replayed(key) | Made::Existing(key) | Made::New(key, None)) => Ok(notice::done(
@@ -399,17 +410,17 @@ pub(crate) async fn create(
             };
             Ok(page(&viewer, Section::Keys, "API key created", &content))
         }
-        Err(Error::Refused(Refused::BadGroup(param, bad))) => {
-            refused(&Fault::of(param, bad_group(bad))).await
-        }
-        Err(other) => Err(other.into()),
+        Err(error) => match settings_form::fault(&form, &error) {
+            Some(fault) => refused(&fault).await,
+            None => Err(error.into()),
+        },
     }
 }
 
-/// Finds the key of a path in the account.
+/// Finds the key of a path, if it is reached.
 pub(crate) async fn named(app: &App, viewer: &Viewer, id: &str) -> Result<ApiKey, Failure> {
     let id: KeyId = id.parse().map_err(|_| Failure::NotFound)?;
-    Ok(app.management.get(viewer.signed_in.account, id).await?)
+    Ok(app.management.key_in(viewer.reach(), id).await?)
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use http::StatusCode;
 use maud::{Markup, html};
 use shared::{ids::KeyId, time::Timestamp};
 
+use crate::api_keys::place::place;
 use domain::key::{ApiKey, KeyPatch};
 use key_service_management::{Error, Refused, governed::Governed as _};
 use key_service_page::{
@@ -19,7 +20,7 @@ use key_service_page::{
     notice,
     pagination::ROWS_ON_PAGE,
     paths::KEYS as PATH,
-    session::{Act, OwnerAct, Viewer},
+    session::{Act, KeysAct, Viewer},
     show::or_unnamed,
 };
 use key_service_settings::settings_form::{self, offered};
@@ -80,7 +81,7 @@ impl Deed {
 pub(crate) fn form(viewer: &Viewer, table: &Markup) -> Markup {
     html! {
         (table)
-        @if viewer.is_owner() {
+        @if viewer.keeps_keys() {
             form.buttons.many id=(FORM) method="post" action=(CONFIRM) {
                 (hidden(viewer))
                 span.quiet { "Chosen keys:" }
@@ -92,7 +93,7 @@ pub(crate) fn form(viewer: &Viewer, table: &Markup) -> Markup {
     }
 }
 
-/// Finds the chosen keys, as far as the account has them.
+/// Finds the chosen keys, which must all be reached.
 async fn chosen(app: &App, viewer: &Viewer, form: &Fields) -> Result<Vec<ApiKey>, Failure> {
     let ids = form.all("key");
     if ids.len() > ROWS_ON_PAGE {
@@ -100,7 +101,7 @@ async fn chosen(app: &App, viewer: &Viewer, form: &Fields) -> Result<Vec<ApiKey>
     }
     let ids: Result<Vec<KeyId>, _> = ids.into_iter().map(str::parse).collect();
     let ids = ids.map_err(|_| Failure::NotFound)?;
-    let found = app.management.keys_by_id(viewer.signed_in.account, ids.clone()).await?;
+    let found = app.management.keys_by_id(viewer.reach(), ids.clone()).await?;
     if found.len() < ids.len() {
         return Err(Failure::NotFound);
     }
@@ -110,7 +111,7 @@ async fn chosen(app: &App, viewer: &Viewer, form: &Fields) -> Result<Vec<ApiKey>
 /// Names the keys and their number, before anything is done.
 pub(crate) async fn confirm(
     State(app): State<App>,
-    OwnerAct(Act { viewer, form }): OwnerAct,
+    KeysAct(Act { viewer, form }): KeysAct,
 ) -> Result<Response, Failure> {
     let (deed, keys) = (Deed::parse(&form)?, chosen(&app, &viewer, &form).await?);
     if keys.is_empty() {
@@ -159,17 +160,22 @@ async fn asked(
 /// Acts on each of the keys.
 pub(crate) async fn apply(
     State(app): State<App>,
-    OwnerAct(Act { viewer, form }): OwnerAct,
+    KeysAct(Act { viewer, form }): KeysAct,
 ) -> Result<Response, Failure> {
     let (deed, keys) = (Deed::parse(&form)?, chosen(&app, &viewer, &form).await?);
     let refused = async |fault: &Fault| {
         let again = asked(&app, &viewer, deed, &keys, Entered::refused(&form, fault)).await?;
         Ok((StatusCode::UNPROCESSABLE_ENTITY, again).into_response())
     };
-    let patch = match change(deed, &form) {
+    let mut patch = match change(deed, &form) {
         Ok(patch) => patch,
         Err(fault) => return refused(&fault).await,
     };
+    if let Some(patch) = &mut patch
+        && let Some(fault) = place(&app, &viewer, patch, false).await?
+    {
+        return refused(&fault).await;
+    }
     let mut done = 0;
     for key in &keys {
         let changed = match &patch {

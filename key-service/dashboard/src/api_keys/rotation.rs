@@ -1,4 +1,4 @@
-//! Rotation of an API key: the form on the key's page, and the new plaintext shown once.
+//! Rotation of an API key: a page that asks first, and the new plaintext shown once.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use axum::{
     extract::{Path, State},
     response::Response,
 };
-use maud::{Markup, html};
+use maud::html;
 
 use crate::api_keys::keys::named;
-use domain::key::ApiKey;
+use domain::key::Status;
 use key_service_management::{governed::Made, rotation::RotationTerms};
 use key_service_page::{
     app::App,
@@ -18,7 +18,7 @@ use key_service_page::{
     layout::{Section, hidden, page},
     notice,
     paths::KEYS as PATH,
-    session::{Act, OwnerAct, Viewer},
+    session::{Act, KeysAct, KeysViewer},
     show::{new_key, or_unnamed, time},
 };
 
@@ -34,35 +34,49 @@ const GRACES: [(u64, &str); 5] = [
 /// Grace that is chosen at first: time to replace the key wherever it is used.
 const USUAL_GRACE: u64 = 86_400;
 
-/// Shows the form for a key that works, or that can be enabled again.
-pub(crate) fn form(app: &App, viewer: &Viewer, key: &ApiKey) -> Markup {
-    let previous_until = key.previous_expires_at(app.management.now());
-    html! {
-        section.card {
-            h2 #rotate { "Rotate" }
-            @match previous_until {
-                Some(until) => p { "The previous key works until " (time(until)) ". To rotate again ends it at once." },
-                None => p.quiet { "A new key takes the place of the current one. Limits, use and id stay." },
+/// Explains what rotating does, before a key that works, or that can be enabled again, is rotated.
+pub(crate) async fn show(
+    State(app): State<App>,
+    KeysViewer(viewer): KeysViewer,
+    Path(id): Path<String>,
+) -> Result<Response, Failure> {
+    let key = named(&app, &viewer, &id).await?;
+    let now = app.management.now();
+    let (previous_until, back) = (key.previous_expires_at(now), format!("{PATH}/{}/settings", key.id));
+    let is_rotated = matches!(key.status(now), Status::Active | Status::Disabled);
+    let content = html! {
+        @if viewer.keeps_keys() && is_rotated {
+            p.lead { "Give " strong { (or_unnamed(&key.label)) } " (" code { (key.hint) } ") a new key?" }
+            ul {
+                li { "The new key is shown once. Limits, use and id stay." }
+                @match previous_until {
+                    Some(until) => li { "The previous key works until " (time(until)) ". To rotate again ends it at once." },
+                    None => li { "The current key goes on working for as long as you choose here." },
+                }
             }
-            form.stack method="post" action={ (PATH) "/" (key.id.to_string()) "/rotate" } {
-                (hidden(viewer))
+            form.stack method="post" {
+                (hidden(&viewer))
                 // A form that is sent twice rotates once.
                 input type="hidden" name="attempt" value=(form_token(&app.management.visit()));
                 @if previous_until.is_some() { input type="hidden" name="force" value="true"; }
                 label { "Old key stops working" select name="grace_seconds" {
                     @for (seconds, name) in GRACES { option value=(seconds) selected[seconds == USUAL_GRACE] { (name) } }
                 } }
-                div.buttons { button { "Rotate" } }
+                div.buttons { button.primary { "Rotate" } a.button href=(back) { "Cancel" } }
             }
+        } @else {
+            p.lead { @if is_rotated { "Owners can do this. Your role is viewer." } @else { "A key that is revoked or expired is not rotated." } }
+            p { a.button href=(back) { "Back to the key" } }
         }
-    }
+    };
+    Ok(page(&viewer, Section::Keys, "Rotate an API key", &content))
 }
 
 /// Rotates a key, and shows its new plaintext only this once.
 pub(crate) async fn rotate(
     State(app): State<App>,
     Path(id): Path<String>,
-    OwnerAct(Act { viewer, form }): OwnerAct,
+    KeysAct(Act { viewer, form }): KeysAct,
 ) -> Result<Response, Failure> {
     let key = named(&app, &viewer, &id).await?;
     let chosen = GRACES.iter().find(|(seconds, _)| form.get("grace_seconds") == seconds.to_string());

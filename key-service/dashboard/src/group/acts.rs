@@ -1,7 +1,7 @@
 //! Acts of owners on groups: making, changing and archiving them, and revoking all their keys.
 
 use axum::{
-    extract::{Path, State},
+    extract::{Path, Request, State},
     response::{IntoResponse, Response},
 };
 use http::StatusCode;
@@ -11,19 +11,16 @@ use shared::wire::GroupField;
 use super::groups::{keys_in, named, path, tabbed};
 use crate::tabs::Tab;
 use domain::group::{Group, GroupPatch};
-use key_service_management::{
-    Error, Refused,
-    governed::{Governed as _, Made},
-};
+use key_service_management::governed::{Governed as _, Made};
 use key_service_page::{
     app::App,
     entry::{Entered, Fault},
-    failure::{Failure, bad_group},
-    form::Fields,
+    failure::Failure,
+    form::{Fields, query},
     layout::{Section, WayBack, confirmation, hidden, page},
     notice,
     paths::GROUPS as PATH,
-    session::{Act, OwnerAct, Viewer},
+    session::{Act, KeysAct, KeysViewer, OwnerAct, Viewer},
     show::{count, name_of},
 };
 use key_service_settings::{
@@ -32,14 +29,18 @@ use key_service_settings::{
     words,
 };
 
-/// Shows an owner the settings of a group.
+/// Shows the settings of a group to owners, and what its lead may do to its keys together.
 pub(crate) async fn settings(
     State(app): State<App>,
-    viewer: Viewer,
+    KeysViewer(viewer): KeysViewer,
     Path(id): Path<String>,
+    request: Request,
 ) -> Result<Response, Failure> {
-    let group = named(&app, &viewer, &id).await?;
-    settings_tab(&app, &viewer, &group, None).await
+    let (group, now) = (named(&app, &viewer, &id).await?, app.management.now());
+    let present = settings_form::entered(|field: GroupField| group.value(field, now));
+    let raised = limits::raised_today(&present, query(&request).get("raise"), now);
+    let filled = raised.as_ref().map(|(form, field)| Entered::new(form).focused(field));
+    settings_tab(&app, &viewer, &group, filled).await
 }
 
 /// Writes the settings, with the fields of a form that was sent if there is one.
@@ -51,7 +52,10 @@ async fn settings_tab(
 ) -> Result<Response, Failure> {
     let content = html! {
         @if group.spend.archived_at.is_some() { p.empty { "The group is archived, for good." } }
-        @else if !viewer.is_owner() { p.empty { "Owners change settings. Your role is viewer." } }
+        @else if !viewer.is_owner() {
+            p.empty { "Owners change the settings of a group." }
+            @if viewer.keeps_keys() { div.buttons { (revoking(group)) } }
+        }
         @else { (forms(app, viewer, group, sent).await?) }
     };
     Ok(tabbed(group).show(viewer, Tab::Settings, &content))
@@ -84,10 +88,14 @@ async fn forms(
             p.quiet { "Archived, the group refuses all its requests, for good. Its keys can also be revoked together." }
             div.buttons {
                 a.button.danger href={ (path(group)) "/archive" } { "Archive" }
-                a.button.danger href={ (path(group)) "/revoke-keys" } { "Revoke all its keys" }
+                (revoking(group))
             }
         }
     })
+}
+
+fn revoking(group: &Group) -> Markup {
+    html! { a.button.danger href={ (path(group)) "/revoke-keys" } { "Revoke all its keys" } }
 }
 
 /// Lists the groups that a form offers as parents of this group.
@@ -122,14 +130,6 @@ async fn asked(app: &App, viewer: &Viewer, entered: Entered<'_>) -> Result<Respo
     Ok(page(viewer, Section::Groups, "New group", &content))
 }
 
-/// Makes the fault of a form whose group cannot be the parent.
-fn fault(refused: &Error<Refused>) -> Option<Fault> {
-    match refused {
-        Error::Refused(Refused::BadGroup(param, bad)) => Some(Fault::of(param, bad_group(*bad))),
-        Error::Refused(_) | Error::Store(_) => None,
-    }
-}
-
 pub(crate) async fn create(
     State(app): State<App>,
     OwnerAct(Act { viewer, form }): OwnerAct,
@@ -140,7 +140,7 @@ pub(crate) async fn create(
     let made = match settings_form::read::<GroupPatch>(&form) {
         Ok(settings) => {
             let made = Group::create(viewer.by(&app), settings, None).await;
-            made.map_err(|error| (fault(&error), Some(error)))
+            made.map_err(|error| (settings_form::fault(&form, &error), Some(error)))
         }
         Err(fault) => Err((Some(fault), None)),
     };
@@ -187,7 +187,7 @@ pub(crate) async fn update(
             let values = |field: GroupField| [group.value(field, now), changed.value(field, now)];
             Ok(notice::done(&viewer, &format!("{}/settings", path(&group)), &words::saved(values, &groups)))
         }
-        Err(error) => match fault(&error) {
+        Err(error) => match settings_form::fault(&form, &error) {
             Some(fault) => again(&form, &fault).await,
             None => Err(error.into()),
         },
@@ -233,7 +233,7 @@ pub(crate) async fn archive(
 /// Explains what revoking all keys of a group does, before it is done.
 pub(crate) async fn confirm_revoking(
     State(app): State<App>,
-    viewer: Viewer,
+    KeysViewer(viewer): KeysViewer,
     Path(id): Path<String>,
 ) -> Result<Response, Failure> {
     let group = named(&app, &viewer, &id).await?;
@@ -251,7 +251,7 @@ pub(crate) async fn confirm_revoking(
 pub(crate) async fn revoke_keys(
     State(app): State<App>,
     Path(id): Path<String>,
-    OwnerAct(Act { viewer, .. }): OwnerAct,
+    KeysAct(Act { viewer, .. }): KeysAct,
 ) -> Result<Response, Failure> {
     let group = named(&app, &viewer, &id).await?;
     let revoked =

@@ -17,12 +17,14 @@ use crate::{
         many_keys,
     },
     events::{self, Subject},
+    home::trouble,
     tabs::{Tab, TabbedPage},
 };
 use domain::{group::Group, ledger::Holder};
 use key_service_management::{
     children::Children,
     listing::{GroupFilter, Listing, Page},
+    reach::AccountReach,
     reached::ReachedLimits,
     reading::KeySearch,
 };
@@ -33,7 +35,7 @@ use key_service_page::{
     layout::{Section, page},
     pagination::{Pagination, ROWS_ON_PAGE, Shown},
     paths::{GROUPS as PATH, KEYS},
-    session::Viewer,
+    session::{KeysViewer, Viewer},
     show::{aligned, copyable_line, count, name_of, time},
 };
 use key_service_ranges::spend::{SpendScope, SpendView};
@@ -49,29 +51,30 @@ const CHILDREN_ON_PAGE: usize = 100;
 /// Lists the groups, child groups below their parents.
 pub(crate) async fn list(
     State(app): State<App>,
-    viewer: Viewer,
+    KeysViewer(viewer): KeysViewer,
     request: Request,
 ) -> Result<Response, Failure> {
     let query = query(&request);
-    let (account, pagination) = (viewer.signed_in.account, Pagination::of(&query)?);
+    let (reach, pagination) = (viewer.reach(), Pagination::of(&query)?);
     let after: Option<GroupId> = pagination.after(|id| id.parse().ok())?;
     let parent: Option<GroupId> =
         query.filled("parent").map(str::parse).transpose().map_err(|_| Failure::NotFound)?;
     let (items, next) = if let Some(text) = query.filled("q") {
-        let Found { found, next } = app.management.find_groups(account, text, after, ROWS_ON_PAGE).await?;
+        let Found { found, next } = app.management.find_groups(reach, text, after, ROWS_ON_PAGE).await?;
         (found, next)
     } else {
-        let (order, filter) = (Order::Descending, GroupFilter { parent, ..GroupFilter::default() });
+        let order = Order::Descending;
+        let filter = GroupFilter { parent, within: reach.group, ..GroupFilter::default() };
         let listing = Listing { after, order, filter, limit: ROWS_ON_PAGE };
-        let Page { items, has_more } = app.management.list::<Group>(account, &listing).await?;
+        let Page { items, has_more } = app.management.list::<Group>(reach.account, &listing).await?;
         let next = items.last().filter(|_| has_more).map(|last| last.id);
         (items, next)
     };
-    let reached = app.management.reached_limits(account, &[], &items).await?;
-    let children = app.management.children_of(account, &items).await?;
-    let parents = app.management.groups_by_id(account, parent.into_iter().collect()).await?;
+    let reached = app.management.reached_limits(reach, &[], &items).await?;
+    let children = app.management.children_of(reach.account, &items).await?;
+    let parents = app.management.groups_by_id(reach, parent.into_iter().collect()).await?;
     let is_filtered = query.filled("q").is_some() || parent.is_some();
-    let total = (!is_filtered).then_some(viewer.funds.groups);
+    let total = (!is_filtered && reach.group.is_none()).then_some(viewer.funds.groups);
     let shown = Shown { rows: items.len(), total, next: next.map(|next| next.to_string()), is_filtered };
     let content = html! {
         div.split {
@@ -131,7 +134,7 @@ fn table(
 
 fn row(group: &Group, is_below: bool, reached: &ReachedLimits, children: Option<&Children>) -> Markup {
     let parent = reached.parent_of(group).filter(|_| !is_below);
-    let bounds = words::bounds(&group.spend.budget, &[]);
+    let bounds = words::bounds(&group.spend.budget, &[], reached.now());
     let limits = reached.limits(Holder::Group(group.id), &group.spend.budget);
     html! {
         tr.gone[group.spend.archived_at.is_some()].below[is_below] {
@@ -178,21 +181,23 @@ fn badges(group: &Group, reached: &ReachedLimits) -> Markup {
 /// Shows a group at a glance: its limits, its spend, its keys and what happened lately.
 pub(crate) async fn show(
     State(app): State<App>,
-    viewer: Viewer,
+    KeysViewer(viewer): KeysViewer,
     Path(id): Path<String>,
     request: Request,
 ) -> Result<Response, Failure> {
     let group = named(&app, &viewer, &id).await?;
-    let (account, today) = (viewer.signed_in.account, app.management.today());
+    let (reach, today) = (viewer.reach(), app.management.today());
     let (here, query) = (path(&group), query(&request));
     let view = SpendView::of(&query, SpendScope::Group(group.id), today);
-    let report = view.read(&app, account).await?;
+    let report = view.read(&app, reach).await?;
     let (limits, children) = bounds(&app, &viewer, &group).await?;
+    let trouble = app.management.trouble(AccountReach { group: Some(group.id), ..reach }).await?;
     let content = html! {
         (limits)
+        (trouble::strip(&viewer, &trouble, app.management.now()))
         (view.range.choice(&app, &here, &query))
         (view.tiles(&report, today, None))
-        (view.card(&app, account, PageAddress { path: &here, query: &query }, &report).await?)
+        (view.card(&app, reach, PageAddress { path: &here, query: &query }, &report).await?)
         (children)
         (keys_of(&app, &viewer, &group, &view).await?)
         (activity::latest(&app, &viewer, None, Some(group.id)).await?)
@@ -217,7 +222,7 @@ pub(super) fn tabbed(group: &Group) -> TabbedPage {
 /// Lists the requests of a group.
 pub(crate) async fn requests(
     State(app): State<App>,
-    viewer: Viewer,
+    KeysViewer(viewer): KeysViewer,
     Path(id): Path<String>,
     request: Request,
 ) -> Result<Response, Failure> {
@@ -228,12 +233,12 @@ pub(crate) async fn requests(
 /// Shows how to use a key of a group.
 pub(crate) async fn use_it(
     State(app): State<App>,
-    viewer: Viewer,
+    KeysViewer(viewer): KeysViewer,
     Path(id): Path<String>,
 ) -> Result<Response, Failure> {
     let group = named(&app, &viewer, &id).await?;
     let reached = [group];
-    let limits = app.management.reached_limits(viewer.signed_in.account, &[], &reached).await?;
+    let limits = app.management.reached_limits(viewer.reach(), &[], &reached).await?;
     let [group] = &reached;
     let model = key::first_model(&app, &lists(group, limits.parent_of(group)));
     let content = html! {
@@ -243,10 +248,10 @@ pub(crate) async fn use_it(
     Ok(tabbed(group).show(&viewer, Tab::UseIt, &content))
 }
 
-/// Finds the group of a path in the account.
+/// Finds the group of a path, if it is reached.
 pub(super) async fn named(app: &App, viewer: &Viewer, id: &str) -> Result<Group, Failure> {
     let id: GroupId = id.parse().map_err(|_| Failure::NotFound)?;
-    Ok(app.management.group(viewer.signed_in.account, id).await?)
+    Ok(app.management.group_in(viewer.reach(), id).await?)
 }
 
 /// Shows what a group may spend and has spent, and the groups in it.
@@ -257,11 +262,11 @@ async fn bounds(app: &App, viewer: &Viewer, group: &Group) -> Result<(Markup, Ma
     let listing = Listing { after: None, order: Order::Descending, filter, limit: CHILDREN_ON_PAGE };
     let Page { items: children, has_more } = app.management.list::<Group>(account, &listing).await?;
     let reached = [std::slice::from_ref(group), &children].concat();
-    let reached = app.management.reached_limits(account, &[], &reached).await?;
+    let reached = app.management.reached_limits(viewer.reach(), &[], &reached).await?;
     let sums = app.management.children_of(account, std::slice::from_ref(group)).await?;
     let parent = reached.parent_of(group);
     let children: Vec<_> = children.iter().map(|child| (child, true)).collect();
-    let bounds = words::bounds(&group.spend.budget, parent.as_slice());
+    let bounds = words::bounds(&group.spend.budget, parent.as_slice(), reached.now());
     let models = words::unknown_models(&lists(group, parent), &app.catalog.get().ids(), "its keys");
     let limits = html! {
         p.lead { (badges(group, &reached)) " " (keys_in(group, sums.get(&group.id))) " · created " (time(group.created_at))
@@ -270,7 +275,7 @@ async fn bounds(app: &App, viewer: &Viewer, group: &Group) -> Result<(Markup, Ma
         @if let Some(parent) = parent { p { "In the group " a href=(path(parent)) { bdi { (name_of(parent)) } } "." } }
         @if !bounds.is_empty() { p { (bounds) } }
         @if let Some(says) = models { p.note { (says) } }
-        (gauge(Holder::Group(group.id), &group.spend.budget, parent.as_slice(), &reached, is_archived))
+        (gauge(viewer, Holder::Group(group.id), &group.spend.budget, parent.as_slice(), &reached, is_archived))
     };
     let children = html! {
         @if !children.is_empty() { h2 { "Groups in it" } (table(&children, &reached, &HashMap::new())) }
@@ -288,13 +293,13 @@ fn lists<'a>(group: &'a Group, parent: Option<&'a Group>) -> Vec<&'a Vec<String>
 /// Lists the newest keys of a group, with what each was charged in a range of days.
 async fn keys_of(app: &App, viewer: &Viewer, group: &Group, view: &SpendView) -> Result<Markup, Failure> {
     let search = KeySearch { group: Some(group.id), limit: ROWS_ON_PAGE, ..KeySearch::default() };
-    let found = app.management.find_keys(viewer.signed_in.account, &search).await?;
-    let reached = app.management.reached_limits(viewer.signed_in.account, &found.found, &[]).await?;
-    let charged = view.charged_to(app, viewer.signed_in.account, &found.found).await?;
+    let found = app.management.find_keys(viewer.reach(), &search).await?;
+    let reached = app.management.reached_limits(viewer.reach(), &found.found, &[]).await?;
+    let charged = view.charged_to(app, viewer.reach(), &found.found).await?;
     let (range, list) = (view.range.title(), None);
     let columns = KeyColumns { charged: Some((range.as_str(), &charged)), list };
     let table = keys::table(viewer, &found.found, &reached, app.management.now(), &columns);
-    let may_add = viewer.is_owner() && group.spend.archived_at.is_none();
+    let may_add = viewer.keeps_keys() && group.spend.archived_at.is_none();
     Ok(html! {
         div.split {
             h2 { "API keys" }

@@ -8,6 +8,7 @@ use maud::{Markup, html};
 use shared::ids::{EventId, GenerationId, GroupId, KeyId, MemberId};
 
 use crate::{api_keys::keys, events};
+use domain::access::{Effect, Subject};
 use key_service_management::reading::KeySearch;
 use key_service_page::{
     app::App,
@@ -16,7 +17,7 @@ use key_service_page::{
     layout::{FIND as PATH, Section, page},
     notice,
     paths::{ACTIVITY, GROUPS, KEYS},
-    session::{Act, Viewer},
+    session::{Act, KeysViewer, Viewer},
     show::{name_of, or_unnamed},
 };
 use key_service_store::store::StoreError;
@@ -27,6 +28,7 @@ const MATCHES: usize = 10;
 /// Leads to what a text names: a plaintext to its key, and an id to its page. Other texts are searched for, in an address
 /// that can be kept.
 pub(crate) async fn find(State(app): State<App>, Act { viewer, form }: Act) -> Result<Response, Failure> {
+    viewer.may(Effect::Read, Subject::Keys)?;
     let text = form.get("q").trim();
     if let Some(found) = keys::of_plaintext(&app, &viewer, text).await? {
         return Ok(found);
@@ -40,7 +42,6 @@ pub(crate) async fn find(State(app): State<App>, Act { viewer, form }: Act) -> R
 
 /// Returns the address of the page of an id.
 async fn page_of(app: &App, viewer: &Viewer, text: &str) -> Result<Option<String>, StoreError> {
-    let account = viewer.signed_in.account;
     if text.parse::<KeyId>().is_ok() {
         return Ok(Some(format!("{KEYS}/{text}")));
     }
@@ -54,25 +55,31 @@ async fn page_of(app: &App, viewer: &Viewer, text: &str) -> Result<Option<String
         return Ok(Some(format!("{ACTIVITY}?generation={text}")));
     }
     let Ok(id) = text.parse::<EventId>() else { return Ok(None) };
-    // The list begins with the event.
-    let number = app.management.event_number(account, id).await?;
+    // The list begins with the event. The number of one that is out of reach is not told.
+    if viewer.reach().group.is_some() {
+        return Ok(None);
+    }
+    let number = app.management.event_number(viewer.signed_in.account, id).await?;
     Ok(number.map(|number| format!("{}?after=0-{}", events::PATH, number + 1)))
 }
 
 /// Shows the keys, the groups and the members that match a text, or leads to the only one.
 pub(crate) async fn show(
     State(app): State<App>,
-    viewer: Viewer,
+    KeysViewer(viewer): KeysViewer,
     request: Request,
 ) -> Result<Response, Failure> {
-    let (account, query) = (viewer.signed_in.account, query(&request));
+    let (reach, query) = (viewer.reach(), query(&request));
     let Some(text) = query.filled("q") else {
         return Ok(notice::done(&viewer, KEYS, "Enter a label, a name or an id to find."));
     };
     let search = KeySearch { text: text.to_owned(), limit: MATCHES, ..KeySearch::default() };
-    let keys = app.management.find_keys(account, &search).await?;
-    let groups = app.management.find_groups(account, text, None, MATCHES).await?;
-    let mut members = app.management.members(account).await?;
+    let keys = app.management.find_keys(reach, &search).await?;
+    let groups = app.management.find_groups(reach, text, None, MATCHES).await?;
+    let mut members = match reach.group {
+        Some(_) => Vec::new(),
+        None => app.management.members(reach.account).await?,
+    };
     members.retain(|member| member.name.to_lowercase().contains(&text.to_lowercase()));
     members.truncate(MATCHES);
     let mut found: Vec<(&str, String, Markup)> = Vec::new();

@@ -2,7 +2,7 @@
 
 use axum::{
     extract::{Request, State},
-    response::Response,
+    response::{IntoResponse, Redirect, Response},
 };
 use maud::{Markup, html};
 use shared::money::NanoUsd;
@@ -21,8 +21,8 @@ use key_service_page::{
     failure::Failure,
     form::{PageAddress, query},
     layout::{Section, page},
-    paths::{HOME, KEYS},
-    session::Viewer,
+    paths::{GROUPS, HOME, KEYS},
+    session::{KeysViewer, Viewer},
     show::{aligned, glance, or_unnamed},
 };
 use key_service_ranges::spend::{SpendScope, SpendView};
@@ -37,31 +37,36 @@ const SOON: i64 = 7;
 /// Shows the account at a glance.
 pub(crate) async fn show(
     State(app): State<App>,
-    viewer: Viewer,
+    KeysViewer(viewer): KeysViewer,
     request: Request,
 ) -> Result<Response, Failure> {
+    let reach = viewer.reach();
+    // The group of a lead is what an account is to others.
+    if let Some(group) = reach.group {
+        return Ok(Redirect::to(&format!("{GROUPS}/{group}")).into_response());
+    }
     let (account, today, credit) = (viewer.signed_in.account, app.management.today(), viewer.funds.credit);
     let query = query(&request);
     let view = SpendView::of(&query, SpendScope::Account, today);
-    let report = view.read(&app, account).await?;
+    let report = view.read(&app, reach).await?;
     // The last month says how long the credit lasts.
     let month = app.management.spend(account, today.plus(1 - DAYS)..=today).await?;
     let month = month.into_values().flat_map(std::collections::BTreeMap::into_values);
     let spent = month.fold(Sums::default(), Sums::plus).charged;
     let top = app.management.top_keys(account, TOP_KEYS).await?;
-    let trouble = app.management.trouble(account).await?;
+    let trouble = app.management.trouble(reach).await?;
     let webhooks = app.management.webhooks(account).await?;
     let newest = KeySearch { status: Some(Status::Active), limit: 1, ..KeySearch::default() };
     let newest =
-        if top.is_empty() { app.management.find_keys(account, &newest).await?.found } else { Vec::new() };
+        if top.is_empty() { app.management.find_keys(reach, &newest).await?.found } else { Vec::new() };
     let content = html! {
         (warning(credit, spent))
         (webhooks::failed(&webhooks))
-        (trouble::strip(&trouble, app.management.now()))
+        (trouble::strip(&viewer, &trouble, app.management.now()))
         @if top.is_empty() { (first_steps(&viewer, newest.first())) }
         (view.range.choice(&app, HOME, &query))
         (view.tiles(&report, today, Some(&credit_tile(&viewer, spent))))
-        (view.card(&app, account, PageAddress { path: HOME, query: &query }, &report).await?)
+        (view.card(&app, reach, PageAddress { path: HOME, query: &query }, &report).await?)
         (top_keys(&top))
     };
     Ok(page(&viewer, Section::Overview, "Overview", &content))

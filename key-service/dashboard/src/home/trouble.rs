@@ -8,18 +8,22 @@ use domain::{
     key::{ApiKey, Status},
     ledger::Holder,
 };
-use key_service_management::trouble::{Trouble, TroubledKey};
+use key_service_management::{
+    reached::MoneyLimit,
+    trouble::{Trouble, TroubledKey},
+};
 use key_service_page::{
     paths::{ACTIVITY, KEYS},
+    session::Viewer,
     show::{count, or_unnamed, time},
 };
-use key_service_settings::budget::{reached_badge, tightest};
+use key_service_settings::budget::{raise_today, reached_badge, tightest};
 
 /// Most keys listed for each trouble. The heading counts all of them.
 const NAMED: usize = 5;
 
 /// Says what is wrong; nothing if all is well.
-pub(crate) fn strip(trouble: &Trouble, now: Timestamp) -> Markup {
+pub(crate) fn strip(viewer: &Viewer, trouble: &Trouble, now: Timestamp) -> Markup {
     let Trouble { limited, ended, nearly, expiring, refused, limits } = trouble;
     let reached = |TroubledKey { key, .. }: &TroubledKey| {
         let limits = limits.limits(Holder::Key(key.id, None), &key.spend.budget);
@@ -27,6 +31,12 @@ pub(crate) fn strip(trouble: &Trouble, now: Timestamp) -> Markup {
     };
     let bar = |TroubledKey { key, .. }: &TroubledKey| {
         tightest(&limits.limits(Holder::Key(key.id, None), &key.spend.budget))
+    };
+    let raise_first = |TroubledKey { key, .. }: &TroubledKey| raise(viewer, limits.first_reached(key));
+    let raise_nearly = |TroubledKey { key, .. }: &TroubledKey| {
+        let holder = Holder::Key(key.id, None);
+        let own = limits.limits(holder, &key.spend.budget);
+        raise(viewer, own.into_iter().find(MoneyLimit::is_nearly_used).map(|limit| (holder, limit)))
     };
     let expires = |TroubledKey { key, .. }: &TroubledKey| {
         html! { @if let Some(at) = key.spend.expires_at { "expires " (within(at, now)) } }
@@ -36,15 +46,28 @@ pub(crate) fn strip(trouble: &Trouble, now: Timestamp) -> Markup {
         @if has_keys {
             section.card.trouble aria-labelledby="trouble" {
                 h2 #trouble { "Needs a look" }
-                (keys(limited, "cannot spend", &RAISE, &reached))
-                (keys(ended, "refused, and still in use", &SEE, &|troubled| ended_since(&troubled.key, now)))
-                (keys(nearly, "close to a limit", &RAISE, &bar))
-                (keys(expiring, "about to expire", &EXTEND, &expires))
+                (keys(limited, "cannot spend", &RAISE, &reached, &raise_first))
+                (keys(ended, "refused, and still in use", &SEE, &|troubled| ended_since(&troubled.key, now), &nothing))
+                (keys(nearly, "close to a limit", &RAISE, &bar, &raise_nearly))
+                (keys(expiring, "about to expire", &EXTEND, &expires, &nothing))
                 p.under { a href={ (KEYS) "?status=trouble" } { "All keys in trouble" } }
             }
         }
         (refused::notice(refused, true))
     }
+}
+
+fn nothing(_: &TroubledKey) -> Markup {
+    html! {}
+}
+
+/// Makes a link that raises a limit for the rest of the day, for those who may.
+fn raise(viewer: &Viewer, limit: Option<(Holder, MoneyLimit)>) -> Markup {
+    let may = |holder: &Holder| match holder {
+        Holder::Key(..) => viewer.keeps_keys(),
+        Holder::Group(_) | Holder::Account(_) => viewer.is_owner(),
+    };
+    html! { @if let Some((holder, limit)) = limit.filter(|(holder, _)| may(holder)) { (raise_today(holder, &limit)) } }
 }
 
 /// What helps a key in trouble.
@@ -58,12 +81,14 @@ const RAISE: Cure = Cure { title: "Raise the limit", tab: "/settings" };
 const SEE: Cure = Cure { title: "See the key", tab: "" };
 const EXTEND: Cure = Cure { title: "Extend", tab: "/settings" };
 
-/// Lists the keys with the same trouble, each with a link to its cure.
+/// Lists the keys with the same trouble, each with a link to its cure. `detail` says what is wrong with a key, and `way`
+/// makes a further link.
 fn keys(
     troubled: &[TroubledKey],
     what: &str,
     cure: &Cure,
     detail: &dyn Fn(&TroubledKey) -> Markup,
+    way: &dyn Fn(&TroubledKey) -> Markup,
 ) -> Markup {
     let words = match troubled.len() {
         0 => return html! {},
@@ -81,6 +106,7 @@ fn keys(
                         @if of.refused > 0 {
                             a href={ (ACTIVITY) "?outcome=refused&key=" (of.key.id.to_string()) } { (count(of.refused)) " refused today" }
                         }
+                        (way(of))
                         a href={ (page) (cure.tab) } aria-label={ (cure.title) ": " (of.key.label) } { (cure.title) }
                     }
                 }

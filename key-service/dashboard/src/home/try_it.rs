@@ -6,12 +6,12 @@ use maud::html;
 use key_service_page::{
     app::App,
     layout::{Section, hinted, page},
-    session::Viewer,
+    session::KeysViewer,
     show::copyable,
 };
 
 /// Shows the chat. A script sends the requests, so no key reaches the dashboard.
-pub(crate) async fn show(State(app): State<App>, viewer: Viewer) -> Response {
+pub(crate) async fn show(State(app): State<App>, KeysViewer(viewer): KeysViewer) -> Response {
     let content = html! {
         p.lead { "Requests go from this page to the public API and are billed to the key. The key stays in the page." }
         p.note.needs-no-script { "This page needs JavaScript. Every other page works without." }

@@ -108,7 +108,7 @@ fn table(deposits: &[&Deposit]) -> Markup {
                             th scope="row" { (time(deposit.at())) p.narrow-only { (details) } }
                             td.wide-only { bdi title=(details) { (details) } }
                             td.n { (usd(amount)) }
-                            td.n.wide-only { @match credit { Some(credit) => (aligned(credit)), None => "–" } }
+                            td.n.wide-only { @match credit { Some(credit) => (usd(credit)), None => "–" } }
                             td.wide-only { code { (deposit.id.to_string()) } }
                         }
                     }
@@ -180,7 +180,7 @@ fn lines(month: Month, statement: &Statement, is_over: bool) -> Markup {
                     @for deposit in &statement.deposits {
                         @let details = details(&deposit.deposited);
                         tr { td.wraps { "Deposit " (time_to_second(deposit.at())) p.narrow-only { (details) } }
-                            td.wide-only { (details) } td.n { (aligned(deposit.deposited.amount)) } }
+                            td.wide-only { (details) } td.n { (usd(deposit.deposited.amount)) } }
                     }
                     @for (model, sums) in &statement.models {
                         @let details = format!("{}, {} tokens", requests(sums.requests), short_count(sums.tokens));

@@ -19,6 +19,7 @@ use domain::{
 };
 use key_service_management::{
     margin::{MARGIN_KEYS, MarginOf},
+    reach::AccountReach,
     spend::SpendBy,
 };
 use key_service_page::{
@@ -202,7 +203,10 @@ async fn groups_of(
         MarginOf::Group(group) => *group,
         MarginOf::Model(_) | MarginOf::Key(..) | MarginOf::OtherGroups => None,
     };
-    Ok(app.management.groups_by_id(account, margins.iter().filter_map(group).collect()).await?)
+    Ok(app
+        .management
+        .groups_by_id(AccountReach::whole(account), margins.iter().filter_map(group).collect())
+        .await?)
 }
 
 fn name(of: &MarginOf, groups: &HashMap<GroupId, Group>) -> Markup {

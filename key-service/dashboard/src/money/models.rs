@@ -12,12 +12,15 @@ use key_service_page::{
     form::{Fields, with},
     layout::{Section, page},
     paths::ACTIVITY,
-    session::Viewer,
+    session::KeysViewer,
     show::{copyable_line, count, duration, short_count, usd},
 };
 
 /// Shows the catalogue, as far as callers need it.
-pub(crate) async fn show(State(app): State<App>, viewer: Viewer) -> Result<Response, Failure> {
+pub(crate) async fn show(
+    State(app): State<App>,
+    KeysViewer(viewer): KeysViewer,
+) -> Result<Response, Failure> {
     let catalog = app.catalog.get();
     let lately = app.management.models_lately().await?;
     let content = html! {

@@ -1,4 +1,4 @@
-//! Members: invitations, rights, sign-in links, and removal.
+//! Members: invitations, sign-in links, and removal; their roles.
 
 use std::collections::HashMap;
 
@@ -8,9 +8,13 @@ use axum::{
 };
 use http::StatusCode;
 use maud::{Markup, html};
-use shared::ids::MemberId;
+use shared::ids::{GroupId, MemberId};
 
-use domain::member::{LinkMaker, Member, Role};
+use crate::people::roles;
+use domain::{
+    group::Group,
+    member::{LinkMaker, Member},
+};
 use key_service_management::{
     Error,
     members::{LastSignIn, MAX_MEMBER_NAME_CHARS, MemberRefused, SignedIn, Token, link},
@@ -25,11 +29,12 @@ use key_service_page::{
     session::{Act, OwnerAct, Viewer},
     show::{copyable, time},
 };
+use key_service_settings::settings_form::offered;
 
-const PATH: &str = "/dashboard/members";
+pub(super) const PATH: &str = "/dashboard/members";
 
 /// Reason why owners cannot lock themselves out.
-const ONESELF: &str = "This is you. Another owner can change your role, or remove you.";
+pub(super) const ONESELF: &str = "This is you. Another owner can change your role, or remove you.";
 
 pub(crate) async fn list(State(app): State<App>, viewer: Viewer) -> Result<Response, Failure> {
     whole(&app, &viewer, None, Entered::new(&Fields::default())).await
@@ -42,9 +47,10 @@ async fn whole(
     entered: Entered<'_>,
 ) -> Result<Response, Failure> {
     let members = app.management.members(viewer.signed_in.account).await?;
+    let groups = roles::groups_of(app, viewer, &members).await?;
     let last = app.management.last_sign_ins(viewer.signed_in.account, &members).await?;
     let content = html! {
-        p.lead { "Owners can change everything. Viewers can see everything, and change nothing. Members see who made a sign-in link for them." }
+        p.lead { "Owners can change everything. Viewers can see everything, and change nothing. A lead governs the API keys of one group, and sees nothing else. Members see who made a sign-in link for them." }
         (problem(wrong))
         @if viewer.is_owner() {
             form.row.card method="post" action=(PATH) {
@@ -54,20 +60,21 @@ async fn whole(
                         autocomplete="off" placeholder="ann@example.com" aria-describedby=[&entry.described]
                         aria-invalid=[entry.invalid] autofocus[entry.has_focus];
                 }))
-                label { "Role" select name="role" {
-                    @for role in [Role::Viewer, Role::Owner] {
-                        option value=(role.as_str()) selected[entered.get("role") == role.as_str()] { (role.as_str()) }
-                    }
-                } }
+                (roles::fields(entered, &offered(app, viewer).await?))
                 button.primary { "Invite" }
             }
         }
-        (table(viewer, &members, &last))
+        (table(viewer, &members, &last, &groups))
     };
     Ok(page(viewer, Section::Members, "Members", &content))
 }
 
-fn table(viewer: &Viewer, members: &[Member], last: &HashMap<MemberId, LastSignIn>) -> Markup {
+fn table(
+    viewer: &Viewer,
+    members: &[Member],
+    last: &HashMap<MemberId, LastSignIn>,
+    groups: &HashMap<GroupId, Group>,
+) -> Markup {
     let yes_or_no = |is_set: bool| html! { @if is_set { "set" } @else { span.quiet { "none" } } };
     html! {
         div.scroll tabindex="0" role="region" aria-label="Members" {
@@ -84,9 +91,9 @@ fn table(viewer: &Viewer, members: &[Member], last: &HashMap<MemberId, LastSignI
                             th.wraps scope="row" {
                                 a href={ (PATH) "/" (member.id.to_string()) } { bdi { (member.name) } }
                                 @if is_own(viewer, member) { " " span.badge { "you" } }
-                                p.narrow-only { (member.role.as_str()) ", " (came(member, signed_in)) }
+                                p.narrow-only { (roles::shown(member.role, groups)) ", " (came(member, signed_in)) }
                             }
-                            td.wide-only { (member.role.as_str()) }
+                            td.wide-only { (roles::shown(member.role, groups)) }
                             td.wide-only { (yes_or_no(member.password.is_some())) }
                             td.wide-only { (yes_or_no(member.second_factor.is_some())) }
                             td.wide-only { @match signed_in {
@@ -114,15 +121,8 @@ fn came(member: &Member, signed_in: Option<LastSignIn>) -> Markup {
     }
 }
 
-fn is_own(viewer: &Viewer, member: &Member) -> bool {
+pub(super) fn is_own(viewer: &Viewer, member: &Member) -> bool {
     viewer.signed_in.member.id == member.id
-}
-
-const fn other_role(member: &Member) -> Role {
-    match member.role {
-        Role::Owner => Role::Viewer,
-        Role::Viewer => Role::Owner,
-    }
 }
 
 /// Shows a member, with what an owner may do.
@@ -132,9 +132,10 @@ pub(crate) async fn show(
     Path(id): Path<String>,
 ) -> Result<Response, Failure> {
     let member = named(&app, &viewer, &id).await?;
+    let groups = roles::groups_of(&app, &viewer, std::slice::from_ref(&member)).await?;
     let last = app.management.last_sign_ins(viewer.signed_in.account, std::slice::from_ref(&member)).await?;
     let content = html! {
-        p.lead { span.badge { (member.role.as_str()) } " " (came(&member, last.get(&member.id).copied())) " · "
+        p.lead { span.badge { (roles::shown(member.role, &groups)) } " " (came(&member, last.get(&member.id).copied())) " · "
             @if member.password.is_some() { "has a password" } @else { "signs in with links" }
             @if member.second_factor.is_some() { " and a second factor" } }
         @if viewer.is_owner() { (actions(&viewer, &member)) }
@@ -156,8 +157,8 @@ fn actions(viewer: &Viewer, member: &Member) -> Markup {
         } @else {
             section.card {
                 h2 { "Role" }
-                p.quiet { @if member.is_owner() { "Owners can change everything." } @else { "Viewers can see everything, and change nothing." } }
-                div.buttons { a.button href={ (path) "/role" } { "Make " (other_role(member).as_str()) " …" } }
+                p.quiet { (roles::rights(member.role)) }
+                div.buttons { a.button href={ (path) "/role" } { "Change role …" } }
             }
             @if member.second_factor.is_some() {
                 section.card {
@@ -180,16 +181,21 @@ pub(crate) async fn invite(
     State(app): State<App>,
     OwnerAct(Act { viewer, form }): OwnerAct,
 ) -> Result<Response, Failure> {
-    let (name, role) = (form.get("name").trim(), Role::parse(form.get("role")).unwrap_or(Role::Viewer));
+    let name = form.get("name").trim();
+    let refused = async |fault: &Fault| {
+        let again = whole(&app, &viewer, None, Entered::refused(&form, fault)).await?;
+        Ok((StatusCode::UNPROCESSABLE_ENTITY, again).into_response())
+    };
+    let role = match roles::read(&form) {
+        Ok(role) => role,
+        Err(fault) => return refused(&fault).await,
+    };
     match app.management.invite(viewer.signed_in.account, name, role, viewer.signed_in.actor()).await {
         Ok((member, token)) => Ok(link_page(&viewer, &member, &token, "72 hours")),
         Err(Error::Refused(
-            refused @ (MemberRefused::BadName | MemberRefused::NameTaken | MemberRefused::TooMany),
-        )) => {
-            let fault = Fault::of("name", sentence(&refused.to_string()));
-            let again = whole(&app, &viewer, None, Entered::refused(&form, &fault)).await?;
-            Ok((StatusCode::UNPROCESSABLE_ENTITY, again).into_response())
-        }
+            reason @ (MemberRefused::BadName | MemberRefused::NameTaken | MemberRefused::TooMany),
+        )) => refused(&Fault::of("name", sentence(&reason.to_string()))).await,
+        Err(Error::Refused(MemberRefused::NoSuchGroup)) => refused(&roles::no_such_group()).await,
         Err(other) => Err(other.into()),
     }
 }
@@ -205,7 +211,7 @@ fn link_page(viewer: &Viewer, member: &Member, token: &Token, within: &str) -> R
 }
 
 /// Finds the member of a path in the account.
-async fn named(app: &App, viewer: &Viewer, id: &str) -> Result<Member, Failure> {
+pub(super) async fn named(app: &App, viewer: &Viewer, id: &str) -> Result<Member, Failure> {
     let id: MemberId = id.parse().map_err(|_| Failure::NotFound)?;
     let members = app.management.members(viewer.signed_in.account).await?;
     members.into_iter().find(|member| member.id == id).ok_or(Failure::NotFound)
@@ -226,36 +232,6 @@ pub(crate) async fn make_link(
     Ok(link_page(&viewer, &member, &token, "15 minutes"))
 }
 
-/// Explains what another role does, before the member has it.
-pub(crate) async fn confirm_role(
-    State(app): State<App>,
-    viewer: Viewer,
-    Path(id): Path<String>,
-) -> Result<Response, Failure> {
-    let member = named(&app, &viewer, &id).await?;
-    let role = other_role(&member);
-    let effects: &[&str] = match role {
-        Role::Owner => &[
-            "This member can then create and revoke keys, change limits, and invite and remove members: you as well.",
-            "It takes effect at once, in every browser in which the member is signed in.",
-        ],
-        Role::Viewer => {
-            &["This member then sees everything, and changes nothing.", "It takes effect at once."]
-        }
-    };
-    let title = format!("Make {}", role.as_str());
-    let question = html! { "Make " strong { bdi { (member.name) } } " " (article(role)) "?" };
-    let role = html! { input type="hidden" name="role" value=(role.as_str()); };
-    Ok(asked(&viewer, &member, &title, &html! { (question) (role) }, effects))
-}
-
-const fn article(role: Role) -> &'static str {
-    match role {
-        Role::Owner => "an owner",
-        Role::Viewer => "a viewer",
-    }
-}
-
 /// Makes a page that asks before something is done to a member.
 fn asked(viewer: &Viewer, member: &Member, deed: &str, question: &Markup, effects: &[&str]) -> Response {
     let back = format!("{PATH}/{}", member.id);
@@ -268,22 +244,6 @@ fn asked(viewer: &Viewer, member: &Member, deed: &str, question: &Markup, effect
         }
     };
     page(viewer, Section::Members, deed, &content)
-}
-
-/// Gives a member another role.
-pub(crate) async fn change_role(
-    State(app): State<App>,
-    Path(id): Path<String>,
-    OwnerAct(Act { viewer, form }): OwnerAct,
-) -> Result<Response, Failure> {
-    let member = named(&app, &viewer, &id).await?;
-    let role = Role::parse(form.get("role")).ok_or(Failure::NotFound)?;
-    if is_own(&viewer, &member) {
-        return refuse(&app, &viewer, ONESELF).await;
-    }
-    let changed = app.management.change_role(viewer.signed_in.account, member.id, role).await;
-    let line = format!("{} is {} now.", member.name, article(role));
-    done(&app, &viewer, changed, &format!("{PATH}/{}", member.id), &line).await
 }
 
 /// Explains what removing a second factor does, before it is removed.
@@ -347,7 +307,7 @@ pub(crate) async fn remove(
 }
 
 /// Leads to a page that says what was done, or shows the list with the reason why nothing changed.
-async fn done(
+pub(super) async fn done(
     app: &App,
     viewer: &Viewer,
     outcome: Result<(), Error<MemberRefused>>,
@@ -363,7 +323,7 @@ async fn done(
     }
 }
 
-async fn refuse(app: &App, viewer: &Viewer, reason: &str) -> Result<Response, Failure> {
+pub(super) async fn refuse(app: &App, viewer: &Viewer, reason: &str) -> Result<Response, Failure> {
     let again = whole(app, viewer, Some(reason), Entered::new(&Fields::default())).await?;
     Ok((StatusCode::CONFLICT, again).into_response())
 }

@@ -20,13 +20,13 @@ use key_service_page::{
     notice,
     paths::YOU,
     second_factor::{code_field, fault, offer, recovery_codes},
-    session::{Act, Viewer},
+    session::{Act, OwnViewer, Viewer},
 };
 
 pub(crate) const PATH: &str = "/dashboard/you/second-factor";
 
 /// Shows how to turn the second factor on or off.
-pub(crate) async fn show(State(app): State<App>, viewer: Viewer) -> Result<Response, Failure> {
+pub(crate) async fn show(State(app): State<App>, OwnViewer(viewer): OwnViewer) -> Result<Response, Failure> {
     let none = Fields::default();
     if viewer.signed_in.member.second_factor.is_some() {
         return Ok(asked_off(&viewer, Entered::new(&none)));

@@ -22,12 +22,12 @@ use key_service_page::{
     layout::{Section, hidden, page, reveals},
     notice,
     paths::YOU,
-    session::{Act, Viewer},
+    session::{Act, OwnViewer, Viewer},
     show::time,
 };
 
 /// Shows how the member signs in.
-pub(crate) async fn show(State(app): State<App>, viewer: Viewer) -> Result<Response, Failure> {
+pub(crate) async fn show(State(app): State<App>, OwnViewer(viewer): OwnViewer) -> Result<Response, Failure> {
     whole(&app, &viewer, None).await
 }
 

@@ -13,6 +13,8 @@ pub struct EntrySearch {
     pub key: Option<KeyId>,
     /// Group of the entries, or the parent of their group; `None` matches any.
     pub group: Option<GroupId>,
+    /// The same, as the reach of who asks.
+    pub within: Option<GroupId>,
     pub model: Option<String>,
     /// Instant from which the entries were billed; `None` matches from the beginning.
     pub begins: Option<Timestamp>,
@@ -72,7 +74,7 @@ impl EntrySearch {
     /// Returns whether the settlement of an entry matches.
     pub fn matches(&self, settlement: &Settlement) -> bool {
         self.key.is_none_or(|key| key == settlement.payer.key)
-            && self.group.is_none_or(|group| settlement.payer.is_in(group))
+            && [self.group, self.within].into_iter().flatten().all(|group| settlement.payer.is_in(group))
             && self.model.as_ref().is_none_or(|model| *model == settlement.payer.model)
             && self.begins.is_none_or(|begins| begins <= settlement.at)
             && self.ends.is_none_or(|ends| settlement.at < ends)

@@ -1,4 +1,4 @@
-//! Rights of management keys: scope, group, and the judgement of each request.
+//! Rights of management keys and of members: scope, group, and the judgement of each request.
 
 use std::time::Duration;
 
@@ -32,11 +32,11 @@ impl Scope {
     }
 }
 
-/// Rights of a management key.
+/// Rights of a management key or of a member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Access {
     pub scope: Scope,
-    /// The only group whose API keys the management key reaches, with child groups; `None` is the whole account.
+    /// The only group whose API keys are reached, with child groups; `None` is the whole account.
     pub group: Option<GroupId>,
 }
 
@@ -56,18 +56,18 @@ pub enum Subject {
     Key(GroupChain),
 }
 
-/// Reason why a management key may not make a request.
+/// Reason why a management key or a member may not make a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Forbidden {
-    /// The management key only reads.
+    /// The rights are only to read.
     ReadOnly,
-    /// The management key governs the API keys of a group, and nothing else of the account.
+    /// The rights are to the API keys of a group, and to nothing else of the account.
     KeysOfGroupOnly,
     /// The object is out of reach, and as unknown as another account's.
     OutOfReach,
 }
 
-/// Judges a request of a management key.
+/// Judges a request by the rights of the management key or the member that makes it.
 pub fn may(access: Access, effect: Effect, subject: Subject) -> Result<(), Forbidden> {
     if (access.scope, effect) == (Scope::Read, Effect::Write) {
         return Err(Forbidden::ReadOnly);

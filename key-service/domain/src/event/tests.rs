@@ -54,7 +54,12 @@ fn every_type_of_event_reads_back_what_it_writes() {
             expires_at: Some(AT),
         },
         EventKind::ManagementKeyRevoked { management_key_id, name: name() },
-        EventKind::MemberInvited { member_id, name: name(), role: "viewer".into() },
+        EventKind::MemberInvited {
+            member_id,
+            name: name(),
+            role: "lead".into(),
+            group_id: Some(GroupId::new(AT, [5; 10])),
+        },
         EventKind::MemberRemoved { member_id, name: name() },
         EventKind::MemberSignedIn { member_id },
         EventKind::MemberSecondFactorEnabled { member_id, name: name() },

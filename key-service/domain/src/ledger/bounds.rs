@@ -2,7 +2,13 @@
 
 use std::time::Duration;
 
-use shared::{calendar::Per, money::NanoUsd, rates::RateLimit, time::Timestamp};
+use shared::{
+    calendar::Per,
+    money::NanoUsd,
+    rates::RateLimit,
+    time::Timestamp,
+    wire::{Limit, Raise},
+};
 
 /// Units of a rate in which a request or a token is counted: a bound of N a minute drains N units a millisecond.
 pub const RATE_UNITS: i64 = 60_000;
@@ -19,7 +25,7 @@ pub const MOST_TAKEN: i64 = 6_000_000_000_000_000;
 /// Money of a key or of a group, with bounds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Budget {
-    /// Largest amount that may ever be spent; `None` is no limit.
+    /// Largest amount that may ever be spent, unless it is raised ([`Budget::limit_at`]); `None` is no limit.
     pub limit: Option<NanoUsd>,
     pub used: NanoUsd,
     pub held: NanoUsd,
@@ -30,6 +36,8 @@ pub struct Budget {
 /// Bounds besides the lifetime limit, with the present state of each bound.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bounds {
+    /// Bound in place of the lifetime limit for a time.
+    pub limit_raised: Option<Raise>,
     /// Bounds on the spend in windows of the calendar, at most one for each length.
     pub windows: Vec<Window>,
     pub requests_per_minute: Option<Rate>,
@@ -47,7 +55,10 @@ pub struct Bounds {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     pub per: Per,
+    /// Amount that may be spent in a window, unless it is raised ([`Window::amount_at`]).
     pub amount: NanoUsd,
+    /// Bound in place of the amount for a time.
+    pub raised: Option<Raise>,
     /// Beginning of the window that runs; for the first window, the time at which the bound was set.
     pub start: Timestamp,
     pub used: NanoUsd,
@@ -67,10 +78,12 @@ pub struct Rate {
 /// A change of a budget's bounds: outer `None` leaves a bound, inner `None` removes the bound.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BoundsPatch {
+    /// A new lifetime limit, which ends the raise of the one before.
     pub limit: Option<Option<NanoUsd>>,
-    /// All windows, at most one of each length. An empty list removes every window; a length that stays keeps what its
-    /// window has billed.
-    pub windows: Option<Vec<(Per, NanoUsd)>>,
+    pub limit_raised: Option<Option<Raise>>,
+    /// All windows, at most one of each length, each with its raise. An empty list removes every window; a length that
+    /// stays keeps what its window has billed.
+    pub windows: Option<Vec<Limit>>,
     /// Models that may be used.
     pub models: Option<Option<Vec<String>>>,
     /// Requests allowed in a minute.
@@ -91,33 +104,45 @@ impl Budget {
 
     /// Returns whether four fifths of a bound on money are used.
     pub fn is_nearly_used(&self, now: Timestamp) -> bool {
-        let is_nearly =
-            |amount: NanoUsd, used: NanoUsd| i128::from(used.nanos()) * 5 >= i128::from(amount.nanos()) * 4;
-        let mut windows = self.windows().map(|window| window.at(now));
-        self.limit.is_some_and(|limit| is_nearly(limit, self.used))
-            || windows.any(|window| is_nearly(window.amount, window.used))
+        self.limit_at(now).is_some_and(|limit| is_nearly_used(limit, self.used))
+            || self.windows().any(|window| is_nearly_used(window.amount_at(now), window.at(now).used))
+    }
+
+    /// The raise of the lifetime limit, until it ends.
+    pub fn limit_raised(&self, now: Timestamp) -> Option<Raise> {
+        self.bounds.as_ref()?.limit_raised.filter(|raise| !raise.has_ended(now))
+    }
+
+    /// The lifetime limit in force at this time.
+    pub fn limit_at(&self, now: Timestamp) -> Option<NanoUsd> {
+        self.limit.map(|limit| self.limit_raised(now).map_or(limit, |raise| raise.amount))
     }
 
     /// Returns the amount that every bound on money still allows beside the open holds.
     pub fn left(&self, now: Timestamp) -> NanoUsd {
-        let of_limit = self.limit.map_or(NanoUsd::MAX, |limit| limit.left_after(self.used));
-        let of_windows = self.windows().map(|window| window.at(now).left());
+        let of_limit = self.limit_at(now).map_or(NanoUsd::MAX, |limit| limit.left_after(self.used));
+        let of_windows = self.windows().map(|window| window.left(now));
         of_windows.fold(of_limit, NanoUsd::min)
     }
 
     /// Fails if less than this amount is left. The error says when enough is left again, if that is the end of a
     /// window.
     pub(super) fn covers(&self, amount: NanoUsd, now: Timestamp) -> Result<(), Option<Timestamp>> {
-        if self.limit.is_some_and(|limit| limit.left_after(self.used) < amount) {
+        if self.limit_at(now).is_some_and(|limit| limit.left_after(self.used) < amount) {
             return Err(None);
         }
-        let too_tight = self.windows().map(|window| window.at(now)).filter(|window| window.left() < amount);
-        too_tight.map(|window| window.resets_at()).max().map_or(Ok(()), |resets_at| Err(Some(resets_at)))
+        let too_tight = self.windows().filter(|window| window.left(now) < amount);
+        too_tight
+            .map(|window| window.at(now).resets_at())
+            .max()
+            .map_or(Ok(()), |resets_at| Err(Some(resets_at)))
     }
 
     pub fn update(&mut self, patch: &BoundsPatch, now: Timestamp) {
-        self.limit = patch.limit.unwrap_or(self.limit);
         let mut bounds = self.bounds.take().map_or_else(Bounds::default, |bounds| *bounds);
+        if let Some(limit) = patch.limit {
+            (self.limit, bounds.limit_raised) = (limit, None);
+        }
         bounds.update(patch, now);
         self.bounds = (bounds != Bounds::default()).then(|| Box::new(bounds));
     }
@@ -132,7 +157,7 @@ impl Budget {
     }
 
     pub(super) fn bill(&mut self, amount: NanoUsd, now: Timestamp) {
-        self.turn_windows(now);
+        self.turn(now);
         self.used = plus(self.used, amount);
         for window in self.windows_mut() {
             window.used = plus(window.used, amount);
@@ -141,17 +166,25 @@ impl Budget {
 
     /// Takes back an amount that was billed at the earlier time `at`. A window that began later did not count the bill.
     pub(super) fn unbill(&mut self, amount: NanoUsd, at: Timestamp, now: Timestamp) {
-        self.turn_windows(now);
+        self.turn(now);
         self.used = self.used.left_after(amount);
         for window in self.windows_mut().filter(|window| window.start <= at) {
             window.used = window.used.left_after(amount);
         }
     }
 
-    /// Begins the windows that the calendar has reached.
-    pub(super) fn turn_windows(&mut self, now: Timestamp) {
+    /// Begins the windows that the calendar has reached, and forgets the raises that have ended: a clock that steps back
+    /// brings back neither.
+    pub(super) fn turn(&mut self, now: Timestamp) {
         for window in self.windows_mut() {
             *window = window.at(now);
+        }
+        let Some(bounds) = self.bounds.as_mut().filter(|bounds| bounds.limit_raised.is_some()) else {
+            return;
+        };
+        bounds.end_raises(now);
+        if **bounds == Bounds::default() {
+            self.bounds = None;
         }
     }
 
@@ -166,14 +199,17 @@ impl Budget {
 
 impl Bounds {
     fn update(&mut self, patch: &BoundsPatch, now: Timestamp) {
+        self.end_raises(now);
         if let Some(windows) = &patch.windows {
-            let window = |(per, amount): &(Per, NanoUsd)| {
-                let same = self.windows.iter().find(|window| window.per == *per);
-                let new = Window { per: *per, amount: *amount, start: now, used: NanoUsd::ZERO };
-                same.map_or(new, |same| Window { amount: *amount, ..*same })
+            let window = |Limit { amount, per, raised, window: _ }: &Limit| {
+                let (amount, raised, per) = (*amount, *raised, *per);
+                let same = self.windows.iter().find(|window| window.per == per);
+                let new = Window { per, amount, raised, start: now, used: NanoUsd::ZERO };
+                same.map_or(new, |same| Window { amount, raised, ..*same })
             };
             self.windows = windows.iter().map(window).collect();
         }
+        self.limit_raised = patch.limit_raised.unwrap_or(self.limit_raised);
         if let Some(models) = &patch.models {
             self.models.clone_from(models);
         }
@@ -184,6 +220,13 @@ impl Bounds {
             self.tokens_per_minute = Rate::changed(self.tokens_per_minute, per_minute, now);
         }
         self.max_in_flight = patch.max_in_flight.unwrap_or(self.max_in_flight);
+    }
+
+    fn end_raises(&mut self, now: Timestamp) {
+        let of_windows = self.windows.iter_mut().map(|window| &mut window.raised);
+        for raised in of_windows.chain([&mut self.limit_raised]) {
+            *raised = raised.filter(|raise| !raise.has_ended(now));
+        }
     }
 
     /// Counts a request with this many tokens. If it is `readmitted`, requests per minute count it already.
@@ -203,6 +246,11 @@ impl Bounds {
     }
 }
 
+/// Returns whether four fifths of an amount are used.
+pub fn is_nearly_used(amount: NanoUsd, used: NanoUsd) -> bool {
+    i128::from(used.nanos()) * 5 >= i128::from(amount.nanos()) * 4
+}
+
 /// Returns the models that all lists allow, in the order of the first list.
 pub fn allowed_models<List: AsRef<[String]>>(lists: &[List]) -> Vec<String> {
     let Some((first, others)) = lists.split_first() else { return Vec::new() };
@@ -216,20 +264,26 @@ pub fn tightest(rates: impl Iterator<Item = Rate>, now: Timestamp) -> Option<Rat
 }
 
 impl Window {
-    /// Returns the window as of this time: an empty one if the calendar has reached a later window. A clock that steps
-    /// back stays in the window that has begun.
+    /// Returns the window as of this time: an empty one if the calendar has reached a later window, and without a raise
+    /// that has ended. A clock that steps back stays in the window that has begun.
     #[must_use]
     pub fn at(self, now: Timestamp) -> Self {
+        let raised = self.raised.filter(|raise| !raise.has_ended(now));
         let beginning = self.per.beginning(now);
         if beginning > self.start {
-            return Self { start: beginning, used: NanoUsd::ZERO, ..self };
+            return Self { start: beginning, used: NanoUsd::ZERO, raised, ..self };
         }
-        self
+        Self { raised, ..self }
     }
 
-    /// Amount of the window that is not used; holds may take a part of it.
-    pub const fn left(&self) -> NanoUsd {
-        self.amount.left_after(self.used)
+    /// The amount in force at this time.
+    pub fn amount_at(&self, now: Timestamp) -> NanoUsd {
+        self.at(now).raised.map_or(self.amount, |raise| raise.amount)
+    }
+
+    /// Amount of the window at this time that is not used; holds may take a part of it.
+    pub fn left(&self, now: Timestamp) -> NanoUsd {
+        self.amount_at(now).left_after(self.at(now).used)
     }
 
     /// The end of the window, at which the amount is available again.

@@ -5,6 +5,7 @@ use shared::{
     ids::{AccountId, EventId, GroupId, KeyId},
     money::NanoUsd,
     time::Timestamp,
+    wire::Raise,
 };
 
 use crate::{
@@ -58,7 +59,7 @@ pub struct CallEvents {
     account: AccountId,
     now: Timestamp,
     credit_before: NanoUsd,
-    /// Budgets that commands have billed, before the call and now.
+    /// Budgets that commands have billed, or whose raise they have found ended, before the call and now.
     billed: Vec<(Holder, Budget, Budget)>,
     told: Vec<Told>,
 }
@@ -105,30 +106,21 @@ impl CallEvents {
             }
         };
         if resets_at.is_none() {
-            return self.limit(holder, budget, WHOLE);
+            let limit = budget.limit_at(self.now).unwrap_or(NanoUsd::ZERO);
+            return self.tell(Passed::of_limit(holder, (limit, budget.used), WHOLE));
         }
         let now = self.now;
         let amount = if budget.covers(NANO, now).is_ok() { *least } else { NANO };
-        for window in budget.windows().map(|window| window.at(now)) {
-            if window.left() < amount {
-                self.window(holder, &window, WHOLE);
-            }
+        for window in budget.windows().filter(|window| window.left(now) < amount) {
+            self.tell(Passed::of_window(holder, window, (WHOLE, now)));
         }
     }
 
     /// Returns the events of the call, given the account after it.
     pub fn finish(mut self, after: &Account) -> Vec<Told> {
         for (holder, before, after) in std::mem::take(&mut self.billed) {
-            if let Some(limit) = after.limit {
-                for percent in crossed(limit, before.used, after.used) {
-                    self.limit(holder, &after, percent);
-                }
-            }
-            for (before, after) in before.windows().zip(after.windows()) {
-                let used_before = before.at(self.now).used;
-                for percent in crossed(after.amount, used_before, after.used) {
-                    self.window(holder, after, percent);
-                }
+            for passed in passed(holder, Some(&before), &after, self.now) {
+                self.tell(passed);
             }
         }
         let base = after.last_deposit.map_or(NanoUsd::ZERO, |deposit| deposit.credit);
@@ -143,21 +135,14 @@ impl CallEvents {
     }
 
     fn billed(&mut self, holder: Holder, before: &Budget, after: &Budget) {
-        if before.used == after.used || (after.limit.is_none() && after.windows().next().is_none()) {
+        let is_same = before.used == after.used && before.raises().eq(after.raises());
+        if is_same || (after.limit.is_none() && after.windows().next().is_none()) {
             return;
         }
         match self.billed.iter_mut().find(|(known, ..)| *known == holder) {
             Some((.., now)) => now.clone_from(after),
             None => self.billed.push((holder, before.clone(), after.clone())),
         }
-    }
-
-    fn limit(&mut self, holder: Holder, budget: &Budget, percent: u8) {
-        self.tell(Passed::of_limit(holder, budget, percent));
-    }
-
-    fn window(&mut self, holder: Holder, window: &Window, percent: u8) {
-        self.tell(Passed::of_window(holder, window, percent));
     }
 
     fn credit(&mut self, account: &Account, percent: u8) {
@@ -183,39 +168,64 @@ pub fn passed_by_bounds(
     after: &Budget,
     now: Timestamp,
 ) -> Vec<Told> {
-    let amount_before = |per| {
-        let window = before.into_iter().flat_map(Budget::windows).find(|window| window.per == per);
-        window.map(|window| window.amount)
-    };
-    let limit = after.limit.into_iter().flat_map(|limit| {
-        let newly = newly_reached(before.and_then(|before| before.limit), limit, after.used);
-        newly.map(|percent| Passed::of_limit(holder, after, percent))
-    });
-    let windows = after.windows().map(|window| window.at(now)).flat_map(|window| {
-        let newly = newly_reached(amount_before(window.per), window.amount, window.used);
-        newly.map(move |percent| Passed::of_window(holder, &window, percent))
-    });
-    limit.chain(windows).filter_map(|passed| passed.told(now)).collect()
+    passed(holder, before, after, now).filter_map(|passed| passed.told(now)).collect()
 }
 
-/// Returns the parts of the amount `after` that use has reached, without those it had reached of the amount `before`.
-/// Zero use reaches nothing.
-fn newly_reached(before: Option<NanoUsd>, after: NanoUsd, used: NanoUsd) -> impl Iterator<Item = u8> {
-    let is_reached = move |amount, percent| used > NanoUsd::ZERO && part(amount, percent, true) <= used;
+/// Finds the thresholds that use has reached under the bounds in force now, and had not reached under those before. A
+/// raise that was recorded before was in force then, although it may have ended meanwhile.
+fn passed<'a>(
+    holder: Holder,
+    before: Option<&'a Budget>,
+    after: &'a Budget,
+    now: Timestamp,
+) -> impl Iterator<Item = Passed> + 'a {
+    let limit_before = before.and_then(|before| Some((before.recorded_limit()?, before.used)));
+    let limit = after.limit_at(now).map(|limit| (limit, after.used)).into_iter().flat_map(move |limit| {
+        newly_reached(limit_before, limit).map(move |percent| Passed::of_limit(holder, limit, percent))
+    });
+    let windows = after.windows().flat_map(move |window| {
+        let before = before.into_iter().flat_map(Budget::windows).find(|before| before.per == window.per);
+        let before = before.map(|before| (as_raised(before.amount, before.raised), before.at(now).used));
+        let newly = newly_reached(before, (window.amount_at(now), window.at(now).used));
+        newly.map(move |percent| Passed::of_window(holder, window, (percent, now)))
+    });
+    limit.chain(windows)
+}
+
+/// Returns the parts of an amount that are used after, and of the amount before were not used before. Each side is an
+/// amount and what is used of it. Zero use reaches nothing.
+fn newly_reached(before: Option<(NanoUsd, NanoUsd)>, after: (NanoUsd, NanoUsd)) -> impl Iterator<Item = u8> {
+    let is_reached = |(amount, used), percent| used > NanoUsd::ZERO && part(amount, percent, true) <= used;
     LIMIT_PERCENTS.into_iter().filter(move |percent| {
         is_reached(after, *percent) && !before.is_some_and(|before| is_reached(before, *percent))
     })
 }
 
+fn as_raised(amount: NanoUsd, raised: Option<Raise>) -> NanoUsd {
+    raised.map_or(amount, |raise| raise.amount)
+}
+
+impl Budget {
+    /// The lifetime limit with its raise, whether that has ended or not.
+    fn recorded_limit(&self) -> Option<NanoUsd> {
+        self.limit.map(|limit| as_raised(limit, self.bounds.as_ref().and_then(|bounds| bounds.limit_raised)))
+    }
+
+    /// The raises of all limits, whether they have ended or not.
+    fn raises(&self) -> impl Iterator<Item = Raise> {
+        let of_limit = self.bounds.iter().filter_map(|bounds| bounds.limit_raised);
+        of_limit.chain(self.windows().filter_map(|window| window.raised))
+    }
+}
+
 impl Passed {
-    fn of_limit(holder: Holder, budget: &Budget, percent: u8) -> Self {
-        let (bound, amount) = (MoneyBound::Limit, budget.limit.unwrap_or(NanoUsd::ZERO));
-        let threshold = Threshold { bound, percent, amount, used: budget.used };
+    fn of_limit(holder: Holder, (amount, used): (NanoUsd, NanoUsd), percent: u8) -> Self {
+        let threshold = Threshold { bound: MoneyBound::Limit, percent, amount, used };
         Self { holder, start: Timestamp::from_millis(0), threshold }
     }
 
-    const fn of_window(holder: Holder, window: &Window, percent: u8) -> Self {
-        let (bound, amount) = (bound_of(window.per), window.amount);
+    fn of_window(holder: Holder, window: &Window, (percent, now): (u8, Timestamp)) -> Self {
+        let (bound, amount, window) = (bound_of(window.per), window.amount_at(now), window.at(now));
         let threshold = Threshold { bound, percent, amount, used: window.used };
         Self { holder, start: window.start, threshold }
     }
@@ -262,9 +272,9 @@ impl Holder {
         name((self, MoneyBound::Limit), WHOLE, (Timestamp::from_millis(0), amount))
     }
 
-    /// Returns the name under which an event tells that the bound of a window is reached.
-    pub fn name_of_reached_window(self, window: &Window) -> Vec<u8> {
-        name((self, bound_of(window.per)), WHOLE, (window.start, window.amount))
+    /// Returns the name under which an event tells that the bound in force of the window that runs is reached.
+    pub fn name_of_reached_window(self, window: &Window, now: Timestamp) -> Vec<u8> {
+        name((self, bound_of(window.per)), WHOLE, (window.at(now).start, window.amount_at(now)))
     }
 
     fn as_bytes(&self) -> &[u8] {
@@ -303,15 +313,6 @@ pub fn deposited(command: &Command, at: Timestamp) -> Option<Event> {
     let kind = EventKind::CreditAdded { deposit_id: *id, amount: *amount, note, payment_id };
     let id = EventId::new(at, *id.as_bytes().last_chunk()?);
     Some(Event { id, at, actor: actor.clone(), key: None, group: None, kind })
-}
-
-/// Returns the parts of an amount that are used now and were not used before.
-fn crossed(amount: NanoUsd, before: NanoUsd, after: NanoUsd) -> impl Iterator<Item = u8> {
-    let is_crossed = move |percent: &u8| {
-        let border = part(amount, *percent, true);
-        before < border && border <= after
-    };
-    LIMIT_PERCENTS.into_iter().filter(is_crossed)
 }
 
 /// Returns a part of an amount in percent, rounded up or down to whole nano-USD.

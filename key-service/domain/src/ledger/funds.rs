@@ -318,7 +318,7 @@ impl Funds {
         let now = self.now;
         self.account.held = plus(self.account.held, amount);
         for (_, budget) in self.budgets_mut() {
-            budget.turn_windows(now);
+            budget.turn(now);
             budget.held = plus(budget.held, amount);
         }
     }

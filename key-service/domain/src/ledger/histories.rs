@@ -26,6 +26,7 @@ use shared::{
     rates::RateStatus,
     time::Timestamp,
     tokens::{Usage, UsageDetails},
+    wire::{Limit, Raise},
 };
 
 pub use self::world::{Trail, World};
@@ -216,16 +217,47 @@ fn bounds_patch() -> impl Strategy<Value = BoundsPatch> {
     let limit = option::of(option::of(nanos(0..1_500)));
     let windows = subsequence(Per::ALL.to_vec(), 0..=Per::ALL.len()).prop_shuffle();
     let windows = windows.prop_flat_map(|lengths| {
-        let amounts = vec(nanos(0..900), lengths.len());
-        amounts.prop_map(move |amounts| lengths.iter().copied().zip(amounts).collect::<Vec<_>>())
+        let amounts = vec((nanos(0..900), option::weighted(0.3, raise())), lengths.len());
+        amounts.prop_map(move |amounts| {
+            let limit = |(per, (amount, raised)): (Per, (NanoUsd, Option<Raise>))| Limit {
+                raised,
+                ..Limit::new(amount, per)
+            };
+            lengths.iter().copied().zip(amounts).map(limit).collect::<Vec<_>>()
+        })
     });
+    let limit_raised = option::weighted(0.3, option::weighted(0.9, raise()));
     let models = subsequence(MODELS.to_vec(), 0..=MODELS.len())
         .prop_map(|models| models.into_iter().map(String::from).collect::<Vec<_>>());
     let rates = (rarely(1..9_u64), rarely(1..200_u64), rarely(1..4_u64));
-    (limit, option::weighted(0.3, windows), option::weighted(0.1, option::weighted(0.6, models)), rates)
-        .prop_map(|(limit, windows, models, (requests_per_minute, tokens_per_minute, max_in_flight))| {
-            BoundsPatch { limit, windows, models, requests_per_minute, tokens_per_minute, max_in_flight }
-        })
+    let models = option::weighted(0.1, option::weighted(0.6, models));
+    ((limit, limit_raised), option::weighted(0.3, windows), models, rates).prop_map(
+        |(
+            (limit, limit_raised),
+            windows,
+            models,
+            (requests_per_minute, tokens_per_minute, max_in_flight),
+        )| {
+            BoundsPatch {
+                limit,
+                limit_raised,
+                windows,
+                models,
+                requests_per_minute,
+                tokens_per_minute,
+                max_in_flight,
+            }
+        },
+    )
+}
+
+/// Raises, most of them above the limits of histories, until some seconds or the end of a window later.
+fn raise() -> impl Strategy<Value = Raise> {
+    let until = prop_oneof![
+        6 => (0..90_u64).prop_map(|seconds| START.plus(Duration::from_secs(seconds))),
+        1 => (0..9_u64).prop_map(|hours| Per::Hour.end(START).plus(Duration::from_hours(hours))),
+    ];
+    (nanos(600..2_000), until).prop_map(|(amount, until)| Raise { amount, until })
 }
 
 /// How a caller asked: two thirds of the callers name one of some users.

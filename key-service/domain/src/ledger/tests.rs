@@ -3,6 +3,7 @@
 mod book;
 mod chain;
 mod properties;
+mod raises;
 mod rates;
 mod rotation;
 mod thresholds;

@@ -15,6 +15,7 @@ use crate::{
 };
 
 const NOW: Timestamp = Timestamp::from_millis(1_795_140_665_000);
+const LATER: Timestamp = Timestamp::from_millis(1_795_140_665_000 + 60_000);
 
 fn key() -> ApiKey {
     ApiKey::new(KeyId::new(NOW, [0; 10]), "fg_api_3kF9…b8r9".into(), NOW)
@@ -32,9 +33,8 @@ fn sample(row: Field) -> Option<Value> {
         Kind::Amount => Value::Amount(NanoUsd::from_usd(25)),
         Kind::Time => Value::Time(Timestamp::from_millis(1)),
         Kind::Count { .. } => Value::Count(7),
-        Kind::Limits => {
-            Value::Limits(vec![Limit { amount: NanoUsd::from_usd(5), per: Per::Week, window: None }])
-        }
+        Kind::Limits => Value::Limits(vec![Limit::new(NanoUsd::from_usd(5), Per::Week)]),
+        Kind::Raise => Value::Raise(Raise { amount: NanoUsd::from_usd(50), until: LATER }),
         Kind::Models => Value::Texts(vec!["Model Flash".into()]),
         Kind::Metadata => Value::Metadata(BTreeMap::from([("plan".into(), Some("gold".into()))])),
         Kind::Group => Value::Group(GroupId::new(NOW, [1; 10])),
@@ -176,7 +176,10 @@ fn a_change_only_lowers_where_every_setting_that_differs_allows_less() {
     let models = |models: &[&str]| Some(Some(models.iter().map(|id| (*id).to_owned()).collect()));
     let bounds = BoundsPatch {
         limit: usd(9),
-        windows: Some(vec![(Per::Day, NanoUsd::from_usd(5)), (Per::Week, NanoUsd::from_usd(7))]),
+        windows: Some(vec![
+            Limit::new(NanoUsd::from_usd(5), Per::Day),
+            Limit::new(NanoUsd::from_usd(7), Per::Week),
+        ]),
         models: models(&["a", "b"]),
         requests_per_minute: Some(Some(60)),
         ..BoundsPatch::default()
@@ -186,7 +189,7 @@ fn a_change_only_lowers_where_every_setting_that_differs_allows_less() {
     let bound = |bounds: BoundsPatch| lowers(KeyPatch { bounds, ..KeyPatch::default() });
     let empty = BoundsPatch::default;
     let windows = |windows: &[(Per, i64)]| {
-        let windows = windows.iter().map(|(per, usd)| (*per, NanoUsd::from_usd(*usd)));
+        let windows = windows.iter().map(|(per, usd)| Limit::new(NanoUsd::from_usd(*usd), *per));
         bound(BoundsPatch { windows: Some(windows.collect()), ..empty() })
     };
     assert!(lowers(KeyPatch::default()), "nothing differs");

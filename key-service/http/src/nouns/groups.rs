@@ -28,7 +28,7 @@ impl Filtered for Group {
             let message = format!("`external_id` has more than {MAX_EXTERNAL_ID_CHARS} characters.");
             return Err(ApiError::at(Code::StringAboveMaxLength, "external_id", message));
         }
-        Ok(GroupFilter { external_id, parent: None, metadata: query.metadata()? })
+        Ok(GroupFilter { external_id, within: None, parent: None, metadata: query.metadata()? })
     }
 }
 

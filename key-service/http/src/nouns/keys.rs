@@ -16,7 +16,7 @@ use crate::{
     reach::HttpNoun,
 };
 use domain::{
-    access::{Forbidden, Subject},
+    access::Forbidden,
     group::BadGroup,
     key::{ApiKey, KeyPatch, Status},
 };
@@ -53,15 +53,7 @@ impl HttpNoun for ApiKey {
         settings: &mut KeyPatch,
         is_new: bool,
     ) -> Result<(), ApiError> {
-        if is_new && caller.access.group.is_some() && settings.group.flatten().is_none() {
-            settings.group = Some(caller.access.group);
-        }
-        let judged = match settings.group {
-            None => Ok(()),
-            // A key without a group belongs to the account.
-            Some(None) => caller.may(Subject::Account),
-            Some(Some(group)) => api.management.judge_keys_of(caller, group).await,
-        };
+        let judged = api.management.place_key(caller, settings, is_new).await;
         judged.map_err(|error| forbidden(error, Refused::BadGroup("group_id", BadGroup::Unknown)))
     }
 }

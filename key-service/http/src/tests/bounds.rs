@@ -13,8 +13,8 @@ async fn bounds_are_answered_as_they_were_set_with_the_state_of_each_window() {
     assert_eq!(
         key["limits"],
         json!([
-            {"amount": 5.5, "per": "week", "used": 0, "remaining": 5.5, "resets_at": "2026-11-23T00:00:00Z"},
-            {"amount": 20, "per": "month", "used": 0, "remaining": 20, "resets_at": "2026-12-01T00:00:00Z"},
+            {"amount": 5.5, "per": "week", "raised": null, "used": 0, "remaining": 5.5, "resets_at": "2026-11-23T00:00:00Z"},
+            {"amount": 20, "per": "month", "raised": null, "used": 0, "remaining": 20, "resets_at": "2026-12-01T00:00:00Z"},
         ])
     );
     assert_eq!(key["models"], json!(["Model Flash", "Model Later"]));
@@ -24,7 +24,7 @@ async fn bounds_are_answered_as_they_were_set_with_the_state_of_each_window() {
     desk.bill(&id, 1_250_000_000).await;
     let used = desk.get(&format!("{KEYS}/{id}")).await;
     assert!(
-        used.text.contains(r#"{"amount":5.5,"per":"week","used":1.25,"remaining":4.25,"#),
+        used.text.contains(r#"{"amount":5.5,"per":"week","raised":null,"used":1.25,"remaining":4.25,"#),
         "{}",
         used.text
     );

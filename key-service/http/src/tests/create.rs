@@ -15,7 +15,7 @@ async fn a_key_is_answered_whole_and_its_plaintext_once() {
     assert!(key.starts_with("fg_api_") && key.len() == 56, "{key}");
     let hint = format!("{}…{}", &key[..11], &key[52..]);
     let object = format!(
-        r#"{{"id":"{id}","object":"api_key","label":"Customer A","key_hint":"{hint}","status":"active","limit":25,"used":0,"limit_remaining":25,"limits":null,"models":null,"requests_per_minute":null,"tokens_per_minute":null,"max_in_flight":null,"created_at":"2026-11-20T02:11:05Z","expires_at":"2027-12-31T23:59:59Z","disabled":false,"last_used_at":null,"revoked_at":null,"previous_key_expires_at":null,"group_id":null,"metadata":{{}}"#
+        r#"{{"id":"{id}","object":"api_key","label":"Customer A","key_hint":"{hint}","status":"active","limit":25,"used":0,"limit_remaining":25,"limit_raised":null,"limits":null,"models":null,"requests_per_minute":null,"tokens_per_minute":null,"max_in_flight":null,"created_at":"2026-11-20T02:11:05Z","expires_at":"2027-12-31T23:59:59Z","disabled":false,"last_used_at":null,"revoked_at":null,"previous_key_expires_at":null,"group_id":null,"metadata":{{}}"#
     );
     assert_eq!(answer.text, format!(r#"{object},"key":"{key}"}}"#));
     let fetched = desk.get(&format!("{KEYS}/{id}")).await;

@@ -1,4 +1,4 @@
-//! Callers of the management API: who governs, and which part of the account.
+//! Those who govern: callers of the management API, and members, with their rights.
 
 use shared::{
     ids::{AccountId, GroupId, KeyId},
@@ -6,22 +6,21 @@ use shared::{
     refusal::Refusal,
 };
 
-use crate::{error::Error, management::Management};
+use crate::{error::Error, management::Management, nouns::reach::AccountReach};
 use domain::{
     access::{Access, Effect, Forbidden, Subject, may},
     event::Actor,
-    ledger::GroupChain,
+    key::KeyPatch,
 };
 use key_service_credentials::Identified;
-use key_service_store::store::{ManagementKey, StoreError};
+use key_service_store::store::ManagementKey;
 
-/// A management key that governs, with the effect of the present request.
+/// A management key or a member that governs, with the effect of the present request.
 #[derive(Clone, Debug)]
 pub struct Governor {
     pub account: AccountId,
-    /// The management key, as the actor of events.
+    /// The management key or the member, as the actor of events.
     pub actor: Actor,
-    /// Rights of the management key.
     pub access: Access,
     pub effect: Effect,
 }
@@ -30,6 +29,11 @@ impl Governor {
     /// Judges the request by its object.
     pub fn may(&self, subject: Subject) -> Result<(), Error<Forbidden>> {
         may(self.access, self.effect, subject).map_err(Error::Refused)
+    }
+
+    /// The part of the account that the caller reaches.
+    pub const fn reach(&self) -> AccountReach {
+        AccountReach { account: self.account, group: self.access.group }
     }
 }
 
@@ -53,21 +57,29 @@ impl Management {
             Some(_) => self.store.key(governor.account, id).await?.and_then(|key| key.spend.group),
             None => None,
         };
-        governor.may(Subject::Key(self.chain(governor, group).await?))
+        governor.may(Subject::Key(self.chain(governor.reach(), group).await?))
     }
 
     /// Judges the request by the keys of a group.
     pub async fn judge_keys_of(&self, governor: &Governor, group: GroupId) -> Result<(), Error<Forbidden>> {
-        governor.may(Subject::Key(self.chain(governor, Some(group)).await?))
+        governor.may(Subject::Key(self.chain(governor.reach(), Some(group)).await?))
     }
 
-    /// Reads a group with its parent. The parent is read only if a judgement needs it.
-    async fn chain(&self, governor: &Governor, group: Option<GroupId>) -> Result<GroupChain, StoreError> {
-        let Some(id) = group.filter(|_| governor.access.group.is_some() && group != governor.access.group)
-        else {
-            return Ok([group, None]);
-        };
-        let found = self.store.group(governor.account, id).await?;
-        Ok([group, found.and_then(|group| group.spend.parent)])
+    /// Judges the request by the group in which it puts a key, and puts a new key without one into the caller's.
+    pub async fn place_key(
+        &self,
+        governor: &Governor,
+        settings: &mut KeyPatch,
+        is_new: bool,
+    ) -> Result<(), Error<Forbidden>> {
+        if is_new && governor.access.group.is_some() && settings.group.flatten().is_none() {
+            settings.group = Some(governor.access.group);
+        }
+        match settings.group {
+            None => Ok(()),
+            // A key without a group belongs to the account.
+            Some(None) => governor.may(Subject::Account),
+            Some(Some(group)) => self.judge_keys_of(governor, group).await,
+        }
     }
 }

@@ -9,7 +9,10 @@ use shared::{
 use crate::{
     error::Error,
     management::Management,
-    nouns::listing::{Completeness, Listed, Listing, Page, Paged, UnknownCursor},
+    nouns::{
+        listing::{Completeness, Listed, Listing, Page, Paged, UnknownCursor},
+        reach::AccountReach,
+    },
 };
 use domain::event::{Event, EventSearch};
 use key_service_store::store::{EventSlice, EventsPage, Found, NumberedEvent, StoreError};
@@ -18,17 +21,20 @@ use key_service_store::store::{EventSlice, EventsPage, Found, NumberedEvent, Sto
 const READ_AT_ONCE: usize = 500;
 
 impl Management {
-    /// Finds the latest matching events, or those before a number; newest first. The page may end before it is full.
+    /// Finds the latest matching events that are reached, or those before a number; newest first. The page may end before
+    /// it is full.
     pub async fn find_events(
         &self,
-        account: AccountId,
+        reach: AccountReach,
         search: &EventSearch,
         before: Option<u64>,
         limit: usize,
     ) -> Result<Found<NumberedEvent, u64>, StoreError> {
+        let account = reach.account;
         let _permit = self.read_permit(account).await?;
+        let search = EventSearch { within: self.groups_in(reach).await?, ..search.clone() };
         let slice = EventSlice { behind: before, ..EventSlice::latest(limit) };
-        self.store.events(account, search.clone(), slice).await
+        self.store.events(account, search, slice).await
     }
 
     /// Returns the number of an event that is kept.

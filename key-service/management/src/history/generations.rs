@@ -2,14 +2,17 @@
 
 use async_trait::async_trait;
 use shared::{
-    ids::{AccountId, GenerationId, GroupId},
+    ids::{AccountId, GenerationId},
     time::Timestamp,
 };
 
 use crate::{
     error::Error,
     management::Management,
-    nouns::listing::{Listed, Listing, Page, Paged, UnknownCursor},
+    nouns::{
+        listing::{Listed, Listing, Page, Paged, UnknownCursor},
+        reach::AccountReach,
+    },
 };
 use domain::{
     ledger::{Ending, Settlement},
@@ -30,9 +33,8 @@ pub struct Bill {
 /// Filter of bills. Every part that is set must match.
 #[derive(Clone, Debug, Default)]
 pub struct BillFilter {
+    /// Filters, and the reach of the caller.
     pub search: EntrySearch,
-    /// Group that paid, or its parent: the reach of the caller.
-    pub within: Option<GroupId>,
     /// Earliest time of a bill.
     pub begins: Option<Timestamp>,
     /// Time before which the bills lie.
@@ -42,13 +44,12 @@ pub struct BillFilter {
 impl BillFilter {
     fn matches(&self, settlement: &Settlement) -> bool {
         self.search.matches(settlement)
-            && self.is_in_reach(settlement)
             && self.begins.is_none_or(|begins| settlement.at >= begins)
             && self.ends.is_none_or(|ends| settlement.at < ends)
     }
 
     fn is_in_reach(&self, settlement: &Settlement) -> bool {
-        self.within.is_none_or(|group| settlement.payer.is_in(group))
+        self.search.within.is_none_or(|group| settlement.payer.is_in(group))
     }
 
     /// Returns whether neither this bill nor a later one of the listing matches.
@@ -67,6 +68,12 @@ impl Management {
         Ok(found.map(|entry| Bill { generation: id, settlement: entry.entry.settlement }))
     }
 
+    /// Finds the bill of a generation of a key that was reached when it was billed.
+    pub async fn bill_in(&self, reach: AccountReach, id: GenerationId) -> Result<Option<Bill>, StoreError> {
+        let bill = self.bill(reach.account, id).await?;
+        Ok(bill.filter(|bill| reach.has(bill.settlement.payer.groups)))
+    }
+
     /// Reads entries in an order after or before an entry, and the number of the entry to continue from, if any.
     async fn entries(
         &self,
@@ -77,9 +84,7 @@ impl Management {
         let Listing { order, filter, .. } = listing;
         match order {
             Order::Descending => {
-                let group = filter.search.group.or(filter.within);
-                let search = EntrySearch { group, ..filter.search.clone() };
-                self.store.find_entries(account, search, behind, READ_AT_ONCE).await
+                self.store.find_entries(account, filter.search.clone(), behind, READ_AT_ONCE).await
             }
             Order::Ascending => {
                 let page = self.store.journal(account, behind.unwrap_or(0), READ_AT_ONCE).await?;

@@ -2,22 +2,24 @@
 //!
 //! A page without an index reads a bounded part, and has the place to continue from.
 
-use std::{
-    collections::{HashMap, HashSet},
-    fmt,
-};
+use std::{collections::HashSet, fmt};
 
-use futures_util::future::try_join_all;
 use shared::{
-    ids::{AccountId, GroupId, KeyId, Principal},
+    ids::{AccountId, GroupId, KeyId},
     money::NanoUsd,
     time::Timestamp,
 };
 
-use crate::{history::reached::ReachedLimits, management::Management};
+use crate::{
+    history::reached::ReachedLimits,
+    management::Management,
+    nouns::{
+        listing::{READ_TOGETHER, keys_of_groups},
+        reach::{AccountReach, is_in},
+    },
+};
 pub use domain::search::{EntrySearch, Outcome};
 use domain::{
-    group::Group,
     key::{ApiKey, Condition, Status},
     ledger::Settlement,
 };
@@ -110,7 +112,7 @@ impl KeySearch {
         texts.iter().any(|searched| text.split_whitespace().all(|word| searched.contains(word)))
     }
 
-    /// Returns whether a key's texts, and an index by status, are enough to tell whether it matches.
+    /// Returns whether a key's texts, and an index by status, are enough to tell whether it matches in a whole account.
     fn is_by_name(&self) -> bool {
         let is_by_age = matches!(self.order, KeyOrder::Newest | KeyOrder::Oldest);
         is_by_age && !self.text.is_empty() && self.condition.is_none() && self.group.is_none()
@@ -134,48 +136,60 @@ impl KeySearch {
 }
 
 impl Management {
-    /// Finds the keys of the account that match.
+    /// Finds the keys that are reached and match. Those of one group are in no order of spend: the place in such a list
+    /// would tell of the spend of other groups.
     pub async fn find_keys(
         &self,
-        account: AccountId,
+        reach: AccountReach,
         search: &KeySearch,
     ) -> Result<Found<ApiKey, KeyCursor>, StoreError> {
+        let account = reach.account;
         let _permit = self.read_permit(account).await?;
-        if search.order == KeyOrder::LastUsed {
-            return self.find_by_use(account, search).await;
+        let groups = self.groups_in(reach).await?;
+        let groups = groups.as_deref();
+        if search.group.is_some() && !is_in(search.group, groups) {
+            return Ok(Found { found: Vec::new(), next: None });
         }
-        if search.order == KeyOrder::MostSpent {
+        if search.order == KeyOrder::LastUsed {
+            return self.find_by_use(account, groups, search).await;
+        }
+        if groups.is_none() && search.order == KeyOrder::MostSpent {
             return self.find_by_spend(account, search).await;
         }
-        if search.is_by_name() {
+        if groups.is_none() && search.is_by_name() {
             return self.find_by_name(account, search).await;
         }
         let now = self.clock.now();
         // If every key matches, one more than shown is read, to see whether there are more.
-        let is_filtered = !search.text.is_empty() || search.condition.is_some();
+        let together = groups.filter(|groups| groups.len() <= READ_TOGETHER);
+        let has_all = groups.is_none() || together.is_some();
+        let is_filtered = !has_all || !search.text.is_empty() || search.condition.is_some();
         let at_once = if is_filtered { READ_AT_ONCE } else { search.limit + 1 };
         let mut scan = Scan::new(search.after, search.limit);
         while scan.goes_on() {
             let after = scan.place().and_then(KeyCursor::key);
-            let keys = self.page_of(account, search, search.page(after, at_once, now)).await?;
+            let keys = self.page_of(account, search, together, search.page(after, at_once, now)).await?;
             let reached = self.limits_of_search(account, search, &keys).await?;
-            let matching =
-                |key: ApiKey| (KeyCursor::Key(key.id), search.matches(&key, &reached, now).then_some(key));
+            let is_wanted =
+                |key: &ApiKey| is_in(key.spend.group, groups) && search.matches(key, &reached, now);
+            let matching = |key: ApiKey| (KeyCursor::Key(key.id), is_wanted(&key).then_some(key));
             scan.add(keys.into_iter().map(matching), at_once);
         }
         Ok(scan.page())
     }
 
-    /// Reads a page of the keys of a search by their age.
+    /// Reads a page of the keys of a search by their age: those of its group, of these groups together, or of the account.
     async fn page_of(
         &self,
         account: AccountId,
         search: &KeySearch,
+        together: Option<&[GroupId]>,
         page: Page,
     ) -> Result<Vec<ApiKey>, StoreError> {
-        match search.group {
-            Some(group) => self.store.keys_of_group(account, group, page).await,
-            None => self.store.keys(account, page).await,
+        match (search.group, together) {
+            (Some(group), _) => self.store.keys_of_group(account, group, page).await,
+            (None, Some(groups)) => keys_of_groups(&self.store, account, groups, page).await,
+            (None, None) => self.store.keys(account, page).await,
         }
     }
 
@@ -201,7 +215,7 @@ impl Management {
             let left = READ_AT_ONCE - keys.len();
             if left > 0 {
                 let page = search.page(after.filter(|_| unspent), left, now);
-                let all = self.page_of(account, search, page).await?;
+                let all = self.page_of(account, search, None, page).await?;
                 keys.extend(all.into_iter().map(|key| (KeyCursor::Unspent(key.id), key)));
             }
             let of_page: Vec<ApiKey> = keys.iter().map(|(_, key)| key.clone()).collect();
@@ -227,7 +241,7 @@ impl Management {
     ) -> Result<ReachedLimits, StoreError> {
         match search.condition {
             Some(Condition::LimitReached | Condition::Trouble) => {
-                self.reached_limits(account, keys, &[]).await
+                self.reached_limits(AccountReach::whole(account), keys, &[]).await
             }
             Some(Condition::ExpiresSoon) | None => Ok(ReachedLimits::none(self.clock.now())),
         }
@@ -252,7 +266,7 @@ impl Management {
             let enough = matching.nth(search.limit).map(|(place, _)| place + 1);
             looked_at.truncate(enough.unwrap_or(looked_at.len()));
             let wanted = looked_at.iter().filter(|(_, matches)| *matches).map(|(id, _)| *id);
-            let mut keys = self.keys_by_id(account, wanted.collect()).await?;
+            let mut keys = self.keys_by_id(AccountReach::whole(account), wanted.collect()).await?;
             let asked = if was_last && enough.is_none() { READ_AT_ONCE } else { looked_at.len() };
             // Searches for a condition do not come here; they read whole keys.
             let reached = ReachedLimits::none(self.clock.now());
@@ -269,6 +283,7 @@ impl Management {
     async fn find_by_use(
         &self,
         account: AccountId,
+        groups: Option<&[GroupId]>,
         search: &KeySearch,
     ) -> Result<Found<ApiKey, KeyCursor>, StoreError> {
         let (now, at_once, mut seen) = (self.clock.now(), search.limit + 1, HashSet::new());
@@ -277,7 +292,9 @@ impl Management {
             let before = scan.place().and_then(KeyCursor::entry);
             let entries = self.store.latest_entries(account, before, at_once).await?;
             let ids = entries.iter().map(|entry| entry.entry.settlement.payer.key);
-            let keys = self.keys_by_id(account, ids.filter(|id| !seen.contains(id)).collect()).await?;
+            let ids = ids.filter(|id| !seen.contains(id)).collect();
+            let mut keys = self.keys_by_id(AccountReach::whole(account), ids).await?;
+            keys.retain(|_, key| is_in(key.spend.group, groups));
             let of_page: Vec<ApiKey> = keys.values().cloned().collect();
             let reached = self.limits_of_search(account, search, &of_page).await?;
             let matching = |entry: JournalEntry| {
@@ -292,53 +309,22 @@ impl Management {
         Ok(scan.page())
     }
 
-    /// Finds the entries of the account's journal before this number that match, the newest first.
+    /// Finds the entries of the journal before this number that are reached and match, the newest first.
     pub async fn find_entries(
         &self,
-        account: AccountId,
+        AccountReach { account, group }: AccountReach,
         search: &EntrySearch,
         before: Option<u64>,
         limit: usize,
     ) -> Result<Found<JournalEntry, u64>, StoreError> {
         let _permit = self.read_permit(account).await?;
-        self.store.find_entries(account, search.clone(), before, limit).await
+        let search = EntrySearch { within: group, ..search.clone() };
+        self.store.find_entries(account, search, before, limit).await
     }
 
     /// Number of requests in flight that hold money of a key.
     pub async fn requests_in_flight(&self, account: AccountId, key: KeyId) -> Result<u64, StoreError> {
         self.store.holds_of(account, key).await
-    }
-
-    /// Finds the key of the account that has, or had, this plaintext. Only its hash goes further.
-    pub async fn key_of_plaintext(
-        &self,
-        account: AccountId,
-        plaintext: &str,
-    ) -> Result<Option<Principal>, StoreError> {
-        let found = self.credentials.find(plaintext).await?;
-        Ok(found.map(|credential| credential.owner).filter(|owner| owner.account() == account))
-    }
-
-    /// Finds keys of the account by id.
-    pub async fn keys_by_id(
-        &self,
-        account: AccountId,
-        ids: Vec<KeyId>,
-    ) -> Result<HashMap<KeyId, ApiKey>, StoreError> {
-        let ids: HashSet<KeyId> = ids.into_iter().collect();
-        let found = try_join_all(ids.into_iter().map(|id| self.store.key(account, id))).await?;
-        Ok(found.into_iter().flatten().map(|key| (key.id, key)).collect())
-    }
-
-    /// Finds groups of the account.
-    pub async fn groups_by_id(
-        &self,
-        account: AccountId,
-        ids: Vec<GroupId>,
-    ) -> Result<HashMap<GroupId, Group>, StoreError> {
-        let ids: HashSet<GroupId> = ids.into_iter().collect();
-        let found = try_join_all(ids.into_iter().map(|id| self.store.group(account, id))).await?;
-        Ok(found.into_iter().flatten().map(|group| (group.id, group)).collect())
     }
 }
 
@@ -371,7 +357,7 @@ mod tests {
             let mut search = KeySearch { text: text.to_owned(), status, limit, ..KeySearch::default() };
             let (mut ids, mut sizes) = (Vec::new(), Vec::new());
             loop {
-                let page = office.management.find_keys(account, &search).await.unwrap();
+                let page = office.management.find_keys(AccountReach::whole(account), &search).await.unwrap();
                 sizes.push(page.found.len());
                 ids.extend(page.found.iter().map(|key| key.id));
                 search.after = page.next;

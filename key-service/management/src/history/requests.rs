@@ -2,12 +2,9 @@
 
 use std::{fmt, iter::Peekable, vec};
 
-use shared::{
-    ids::{AccountId, RefusalId},
-    time::Timestamp,
-};
+use shared::{ids::RefusalId, time::Timestamp};
 
-use crate::{history::refusals::RefusedFilter, management::Management};
+use crate::{history::refusals::RefusedFilter, management::Management, nouns::reach::AccountReach};
 use domain::{refused::RefusedCall, search::EntrySearch};
 use key_service_store::store::{Found, JournalEntry, StoreError};
 
@@ -69,20 +66,23 @@ impl fmt::Display for RequestCursor {
 }
 
 impl Management {
-    /// Finds the requests of the account after a place that match. The page may end before it is full.
+    /// Finds the requests after a place that are reached and match. The page may end before it is full.
     pub async fn find_requests(
         &self,
-        account: AccountId,
+        reach: AccountReach,
         search: &RequestSearch,
         after: RequestCursor,
         limit: usize,
     ) -> Result<RequestPage, StoreError> {
         let billed = match &search.billed {
-            Some(search) => self.find_entries(account, search, after.entry, limit).await?,
+            Some(search) => self.find_entries(reach, search, after.entry, limit).await?,
             None => Found { found: Vec::new(), next: None },
         };
         let mut refused = match &search.refused {
-            Some(filter) => self.refused_calls(account, filter).await?,
+            Some(filter) => {
+                let filter = RefusedFilter { within: reach.group, ..filter.clone() };
+                self.refused_calls(reach.account, &filter).await?
+            }
             None => Vec::new(),
         };
         let refused_in_all = refused.len();
@@ -90,7 +90,7 @@ impl Management {
         // A search that paused does not know what was billed earlier.
         let known_since = match billed.next {
             Some(place) if billed.found.len() < limit => {
-                let at_place = self.latest_entries(account, Some(place + 1), 1).await?;
+                let at_place = self.latest_entries(reach.account, Some(place + 1), 1).await?;
                 at_place.first().map(|entry| entry.entry.settlement.at)
             }
             Some(_) | None => None,
@@ -160,7 +160,7 @@ mod tests {
         refused::RefusedSearch,
     };
     use shared::{
-        ids::{GenerationId, KeyId},
+        ids::{AccountId, GenerationId, KeyId},
         money::NanoUsd,
         tokens::Usage,
     };
@@ -222,10 +222,11 @@ mod tests {
             })
             .collect();
         office.store.add_refused_calls(account, &refused).await.unwrap();
+        let reach = AccountReach::whole(account);
         let read = async |search: &RequestSearch, limit| {
             let (mut times, mut after, mut pages) = (Vec::new(), RequestCursor::default(), 0);
             loop {
-                let page = office.management.find_requests(account, search, after, limit).await.unwrap();
+                let page = office.management.find_requests(reach, search, after, limit).await.unwrap();
                 times.extend(page.found.iter().map(|request| match request {
                     AnyRequest::Billed(entry) => entry.entry.settlement.at,
                     AnyRequest::Refused(call) => call.at(),

@@ -13,7 +13,7 @@ use crate::{
 };
 use domain::{
     event::Actor,
-    member::{Member, MemberChange, Role},
+    member::{Member, Role},
 };
 use key_service_store::store::{Capacity as _, MemberCreated, StoreError};
 
@@ -47,6 +47,7 @@ impl Management {
         if self.store.is_nearly_full().await? {
             return Err(Error::Refused(MemberRefused::StoreFull));
         }
+        self.check_led_group(account, role).await?;
         let act = self.act(actor);
         let now = act.at;
         let id = MemberId::new(self.later_than_the_last(now), random_bytes(&*self.clock));
@@ -68,24 +69,6 @@ impl Management {
         Ok(member)
     }
 
-    /// Gives a member another role.
-    pub async fn change_role(
-        &self,
-        account: AccountId,
-        id: MemberId,
-        role: Role,
-    ) -> Result<(), Error<MemberRefused>> {
-        let _owners = self.owners.lock().await;
-        if role != Role::Owner {
-            self.keep_an_owner(account, id).await?;
-        } else if self.store.is_nearly_full().await? {
-            return Err(Error::Refused(MemberRefused::StoreFull));
-        }
-        let change = MemberChange { role: Some(role), ..MemberChange::default() };
-        let found = self.store.update_member(account, id, change).await?;
-        if found { Ok(()) } else { Err(Error::Refused(MemberRefused::NotFound)) }
-    }
-
     /// Removes a member, and ends the member's sessions at once.
     pub async fn remove_member(
         &self,
@@ -97,16 +80,5 @@ impl Management {
         self.keep_an_owner(account, id).await?;
         let found = self.store.remove_member(account, id, &self.act(actor)).await?;
         if found { Ok(()) } else { Err(Error::Refused(MemberRefused::NotFound)) }
-    }
-
-    /// Refuses to remove an account's only owner. Two owners who remove each other at once, through two key-services,
-    /// may leave none; an operator then invites a new owner.
-    async fn keep_an_owner(&self, account: AccountId, id: MemberId) -> Result<(), Error<MemberRefused>> {
-        let members = self.store.members(account).await?;
-        let mut owners = members.iter().filter(|member| member.is_owner());
-        match (owners.next(), owners.next()) {
-            (Some(only), None) if only.id == id => Err(Error::Refused(MemberRefused::LastOwner)),
-            _ => Ok(()),
-        }
     }
 }

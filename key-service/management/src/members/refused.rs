@@ -28,8 +28,14 @@ pub enum MemberRefused {
         "a name has 1 to {MAX_MEMBER_NAME_CHARS} characters that can be seen, without blanks around them"
     )]
     BadName,
+    /// The account has no such group to lead, or it is archived.
+    #[error("this account has no such group, or it is archived")]
+    NoSuchGroup,
+    /// More than one group has the name.
+    #[error("several groups have this name; give the id of one")]
+    SeveralGroups,
     /// The account would lose its last owner, and with it the management from its dashboard.
-    #[error("the last owner cannot be removed or made a viewer")]
+    #[error("the last owner cannot be removed, and keeps the role")]
     LastOwner,
     /// The password is too short or too long.
     #[error("a password has {MIN_PASSWORD_CHARS} to {MAX_PASSWORD_CHARS} characters")]

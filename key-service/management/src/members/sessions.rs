@@ -10,14 +10,17 @@ use shared::{
 };
 
 use crate::{
+    access::governor::Governor,
     error::Error,
     management::{
         Management,
         password::{MAX_PASSWORD_CHARS, MIN_PASSWORD_CHARS},
     },
     members::{known_browser::KnownBrowser, refused::MemberRefused, token::Token},
+    nouns::reach::AccountReach,
 };
 use domain::{
+    access::Effect,
     event::Actor,
     member::{Member, MemberChange, PasswordCondition, Session, SignInWay},
 };
@@ -46,12 +49,24 @@ pub struct SignedIn {
     pub account: AccountId,
     pub member: Member,
     pub session: Session,
+    /// The member leads a group that is archived, and has no rights any more.
+    pub is_over: bool,
 }
 
 impl SignedIn {
     /// The member as the actor of events.
     pub fn actor(&self) -> Actor {
         Actor::Member { id: self.member.id, name: self.member.name.clone() }
+    }
+
+    /// The part of the account that the member reaches.
+    pub const fn reach(&self) -> AccountReach {
+        AccountReach { account: self.account, group: self.member.role.group() }
+    }
+
+    /// The member who reads or changes something.
+    pub fn governor(&self, effect: Effect) -> Governor {
+        Governor { account: self.account, actor: self.actor(), access: self.member.role.access(), effect }
     }
 }
 
@@ -124,7 +139,8 @@ impl Management {
             let seen = Session { seen_at: now, expires_at, ..session.clone() };
             self.store.replace_record(account, seen.into(), now).await?;
         }
-        Ok(Some(SignedIn { account, member, session }))
+        let is_over = self.is_over(account, member.role).await?;
+        Ok(Some(SignedIn { account, member, session, is_over }))
     }
 
     /// The sessions of a member, oldest first.
@@ -180,7 +196,7 @@ impl Management {
 
     pub(crate) async fn end_other_sessions(
         &self,
-        SignedIn { account, member, session }: &SignedIn,
+        SignedIn { account, member, session, .. }: &SignedIn,
     ) -> Result<(), StoreError> {
         for other in self.sessions(*account, member.id).await? {
             if other.id != session.id {

@@ -5,7 +5,10 @@ use std::collections::HashMap;
 use futures_util::future::try_join_all;
 use shared::ids::{AccountId, GroupId};
 
-use crate::management::Management;
+use crate::{
+    management::Management,
+    nouns::reach::{AccountReach, is_in},
+};
 use domain::group::Group;
 use key_service_store::store::{
     Found, GroupPage, Order, StoreError,
@@ -51,22 +54,26 @@ impl Management {
         Ok(children)
     }
 
-    /// Finds groups whose name, external id or id contains all of these words, in any case, the newest first. The group
-    /// with exactly this external id comes before all others.
+    /// Finds groups that are reached and whose name, external id or id contains all of these words, in any case, the
+    /// newest first. The group with exactly this external id comes before all others.
     pub async fn find_groups(
         &self,
-        account: AccountId,
+        reach: AccountReach,
         text: &str,
         after: Option<GroupId>,
         limit: usize,
     ) -> Result<Found<Group, GroupId>, StoreError> {
+        let account = reach.account;
         let _permit = self.read_permit(account).await?;
-        let exact = self.store.group_with_external_id(account, text).await?;
+        let groups = self.groups_in(reach).await?;
+        let is_reached = |group: &Group| is_in(Some(group.id), groups.as_deref());
+        let exact = self.store.group_with_external_id(account, text).await?.filter(is_reached);
         let (text, mut scan) = (text.to_lowercase(), Scan::new(after, limit));
         let matches = |group: &Group| {
             let texts = [group.name.to_lowercase(), group.id.to_string(), external_id(group)];
             let is_exact = exact.as_ref().is_some_and(|exact| exact.id == group.id);
             !is_exact
+                && is_reached(group)
                 && texts.iter().any(|searched| text.split_whitespace().all(|word| searched.contains(word)))
         };
         while scan.goes_on() {

@@ -1,6 +1,8 @@
 //! Use-cases of groups: they are made once for each external id, changed and archived, and their keys are revoked
 //! together.
 
+use std::cmp::Reverse;
+
 use futures_util::future::try_join_all;
 use shared::{
     clock::random_bytes,
@@ -14,7 +16,8 @@ use crate::{
     management::Management,
     nouns::{
         governed::{Acted, Acting, Governed, Made},
-        once::{attempt, digest_of_request},
+        once::{AS_SENT, attempt, digest_of_request},
+        reach::AccountReach,
         refused::Refused,
     },
 };
@@ -63,7 +66,7 @@ impl Governed for Group {
         let id = GroupId::new(management.later_than_the_last(now), random_bytes(&*management.clock));
         let (group, most) =
             (Group::new(id, now.to_whole_seconds()).with(&settings, now), management.max_keys);
-        let request = digest_of_request("group", |field| group.value(field, now));
+        let request = digest_of_request("group", |field| group.value(field, AS_SENT));
         let attempt = attempt(idempotency_key, request, now);
         let new = NewGroup { account, group, most };
         match management.store.create_group(new, attempt, &act).await? {
@@ -72,6 +75,7 @@ impl Governed for Group {
             GroupCreated::Replayed(group) => Ok(Made::Replayed(group)),
             GroupCreated::Reused => refused(Refused::IdempotencyKeyReused),
             GroupCreated::BadParent(bad) => refused(Refused::BadGroup("parent_id", bad)),
+            GroupCreated::BadRaise(bad) => refused(Refused::BadRaise(bad)),
             GroupCreated::TooMany => refused(Refused::TooMany(Noun::Group, most)),
         }
     }
@@ -143,10 +147,15 @@ impl Management {
         }
     }
 
-    /// The newest groups of the account.
-    pub async fn newest_groups(&self, account: AccountId, limit: usize) -> Result<Vec<Group>, StoreError> {
+    /// The newest groups that are reached.
+    pub async fn newest_groups(&self, reach: AccountReach, limit: usize) -> Result<Vec<Group>, StoreError> {
+        if let Some(mut ids) = self.groups_in(reach).await? {
+            ids.sort_unstable_by_key(|id| Reverse(*id));
+            let found = ids.iter().take(limit).map(|id| self.store.group(reach.account, *id));
+            return Ok(try_join_all(found).await?.into_iter().flatten().collect());
+        }
         let page = GroupPage { after: None, order: Order::Descending, limit };
-        self.store.groups(account, page).await
+        self.store.groups(reach.account, page).await
     }
 
     async fn revoke_one(&self, account: AccountId, key: KeyId, actor: Actor) -> Result<(), StoreError> {

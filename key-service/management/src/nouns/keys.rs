@@ -15,13 +15,13 @@ use crate::{
     management::Management,
     nouns::{
         governed::{Acted, Acting, Governed, Made},
-        once::{attempt, digest_of_request},
+        once::{AS_SENT, attempt, digest_of_request},
         refused::Refused,
     },
 };
 use domain::{
     group::{BadGroup, Group},
-    key::{ApiKey, KeyNotChanged, KeyPatch, NewKey, Status},
+    key::{ApiKey, KeyPatch, NewKey, Status},
 };
 use key_service_credentials::Identified;
 use key_service_store::store::{self, Capacity as _, Updated};
@@ -109,7 +109,7 @@ impl Governed for ApiKey {
         let id = KeyId::new(management.later_than_the_last(now), random_bytes(&*management.clock));
         let blank = ApiKey::new(id, key::hint(plaintext.expose_secret()), now.to_whole_seconds());
         let asked = blank.clone().with(&settings, now);
-        let request = digest_of_request("key", |field: KeyField| asked.value(field, now));
+        let request = digest_of_request("key", |field: KeyField| asked.value(field, AS_SENT));
         let idempotency = attempt(idempotency_key, request, now);
         let key = blank.with(&defaults, now).with(&settings, now);
         let new = NewKey { account, key, digest, most: management.max_keys };
@@ -118,6 +118,7 @@ impl Governed for ApiKey {
             store::Created::Replayed(key) => Ok(Made::Replayed(key)),
             store::Created::Reused => Err(Error::Refused(Refused::IdempotencyKeyReused)),
             store::Created::BadGroup(bad) => Err(Error::Refused(Refused::BadGroup("group_id", bad))),
+            store::Created::BadRaise(bad) => Err(Error::Refused(Refused::BadRaise(bad))),
             store::Created::TooMany => Err(Error::Refused(Refused::TooMany(Noun::Key, management.max_keys))),
         }
     }
@@ -140,10 +141,7 @@ impl Governed for ApiKey {
         }
         match management.store.update_key(account, id, change, &act).await? {
             Updated::Key(key) => Ok(key),
-            Updated::NotChanged(KeyNotChanged::Revoked) => Err(Error::Refused(Refused::KeyRevoked)),
-            Updated::NotChanged(KeyNotChanged::TooMuchMetadata) => {
-                Err(Error::Refused(Refused::TooMuchMetadata))
-            }
+            Updated::NotChanged(reason) => Err(Error::Refused(reason.into())),
             Updated::BadGroup(bad) => Err(Error::Refused(Refused::BadGroup("group_id", bad))),
             Updated::NotFound => Err(Error::Refused(Refused::NotFound(Noun::Key))),
         }

@@ -11,7 +11,11 @@ use shared::{
     time::Timestamp,
 };
 
-use crate::{error::Error, management::Management};
+use crate::{
+    error::Error,
+    management::Management,
+    nouns::reach::{AccountReach, is_in},
+};
 use domain::{
     group::Group,
     key::{ApiKey, Status},
@@ -23,7 +27,7 @@ use key_service_store::store::{GroupPage, Order, Page as KeyPage, Store, StoreEr
 const READ_AT_ONCE: usize = 500;
 /// Groups whose keys are read at the same time for a page. If there are more groups, all keys of the account are
 /// searched.
-const READ_TOGETHER: usize = 16;
+pub(crate) const READ_TOGETHER: usize = 16;
 
 /// An object that an account lists.
 #[async_trait]
@@ -105,6 +109,8 @@ pub struct KeyFilter {
 pub struct GroupFilter {
     /// The caller's own id of the group.
     pub external_id: Option<String>,
+    /// Group that is listed alone with its child groups: the reach of the caller.
+    pub within: Option<GroupId>,
     /// Group that the groups are in.
     pub parent: Option<GroupId>,
     /// Texts of the caller that the groups have.
@@ -145,13 +151,8 @@ fn is_behind(id: GroupId, after: Option<GroupId>, order: Order) -> bool {
     })
 }
 
-/// Returns whether a key is in one of the groups, if any are named.
-fn is_in(key: &ApiKey, groups: Option<&[GroupId]>) -> bool {
-    groups.is_none_or(|groups| key.spend.group.is_some_and(|group| groups.contains(&group)))
-}
-
 /// Lists keys of several groups together, in the order of ids.
-async fn keys_of_groups(
+pub(crate) async fn keys_of_groups(
     store: &Store,
     account: AccountId,
     groups: &[GroupId],
@@ -180,12 +181,9 @@ impl Listed for ApiKey {
     async fn page(management: &Management, account: AccountId, listing: &Listing<Self>) -> Paged<Self> {
         let store = &management.store;
         let Listing { after, order, filter, .. } = listing;
-        let reach = match filter.within {
-            Some(group) => Some([store.child_groups(account, group).await?, vec![group]].concat()),
-            None => None,
-        };
+        let reach = management.groups_in(AccountReach { account, group: filter.within }).await?;
         if let Some(id) = after
-            && !store.key(account, *id).await?.is_some_and(|key| is_in(&key, reach.as_deref()))
+            && !store.key(account, *id).await?.is_some_and(|key| is_in(key.spend.group, reach.as_deref()))
         {
             return Err(Error::Refused(UnknownCursor));
         }
@@ -207,7 +205,7 @@ impl Listed for ApiKey {
                 Some(_) | None => store.keys(account, page).boxed(),
             }
         };
-        let is_wanted = |key: &Self| is_in(key, groups) && has(&key.metadata, &filter.metadata);
+        let is_wanted = |key: &Self| is_in(key.spend.group, groups) && has(&key.metadata, &filter.metadata);
         let is_filtered =
             !filter.metadata.is_empty() || groups.is_some_and(|groups| groups.len() > READ_TOGETHER);
         Ok(wanted(listing, is_filtered, read, is_wanted).await?)
@@ -227,14 +225,16 @@ impl Listed for Group {
     async fn page(management: &Management, account: AccountId, listing: &Listing<Self>) -> Paged<Self> {
         let store = &management.store;
         let Listing { after, order, filter, .. } = listing;
+        let reach = management.groups_in(AccountReach { account, group: filter.within }).await?;
         if let Some(id) = after
-            && store.group(account, *id).await?.is_none()
+            && !(is_in(Some(*id), reach.as_deref()) && store.group(account, *id).await?.is_some())
         {
             return Err(Error::Refused(UnknownCursor));
         }
         let is_wanted = |group: &Self| {
             has(&group.metadata, &filter.metadata)
                 && filter.parent.is_none_or(|parent| group.spend.parent == Some(parent))
+                && is_in(Some(group.id), reach.as_deref())
         };
         if let Some(external_id) = &filter.external_id {
             let found = store.group_with_external_id(account, external_id).await?;
@@ -242,8 +242,12 @@ impl Listed for Group {
                 found.into_iter().filter(is_wanted).filter(|group| is_behind(group.id, *after, *order));
             return Ok(Page { items: items.collect(), has_more: false });
         }
-        if let Some(parent) = filter.parent {
-            let mut ids = store.child_groups(account, parent).await?;
+        let of_parent = match filter.parent {
+            Some(parent) => Some(store.child_groups(account, parent).await?),
+            None => None,
+        };
+        if let Some(mut ids) = of_parent.or_else(|| reach.clone()) {
+            ids.sort_unstable();
             if *order == Order::Descending {
                 ids.reverse();
             }

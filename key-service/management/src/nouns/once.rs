@@ -19,6 +19,9 @@ const IDEMPOTENCY_TTL: Duration = Duration::from_hours(24);
 /// Tolerated difference between the clocks of two key-services, since one may show a form that the other receives.
 const CLOCKS_APART: Duration = Duration::from_mins(1);
 
+/// Time as of which settings are digested: a request that is sent again means the same, although its raise may have ended.
+pub(super) const AS_SENT: Timestamp = Timestamp::from_millis(i64::MIN);
+
 /// Answer to a form that makes an object.
 #[derive(Debug)]
 pub enum Once<T> {

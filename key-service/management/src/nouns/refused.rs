@@ -2,12 +2,14 @@
 
 use domain::{
     group::{BadGroup, GroupNotChanged},
+    key::KeyNotChanged,
+    ledger::{BadRaise, RaiseFault},
     webhook::AddressRefused,
 };
 use key_service_store::store::StoreError;
 use shared::{
     error::{ApiError, Code},
-    wire::{MAX_METADATA, Noun},
+    wire::{MAX_METADATA, MAX_RAISE, Noun},
 };
 
 use crate::error::Error;
@@ -29,6 +31,8 @@ pub enum Refused {
     TooMuchMetadata,
     /// The group that a setting names cannot be that.
     BadGroup(&'static str, BadGroup),
+    /// A limit cannot be raised so.
+    BadRaise(BadRaise),
     /// The URL leads to an address that is not connected.
     Address(AddressRefused),
     /// The account has as many of these as it may have.
@@ -39,12 +43,23 @@ pub enum Refused {
     StoreFull,
 }
 
+impl From<KeyNotChanged> for Refused {
+    fn from(reason: KeyNotChanged) -> Self {
+        match reason {
+            KeyNotChanged::Revoked => Self::KeyRevoked,
+            KeyNotChanged::TooMuchMetadata => Self::TooMuchMetadata,
+            KeyNotChanged::Raise(bad) => Self::BadRaise(bad),
+        }
+    }
+}
+
 impl From<GroupNotChanged> for Refused {
     fn from(reason: GroupNotChanged) -> Self {
         match reason {
             GroupNotChanged::Archived => Self::GroupArchived,
             GroupNotChanged::TooMuchMetadata => Self::TooMuchMetadata,
             GroupNotChanged::Parent(bad) => Self::BadGroup("parent_id", bad),
+            GroupNotChanged::Raise(bad) => Self::BadRaise(bad),
         }
     }
 }
@@ -80,6 +95,7 @@ impl From<Refused> for ApiError {
                 let message = format!("`{param}` would make three levels: a parent has no parent itself.");
                 Self::at(Code::InvalidValue, param, message)
             }
+            Refused::BadRaise(bad) => bad_raise(bad),
             Refused::Address(refused) => {
                 Self::at(Code::InvalidValue, "url", format!("`url` cannot be used: {refused}."))
             }
@@ -98,6 +114,30 @@ impl From<Refused> for ApiError {
             ),
         }
     }
+}
+
+/// The error for a raise that its limit or the time does not allow.
+fn bad_raise(BadRaise { window, fault }: BadRaise) -> ApiError {
+    let (limit, raise) = match window {
+        None => ("limit".to_owned(), "limit_raised".to_owned()),
+        Some((at, _)) => (format!("limits[{at}].amount"), format!("limits[{at}].raised")),
+    };
+    let [amount, until] = ["amount", "until"].map(|member| format!("{raise}.{member}"));
+    let (code, param, says) = match fault {
+        RaiseFault::NoLimit => {
+            (Code::InvalidValue, raise, "needs a `limit`: without one, there is nothing to raise".to_owned())
+        }
+        RaiseFault::NotAbove(plain) => {
+            (Code::DecimalBelowMinValue, amount, format!("must be above `{limit}`, which is {plain}"))
+        }
+        RaiseFault::Over => (Code::InvalidValue, until, "must be a time that is still to come".to_owned()),
+        RaiseFault::TooLong => {
+            let days = MAX_RAISE.as_secs() / 86_400;
+            (Code::InvalidValue, until, format!("must be at most {days} days ahead"))
+        }
+    };
+    let message = format!("`{param}` {says}.");
+    ApiError::at(code, param, message)
 }
 
 /// The error for a group that the account does not have, or a text that is no id.

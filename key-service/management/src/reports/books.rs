@@ -2,26 +2,15 @@
 
 use std::ops::RangeInclusive;
 
-use futures_util::future::{try_join, try_join_all};
+use futures_util::future::try_join;
 use shared::ids::{AccountId, KeyId};
 
 use crate::management::Management;
-use domain::{audit::Audit, key::ApiKey, usage::Day};
+use domain::{audit::Audit, usage::Day};
 use key_service_store::store::{Hour, JournalEntry, JournalPage, StoreError, UsageLine};
 
 /// Days before today whose refused calls are shown; counts are kept for longer.
 pub const REFUSED_DAYS: i64 = 7;
-
-/// Keys with the most refused calls that are named.
-const REFUSED_KEYS: usize = 10;
-
-/// Refused calls of a key today by error code, most first.
-#[derive(Clone, Debug)]
-pub struct RefusedKey {
-    pub key: ApiKey,
-    pub count: u64,
-    pub reasons: Vec<(String, u64)>,
-}
 
 /// Refused calls by error code, most first.
 #[derive(Clone, Debug, Default)]
@@ -84,19 +73,6 @@ impl Management {
         )
         .await?;
         Ok(RefusedLately { today, before })
-    }
-
-    /// The keys of the account with the most refused calls today, most first.
-    pub async fn refused_keys(&self, account: AccountId) -> Result<Vec<RefusedKey>, StoreError> {
-        let now = Hour::of(self.clock.now());
-        let counts = self.store.refused_keys(account, self.today(), REFUSED_KEYS).await?;
-        let of_key = async |(id, count): (KeyId, u64)| {
-            let reasons = self.store.refused(account, now.midnight()..=now, Some(id));
-            let (key, reasons) = try_join(self.store.key(account, id), reasons).await?;
-            Ok::<_, StoreError>(key.map(|key| RefusedKey { key, count, reasons }))
-        };
-        let keys = try_join_all(counts.into_iter().map(of_key)).await?;
-        Ok(keys.into_iter().flatten().collect())
     }
 
     pub fn today(&self) -> Day {

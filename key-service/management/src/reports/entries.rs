@@ -9,12 +9,13 @@ use shared::{
 
 use crate::{
     management::Management,
+    nouns::reach::AccountReach,
     reports::{spend::DAYS, usage::MAX_DAYS},
 };
 use domain::{
     ledger::Payer,
     search::EntrySearch,
-    usage::{Day, PartCounts, Sums, part_of_user},
+    usage::{Day, HoursOfDay, PartCounts, Sums, part_of_user},
 };
 use key_service_store::store::{OtherSums, StoreError};
 
@@ -29,12 +30,14 @@ pub struct EntrySums {
 impl Management {
     /// Adds up the counters of the days, the key, the group and the model of a search. Counters are kept by whole days in UTC: those
     /// that a search for other times touches count whole. `None` for an outcome or an upstream, by which no counters are kept,
-    /// for a user whose counters are not kept apart, and where no day is searched.
+    /// for a user whose counters are not kept apart, and where no day is searched. Those of users are of the whole account, so
+    /// that whoever reaches one group has none.
     pub async fn sums_of_entries(
         &self,
-        account: AccountId,
+        reach: AccountReach,
         search: &EntrySearch,
     ) -> Result<Option<EntrySums>, StoreError> {
+        let account = reach.account;
         let last = search.ends.map(|ends| Day::of(Timestamp::from_millis(ends.millis() - 1)));
         let last = last.map_or(self.today(), |last| last.min(self.today()));
         let first = search.begins.map_or_else(|| last.plus(1 - DAYS), Day::of).max(last.plus(1 - MAX_DAYS));
@@ -43,11 +46,12 @@ impl Management {
             return Ok(None);
         }
         if let Some(user) = &search.user {
-            let is_alone = search.key.is_none() && search.group.is_none() && search.model.is_none();
+            let is_of_all = search.key.is_none() && search.group.is_none() && reach.group.is_none();
+            let is_alone = is_of_all && search.model.is_none();
             return if is_alone { self.sums_of_user(account, user, first..=last).await } else { Ok(None) };
         }
-        if let Some(group) = search.group {
-            return self.sums_of_group(account, search, group, first..=last).await.map(Some);
+        if let Some(group) = search.group.or(reach.group) {
+            return self.sums_of_group(reach, search, group, first..=last).await.map(Some);
         }
         let is_wanted = |model: &str| search.model.as_ref().is_none_or(|wanted| wanted == model);
         let sums = match search.key {
@@ -97,7 +101,7 @@ impl Management {
 
     async fn sums_of_group(
         &self,
-        account: AccountId,
+        reach: AccountReach,
         search: &EntrySearch,
         group: GroupId,
         days: RangeInclusive<Day>,
@@ -105,15 +109,19 @@ impl Management {
         let is_wanted = |model: &str| search.model.as_ref().is_none_or(|wanted| wanted == model);
         let sums = match search.key {
             Some(key) => {
-                let is_wanted = |payer: &Payer| payer.is_in(group) && is_wanted(&payer.model);
-                self.sums_of_key(account, key, days.clone(), is_wanted).await?
+                let is_wanted =
+                    |payer: &Payer| payer.is_in(group) && reach.has(payer.groups) && is_wanted(&payer.model);
+                self.sums_of_key(reach.account, key, days.clone(), is_wanted).await?
             }
             None => {
-                let of_days = self.store.group_days(account, days.clone(), group).await?;
-                let models = of_days.iter().flat_map(|(_, of_day)| of_day.models());
-                let wanted = models.filter(|of| is_wanted(&of.model));
-                let both = wanted.flat_map(|of| [of.own.of.sums, of.below.of.sums]);
-                both.fold(Sums::default(), Sums::plus)
+                let mut all = Sums::default();
+                let add = |_, model: &str, sums, _: &HoursOfDay| {
+                    if is_wanted(model) {
+                        all = all.plus(sums);
+                    }
+                };
+                self.add_group(reach, group, days.clone(), add).await?;
+                all
             }
         };
         Ok(EntrySums { days, sums })

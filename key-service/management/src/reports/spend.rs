@@ -11,7 +11,7 @@ use shared::{
     money::NanoUsd,
 };
 
-use crate::management::Management;
+use crate::{management::Management, nouns::reach::AccountReach};
 use domain::{
     key::ApiKey,
     ledger::Payer,
@@ -185,58 +185,90 @@ impl Management {
         }
     }
 
-    /// Returns the sums of a key on these days by model.
+    /// Returns the sums of a key on these days by model, while it was reached.
     pub async fn spend_of_key(
         &self,
-        account: AccountId,
+        reach: AccountReach,
         key: KeyId,
         (days, step): (RangeInclusive<Day>, ChartStep),
     ) -> Result<SpendParts, StoreError> {
         let mut parts = PartsAndRest::new(step);
-        for UsageLine { day, payer, counts } in self.store.usage(account, days, Some(&[key])).await? {
-            parts.add(&SpendPart::Model(payer.model), day, counts.of.into(), &counts.hours);
+        for UsageLine { day, payer, counts } in self.store.usage(reach.account, days, Some(&[key])).await? {
+            // A key that moved between groups has a line for each group.
+            if reach.has(payer.groups) {
+                parts.add(&SpendPart::Model(payer.model), day, counts.of.into(), &counts.hours);
+            }
         }
         Ok(parts.parts)
     }
 
-    /// Returns the sums of a group and of its child groups on these days, apart for each model, or for the keys that have
-    /// spent most.
+    /// Returns the sums of a group and of its child groups on these days, while they were reached, apart for each model, or
+    /// for the keys that have spent most.
     pub async fn spend_of_group(
         &self,
-        account: AccountId,
+        reach: AccountReach,
         group: GroupId,
         by: SpendBy,
         (days, step): (RangeInclusive<Day>, ChartStep),
     ) -> Result<SpendParts, StoreError> {
-        let _permit = self.read_permit(account).await?;
+        let _permit = self.read_permit(reach.account).await?;
         let (mut parts, mut rest) = (PartsAndRest::new(step), PartsAndRest::new(step));
-        for (day, sums) in self.store.group_days(account, days.clone(), group).await? {
-            for of in sums.models() {
-                let part = SpendPart::Model(of.model.to_string());
-                for total in [&of.own, &of.below] {
-                    parts.add(&part, day, total.of.sums, &total.hours);
-                    rest.leave(day, total.of.sums, &total.hours);
-                }
-            }
-        }
+        let add = |day, model: &str, sums, hours: &HoursOfDay| {
+            parts.add(&SpendPart::Model(model.to_owned()), day, sums, hours);
+            rest.leave(day, sums, hours);
+        };
+        self.add_group(reach, group, days.clone(), add).await?;
         if by != SpendBy::Key {
             return Ok(parts.parts);
         }
-        let keys = self.top_keys_of(account, group).await?;
-        self.add_keys(account, days, &keys, &mut rest, |payer| payer.is_in(group)).await?;
+        let keys = self.top_keys_of(reach.account, group).await?;
+        let is_wanted = |payer: &Payer| payer.is_in(group) && reach.has(payer.groups);
+        self.add_keys(reach.account, days, &keys, &mut rest, is_wanted).await?;
         Ok(rest.with_rest(SpendPart::OtherKeys))
     }
 
-    /// Returns what each of these keys was charged on these days while it was in a group, or in a child group of it.
+    /// Adds the sums of a group and of its child groups by day and model, while they were reached.
+    pub(super) async fn add_group(
+        &self,
+        reach: AccountReach,
+        group: GroupId,
+        days: RangeInclusive<Day>,
+        mut add: impl FnMut(Day, &str, Sums, &HoursOfDay),
+    ) -> Result<(), StoreError> {
+        if reach.group.is_none_or(|reached| reached == group) {
+            for (day, sums) in self.store.group_days(reach.account, days, group).await? {
+                for of in sums.models() {
+                    for total in [&of.own, &of.below] {
+                        add(day, &of.model, total.of.sums, &total.hours);
+                    }
+                }
+            }
+            return Ok(());
+        }
+        // A group below the reached one may have had another parent, and has one sum for both times. Its lines tell them
+        // apart.
+        let mut day = *days.start();
+        while day <= *days.end() {
+            for line in self.store.usage(reach.account, day..=day, None).await? {
+                if line.payer.is_in(group) && reach.has(line.payer.groups) {
+                    add(line.day, &line.payer.model, line.counts.of.into(), &line.counts.hours);
+                }
+            }
+            day = day.plus(1);
+        }
+        Ok(())
+    }
+
+    /// Returns what each of these keys was charged on these days while it was reached, in a group or in a child group of it.
     pub async fn charged_in_group(
         &self,
-        account: AccountId,
+        reach: AccountReach,
         group: GroupId,
         (days, keys): (RangeInclusive<Day>, &[KeyId]),
     ) -> Result<HashMap<KeyId, NanoUsd>, StoreError> {
         let mut sums: HashMap<KeyId, Sums> = HashMap::new();
-        for line in self.store.usage(account, days, Some(keys)).await? {
-            if line.payer.is_in(group) {
+        for line in self.store.usage(reach.account, days, Some(keys)).await? {
+            if line.payer.is_in(group) && reach.has(line.payer.groups) {
                 let sum = sums.entry(line.payer.key).or_default();
                 *sum = sum.plus(line.counts.of.into());
             }

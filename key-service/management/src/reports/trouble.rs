@@ -5,22 +5,25 @@
 
 use std::collections::HashMap;
 
-use shared::ids::{AccountId, KeyId};
+use shared::ids::KeyId;
 
 use crate::{
-    history::reached::ReachedLimits,
-    management::Management,
-    reports::books::{RefusedKey, RefusedLately},
+    history::reached::ReachedLimits, management::Management, nouns::reach::AccountReach,
+    reports::books::RefusedLately,
 };
 use domain::key::{ApiKey, Condition, SOON, Status};
 use key_service_store::store::StoreError;
 
+/// Keys with the most refused calls that are named.
+const REFUSED_KEYS: usize = 10;
 /// Latest thresholds that are read, whether of keys or of others.
 const THRESHOLDS: usize = 100;
 /// Keys read of those that expire next.
 const EXPIRING: usize = 20;
+/// Times as many keys are read for those of one group, since they are among those of the account.
+const FOR_A_GROUP: usize = 3;
 
-/// What is wrong with the keys of an account right now.
+/// What is wrong with the keys of an account, or of a group and its child groups, right now.
 #[derive(Debug)]
 pub struct Trouble {
     /// Keys that cannot spend, since a limit of the key or of its groups is reached.
@@ -31,6 +34,7 @@ pub struct Trouble {
     pub nearly: Vec<TroubledKey>,
     /// Keys that expire within a week.
     pub expiring: Vec<TroubledKey>,
+    /// All refused calls of the account; none for a group, by which they are not counted.
     pub refused: RefusedLately,
     /// Reached limits of these keys.
     pub limits: ReachedLimits,
@@ -45,30 +49,33 @@ pub struct TroubledKey {
 }
 
 impl Management {
-    /// Finds what is wrong with the keys of the account.
-    pub async fn trouble(&self, account: AccountId) -> Result<Trouble, StoreError> {
-        let now = self.clock.now();
+    /// Finds what is wrong with the keys that are reached.
+    pub async fn trouble(&self, reach: AccountReach) -> Result<Trouble, StoreError> {
+        let (account, now) = (reach.account, self.clock.now());
         let refused = self.refused_lately(account, None).await?;
+        let times = if reach.group.is_some() { FOR_A_GROUP } else { 1 };
         // Without a refused call, no key was refused.
-        let refused_keys =
-            if refused.today.is_empty() { Vec::new() } else { self.refused_keys(account).await? };
-        let mut ids = self.store.last_told_keys(account, THRESHOLDS).await?;
-        ids.extend(self.store.keys_expiring(account, (now, now.plus(SOON)), EXPIRING).await?);
-        let mut keys = self.keys_by_id(account, ids.clone()).await?;
-        let mut found = Vec::new();
-        for RefusedKey { key, count, reasons: _ } in refused_keys {
-            keys.remove(&key.id);
-            found.push(TroubledKey { key, refused: count });
-        }
-        found.extend(in_order(ids, keys).map(|key| TroubledKey { key, refused: 0 }));
+        let counts = if refused.today.is_empty() {
+            Vec::new()
+        } else {
+            self.store.refused_keys(account, self.today(), REFUSED_KEYS * times).await?
+        };
+        let mut ids: Vec<KeyId> = counts.iter().map(|(id, _)| *id).collect();
+        ids.extend(self.store.last_told_keys(account, THRESHOLDS * times).await?);
+        ids.extend(self.store.keys_expiring(account, (now, now.plus(SOON)), EXPIRING * times).await?);
+        let keys = self.keys_by_id(reach, ids.clone()).await?;
+        let counts: HashMap<KeyId, u64> = counts.into_iter().collect();
+        let refused_today = |key: &ApiKey| counts.get(&key.id).copied().unwrap_or_default();
+        let found: Vec<TroubledKey> =
+            in_order(ids, keys).map(|key| TroubledKey { refused: refused_today(&key), key }).collect();
         let all: Vec<ApiKey> = found.iter().map(|troubled| troubled.key.clone()).collect();
-        let limits = self.reached_limits(account, &all, &[]).await?;
+        let limits = self.reached_limits(reach, &all, &[]).await?;
         let mut trouble = Trouble {
             limited: Vec::new(),
             ended: Vec::new(),
             nearly: Vec::new(),
             expiring: Vec::new(),
-            refused,
+            refused: if reach.group.is_some() { RefusedLately::default() } else { refused },
             limits,
         };
         for troubled in found {

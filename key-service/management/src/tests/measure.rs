@@ -17,6 +17,7 @@ use shared::{
     key::Prefix,
     money::NanoUsd,
     time::Timestamp,
+    wire::Limit,
 };
 use tempfile::TempDir;
 
@@ -72,7 +73,7 @@ fn key_id(n: u64, end: Timestamp) -> KeyId {
 /// A budget without bounds, or with four windows and all rates.
 fn budget(is_bounded: bool, now: Timestamp) -> Budget {
     let bounds = BoundsPatch {
-        windows: Some(Per::ALL.map(|per| (per, NanoUsd::from_usd(1_000))).to_vec()),
+        windows: Some(Per::ALL.map(|per| Limit::new(NanoUsd::from_usd(1_000), per)).to_vec()),
         requests_per_minute: Some(Some(NEVER_REACHED)),
         tokens_per_minute: Some(Some(NEVER_REACHED)),
         max_in_flight: Some(Some(NEVER_REACHED)),

@@ -26,6 +26,7 @@ fn plain(requests: Vec<Asked>) -> Setup {
         group_limit: None,
         parent_limit: None,
         a_day: None,
+        until_midnight: None,
         in_flight: None,
         gateways: 1,
         requests,
@@ -69,6 +70,9 @@ fn requests_of_two_keys_and_gateways_pass_no_bound_of_key_group_parent_or_credit
 fn a_request_is_billed_once_while_clocks_pass_midnight_apart() {
     let setup = Setup { is_grouped: true, a_day: Some(45), ..plain(vec![ASKED]) };
     explore_at_least("a day", &setup, 2_000);
+    let setup =
+        Setup { is_grouped: true, group_limit: Some(20), until_midnight: Some(45), ..plain(vec![ASKED]) };
+    explore_at_least("a raise until midnight", &setup, 2_000);
 }
 
 #[test]

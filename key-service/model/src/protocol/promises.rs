@@ -43,12 +43,14 @@ fn budgets(books: &Books) -> impl Iterator<Item = &Budget> {
     books.keys.iter().map(|key| &key.budget).chain(books.groups.iter().map(|group| &group.budget))
 }
 
-/// No bound is passed, by whichever clock: a budget that is above a bound, since the bound was lowered, spends and holds no more
-/// than before.
+/// No bound is passed, by whichever clock: a budget that is above a bound, since the bound was lowered or its raise ended, spends
+/// and holds no more than before. A raise counts until a commit has seen it end.
 fn no_bound_is_passed(now: &Budget, then: &Budget) -> Promise {
     let sum = |used: NanoUsd, held: NanoUsd| used.nanos() + held.nanos();
     let (spent, spent_before) = (sum(now.used, now.held), sum(then.used, then.held));
-    if now.limit.is_some_and(|limit| spent > limit.nanos() && spent > spent_before) {
+    let raised = now.bounds.as_ref().and_then(|bounds| bounds.limit_raised);
+    let limit = now.limit.map(|limit| raised.map_or(limit, |raise| raise.amount));
+    if limit.is_some_and(|limit| spent > limit.nanos() && spent > spent_before) {
         return broken(format!("used and held are at most the limit: {now:?} after {then:?}"));
     }
     let windows =

@@ -20,6 +20,7 @@ use shared::{
     money::NanoUsd,
     time::Timestamp,
     tokens::Usage,
+    wire::{Limit, Raise},
 };
 
 /// The evening of a day, half a second before midnight.
@@ -58,6 +59,8 @@ pub(super) struct Setup {
     pub(super) parent_limit: Option<i64>,
     /// Bound of the group on each day; clocks then pass midnight.
     pub(super) a_day: Option<i64>,
+    /// Bound in place of the group's limit until midnight, which clocks then pass.
+    pub(super) until_midnight: Option<i64>,
     /// Requests in flight of the group.
     pub(super) in_flight: Option<u64>,
     pub(super) gateways: usize,
@@ -143,6 +146,10 @@ const fn usd(nanos: i64) -> NanoUsd {
     NanoUsd::from_nanos(nanos)
 }
 
+fn raised(amount: i64) -> Raise {
+    Raise { amount: usd(amount), until: Per::Day.end(EVENING) }
+}
+
 fn limited(limit: i64) -> BoundsPatch {
     BoundsPatch { limit: Some(Some(usd(limit))), ..BoundsPatch::default() }
 }
@@ -179,7 +186,8 @@ impl Setup {
         let is_bounded = number == GROUP;
         let patch = BoundsPatch {
             limit: Some(limit.map(usd)),
-            windows: self.a_day.filter(|_| is_bounded).map(|amount| vec![(Per::Day, usd(amount))]),
+            limit_raised: self.until_midnight.filter(|_| is_bounded).map(|amount| Some(raised(amount))),
+            windows: self.a_day.filter(|_| is_bounded).map(|amount| vec![Limit::new(usd(amount), Per::Day)]),
             max_in_flight: self.in_flight.filter(|_| is_bounded).map(Some),
             ..BoundsPatch::default()
         };

@@ -5,7 +5,7 @@ use shared::{
     calendar::Per,
     money::NanoUsd,
     text::is_control,
-    wire::{MAX_LIMIT, MAX_MODEL_CHARS, MAX_MODELS, MAX_RATE},
+    wire::{Limit, MAX_LIMIT, MAX_MODEL_CHARS, MAX_MODELS, MAX_RATE},
 };
 
 use super::{
@@ -75,6 +75,7 @@ impl RowFields<'_> {
             }
         }
         windows.sort_by_key(|(per, _)| *per);
+        let windows: Vec<_> = windows.into_iter().map(|(per, amount)| Limit::new(amount, per)).collect();
         bounds.windows = Some(windows).filter(|windows| !windows.is_empty());
         Ok(())
     }

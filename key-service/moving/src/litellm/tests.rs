@@ -1,7 +1,7 @@
 //! Rows of LiteLLM as keys and groups.
 
 use serde_json::json;
-use shared::{calendar::Per, time::Timestamp};
+use shared::{calendar::Per, time::Timestamp, wire::Limit};
 
 use super::*;
 
@@ -86,7 +86,7 @@ fn a_budget_that_renews_becomes_limits_and_the_smaller_of_two_for_a_window_holds
         "budget_limits": [{"budget_duration": "24h", "max_budget": 1.5}, {"budget_duration": "1mo", "max_budget": 8}],
     }));
     let windows = key.settings.bounds.windows.unwrap();
-    assert_eq!(windows, [(Per::Day, usd("1.5")), (Per::Month, usd("8"))]);
+    assert_eq!(windows, [Limit::new(usd("1.5"), Per::Day), Limit::new(usd("8"), Per::Month)]);
     assert_eq!(key.settings.bounds.limit, None, "a lifetime limit would never renew");
     assert_eq!(became(&report, "budget_duration"), ["30d is per month"]);
 }
@@ -98,7 +98,7 @@ fn the_budget_that_a_key_names_says_what_the_key_does_not() {
     let row = json!({"token": sha(1), "budget_id": "b", "rpm_limit": 3});
     let (draft, _) = read_all(json!({KEYS: [row], BUDGETS: [budget]}));
     let bounds = &draft.keys[0].settings.bounds;
-    assert_eq!(bounds.windows.as_deref(), Some(&[(Per::Week, usd("50"))][..]));
+    assert_eq!(bounds.windows.as_deref(), Some(&[Limit::new(usd("50"), Per::Week)][..]));
     assert_eq!((bounds.requests_per_minute, bounds.tokens_per_minute), (Some(Some(3)), Some(Some(5))));
     let lost = wrong(json!({KEYS: [{"token": sha(1), "budget_id": "b"}]}));
     assert_eq!(

@@ -4,6 +4,8 @@ use axum::response::Response;
 use maud::{Markup, Render, html};
 use shared::money::NanoUsd;
 
+use domain::access::{Effect, Subject};
+
 pub use super::frame::hidden;
 pub use crate::site::document::{bare, hinted, problem, reveals};
 use crate::{
@@ -74,6 +76,20 @@ impl Section {
         ),
     ];
 
+    /// Returns whether the navigation has the part for a member.
+    fn is_seen_by(self, viewer: &Viewer) -> bool {
+        match self {
+            Self::Keys | Self::Groups | Self::Requests | Self::Models | Self::TryIt | Self::Events => {
+                viewer.may(Effect::Read, Subject::Keys).is_ok()
+            }
+            Self::Overview | Self::Credit | Self::Members | Self::ManagementKeys | Self::Webhooks => {
+                viewer.may(Effect::Read, Subject::Account).is_ok()
+            }
+            Self::Margin => viewer.is_owner(),
+            Self::Unlisted => false,
+        }
+    }
+
     /// Returns whether the part is about a range of days, which its link then keeps.
     const fn has_range(self) -> bool {
         matches!(self, Self::Overview | Self::Requests | Self::Margin)
@@ -89,7 +105,9 @@ pub fn page(viewer: &Viewer, section: Section, title: &str, content: &Markup) ->
     let frame = Frame {
         home: HOME,
         name: &viewer.funds.name,
-        balance: html! { p.balance { span { "Credit" } strong { (glance(viewer.funds.credit)) } } },
+        balance: html! { @if viewer.may(Effect::Read, Subject::Account).is_ok() {
+            p.balance { span { "Credit" } strong { (glance(viewer.funds.credit)) } }
+        } },
         finding: find(viewer),
         navigation: "Dashboard",
         links: links(viewer, section),
@@ -112,23 +130,26 @@ fn find(viewer: &Viewer) -> Markup {
 /// Links the parts of the dashboard that the member may see.
 fn links(viewer: &Viewer, section: Section) -> Markup {
     let needs_a_look = viewer.funds.has_refused || viewer.funds.credit <= NanoUsd::ZERO;
-    let is_seen = |listed: Section| listed != Section::Margin || viewer.is_owner();
+    let has_dot = |listed: Section| listed == Section::Overview && needs_a_look;
+    let seen = |parts: &'static [ListedSection]| {
+        parts.iter().copied().filter(move |(listed, _, _)| listed.is_seen_by(viewer))
+    };
     let address = |listed: Section, path: &str| match viewer.range.as_str() {
         range if !range.is_empty() && listed.has_range() => format!("{path}?{range}"),
         _ => path.to_owned(),
     };
     html! {
-        @for (heading, parts) in Section::LISTED {
+        @for (heading, parts) in Section::LISTED.into_iter().filter(|(_, parts)| seen(parts).next().is_some()) {
             p aria-hidden="true" { (heading) }
             ul aria-label=(heading) {
-                @for (listed, name, path) in parts.iter().copied().filter(|(listed, _, _)| is_seen(*listed)) {
-                    @let dot = (listed == Section::Overview && needs_a_look).then_some("needs-a-look");
+                @for (listed, name, path) in seen(parts) {
+                    @let dot = has_dot(listed).then_some("needs-a-look");
                     li { a.dot[dot.is_some()] href=(address(listed, path)) aria-current=[(listed == section).then_some("page")] aria-describedby=[dot] { (name) } }
                 }
             }
         }
         // Beside the link, so that it is no part of its name.
-        @if needs_a_look { span.hidden #needs-a-look { "Something needs a look." } }
+        @if needs_a_look && Section::Overview.is_seen_by(viewer) { span.hidden #needs-a-look { "Something needs a look." } }
     }
 }
 
@@ -150,7 +171,7 @@ pub struct WayBack<'a> {
     pub name: &'a str,
 }
 
-/// Makes a form that asks before something is done. Viewers read that owners can do it.
+/// Makes a form that asks before something is done. Who may not do it reads that owners can.
 pub fn confirmation(
     viewer: &Viewer,
     question: &Markup,
@@ -159,7 +180,7 @@ pub fn confirmation(
     back: WayBack<'_>,
 ) -> Markup {
     html! {
-        @if viewer.is_owner() {
+        @if viewer.keeps_keys() {
             form method="post" {
                 p.lead { (question) }
                 ul { @for effect in effects { li { (effect) } } }

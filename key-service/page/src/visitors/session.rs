@@ -14,9 +14,11 @@ use crate::{
     site::destination::Destination,
     visitors::browser::{Browser, check_form_token, check_origin},
 };
+use domain::access::{Effect, Forbidden, Subject, may};
 use key_service_management::{
     governed::Acting,
     members::{SignedIn, Token},
+    reach::AccountReach,
 };
 use key_service_store::store::{Funds, StoreError};
 
@@ -28,7 +30,8 @@ pub trait SignedInBrowser {
     fn token(&self) -> &Token;
 }
 
-/// A signed-in member, who may see everything of the account except margins.
+/// A signed-in member. Pages that take one show something of the whole account, so that no lead of a group gets in;
+/// those that take a [`KeysViewer`] show what [`Viewer::reach`] reaches.
 #[derive(Debug)]
 pub struct Viewer {
     /// The member and the session.
@@ -59,6 +62,41 @@ impl Viewer {
     pub fn is_owner(&self) -> bool {
         self.signed_in.member.is_owner()
     }
+
+    /// Returns whether the member may change API keys: those of the account, or of a group.
+    pub fn keeps_keys(&self) -> bool {
+        self.may(Effect::Write, Subject::Keys).is_ok()
+    }
+
+    /// The part of the account that the member reaches.
+    pub const fn reach(&self) -> AccountReach {
+        self.signed_in.reach()
+    }
+
+    /// Judges what the member wants.
+    pub fn may(&self, effect: Effect, subject: Subject) -> Result<(), Failure> {
+        if self.signed_in.is_over {
+            return Err(Failure::GroupEnded);
+        }
+        may(self.signed_in.member.role.access(), effect, subject).map_err(|forbidden| match forbidden {
+            Forbidden::ReadOnly => Failure::OwnersOnly,
+            Forbidden::KeysOfGroupOnly => Failure::KeysOfGroupOnly,
+            Forbidden::OutOfReach => Failure::NotFound,
+        })
+    }
+
+    /// Finds the member who sent a request, whatever the member may see.
+    async fn of_request(parts: &Parts, app: &App) -> Result<Self, Failure> {
+        let browser = Browser::of(&parts.headers, app.behind_tls);
+        let has_ended = browser.session.is_some();
+        let signed_out = || Failure::SignedOut { destination: Destination::of(parts), has_ended };
+        let viewer = Self::of(app, browser).await?.ok_or_else(signed_out)?;
+        let range = Fields::of_query(parts.uri.query()).only(&RANGE_FIELDS).query();
+        if let Some(AskingAccount(account)) = parts.extensions.get() {
+            account.get_or_init(|| viewer.signed_in.account);
+        }
+        Ok(Self { range, ..viewer })
+    }
 }
 
 impl SignedInBrowser for Viewer {
@@ -87,15 +125,35 @@ impl FromRequestParts<App> for Viewer {
     type Rejection = Failure;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Failure> {
-        let browser = Browser::of(&parts.headers, app.behind_tls);
-        let has_ended = browser.session.is_some();
-        let signed_out = || Failure::SignedOut { destination: Destination::of(parts), has_ended };
-        let viewer = Self::of(app, browser).await?.ok_or_else(signed_out)?;
-        let range = Fields::of_query(parts.uri.query()).only(&RANGE_FIELDS).query();
-        if let Some(AskingAccount(account)) = parts.extensions.get() {
-            account.get_or_init(|| viewer.signed_in.account);
-        }
-        Ok(Self { range, ..viewer })
+        let viewer = Self::of_request(parts, app).await?;
+        viewer.may(Effect::Read, Subject::Account)?;
+        Ok(viewer)
+    }
+}
+
+/// A signed-in member on a page about API keys: those of the account, or of the group that the member leads.
+#[derive(Debug)]
+pub struct KeysViewer(pub Viewer);
+
+impl FromRequestParts<App> for KeysViewer {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Failure> {
+        let viewer = Viewer::of_request(parts, app).await?;
+        viewer.may(Effect::Read, Subject::Keys)?;
+        Ok(Self(viewer))
+    }
+}
+
+/// A signed-in member on a page about the member's own sign-in.
+#[derive(Debug)]
+pub struct OwnViewer(pub Viewer);
+
+impl FromRequestParts<App> for OwnViewer {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Failure> {
+        Viewer::of_request(parts, app).await.map(Self)
     }
 }
 
@@ -112,7 +170,7 @@ impl FromRequestParts<App> for Owner {
     }
 }
 
-/// A form that a member sent from one of our pages. It allows changes of the member's own data.
+/// A form that a member sent from one of our pages. It allows changes of the member's own data, and searches.
 #[derive(Debug)]
 pub struct Act {
     pub viewer: Viewer,
@@ -123,12 +181,26 @@ impl FromRequest<App> for Act {
     type Rejection = Failure;
 
     async fn from_request(request: Request, app: &App) -> Result<Self, Failure> {
-        let (mut parts, body) = request.into_parts();
-        let viewer = Viewer::from_request_parts(&mut parts, app).await?;
+        let (parts, body) = request.into_parts();
+        let viewer = Viewer::of_request(&parts, app).await?;
         check_origin(&parts.headers, &viewer.browser)?;
         let form = Fields::of_form(&parts.headers, body).await?;
         check_form_token(&viewer.token, form.get("token"))?;
         Ok(Self { viewer, form })
+    }
+}
+
+/// A form that an owner sent, or the lead of a group. It allows changes of API keys that are reached.
+#[derive(Debug)]
+pub struct KeysAct(pub Act);
+
+impl FromRequest<App> for KeysAct {
+    type Rejection = Failure;
+
+    async fn from_request(request: Request, app: &App) -> Result<Self, Failure> {
+        let act = Act::from_request(request, app).await?;
+        act.viewer.may(Effect::Write, Subject::Keys)?;
+        Ok(Self(act))
     }
 }
 
@@ -141,6 +213,7 @@ impl FromRequest<App> for OwnerAct {
 
     async fn from_request(request: Request, app: &App) -> Result<Self, Failure> {
         let act = Act::from_request(request, app).await?;
-        if act.viewer.is_owner() { Ok(Self(act)) } else { Err(Failure::OwnersOnly) }
+        act.viewer.may(Effect::Write, Subject::Account)?;
+        Ok(Self(act))
     }
 }

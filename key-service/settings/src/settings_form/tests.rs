@@ -4,7 +4,7 @@ use shared::{
     calendar::Per,
     ids::{GroupId, KeyId},
     money::NanoUsd,
-    wire::{GroupField, KeyField},
+    wire::{GroupField, KeyField, Limit, Raise},
 };
 
 use super::*;
@@ -16,6 +16,8 @@ use domain::{
 };
 
 const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
+/// End of raises, not on a whole second.
+const LATER: Timestamp = Timestamp::from_millis(1_700_000_060_250);
 
 /// What a browser sends of a form: inputs, chosen options, and texts with the line breaks of forms.
 fn sent(form: &Markup) -> Fields {
@@ -83,11 +85,18 @@ fn bounds() -> Vec<BoundsPatch> {
             let is_chosen = |(n, _): &(usize, Per)| chosen >> n & 1 == 1;
             // Not in the order of their lengths.
             let windows = Per::ALL.into_iter().enumerate().filter(is_chosen).rev();
-            let windows: Vec<_> =
-                windows.map(|(n, per)| (per, NanoUsd::from_nanos(35_000_000_001 << n))).collect();
+            let raised =
+                Some(Raise { amount: NanoUsd::from_usd(2_000), until: LATER }).filter(|_| chosen % 3 == 0);
+            let windows: Vec<_> = windows
+                .map(|(n, per)| Limit {
+                    raised: raised.filter(|_| n % 2 == 0),
+                    ..Limit::new(NanoUsd::from_nanos(35_000_000_001 << n), per)
+                })
+                .collect();
             for rate in [None, Some(60)] {
                 all.push(BoundsPatch {
                     limit: Some(lifetime.map(NanoUsd::from_nanos)),
+                    limit_raised: Some(raised.filter(|_| lifetime.is_some())),
                     windows: Some(Vec::clone(&windows)),
                     models: Some(models.as_ref().map(|list| list.iter().map(ToString::to_string).collect())),
                     requests_per_minute: Some(rate),
@@ -150,7 +159,7 @@ fn the_form_of_a_key_or_a_group_sent_back_unchanged_changes_nothing() {
 fn a_form_changes_what_was_changed_in_it_alone() {
     let limits = |limit, windows: &[(Per, i64)]| BoundsPatch {
         limit: Some(limit),
-        windows: Some(windows.iter().map(|(per, usd)| (*per, NanoUsd::from_usd(*usd))).collect()),
+        windows: Some(windows.iter().map(|(per, usd)| Limit::new(NanoUsd::from_usd(*usd), *per)).collect()),
         ..BoundsPatch::default()
     };
     let before =
@@ -197,6 +206,46 @@ fn a_form_changes_what_was_changed_in_it_alone() {
     // A form without what it showed changes all that it has.
     let bare = Fields::of([("limit", "5".to_owned())]);
     assert_eq!(change(&bare, &[], &before).0.bounds, BoundsPatch::of_limit(Some(NanoUsd::from_usd(5))));
+}
+
+#[test]
+fn a_raise_is_set_changed_and_taken_away_in_the_row_of_its_limit() {
+    let usd = NanoUsd::from_usd;
+    let raise = |amount| Some(Raise { amount: usd(amount), until: LATER });
+    let windows = |raised| vec![Limit { raised, ..Limit::new(usd(2), Per::Day) }];
+    let before = |raised, of_day| {
+        let (limit, limit_raised) = (Some(Some(usd(35))), Some(raised));
+        let bounds =
+            BoundsPatch { limit, limit_raised, windows: Some(windows(of_day)), ..BoundsPatch::default() };
+        key(&KeyPatch { bounds, ..KeyPatch::default() })
+    };
+    let change = |present: &ApiKey, of: &[(&str, &str)]| {
+        let form = sent(&form::<KeyField>(&texts(present)));
+        let form = of.iter().fold(form, |form, (name, text)| form.with(name, (*text).to_owned()));
+        read_edit::<KeyPatch>(&form, &texts(present)).map(|edit| edit.patch.bounds)
+    };
+    let (bare, raised) = (before(None, None), before(raise(70), raise(9)));
+    let until = limits::instant(LATER);
+    let of_limit = BoundsPatch { limit_raised: Some(raise(70)), ..BoundsPatch::default() };
+    assert_eq!(change(&bare, &[("raise", "70"), ("until", &until)]), Ok(of_limit));
+    let of_day = BoundsPatch { windows: Some(windows(raise(9))), ..BoundsPatch::default() };
+    assert_eq!(change(&bare, &[("raise_2", "$9.00"), ("until_2", &until)]), Ok(of_day));
+    let gone = BoundsPatch { limit_raised: Some(None), ..BoundsPatch::default() };
+    assert_eq!(change(&raised, &[("raise", ""), ("until", "")]), Ok(gone));
+    // A new limit ends the raise of the one before, so the form sends the raise along.
+    let both = BoundsPatch { limit_raised: Some(raise(70)), ..BoundsPatch::of_limit(Some(usd(40))) };
+    assert_eq!(change(&raised, &[("limit", "40")]), Ok(both));
+    let fault = |of: &[(&str, &str)]| change(&bare, of).unwrap_err().field;
+    assert_eq!(fault(&[("raise", "70")]), "until");
+    assert_eq!(fault(&[("until", &until)]), "raise");
+    assert_eq!(fault(&[("raise", "much"), ("until", &until)]), "raise");
+    assert_eq!(fault(&[("raise_2", "9"), ("until_2", "soon")]), "until_2");
+    assert_eq!(fault(&[("limit_2", ""), ("raise_2", "9"), ("until_2", &until)]), "limit_2");
+    let present = texts(&raised);
+    let copy = limits::without_raises(&present);
+    assert!(present.has("raise_2") && !copy.has("raise_2") && !copy.has("until") && copy.has("limit_2"));
+    let new = new_fields::<KeyField>(Entered::new(&Fields::default()), &offered()).into_string();
+    assert!(!new.contains("name=\"raise\""), "a new key is not raised: {new}");
 }
 
 #[test]

@@ -161,6 +161,9 @@ fn create(
     if let Err(bad) = judged {
         return Ok((Created::BadGroup(bad), is_there));
     }
+    if let Err(bad) = key.spend.budget.judge_raises(act.at) {
+        return Ok((Created::BadRaise(bad), is_there));
+    }
     if insert_key(change, key)? {
         change.event(act.event(0, Some(key.id), key.spend.group, key.creation(act.at)));
         tell_passed(change, (None, key), act);

@@ -16,7 +16,7 @@ use crate::apis::clients::assert_described;
 const EXAMPLES: u32 = 20;
 /// Time limits on a slow machine: for one example, and for the client to start.
 const PER_EXAMPLE: Duration = Duration::from_secs(1);
-const STARTING: Duration = Duration::from_mins(2);
+const STARTING: Duration = Duration::from_mins(10);
 
 /// The check that is left out. A description cannot express every rule, for instance that a model or a cursor exists,
 /// or that a limit does not round to zero. So a request that matches the description may be refused, with a described

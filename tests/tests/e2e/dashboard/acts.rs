@@ -74,7 +74,7 @@ async fn state(stack: &Stack, owner: &mut Browser) -> Vec<String> {
 }
 
 #[apply(fact)]
-async fn viewers_strangers_visitors_and_other_sites_can_do_no_act_of_an_owner() {
+async fn viewers_leads_strangers_visitors_and_other_sites_can_do_no_act_of_an_owner() {
     let stack = Stack::start().await;
     let key = stack.key_with(json!({"label": "Customer A"})).await;
     let mut owner = signed_in(&stack, &stack.account, "owner").await;
@@ -82,6 +82,11 @@ async fn viewers_strangers_visitors_and_other_sites_can_do_no_act_of_an_owner() 
     let other = stack.open_account("other", usd("5"));
     let mut viewer = signed_in(&stack, &stack.account, "viewer").await;
     let mut stranger = signed_in(&stack, &other, "owner").await;
+    // Of a group that has none of the keys.
+    stack.cli(&["groups", "create", "--account", &stack.account.name, "--name", "Team"]);
+    let invite = ["members", "invite", "--account", &stack.account.name, "--name", "lena", "--role", "lead"];
+    let mut lead = Browser::at(&stack.url(""));
+    lead.sign_in(&stack.cli(&[&invite[..], &["--group", "Team"]].concat())).await;
     let mut visitor = Browser::at(&stack.url(""));
     let mut foreign = owner.clone();
     "http://evil.example".clone_into(&mut foreign.origin);
@@ -90,11 +95,17 @@ async fn viewers_strangers_visitors_and_other_sites_can_do_no_act_of_an_owner() 
         ["/dashboard/keys", "/dashboard/groups", "/dashboard/management-keys", "/dashboard/members"]
             .contains(&path)
     };
+    lead.get("/dashboard/keys").await;
     let before = state(&stack, &mut owner).await;
     for act in &acts {
         assert_eq!(send(&mut viewer, act).await, 403, "a viewer: {act:?}");
         assert_eq!(send(&mut visitor, act).await, 303, "a visitor: {act:?}");
         assert_eq!(send(&mut foreign, act).await, 403, "another site: {act:?}");
+        if act.0 != "/dashboard/keys" {
+            let of_keys = act.0.starts_with("/dashboard/keys/") || act.0.ends_with("/revoke-keys");
+            let refused = if of_keys { 404 } else { 403 };
+            assert_eq!(send(&mut lead, act).await, refused, "the lead of another group: {act:?}");
+        }
         if !is_own(&act.0) {
             assert_eq!(send(&mut stranger, act).await, 404, "another account: {act:?}");
         }
@@ -268,7 +279,7 @@ async fn an_owner_can_neither_remove_itself_nor_become_a_viewer_by_itself() {
     assert_eq!(owner.post(&format!("{path}/role"), &[("role", "viewer")]).await.status, 409);
     assert!(owner.is_signed_in().await);
     let asked = bob.get(&format!("{path}/role")).await;
-    assert!(asked.text().contains("Make viewer") && asked.text().contains("name=\"role\""), "{asked}");
+    assert!(asked.text().contains("Change role") && asked.text().contains("name=\"role\""), "{asked}");
     assert_eq!(bob.post(&format!("{path}/role"), &[("role", "viewer")]).await.status, 303);
     assert!(bob.get(&path).await.text().contains("owner is a viewer now."));
     assert_eq!(owner.post("/dashboard/groups", &[("name", "mine")]).await.status, 403);

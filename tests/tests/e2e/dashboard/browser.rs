@@ -58,6 +58,11 @@ async fn holds(part: &str) {
     refused_calls_are_listed(&stack).await;
     stack.cli(&["accounts", "create", "--name", "empty"]);
     let account = stack.account.name.as_str();
+    let group = stack.cli(&["groups", "create", "--account", account, "--name", "Led"]);
+    let of_group =
+        stack.key_with(json!({"label": "Of the lead", "limit": 5, "group_id": group.trim()})).await;
+    assert_eq!(stack.call(&of_group, Script::tokens(1_200, 500)).send().await.status, 200);
+    let lead = ["--name", "lead@example.com", "--role", "lead", "--group", "Led"];
     let mut command = client("node/dashboard.js");
     command
         .env("PART", part)
@@ -66,6 +71,7 @@ async fn holds(part: &str) {
         .env("ACCOUNT", account)
         .env("OWNER_LINK", link(&stack, &["sign-in-link", "--account", account]))
         .env("VIEWER_LINK", invited(&stack, account, "viewer@example.com", "viewer"))
+        .env("LEAD_LINK", link(&stack, &[&["members", "invite", "--account", account], &lead[..]].concat()))
         .env("OPERATOR_LINK", stack.cli(&["operators", "create", "--name", "ann@example.com"]).trim())
         .env("EMPTY_LINK", invited(&stack, "empty", "owner", "owner"));
     succeeds("node/dashboard.js", command, EVERY_PAGE).await;

@@ -3,4 +3,5 @@
 pub(crate) mod bounds;
 pub(crate) mod groups;
 pub(crate) mod management_keys;
+pub(crate) mod raises;
 pub(crate) mod rotation;

@@ -27,7 +27,7 @@ async fn a_key_is_made_shown_changed_and_revoked() {
     assert!(plaintext.starts_with(&hint[..11]) && plaintext.ends_with(&hint[hint.len() - 4..]), "{hint}");
     let created_at = object["created_at"].clone();
     let expected = json!({"id": id, "object": "api_key", "label": "Customer A", "key_hint": hint, "status": "active",
-        "limit": 25, "used": 0, "limit_remaining": 25, "limits": null, "models": null, "requests_per_minute": null,
+        "limit": 25, "used": 0, "limit_remaining": 25, "limit_raised": null, "limits": null, "models": null, "requests_per_minute": null,
         "tokens_per_minute": null, "max_in_flight": null, "created_at": created_at, "expires_at": null,
         "disabled": false, "last_used_at": null, "revoked_at": null, "previous_key_expires_at": null, "group_id": null, "metadata": {}});
     assert_eq!(object, expected);
@@ -208,19 +208,23 @@ async fn a_credential_that_was_accepted_is_judged_once_a_request_and_refused_onc
         let sum = metrics.text().lines().find_map(|line| line.strip_prefix("gateway_frame_calls_sum "));
         sum.unwrap().to_owned()
     };
-    assert_eq!(stack.manage(Method::GET, "", None).await.status, 200);
+    let account = ["--account", stack.account.name.as_str()];
+    let made = stack.cli(&[&["management-keys", "create", "--name", "second"][..], &account].concat());
+    let (secret, url) = (made.trim(), stack.url("/v1/management/keys"));
+    let ask = async |method, body| stack.http.send_as(secret, method, &url, body).await;
+    assert_eq!(ask(Method::GET, None).await.status, 200);
     let before = calls().await;
     for _ in 0..5 {
-        assert_eq!(stack.manage(Method::GET, "", None).await.status, 200);
+        assert_eq!(ask(Method::GET, None).await.status, 200);
     }
     assert_eq!(calls().await, before, "the gateway asks nothing more");
 
-    let listed = stack.cli(&["management-keys", "list", "--account", &stack.account.name, "--json"]);
+    let listed = stack.cli(&[&["management-keys", "list", "--json"][..], &account].concat());
     let listed: Value = serde_json::from_str(&listed).unwrap();
-    stack.cli(&["management-keys", "revoke", "--id", listed[0]["id"].as_str().unwrap()]);
+    let second = listed.as_array().unwrap().iter().find(|key| key["name"] == "second").unwrap();
+    stack.cli(&["management-keys", "revoke", "--id", second["id"].as_str().unwrap()]);
     for _ in 0..2 {
-        let made = stack.manage(Method::POST, "", Some(json!({}))).await;
-        made.assert_error(401, "invalid_management_key");
+        ask(Method::POST, Some(json!({}))).await.assert_error(401, "invalid_management_key");
     }
 }
 

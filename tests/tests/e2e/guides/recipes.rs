@@ -83,6 +83,16 @@ async fn a_course_of_200_students_has_its_keys_and_ends_at_once() {
 }
 
 #[apply(fact)]
+async fn a_team_has_more_until_midnight() {
+    let stack = Stack::start().await;
+    let folder = tempfile::TempDir::new().unwrap();
+    let printed = run(&stack, "More until a time", folder.path()).await;
+    assert_eq!(printed.trim_end(), r#"{"amount":10,"remaining":25}"#);
+    let until = &group_named(&stack, "Search team").await["limits"][0]["raised"]["until"];
+    assert!(until.as_str().unwrap().ends_with("T00:00:00Z"), "{until}");
+}
+
+#[apply(fact)]
 async fn a_customer_who_prepays_has_an_account_to_which_each_payment_is_added_once() {
     let stack = Stack::start().await;
     let folder = tempfile::TempDir::new().unwrap();

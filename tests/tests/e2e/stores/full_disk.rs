@@ -38,7 +38,7 @@ async fn a_store_whose_files_cannot_grow_refuses_and_goes_on_once_they_can() {
 
 #[test]
 fn a_disk_that_fills_is_told_and_goes_on_once_it_is_enlarged() {
-    let inside = "full_disk::on_a_small_disk";
+    let inside = "stores::full_disk::on_a_small_disk";
     let mut unshare = Command::new("unshare");
     unshare.args(["--map-root-user", "--mount"]);
     if !unshare.arg("true").status().is_ok_and(|status| status.success()) {

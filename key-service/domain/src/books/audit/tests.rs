@@ -105,7 +105,7 @@ fn shared(used: i64, held: i64, window: Window) -> Group {
 /// The window of the day on which all histories start.
 fn day(used: i64) -> Window {
     let start = Per::Day.beginning(START);
-    Window { per: Per::Day, amount: nanos(1_000), start, used: nanos(used) }
+    Window { per: Per::Day, amount: nanos(1_000), raised: None, start, used: nanos(used) }
 }
 
 /// Entries of 10 in group 1 and its parent 0: on the day before, and three on the day, of which one gives 4 back.

@@ -146,7 +146,7 @@ impl World {
         Ok(outcome)
     }
 
-    /// Applies a change by the owner. A revoked key does not change, and a key moves to a group that takes keys only. Returns the
+    /// Applies a change by the owner, unless it raises a limit in vain. A revoked key does not change, and a key moves to a group that takes keys only. Returns the
     /// thresholds that the change passes, told before or not.
     pub fn update(&mut self, account: AccountId, key: KeyId, patch: &KeyPatch, now: Timestamp) -> Vec<Told> {
         let find = |id| self.groups.get(&(account, id));
@@ -155,7 +155,9 @@ impl World {
             return Vec::new();
         }
         let id = key;
-        if let Some(key) = self.keys.get_mut(&(account, id)).filter(|key| key.revoked_at.is_none()) {
+        if let Some(key) = self.keys.get_mut(&(account, id)).filter(|key| key.revoked_at.is_none())
+            && patch.bounds.judge_raises(&key.budget, now).is_ok()
+        {
             let before = key.budget.clone();
             key.budget.update(&patch.bounds, now);
             key.group = patch.group.unwrap_or(key.group);
@@ -187,7 +189,9 @@ impl World {
                 return Vec::new();
             }
         }
-        if let Some(group) = self.groups.get_mut(&(account, id)).filter(|group| group.archived_at.is_none()) {
+        if let Some(group) = self.groups.get_mut(&(account, id)).filter(|group| group.archived_at.is_none())
+            && patch.bounds.judge_raises(&group.budget, now).is_ok()
+        {
             let before = group.budget.clone();
             group.budget.update(&patch.bounds, now);
             group.parent = patch.parent.unwrap_or(group.parent);

@@ -7,6 +7,7 @@ use shared::{
     ids::{AccountId, GroupId, KeyId},
     money::NanoUsd,
     time::Timestamp,
+    wire::Raise,
 };
 
 use crate::{
@@ -39,7 +40,7 @@ proptest! {
                     let before = world.clone();
                     let outcome = world.apply(account, &command, now);
                     unchanged_if_nothing_happened(&before, &world, &outcome)?;
-                    nothing_overspent(&before, &world)?;
+                    nothing_overspent(&before, &world, now)?;
                     windows_count_what_was_billed_in_them(&before, &world, now)?;
                     requests_in_flight_are_open_holds(&world)?;
                     every_sum_adds_up(&world)?;
@@ -161,16 +162,23 @@ fn unchanged_if_nothing_happened(
 }
 
 /// No limit, window or credit is ever exceeded. A bound that was lowered below the amount in use, or set while more
-/// was held, is not exceeded any further. A window is judged as it is recorded, so by no clock.
-fn nothing_overspent(before: &World, after: &World) -> Result<(), TestCaseError> {
+/// was held, or whose raise ended, is not exceeded any further. What a window has used is judged as it is recorded, so by
+/// no clock.
+fn nothing_overspent(before: &World, after: &World, now: Timestamp) -> Result<(), TestCaseError> {
+    let in_force = |amount: NanoUsd, raised: Option<Raise>| match raised {
+        Some(Raise { amount, until }) if now < until => amount,
+        Some(_) | None => amount,
+    };
     for (who, earlier, budget) in budgets(before, after) {
         if let Some(limit) = budget.limit {
+            let limit = in_force(limit, budget.bounds.as_ref().and_then(|bounds| bounds.limit_raised));
             let spoken_for = |budget: &Budget| plus(budget.used, budget.held);
             prop_assert!(spoken_for(budget) <= limit.max(spoken_for(earlier)), "{:?}", who);
         }
         for (earlier, window) in windows(earlier).zip(windows(budget)) {
             let spoken_for = |window: Window, held| plus(window.used, held);
-            let most = window.amount.max(spoken_for(earlier, budgets_held(before, who)));
+            let most =
+                in_force(window.amount, window.raised).max(spoken_for(earlier, budgets_held(before, who)));
             prop_assert!(spoken_for(window, budget.held) <= most, "{:?} {:?}", who, window);
         }
     }

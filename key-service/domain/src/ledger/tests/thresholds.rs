@@ -90,8 +90,13 @@ fn passed(before: Option<&Budget>, after: &Budget) -> Vec<(MoneyBound, u8, i64)>
 
 #[test]
 fn a_bound_that_is_set_or_lowered_tells_the_thresholds_that_it_passes() {
-    let window =
-        |amount, used| Window { per: Per::Day, amount: nanos(amount), start: START, used: nanos(used) };
+    let window = |amount, used| Window {
+        per: Per::Day,
+        amount: nanos(amount),
+        raised: None,
+        start: START,
+        used: nanos(used),
+    };
     let budget = |limit: Option<i64>, used, window: Option<Window>| {
         let bounds = Bounds { windows: window.into_iter().collect(), ..Bounds::default() };
         let bounds = (bounds != Bounds::default()).then(|| Box::new(bounds));

@@ -1,6 +1,6 @@
 //! Windows of the calendar: spend that renews.
 
-use shared::calendar::Per;
+use shared::{calendar::Per, wire::Limit};
 
 use super::*;
 
@@ -16,7 +16,7 @@ fn time(text: &str) -> Timestamp {
 }
 
 fn windows(windows: &[(Per, i64)]) -> BoundsPatch {
-    let windows = windows.iter().map(|(per, amount)| (*per, nanos(*amount))).collect();
+    let windows = windows.iter().map(|(per, amount)| Limit::new(nanos(*amount), *per)).collect();
     BoundsPatch { windows: Some(windows), ..BoundsPatch::default() }
 }
 

@@ -49,11 +49,30 @@ if (uncopied) {
 }
 
 // The code of a sign-in link stands behind its #, which no server and no log sees. It does not stay in the history either.
+// To look it up uses nothing up, so the form is sent at once; the page that follows asks.
 const code = document.querySelector('form[data-link] [name="link"]');
 if (code && location.hash.length > 1) {
   code.value = location.hash.slice(1);
   history.replaceState(null, '', location.pathname);
+  code.form.requestSubmit();
 }
+
+// The box that finds anything has the focus after `/` outside of fields, and after Ctrl+K.
+addEventListener('keydown', (event) => {
+  const find = document.querySelector('.find input[name="q"]');
+  const isMeant = event.key === '/' ? !event.target.closest('input, select, textarea') : event.key === 'k' && (event.ctrlKey || event.metaKey);
+  if (!find || !isMeant) return;
+  event.preventDefault();
+  // On a narrow screen it is in the menu.
+  if (!find.checkVisibility()) document.getElementById('menu').showPopover();
+  find.focus();
+});
+
+// Chooses all rows of a list, or none.
+document.addEventListener('change', ({ target }) => {
+  if (!('choosesAll' in target.dataset)) return;
+  for (const box of target.closest('table').querySelectorAll('[name="key"]')) box.checked = target.checked;
+});
 
 for (const button of document.querySelectorAll('[data-prints]')) button.addEventListener('click', () => print());
 

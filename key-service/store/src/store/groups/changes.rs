@@ -69,6 +69,9 @@ pub(super) fn create(
     if let Err(bad) = judged {
         return Ok(GroupCreated::BadParent(bad));
     }
+    if let Err(bad) = group.spend.budget.judge_raises(act.at) {
+        return Ok(GroupCreated::BadRaise(bad));
+    }
     if present.is_none() && groups >= *most {
         return Ok(GroupCreated::TooMany);
     }

@@ -6,7 +6,10 @@ use domain::{
 };
 use key_service_ledger::{StoreError, messages};
 use records::Name;
-use shared::{ids::MemberId, time::Timestamp};
+use shared::{
+    ids::{GroupId, MemberId},
+    time::Timestamp,
+};
 
 use crate::store::layout;
 
@@ -36,14 +39,17 @@ pub(crate) fn write_member(member: &Member) -> messages::Member {
         created_at: created_at.millis(),
         last_link: last_link.as_ref().map(made),
         second_factor: second_factor.as_ref().map(SecondFactor::to_string),
+        group: role.group().map(|group| group.as_bytes().to_vec()).unwrap_or_default(),
     }
 }
 
 /// Reads the member with this id.
 pub(crate) fn read_member(id: MemberId, member: messages::Member) -> Result<Member, StoreError> {
-    let messages::Member { name, role, password, created_at, last_link, second_factor } = member;
+    let messages::Member { name, role, password, created_at, last_link, second_factor, group } = member;
     let damaged = |what: &str| StoreError::Damaged(format!("{what} of {id}"));
-    let role = Role::parse(&role).ok_or_else(|| damaged("the role"))?;
+    let group = Some(group).filter(|id| !id.is_empty());
+    let group = group.map(|id| GroupId::from_slice(&id).ok_or_else(|| damaged("the group"))).transpose()?;
+    let role = Role::parse(&role, group).ok_or_else(|| damaged("the role"))?;
     let made = |messages::MadeLink { by, at }| {
         let by = LinkMaker::parse(&by).ok_or_else(|| damaged("the last link"))?;
         Ok::<_, StoreError>(MadeLink { by, at: Timestamp::from_millis(at) })

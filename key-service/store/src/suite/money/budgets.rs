@@ -9,6 +9,7 @@ use shared::{
     rates::{RateBound, TokenRoom},
     time::Timestamp,
     tokens::Usage,
+    wire::Limit,
 };
 
 use crate::{
@@ -39,7 +40,7 @@ fn limit(amount: i64) -> BoundsPatch {
 }
 
 fn windows(windows: &[(Per, i64)]) -> BoundsPatch {
-    let windows = windows.iter().map(|(per, amount)| (*per, nanos(*amount))).collect();
+    let windows = windows.iter().map(|(per, amount)| Limit::new(nanos(*amount), *per)).collect();
     BoundsPatch { windows: Some(windows), ..BoundsPatch::default() }
 }
 
@@ -215,7 +216,7 @@ pub(crate) async fn a_reached_limit_is_told_until_it_is_raised_or_its_window_end
     let (of_key, of_group) = (Holder::Key(key(1), None), Holder::Group(group));
     let window = async |at| {
         let budget = store.key(account, key(1)).await.unwrap().unwrap().spend.budget;
-        of_key.name_of_reached_window(&budget.bounds.unwrap().windows[0].at(at))
+        of_key.name_of_reached_window(&budget.bounds.unwrap().windows[0], at)
     };
     let told = async |at| {
         let names = vec![

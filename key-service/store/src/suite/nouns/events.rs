@@ -184,7 +184,7 @@ pub(crate) async fn events_are_found_by_type_key_and_group_page_by_page(subject:
     }
     subject.interrupt().await;
     let store = subject.store();
-    let search = |kind, key, group| EventSearch { kind, key, group };
+    let search = |kind, key, group| EventSearch { kind, key, group, within: None };
     for (search, numbers) in [
         (search(None, None, None), vec![7, 6, 5, 4, 3, 2, 1]),
         (search(Some("key.updated"), None, None), vec![7, 5, 3]),
@@ -193,6 +193,12 @@ pub(crate) async fn events_are_found_by_type_key_and_group_page_by_page(subject:
         (search(Some("key.created"), None, Some(group(1))), vec![4, 2]),
         (search(Some("key.created"), Some(key(3)), Some(group(1))), vec![]),
         (search(Some("key.created"), Some(key(3)), None), vec![6]),
+        (
+            EventSearch { within: Some(vec![group(2), group(1)]), ..EventSearch::default() },
+            vec![5, 4, 3, 2, 1],
+        ),
+        (EventSearch { within: Some(vec![group(1)]), ..search(None, Some(key(3)), None) }, vec![]),
+        (EventSearch { within: Some(Vec::new()), ..EventSearch::default() }, vec![]),
     ] {
         for order in [Order::Descending, Order::Ascending] {
             let found = found(store, mine, &search, (order, 2)).await;

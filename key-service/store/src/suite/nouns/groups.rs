@@ -6,6 +6,7 @@ use shared::{
     calendar::Per,
     ids::{AccountId, GroupId, KeyId},
     tokens::{Usage, UsageDetails},
+    wire::{Limit, Raise},
 };
 
 use crate::{
@@ -74,7 +75,8 @@ pub(crate) async fn make_key_in(store: &Store, account: AccountId, n: u8, group:
 fn bounds() -> BoundsPatch {
     BoundsPatch {
         limit: Some(Some(nanos(900))),
-        windows: Some(vec![(Per::Hour, nanos(500)), (Per::Month, nanos(800))]),
+        limit_raised: Some(Some(Raise { amount: nanos(950), until: after(60) })),
+        windows: Some(vec![Limit::new(nanos(500), Per::Hour), Limit::new(nanos(800), Per::Month)]),
         models: Some(Some(vec!["Model Flash".into(), "Modell Ünï".into()])),
         requests_per_minute: Some(Some(60)),
         tokens_per_minute: Some(Some(9_000)),
@@ -439,7 +441,7 @@ pub(crate) async fn a_key_comes_back_with_its_bounds(subject: &mut impl Subject)
     assert_eq!(store.key(mine, key(1)).await.unwrap().as_ref(), Some(&new.key));
     let patch = KeyPatch {
         bounds: BoundsPatch {
-            windows: Some(vec![(Per::Day, nanos(5)), (Per::Week, nanos(8))]),
+            windows: Some(vec![Limit::new(nanos(5), Per::Day), Limit::new(nanos(8), Per::Week)]),
             models: Some(None),
             tokens_per_minute: Some(None),
             ..BoundsPatch::default()

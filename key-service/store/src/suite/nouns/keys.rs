@@ -378,7 +378,7 @@ pub(crate) async fn a_race_for_an_idempotency_key_makes_one_key(subject: &mut im
         match racer.await.unwrap().unwrap() {
             Created::New(key) => new.push(key),
             Created::Replayed(key) => replayed.push(key),
-            Created::Reused | Created::TooMany | Created::BadGroup(_) => {
+            Created::Reused | Created::TooMany | Created::BadGroup(_) | Created::BadRaise(_) => {
                 panic!("the request was the same, and there is room")
             }
         }

@@ -18,7 +18,7 @@ use crate::{
     suite::{Subject, act, after, digest, nouns::events, open_account},
 };
 use domain::{
-    ledger::histories::{START, account},
+    ledger::histories::{START, account, group},
     member::{LinkMaker, MadeLink, Member, MemberChange, PasswordHash, Role},
     second_factor::{FactorId, SecondFactor},
 };
@@ -140,6 +140,7 @@ pub(crate) async fn a_change_of_a_member_changes_what_it_names(subject: &mut imp
     let (mine, theirs) = (open_account(store, 1).await, open_account(store, 2).await);
     let one = add(store, mine, 1).await;
     let owner = MemberChange { role: Some(Role::Owner), ..MemberChange::default() };
+    let lead = MemberChange { role: Some(Role::Lead(group(1))), ..MemberChange::default() };
     let secret =
         MemberChange { password: Some(PasswordHash("$argon2id$x".into())), ..MemberChange::default() };
     let seen = MadeLink { by: LinkMaker::Owner("Bob the owner".into()), at: after(7) };
@@ -147,12 +148,13 @@ pub(crate) async fn a_change_of_a_member_changes_what_it_names(subject: &mut imp
     assert!(store.update_member(mine, one.id, owner.clone()).await.unwrap());
     assert!(store.update_member(mine, one.id, secret.clone()).await.unwrap());
     assert!(store.update_member(mine, one.id, seen.clone()).await.unwrap());
+    assert!(store.update_member(mine, one.id, lead.clone()).await.unwrap());
     assert!(store.update_member(mine, one.id, MemberChange::default()).await.unwrap());
     assert!(!store.update_member(theirs, one.id, owner.clone()).await.unwrap());
     subject.interrupt().await;
     assert_eq!(
         subject.store().members(mine).await.unwrap(),
-        [one.changed(owner).changed(secret).changed(seen)]
+        [one.changed(owner).changed(secret).changed(seen).changed(lead)]
     );
 }
 

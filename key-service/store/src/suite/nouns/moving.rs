@@ -5,6 +5,7 @@ use std::sync::Arc;
 use shared::{
     calendar::Per,
     ids::{AccountId, Principal},
+    wire::Limit,
 };
 
 use crate::{
@@ -110,7 +111,8 @@ pub(crate) async fn an_import_makes_groups_and_keys_that_are_found_and_listed_li
 pub(crate) async fn an_imported_key_spends_on_from_what_it_spent_elsewhere(subject: &mut impl Subject) {
     let account = open_account_with(subject.store(), 1, 1_000).await;
     let mut import = small(account);
-    let windows = BoundsPatch { windows: Some(vec![(Per::Day, nanos(80))]), ..BoundsPatch::default() };
+    let windows =
+        BoundsPatch { windows: Some(vec![Limit::new(nanos(80), Per::Day)]), ..BoundsPatch::default() };
     let used = import.keys[1].key.spend.budget.used;
     import.keys[1].key.spend.budget = Budget { used, ..Budget::new(&windows, START) };
     make(subject.store(), import).await;

@@ -165,7 +165,7 @@ async fn the_page_of_a_group_has_a_chart_its_requests_and_the_use_of_each_key() 
             assert!(earlier.text().contains("There was no request on these days."), "{earlier}");
             assert!(viewer.get(&format!("{path}/use")).await.text().contains("/v1/chat/completions"));
             let settings = viewer.get(&format!("{path}/settings")).await;
-            assert!(settings.text().contains("Owners change settings."), "{settings}");
+            assert!(settings.text().contains("Owners change the settings of a group."), "{settings}");
         }
         // The table of keys has what each was charged on these days, beside what it has used in all.
         let path = format!("{PATH}/{}", course["id"].as_str().unwrap());

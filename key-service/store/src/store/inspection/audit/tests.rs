@@ -15,7 +15,6 @@ use key_service_ledger::names;
 use records::{Commit, Records, Write, maps::Maps};
 use shared::{
     calendar::Per,
-    clock::System,
     generation::{ModelApi, Origin},
     ids::KeyId,
     money::NanoUsd,
@@ -25,7 +24,7 @@ use shared::{
 
 use crate::{
     store::{EVENTS_KEPT, EventBounds, Ledger, Store, StoreRetention, inspection::audit::AUDIT_ATTEMPTS},
-    suite::{act, nanos, new_group, new_key, open_account_with},
+    suite::{OfCases, act, nanos, new_group, new_key, open_account_with},
 };
 
 const MODEL: &str = "Model Flash";
@@ -35,13 +34,13 @@ const LATER: Timestamp = Timestamp::from_millis(START.millis() + 20 * 60 * 1000)
 
 fn store(records: &Arc<Maps>, journal_entries: Option<u64>) -> Store {
     let kept = StoreRetention { journal_entries, ..StoreRetention::all(EventBounds::with_life(EVENTS_KEPT)) };
-    Store::new(Arc::clone(records) as Arc<dyn Records>, Arc::new(System), kept)
+    Store::new(Arc::clone(records) as Arc<dyn Records>, Arc::new(OfCases::default()), kept)
 }
 
 /// Makes an account with a credit of 10,000, twenty keys in a group that has a parent, and bounds on all of them.
 async fn open(store: &Store) {
     let mine = open_account_with(store, 1, 10_000).await;
-    let day = Window { per: Per::Day, amount: nanos(9_000), start: START, used: NanoUsd::ZERO };
+    let day = Window { per: Per::Day, amount: nanos(9_000), raised: None, start: START, used: NanoUsd::ZERO };
     let bounds = || Bounds { windows: vec![day], max_in_flight: Some(100), ..Bounds::default() };
     let budget = || Budget { bounds: Some(Box::new(bounds())), ..Budget::default() };
     for n in [0, 1] {

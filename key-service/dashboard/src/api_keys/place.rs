@@ -1,0 +1,25 @@
+//! The group into which a form puts a key.
+
+use domain::{access::Effect, group::BadGroup, key::KeyPatch};
+use key_service_management::Error;
+use key_service_page::{
+    app::App,
+    entry::Fault,
+    failure::{Failure, bad_group},
+    session::Viewer,
+};
+
+/// Judges the group of a key that a form makes or changes, and puts a new key without one into the member's.
+pub(crate) async fn place(
+    app: &App,
+    viewer: &Viewer,
+    settings: &mut KeyPatch,
+    is_new: bool,
+) -> Result<Option<Fault>, Failure> {
+    let governor = viewer.signed_in.governor(Effect::Write);
+    match app.management.place_key(&governor, settings, is_new).await {
+        Ok(()) => Ok(None),
+        Err(Error::Refused(_)) => Ok(Some(Fault::of("group_id", bad_group(BadGroup::Unknown)))),
+        Err(Error::Store(unavailable)) => Err(unavailable.into()),
+    }
+}

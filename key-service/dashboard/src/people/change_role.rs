@@ -1,0 +1,91 @@
+//! The page that gives a member another role.
+
+use axum::{
+    extract::{Path, State},
+    response::{IntoResponse, Response},
+};
+use http::StatusCode;
+use maud::html;
+
+use crate::people::{
+    members::{ONESELF, PATH, done, is_own, named, refuse},
+    roles::{fields, no_such_group, read},
+};
+use domain::member::{Member, Role};
+use key_service_management::{Error, members::MemberRefused};
+use key_service_page::{
+    app::App,
+    entry::{Entered, Fault},
+    failure::Failure,
+    form::Fields,
+    layout::{Section, hidden, page},
+    session::{Act, OwnerAct, Viewer},
+};
+use key_service_settings::settings_form::offered;
+
+/// Shows the form for another role.
+pub(crate) async fn show(
+    State(app): State<App>,
+    viewer: Viewer,
+    Path(id): Path<String>,
+) -> Result<Response, Failure> {
+    let member = named(&app, &viewer, &id).await?;
+    let group = member.role.group().map(|group| group.to_string()).unwrap_or_default();
+    let present = [("role", member.role.as_str().to_owned()), ("group_id", group)];
+    asked(&app, &viewer, &member, Entered::new(&Fields::of(present))).await
+}
+
+async fn asked(
+    app: &App,
+    viewer: &Viewer,
+    member: &Member,
+    entered: Entered<'_>,
+) -> Result<Response, Failure> {
+    let back = format!("{PATH}/{}", member.id);
+    let content = html! {
+        @if !viewer.is_owner() || is_own(viewer, member) {
+            p.lead { @if viewer.is_owner() { (ONESELF) } @else { "Owners can do this. Your role is viewer." } }
+            p { a.button href=(back) { "Back" } }
+        } @else {
+            p.lead { "Another role for " strong { bdi { (member.name) } } ". It takes effect at once, in every browser in which the member is signed in." }
+            ul {
+                li { "An owner can change everything, and invite and remove members: you as well." }
+                li { "A viewer sees everything, and changes nothing." }
+                li { "A lead creates, changes, rotates and revokes the API keys of one group and of the groups in it, and sees their requests and spend. The bounds of the group stay yours." }
+            }
+            form.stack method="post" {
+                (hidden(viewer))
+                (fields(entered, &offered(app, viewer).await?))
+                div.buttons { button.primary { "Change role" } a.button href=(back) { "Cancel" } }
+            }
+        }
+    };
+    Ok(page(viewer, Section::Members, "Change role", &content))
+}
+
+/// Gives a member another role.
+pub(crate) async fn change(
+    State(app): State<App>,
+    Path(id): Path<String>,
+    OwnerAct(Act { viewer, form }): OwnerAct,
+) -> Result<Response, Failure> {
+    let member = named(&app, &viewer, &id).await?;
+    if is_own(&viewer, &member) {
+        return refuse(&app, &viewer, ONESELF).await;
+    }
+    let refused = async |fault: &Fault| {
+        let again = asked(&app, &viewer, &member, Entered::refused(&form, fault)).await?;
+        Ok((StatusCode::UNPROCESSABLE_ENTITY, again).into_response())
+    };
+    let role = match read(&form) {
+        Ok(role) => role,
+        Err(fault) => return refused(&fault).await,
+    };
+    let changed = app.management.change_role(viewer.signed_in.account, member.id, role).await;
+    if let Err(Error::Refused(MemberRefused::NoSuchGroup)) = changed {
+        return refused(&no_such_group()).await;
+    }
+    let article = if role == Role::Owner { "an" } else { "a" };
+    let line = format!("{} is {article} {} now.", member.name, role.as_str());
+    done(&app, &viewer, changed, &format!("{PATH}/{}", member.id), &line).await
+}

@@ -1,0 +1,81 @@
+//! Raises: bounds that hold in place of limits until an instant.
+//!
+//! A raise ends without anybody's act. From its end on, the limit's own amount bounds holds, extensions and charges that no
+//! hold covers. A hold that was opened before stays, and is captured.
+
+use shared::{
+    calendar::Per,
+    money::NanoUsd,
+    time::Timestamp,
+    wire::{MAX_RAISE, Raise},
+};
+
+use crate::ledger::bounds::{BoundsPatch, Budget};
+
+/// Reason why a limit is not raised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadRaise {
+    /// Place among the limits by window, and length of the window; `None` for the lifetime limit.
+    pub window: Option<(usize, Per)>,
+    pub fault: RaiseFault,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RaiseFault {
+    /// There is no lifetime limit.
+    NoLimit,
+    /// The raise is not above this amount of its limit.
+    NotAbove(NanoUsd),
+    /// The raise is over already.
+    Over,
+    /// The raise ends later than [`MAX_RAISE`] allows.
+    TooLong,
+}
+
+impl BoundsPatch {
+    /// Judges the raises of a change of this budget.
+    pub fn judge_raises(&self, budget: &Budget, now: Timestamp) -> Result<(), BadRaise> {
+        let limit = (self.limit.unwrap_or(budget.limit), self.limit_raised.flatten());
+        let windows = self.windows.iter().flatten();
+        judge_all(limit, windows.map(|limit| (limit.per, limit.amount, limit.raised)), now)
+    }
+
+    /// Returns whether the change raises a limit.
+    pub fn raises_any(&self) -> bool {
+        let mut windows = self.windows.iter().flatten();
+        self.limit_raised.flatten().is_some() || windows.any(|limit| limit.raised.is_some())
+    }
+}
+
+impl Budget {
+    /// Judges the raises of a budget that is made with them.
+    pub fn judge_raises(&self, now: Timestamp) -> Result<(), BadRaise> {
+        let raised = self.bounds.as_ref().and_then(|bounds| bounds.limit_raised);
+        let windows = self.windows().map(|window| (window.per, window.amount, window.raised));
+        judge_all((self.limit, raised), windows, now)
+    }
+}
+
+fn judge_all(
+    (limit, raised): (Option<NanoUsd>, Option<Raise>),
+    windows: impl Iterator<Item = (Per, NanoUsd, Option<Raise>)>,
+    now: Timestamp,
+) -> Result<(), BadRaise> {
+    for (at, (per, amount, raised)) in windows.enumerate() {
+        let bad = |fault| BadRaise { window: Some((at, per)), fault };
+        raised.map_or(Ok(()), |raise| judge(raise, amount, now)).map_err(bad)?;
+    }
+    let Some(raise) = raised else { return Ok(()) };
+    let judged = limit.ok_or(RaiseFault::NoLimit).and_then(|limit| judge(raise, limit, now));
+    judged.map_err(|fault| BadRaise { window: None, fault })
+}
+
+fn judge(raise: Raise, amount: NanoUsd, now: Timestamp) -> Result<(), RaiseFault> {
+    if raise.amount <= amount {
+        return Err(RaiseFault::NotAbove(amount));
+    }
+    if raise.has_ended(now) {
+        return Err(RaiseFault::Over);
+    }
+    if raise.until > now.plus(MAX_RAISE) { Err(RaiseFault::TooLong) } else { Ok(()) }
+}

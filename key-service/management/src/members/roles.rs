@@ -1,0 +1,98 @@
+//! Roles of members: an account keeps an owner, and a lead has a group that lives.
+
+use shared::ids::{AccountId, GroupId, MemberId};
+
+use crate::{
+    error::Error, management::Management, members::refused::MemberRefused, nouns::reach::AccountReach,
+};
+use domain::{
+    group::Group,
+    member::{MemberChange, Role},
+};
+use key_service_store::store::{Capacity as _, StoreError};
+
+/// Groups read at a time in search of a name.
+const GROUPS_AT_ONCE: usize = 100;
+
+impl Management {
+    /// Gives a member another role.
+    pub async fn change_role(
+        &self,
+        account: AccountId,
+        id: MemberId,
+        role: Role,
+    ) -> Result<(), Error<MemberRefused>> {
+        let _owners = self.owners.lock().await;
+        self.check_led_group(account, role).await?;
+        if role != Role::Owner {
+            self.keep_an_owner(account, id).await?;
+        } else if self.store.is_nearly_full().await? {
+            return Err(Error::Refused(MemberRefused::StoreFull));
+        }
+        let change = MemberChange { role: Some(role), ..MemberChange::default() };
+        let found = self.store.update_member(account, id, change).await?;
+        if found { Ok(()) } else { Err(Error::Refused(MemberRefused::NotFound)) }
+    }
+
+    /// Refuses a role that leads a group which the account does not have, or which is archived.
+    pub(crate) async fn check_led_group(
+        &self,
+        account: AccountId,
+        role: Role,
+    ) -> Result<(), Error<MemberRefused>> {
+        if self.is_over(account, role).await? {
+            Err(Error::Refused(MemberRefused::NoSuchGroup))
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Returns whether a role leads a group that is archived, by itself or with its parent.
+    pub(crate) async fn is_over(&self, account: AccountId, role: Role) -> Result<bool, StoreError> {
+        let Some(id) = role.group() else { return Ok(false) };
+        let Some((group, parent)) = self.group_with_parent(account, id).await? else { return Ok(true) };
+        let is_archived = |group: &Group| group.spend.archived_at.is_some();
+        Ok(is_archived(&group) || parent.as_ref().is_some_and(is_archived))
+    }
+
+    /// Finds the group that a text names: by its id, its external id, or its name.
+    pub async fn group_called(
+        &self,
+        account: AccountId,
+        text: &str,
+    ) -> Result<GroupId, Error<MemberRefused>> {
+        if let Ok(id) = text.parse() {
+            return Ok(id);
+        }
+        let (mut after, mut called) = (None, Vec::new());
+        loop {
+            let found = self.find_groups(AccountReach::whole(account), text, after, GROUPS_AT_ONCE).await?;
+            let is_called = |group: &Group| group.name == text || group.external_id.as_deref() == Some(text);
+            called.extend(found.found.into_iter().filter(is_called).map(|group| group.id));
+            after = found.next;
+            if after.is_none() || called.len() > 1 {
+                break;
+            }
+        }
+        match called[..] {
+            [] => Err(Error::Refused(MemberRefused::NoSuchGroup)),
+            [group] => Ok(group),
+            [..] => Err(Error::Refused(MemberRefused::SeveralGroups)),
+        }
+    }
+
+    /// Refuses to remove an account's only owner. Two owners who remove each other at once, through two key-services,
+    /// may leave none; an operator then invites a new owner.
+    pub(crate) async fn keep_an_owner(
+        &self,
+        account: AccountId,
+        id: MemberId,
+    ) -> Result<(), Error<MemberRefused>> {
+        let members = self.store.members(account).await?;
+        let mut owners = members.iter().filter(|member| member.is_owner());
+        match (owners.next(), owners.next()) {
+            (Some(only), None) if only.id == id => Err(Error::Refused(MemberRefused::LastOwner)),
+            _ => Ok(()),
+        }
+    }
+}

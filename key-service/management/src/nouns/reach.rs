@@ -1,0 +1,131 @@
+//! Reach: the part of an account that a management key or a member sees.
+//!
+//! Whoever reaches one group sees the keys in it and in its child groups, and what they did. Everything else of the
+//! account is as unknown as another account's. Readings take an [`AccountReach`] in place of an account, so that no page
+//! can ask for more than its member reaches.
+
+use std::collections::{HashMap, HashSet};
+
+use futures_util::future::try_join_all;
+use shared::{
+    ids::{AccountId, GroupId, KeyId, Principal},
+    wire::Noun,
+};
+
+use crate::{error::Error, management::Management, nouns::refused::Refused};
+use domain::{
+    access::{Access, Effect, Scope, Subject, may},
+    group::Group,
+    key::ApiKey,
+    ledger::GroupChain,
+};
+use key_service_store::store::StoreError;
+
+/// The part of an account that someone reaches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AccountReach {
+    pub account: AccountId,
+    /// The only group whose keys are reached, with child groups; `None` is the whole account.
+    pub group: Option<GroupId>,
+}
+
+impl AccountReach {
+    /// Reaches a whole account.
+    pub const fn whole(account: AccountId) -> Self {
+        Self { account, group: None }
+    }
+
+    /// Returns whether keys and bills in this group, with this parent, are reached.
+    pub fn has(self, groups: GroupChain) -> bool {
+        let access = Access { scope: Scope::Read, group: self.group };
+        may(access, Effect::Read, Subject::Key(groups)).is_ok()
+    }
+}
+
+impl Management {
+    /// Reads a group with its parent. The parent is read only if a judgement needs it.
+    pub(crate) async fn chain(
+        &self,
+        reach: AccountReach,
+        group: Option<GroupId>,
+    ) -> Result<GroupChain, StoreError> {
+        let Some(id) = group.filter(|_| reach.group.is_some() && group != reach.group) else {
+            return Ok([group, None]);
+        };
+        let found = self.store.group(reach.account, id).await?;
+        Ok([group, found.and_then(|group| group.spend.parent)])
+    }
+
+    /// Lists the group that is reached, with its child groups; `None` for a whole account.
+    pub(crate) async fn groups_in(
+        &self,
+        AccountReach { account, group }: AccountReach,
+    ) -> Result<Option<Vec<GroupId>>, StoreError> {
+        let Some(group) = group else { return Ok(None) };
+        let mut groups = self.store.child_groups(account, group).await?;
+        groups.push(group);
+        Ok(Some(groups))
+    }
+
+    /// Finds a key that is reached.
+    pub async fn key_in(&self, reach: AccountReach, id: KeyId) -> Result<ApiKey, Error<Refused>> {
+        let key = self.get(reach.account, id).await?;
+        let is_reached = reach.has(self.chain(reach, key.spend.group).await?);
+        if is_reached { Ok(key) } else { Err(Error::Refused(Refused::NotFound(Noun::Key))) }
+    }
+
+    /// Finds a group that is reached.
+    pub async fn group_in(&self, reach: AccountReach, id: GroupId) -> Result<Group, Error<Refused>> {
+        let group = self.group(reach.account, id).await?;
+        let is_reached = reach.has([Some(id), group.spend.parent]);
+        if is_reached { Ok(group) } else { Err(Error::Refused(Refused::NotFound(Noun::Group))) }
+    }
+
+    /// Finds the key that has, or had, this plaintext. Only its hash goes further.
+    pub async fn key_of_plaintext(
+        &self,
+        reach: AccountReach,
+        plaintext: &str,
+    ) -> Result<Option<Principal>, StoreError> {
+        let found = self.credentials.find(plaintext).await?.map(|credential| credential.owner);
+        let Some(owner) = found.filter(|owner| owner.account() == reach.account) else { return Ok(None) };
+        let is_reached = match &owner {
+            Principal::ApiKey(account, id) => {
+                let group = self.store.key(*account, *id).await?.and_then(|key| key.spend.group);
+                reach.has(self.chain(reach, group).await?)
+            }
+            Principal::ManagementKey(..) => reach.group.is_none(),
+        };
+        Ok(is_reached.then_some(owner))
+    }
+
+    /// Finds keys by id, as far as they are reached.
+    pub async fn keys_by_id(
+        &self,
+        reach: AccountReach,
+        ids: Vec<KeyId>,
+    ) -> Result<HashMap<KeyId, ApiKey>, StoreError> {
+        let ids: HashSet<KeyId> = ids.into_iter().collect();
+        let found = try_join_all(ids.into_iter().map(|id| self.store.key(reach.account, id))).await?;
+        let groups = self.groups_in(reach).await?;
+        let is_reached = |key: &ApiKey| is_in(key.spend.group, groups.as_deref());
+        Ok(found.into_iter().flatten().filter(is_reached).map(|key| (key.id, key)).collect())
+    }
+
+    /// Finds groups by id, as far as they are reached.
+    pub async fn groups_by_id(
+        &self,
+        reach: AccountReach,
+        ids: Vec<GroupId>,
+    ) -> Result<HashMap<GroupId, Group>, StoreError> {
+        let ids: HashSet<GroupId> = ids.into_iter().collect();
+        let found = try_join_all(ids.into_iter().map(|id| self.store.group(reach.account, id))).await?;
+        let is_reached = |group: &Group| reach.has([Some(group.id), group.spend.parent]);
+        Ok(found.into_iter().flatten().filter(is_reached).map(|group| (group.id, group)).collect())
+    }
+}
+
+/// Returns whether a group is among those that are reached, if not all are.
+pub(crate) fn is_in(group: Option<GroupId>, reached: Option<&[GroupId]>) -> bool {
+    reached.is_none_or(|reached| group.is_some_and(|group| reached.contains(&group)))
+}
