@@ -88,7 +88,7 @@ pub struct State {
     pub key: Option<Key>,
     /// Groups that pay: those of the record, or of the key if there is no hold or settlement yet.
     pub groups: Groups,
-    /// The record under the command's [`RecordId`].
+    /// The record under the command's [`RecordId`](super::RecordId).
     pub record: Record,
 }
 
