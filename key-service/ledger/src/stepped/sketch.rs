@@ -3,7 +3,10 @@
 
 use records::{Name, Record, maps::SpaceMaps};
 
-use crate::copies::{Copies, Copy, CopyTable, RecordKind};
+use crate::copies::{
+    Copies, RecordKind,
+    table::{Copy, CopyTable},
+};
 
 impl Copies {
     /// Appends each copy in the order of names: whether the record was absent, is as it was seen, or has changed since.

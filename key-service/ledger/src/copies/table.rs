@@ -1,0 +1,131 @@
+//! Copies of one kind of records, each with its next value in the running batch.
+
+use std::collections::HashMap;
+
+use foldhash::fast::RandomState;
+use records::{Guard, Name, Record, Revision, Write};
+
+use crate::{copies::kinds::RecordKind, view::FORM};
+
+#[derive(Clone, Debug)]
+pub(crate) struct Copy<K: RecordKind> {
+    pub(crate) name: Name,
+    /// Revision of the record; `None` if it is absent.
+    pub(crate) seen: Option<Revision>,
+    /// Value of the record; `None` if it cannot be read.
+    pub(super) value: Option<K::Value>,
+    /// Next value, if the batch has changed the record.
+    pub(super) next: Option<K::Value>,
+    pub(super) is_touched: bool,
+}
+
+/// A copy of any kind that the running batch has read.
+pub(crate) trait Touched {
+    fn guard(&self) -> Guard;
+    /// Returns the write of the record, if the batch has changed it.
+    fn write(&self, revision: Revision) -> Option<Write>;
+    /// Takes over the next value, since the batch is written.
+    fn settle(&mut self, revision: Revision);
+    /// Forgets the next value, since the batch is not written.
+    fn roll_back(&mut self);
+    /// Takes over the record as it is now, since another process has changed it.
+    fn replace(&mut self, record: Option<&Record>);
+    /// Returns whether there is a record that cannot be read.
+    fn is_damaged(&self) -> bool;
+}
+
+#[derive(Clone)]
+pub(crate) struct CopyTable<K: RecordKind>(pub(crate) HashMap<K, Copy<K>, RandomState>);
+
+impl<K: RecordKind> Default for CopyTable<K> {
+    fn default() -> Self {
+        Self(HashMap::default())
+    }
+}
+
+impl<K: RecordKind> CopyTable<K> {
+    pub(crate) fn has(&self, key: &K) -> bool {
+        self.0.contains_key(key)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Returns the value as the batch has left it; `None` if it cannot be read, or if there is no copy.
+    pub(crate) fn get(&self, key: &K) -> Option<&K::Value> {
+        let copy = self.0.get(key)?;
+        copy.next.as_ref().or(copy.value.as_ref())
+    }
+
+    /// Returns the value before the batch and after it, if the batch has changed it.
+    pub(crate) fn change(&self, key: &K) -> Option<(&K::Value, &K::Value)> {
+        let copy = self.0.get(key)?;
+        Some((copy.value.as_ref()?, copy.next.as_ref()?))
+    }
+
+    /// Keeps the record that was read.
+    pub(super) fn keep(&mut self, key: K, record: Option<&Record>) {
+        let mut copy = Copy::<K> { name: key.name(), seen: None, value: None, next: None, is_touched: false };
+        copy.replace(record);
+        self.0.insert(key, copy);
+    }
+
+    /// Presumes that there is no record. The guard says so, and a conflict brings the record if there is one.
+    pub(crate) fn presume_absent(&mut self, key: &K) {
+        if !self.has(key) {
+            self.keep(key.clone(), None);
+        }
+    }
+
+    pub(crate) fn forget(&mut self, key: &K) {
+        self.0.remove(key);
+    }
+
+    pub(super) fn retain(&mut self, is_kept: impl Fn(&K, &K::Value) -> bool) {
+        self.0.retain(|key, copy| copy.value.as_ref().is_some_and(|value| is_kept(key, value)));
+    }
+}
+
+impl<K: RecordKind> Touched for Copy<K> {
+    fn guard(&self) -> Guard {
+        Guard { name: self.name.clone(), seen: self.seen }
+    }
+
+    fn write(&self, revision: Revision) -> Option<Write> {
+        let next = self.next.as_ref().filter(|next| Some(*next) != self.value.as_ref())?;
+        let name = self.name.clone();
+        Some(match K::write(next) {
+            Some(message) => Write::Put(name, Record::of(revision, FORM, &message)),
+            None => Write::Remove(name),
+        })
+    }
+
+    fn settle(&mut self, revision: Revision) {
+        self.is_touched = false;
+        let Some(next) = self.next.take() else { return };
+        if Some(&next) != self.value.as_ref() {
+            self.seen = K::write(&next).is_some().then_some(revision);
+            self.value = Some(next);
+        }
+    }
+
+    fn roll_back(&mut self) {
+        self.is_touched = false;
+        self.next = None;
+    }
+
+    fn is_damaged(&self) -> bool {
+        self.value.is_none()
+    }
+
+    fn replace(&mut self, record: Option<&Record>) {
+        self.next = None;
+        self.seen = record.map(Record::revision);
+        self.value = match record {
+            None => Some(K::Value::default()),
+            Some(record) if record.form() > FORM => None,
+            Some(record) => K::read(record.message()),
+        };
+    }
+}
