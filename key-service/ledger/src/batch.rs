@@ -7,7 +7,7 @@ pub(crate) mod written;
 use domain::{
     event::Event,
     ledger::{self, CallEvents, Command, Outcome, Record, RecordId, Refused, State, Told},
-    usage::{self, part_of_user},
+    usage::{self, counting_groups, part_of_user},
 };
 use records::{Commit, Revision, Write};
 use shared::{
@@ -237,11 +237,11 @@ impl<'a> Batch<'a> {
             let kept = self.kept.usage_days.map(|days| day.plus(-i64::from(days)));
             self.copies.change_payers_of(&payers_of, |payers| payers.list(&of_payer.1, day, kept));
         }
-        for (group, is_own) in payer.groups.into_iter().zip([true, false]) {
-            let Some(sum) = group.map(|group| GroupSum(day, group)) else { continue };
+        for (group, keys) in counting_groups(payer.groups) {
+            let sum = GroupSum(day, group);
             self.needs(Slot::OfGroup(sum));
             self.copies.change_of_group(&sum, |sums| {
-                sums.of.add(&payer.model, is_own, (hour, counts));
+                sums.of.add(&payer.model, keys, (hour, counts));
                 sums.last_entry = last_entry;
             });
         }

@@ -90,11 +90,14 @@ fn examples() -> Examples {
         hours: Some(messages::HourColumns { hours: vec![7, 23], counts: Some(columns(2)) }),
         ..Default::default()
     };
-    let of_group = messages::GroupModelSums {
+    let of_group = |below, parent| messages::GroupPartSums {
         model: "Model Flash".into(),
-        own: Some(messages::Sums { usage: None, ..sums.clone() }),
-        below: None,
+        below,
+        parent,
+        sums: Some(messages::Sums { usage: None, ..sums.clone() }),
     };
+    let parts = vec![of_group(false, group.as_bytes().to_vec()), of_group(true, Vec::new())];
+    let of_groups = messages::GroupSums { parts, last_entry: 4 };
     let name = PayerName::of(&Payer { key, model: "Model Flash".into(), groups: [Some(group), None] });
     let listed = messages::ListedPayer { name: name.to_vec(), first: 7, last: 9 };
     let of_users = messages::UserSums {
@@ -103,7 +106,7 @@ fn examples() -> Examples {
         last_entry: 4,
     };
     Examples::of([
-        messages::GroupSums { models: vec![of_group], last_entry: 4 }.encode_to_vec(),
+        of_groups.encode_to_vec(),
         messages::KeyPayers { payers: vec![listed], whole_from: 3 }.encode_to_vec(),
         of_users.encode_to_vec(),
         account.encode_to_vec(),

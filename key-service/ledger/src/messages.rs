@@ -467,11 +467,11 @@ pub struct HourColumns {
 /// Sums of a group on a day. Set `group_spend`, part: the day; name: `g` and the group.
 #[derive(serde::Serialize)]
 #[serde(rename_all = "snake_case")]
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct GroupSums {
-    /// In the order of models.
+    /// In the order of models, and then of keys.
     #[prost(message, repeated, tag = "1")]
-    pub models: ::prost::alloc::vec::Vec<GroupModelSums>,
+    pub parts: ::prost::alloc::vec::Vec<GroupPartSums>,
     /// Number of the last entry of the journal that changed the sums.
     #[prost(uint64, tag = "2")]
     pub last_entry: u64,
@@ -479,15 +479,18 @@ pub struct GroupSums {
 #[derive(serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct GroupModelSums {
+pub struct GroupPartSums {
     #[prost(string, tag = "1")]
     pub model: ::prost::alloc::string::String,
-    /// Of keys that were in the group.
-    #[prost(message, optional, tag = "2")]
-    pub own: ::core::option::Option<Sums>,
-    /// Of keys that were in child groups of it.
-    #[prost(message, optional, tag = "3")]
-    pub below: ::core::option::Option<Sums>,
+    /// Of keys that were in child groups of the group, and not in the group itself.
+    #[prost(bool, tag = "2")]
+    pub below: bool,
+    /// Parent of the group while the keys were in it; empty if it had none.
+    #[prost(bytes = "vec", tag = "3")]
+    #[serde(serialize_with = "crate::show::hex")]
+    pub parent: ::prost::alloc::vec::Vec<u8>,
+    #[prost(message, optional, tag = "4")]
+    pub sums: ::core::option::Option<Sums>,
 }
 /// Sums of users on a day: of those whose names hash to one of the parts. Set `users`, part: the day; name: `u` and the
 /// part's number.
@@ -508,7 +511,7 @@ pub struct UserSums {
 /// Payers of a key, so that its sums are found without those of other keys. Set `payers`, name: `k` and the key's id.
 #[derive(serde::Serialize)]
 #[serde(rename_all = "snake_case")]
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct KeyPayers {
     #[prost(message, repeated, tag = "1")]
     pub payers: ::prost::alloc::vec::Vec<ListedPayer>,

@@ -1,6 +1,7 @@
 //! The ledger over records, beside the model: every history has the same outcomes and leaves the same books, over one process
 //! or several, with answers lost on the way.
 
+mod commits;
 mod durability;
 mod measure;
 mod rivals;
@@ -264,9 +265,8 @@ impl Installation {
             let before = earlier.insert(id, GenerationRecord::Closed(entry.settlement.clone()));
             let usage::Added { payer, user, day, hour, counts } =
                 usage::added(&before.unwrap_or_default(), entry);
-            for (group, is_own) in payer.groups.into_iter().zip([true, false]) {
-                let Some(group) = group else { continue };
-                groups.entry((day, group)).or_default().add(&payer.model, is_own, (hour, counts));
+            for (group, keys) in usage::counting_groups(payer.groups) {
+                groups.entry((day, group)).or_default().add(&payer.model, keys, (hour, counts));
             }
             if let Some(user) = user {
                 users.entry((day, usage::part_of_user(&user))).or_default().add(&user, counts.into());

@@ -9,11 +9,13 @@ RAISE = "key-service/domain/src/ledger/raise.rs"
 VALUE = "shared/src/wire/value.rs"
 KEY = "key-service/domain/src/key.rs"
 USAGE = "key-service/domain/src/books/usage.rs"
+PARTS = "key-service/domain/src/books/usage/parts.rs"
 REPLAY = "key-service/domain/src/books/audit/replay.rs"
 CALENDAR = "shared/src/timing/calendar.rs"
 LANES = "key-service/ledger/src/lanes/leader.rs"
 BATCH = "key-service/ledger/src/batch.rs"
 COPIES = "key-service/ledger/src/copies.rs"
+TABLE = "key-service/ledger/src/copies/table.rs"
 CODEC = "key-service/ledger/src/codec.rs"
 SUMS = "key-service/ledger/src/codec/sums.rs"
 SCRIPT = "key-service/records/src/redis/commit.lua"
@@ -234,6 +236,15 @@ FAULTS = {
          "upstream_cost: difference(known.upstream_cost, known_before.upstream_cost),",
          "upstream_cost: known.upstream_cost,",
          "the_margin_counts_what_was_charged_where_the_upstream_cost_is_known"),
+        ("users beyond the first of a day are not counted", PARTS,
+         "None => self.others = self.others.plus(counts),", "None => {}",
+         "the_first_users_of_a_day_are_named_and_nobody_is_left_out"),
+        ("users of a day have no bound", PARTS,
+         "self.named.len() < NAMED_USERS", "self.named.len() < usize::MAX",
+         "the_first_users_of_a_day_are_named_and_nobody_is_left_out"),
+        ("a group's sum does not tell the parent that it had", PARTS,
+         "(group, GroupKeys::Own(parent))", "(group, GroupKeys::Own(parent.filter(|_| false)))",
+         "a_group_counts_its_keys_apart_for_each_parent_it_has_had_and_those_of_child_groups_together"),
         ("an audit passes a window that did not turn", REPLAY,
          "self.start.is_some_and(|before| before < start)", "false",
          "a_window_used_what_its_entries_add_up_to"),
@@ -245,7 +256,7 @@ FAULTS = {
         ("what is changed without being read is not guarded", COPIES,
          "copy.next = Some(value);\n                if !copy.is_touched {", "copy.next = Some(value);\n                if false {",
          PROCESSES),
-        ("a batch that is not written leaves its changes", COPIES,
+        ("a batch that is not written leaves its changes", TABLE,
          "        self.is_touched = false;\n        self.next = None;", "        self.is_touched = false;", PROCESSES),
         ("a conflict counts as a commit", LANES,
          "self.trim(lane, copies, events).await;\n                }\n                Ok(Some(()))\n            }\n            Committed::Conflict(present) => {\n"
@@ -261,11 +272,13 @@ FAULTS = {
         ("a sum that is needed late is not read", BATCH,
          "self.needs(Slot::OfPayer(of_payer.clone()));", "", MODEL),
         ("sums of groups are left out", BATCH,
-         "payer.groups.into_iter().zip([true, false]) {", "payer.groups.into_iter().zip([true]) {", MODEL),
+         "in counting_groups(payer.groups) {", "in counting_groups(payer.groups).take(1) {", MODEL),
         ("a payer is not listed among those of its key", BATCH,
          "if had_none == Some(true) {", "if had_none.is_none() {", MODEL),
         ("sums of users are left out", BATCH,
          "if let Some(user) = user {", "if let Some(user) = user.filter(String::is_empty) {", MODEL),
+        ("hours of a day are not kept", SUMS,
+         "(hours.iter().len() > 0).then(", "(hours.iter().len() > 24).then(", MODEL),
         ("a payer's last day is not listed", SUMS,
          "payer.last.max(day))", "payer.last)", MODEL),
         ("an entry has the number of the one before", BATCH,

@@ -10,7 +10,8 @@ use shared::{money::NanoUsd, time::Timestamp, tokens::Usage};
 use self::counts::difference;
 pub use self::counts::{COUNTED, Counts, Margin, Sums};
 pub use self::parts::{
-    DayTotal, GroupDay, GroupModel, HOURS, HoursOfDay, PartCounts, USER_PARTS, UserDay, part_of_user,
+    DayTotal, GroupDay, GroupKeys, GroupPart, HOURS, HoursOfDay, PartCounts, USER_PARTS, UserDay,
+    counting_groups, part_of_user,
 };
 use crate::ledger::{Entry, Payer, Record, Settlement};
 

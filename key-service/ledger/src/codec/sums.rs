@@ -1,8 +1,9 @@
 //! Sums of days, to and from messages. `None` stands for what no program writes.
 
 use domain::usage::{
-    Counts, Day, DayTotal, GroupDay, GroupModel, HoursOfDay, Margin, PartCounts, Sums, UserDay,
+    Counts, Day, DayTotal, GroupDay, GroupKeys, GroupPart, HoursOfDay, Margin, PartCounts, Sums, UserDay,
 };
+use shared::ids::GroupId;
 
 use crate::{
     codec::amounts::{Balance, nanos, read_usage, usd, write_usage},
@@ -137,25 +138,33 @@ fn read_total(sums: messages::Sums) -> Option<DayTotal<Margin>> {
 }
 
 pub(crate) fn write_group_day(Balance { of, last_entry }: &Balance<GroupDay>) -> messages::GroupSums {
-    let sums = |total: &DayTotal<Margin>| (*total != DayTotal::default()).then(|| write_total(total));
-    let model = |of: &GroupModel| messages::GroupModelSums {
-        model: of.model.to_string(),
-        own: sums(&of.own),
-        below: sums(&of.below),
+    let part = |GroupPart { model, keys, total }: &GroupPart| messages::GroupPartSums {
+        model: model.to_string(),
+        below: *keys == GroupKeys::Below,
+        parent: match keys {
+            GroupKeys::Own(Some(parent)) => parent.as_bytes().to_vec(),
+            GroupKeys::Own(None) | GroupKeys::Below => Vec::new(),
+        },
+        sums: Some(write_total(total)),
     };
-    messages::GroupSums { models: of.models().map(model).collect(), last_entry: *last_entry }
+    messages::GroupSums { parts: of.parts().map(part).collect(), last_entry: *last_entry }
 }
 
 /// Reads the sums of a group.
 pub fn read_group_day(
-    messages::GroupSums { models, last_entry }: messages::GroupSums,
+    messages::GroupSums { parts, last_entry }: messages::GroupSums,
 ) -> Option<Balance<GroupDay>> {
-    let sums = |sums: Option<messages::Sums>| sums.map_or_else(|| Some(DayTotal::default()), read_total);
-    let model = |of: messages::GroupModelSums| {
-        Some(GroupModel { model: of.model.into(), own: sums(of.own)?, below: sums(of.below)? })
+    let part = |messages::GroupPartSums { model, below, parent, sums }| {
+        let keys = match (below, parent.is_empty()) {
+            (true, true) => GroupKeys::Below,
+            (true, false) => return None,
+            (false, true) => GroupKeys::Own(None),
+            (false, false) => GroupKeys::Own(Some(GroupId::from_slice(&parent)?)),
+        };
+        Some(GroupPart { model: model.into(), keys, total: read_total(sums?)? })
     };
-    let models = models.into_iter().map(model).collect::<Option<_>>()?;
-    Some(Balance { of: GroupDay::read(models)?, last_entry })
+    let parts = parts.into_iter().map(part).collect::<Option<_>>()?;
+    Some(Balance { of: GroupDay::read(parts)?, last_entry })
 }
 
 pub(crate) fn write_user_day(Balance { of, last_entry }: &Balance<UserDay>) -> messages::UserSums {

@@ -72,7 +72,7 @@ impl Management {
         for of_day in self.store.account_days(account, days, others).await? {
             all = of_day.models.values().fold(all, |all, total| all.plus(total.of));
             for (margin, sums) in margins.iter_mut().zip(&of_day.groups) {
-                *margin = margin.plus(sums.own());
+                *margin = sums.own().fold(*margin, |all, part| all.plus(part.total.of));
             }
         }
         let rest = all.less(total(margins.iter().copied()));

@@ -2,7 +2,7 @@
 
 use std::{
     cmp::Reverse,
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, HashMap},
     ops::RangeInclusive,
 };
 
@@ -11,11 +11,17 @@ use shared::{
     money::NanoUsd,
 };
 
-use crate::{management::Management, nouns::reach::AccountReach};
+use crate::{
+    management::Management,
+    nouns::{
+        listing::{READ_TOGETHER, keys_of_groups},
+        reach::{AccountReach, is_in},
+    },
+};
 use domain::{
     key::ApiKey,
     ledger::Payer,
-    usage::{Day, DayTotal, Hour, HoursOfDay, Margin, Sums},
+    usage::{Day, DayTotal, GroupKeys, Hour, HoursOfDay, Margin, Sums},
 };
 use key_service_store::store::{AccountDay, Order, OtherSums, Page, StoreError, UsageLine};
 
@@ -192,6 +198,7 @@ impl Management {
         key: KeyId,
         (days, step): (RangeInclusive<Day>, ChartStep),
     ) -> Result<SpendParts, StoreError> {
+        let _permit = self.read_permit(reach.account).await?;
         let mut parts = PartsAndRest::new(step);
         for UsageLine { day, payer, counts } in self.store.usage(reach.account, days, Some(&[key])).await? {
             // A key that moved between groups has a line for each group.
@@ -235,26 +242,20 @@ impl Management {
         days: RangeInclusive<Day>,
         mut add: impl FnMut(Day, &str, Sums, &HoursOfDay),
     ) -> Result<(), StoreError> {
-        if reach.group.is_none_or(|reached| reached == group) {
-            for (day, sums) in self.store.group_days(reach.account, days, group).await? {
-                for of in sums.models() {
-                    for total in [&of.own, &of.below] {
-                        add(day, &of.model, total.of.sums, &total.hours);
-                    }
+        // What both groups paid for together was paid while one was the other's parent.
+        let of = match reach.group.filter(|reached| *reached != group) {
+            None => vec![(group, None)],
+            Some(reached) => vec![
+                (group, Some(GroupKeys::Own(Some(reached)))),
+                (reached, Some(GroupKeys::Own(Some(group)))),
+            ],
+        };
+        for (group, keys) in of {
+            for (day, sums) in self.store.group_days(reach.account, days.clone(), group).await? {
+                for part in sums.parts().filter(|part| keys.is_none_or(|keys| part.keys == keys)) {
+                    add(day, &part.model, part.total.of.sums, &part.total.hours);
                 }
             }
-            return Ok(());
-        }
-        // A group below the reached one may have had another parent, and has one sum for both times. Its lines tell them
-        // apart.
-        let mut day = *days.start();
-        while day <= *days.end() {
-            for line in self.store.usage(reach.account, day..=day, None).await? {
-                if line.payer.is_in(group) && reach.has(line.payer.groups) {
-                    add(line.day, &line.payer.model, line.counts.of.into(), &line.counts.hours);
-                }
-            }
-            day = day.plus(1);
         }
         Ok(())
     }
@@ -266,6 +267,7 @@ impl Management {
         group: GroupId,
         (days, keys): (RangeInclusive<Day>, &[KeyId]),
     ) -> Result<HashMap<KeyId, NanoUsd>, StoreError> {
+        let _permit = self.read_permit(reach.account).await?;
         let mut sums: HashMap<KeyId, Sums> = HashMap::new();
         for line in self.store.usage(reach.account, days, Some(keys)).await? {
             if line.payer.is_in(group) && reach.has(line.payer.groups) {
@@ -294,15 +296,16 @@ impl Management {
     }
 
     /// Finds keys in a group, or in a child group of it, that have spent most: among the account's top keys, and the newest
-    /// keys of the group.
+    /// keys of these groups. Keys that came from another group are judged by all that they have spent, which only decides
+    /// whose sums are shown apart.
     async fn top_keys_of(&self, account: AccountId, group: GroupId) -> Result<Vec<KeyId>, StoreError> {
         let top = self.top_keys(account, KEYS_LOOKED_AT).await?;
-        let children = self.store.child_groups(account, group).await?;
-        let groups: HashSet<GroupId> = children.into_iter().chain([group]).collect();
-        let is_in = |key: &ApiKey| key.spend.group.is_some_and(|group| groups.contains(&group));
+        let mut groups = vec![group];
+        groups.extend(self.store.child_groups(account, group).await?);
+        let top = top.into_iter().filter(|key| is_in(key.spend.group, Some(&groups[..])));
         let page = Page { after: None, order: Order::Descending, status: None, limit: KEYS_LOOKED_AT };
-        let newest = self.store.keys_of_group(account, group, page).await?;
-        let found = top.into_iter().filter(is_in).chain(newest);
+        let read = &groups[..groups.len().min(READ_TOGETHER)];
+        let found = top.chain(keys_of_groups(&self.store, account, read, page).await?);
         let mut by_use: Vec<_> = found.map(|key| (Reverse(key.spend.budget.used), key.id)).collect();
         by_use.sort_unstable();
         by_use.dedup();
@@ -322,9 +325,9 @@ impl Management {
         for of_day in self.store.account_days(account, days, others).await? {
             parts.leave_all(&of_day);
             for (group, sums) in groups.iter().zip(&of_day.groups) {
-                for of in sums.models() {
-                    let (part, total) = (SpendPart::Group(Some(*group)), &of.own);
-                    parts.add(&part, of_day.day, total.of.sums, &total.hours);
+                for part in sums.own() {
+                    let (of, total) = (SpendPart::Group(Some(*group)), &part.total);
+                    parts.add(&of, of_day.day, total.of.sums, &total.hours);
                 }
             }
         }
@@ -341,6 +344,7 @@ impl Management {
         account: AccountId,
         days: RangeInclusive<Day>,
     ) -> Result<SpendParts, StoreError> {
+        let _permit = self.read_permit(account).await?;
         let (others, none) = (OtherSums { groups: &[], users: true }, HoursOfDay::default());
         let mut parts = PartsAndRest::new(ChartStep::Day);
         for of_day in self.store.account_days(account, days, others).await? {

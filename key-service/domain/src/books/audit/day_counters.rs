@@ -9,10 +9,10 @@ use shared::{
 
 use crate::{
     books::{
-        audit::figure::{Counter, DayPart, Figure, GroupKeys, Quantity, Wrong},
+        audit::figure::{Counter, DayPart, Figure, Quantity, Wrong},
         usage::{
-            COUNTED, Counts, Day, DayTotal, GroupDay, GroupModel, HOURS, Hour, HoursOfDay, Margin,
-            PartCounts, UserDay,
+            COUNTED, Counts, Day, DayTotal, GroupDay, GroupKeys, HOURS, Hour, HoursOfDay, Margin, PartCounts,
+            UserDay,
         },
     },
     ledger::Entry,
@@ -50,13 +50,16 @@ impl DayCounters {
         }
     }
 
-    /// Adds what an entry counts. `is_own` tells an entry of a group's own key from one of a child group.
-    pub fn add(&mut self, entry: &Entry, is_own: bool, counts: Counts) {
+    /// Adds what an entry counts. `keys` are those among which a group counts the entry's key.
+    pub fn add(&mut self, entry: &Entry, keys: Option<GroupKeys>, counts: Counts) {
         let hour = Hour::of(entry.settlement.at).of_day();
         match self {
             Self::Payer(of) => of.add(hour, counts),
             Self::Model(of) => of.add(hour, counts),
-            Self::Group(of) => of.add(&entry.settlement.payer.model, is_own, (hour, counts)),
+            Self::Group(of) => {
+                let keys = keys.unwrap_or(GroupKeys::Own(None));
+                of.add(&entry.settlement.payer.model, keys, (hour, counts));
+            }
             Self::Users(of) => of.add(entry.settlement.user().unwrap_or_default(), counts.into()),
         }
     }
@@ -67,8 +70,8 @@ impl DayCounters {
             Self::Payer(of) => of.of.charged,
             Self::Model(of) => of.of.sums.charged,
             Self::Group(of) => {
-                let both = of.models().map(|of| of.own.of.plus(of.below.of));
-                both.fold(Margin::default(), Margin::plus).sums.charged
+                let parts = of.parts().map(|part| part.total.of);
+                parts.fold(Margin::default(), Margin::plus).sums.charged
             }
             Self::Users(of) => {
                 let named = of.named().map(|(_, counts)| counts);
@@ -131,23 +134,20 @@ impl Comparison {
 
     fn group(&mut self, group: GroupId, recorded: &GroupDay, proven: &GroupDay) {
         let day = self.day;
-        let models: BTreeSet<_> = recorded.models().chain(proven.models()).map(|of| &of.model).collect();
-        for model in models {
-            let of = |sums: &GroupDay, keys| {
-                let found = sums.models().find(|of| of.model == *model);
-                found.map_or_else(DayTotal::default, |of: &GroupModel| match keys {
-                    GroupKeys::Own => of.own.clone(),
-                    GroupKeys::Below => of.below.clone(),
-                })
+        let parts = recorded.parts().chain(proven.parts()).map(|part| (&part.model, part.keys));
+        for (model, keys) in parts.collect::<BTreeSet<_>>() {
+            let of = |sums: &GroupDay| {
+                let found = sums.parts().find(|part| part.model == *model && part.keys == keys);
+                found.map_or_else(DayTotal::default, |part| part.total.clone())
             };
-            for keys in [GroupKeys::Own, GroupKeys::Below] {
-                let (recorded, proven) = (of(recorded, keys), of(proven, keys));
-                let part = || DayPart::GroupModel(group, model.to_string(), keys);
-                let figure = |counter| Figure::Part(part(), day, counter);
-                self.each(&Counter::of_margin(&recorded.of), &Counter::of_margin(&proven.of), figure);
-                let hour = |hour| DayPart::GroupHour(group, model.to_string(), keys, hour);
-                self.hours(&recorded.hours, &proven.hours, hour);
-            }
+            let (recorded, proven) = (of(recorded), of(proven));
+            let part = || DayPart::GroupModel(group, model.to_string(), keys);
+            let figure = |counter| Figure::Part(part(), day, counter);
+            let charged = |of: Margin| [(Counter::Charged, Quantity::Usd(of.sums.charged))];
+            self.each(&charged(recorded.of), &charged(proven.of), figure);
+            self.each(&Counter::of_margin(&recorded.of), &Counter::of_margin(&proven.of), figure);
+            let hour = |hour| DayPart::GroupHour(group, model.to_string(), keys, hour);
+            self.hours(&recorded.hours, &proven.hours, hour);
         }
     }
 

@@ -9,7 +9,7 @@ use shared::{
     tokens::{Usage, UsageDetails},
 };
 
-use crate::books::usage::{Counts, Day, Margin, PartCounts, Sums};
+use crate::books::usage::{Counts, Day, GroupKeys, Margin, PartCounts, Sums};
 
 /// A recorded figure that differs from the proven value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,7 +93,7 @@ pub enum DayPart {
     KeyHour(KeyId, String, u8),
     /// An hour of a model.
     ModelHour(String, u8),
-    /// A model in a group: of its own keys, or of those of its child groups.
+    /// A model and some keys of a group.
     GroupModel(GroupId, String, GroupKeys),
     /// An hour of such a part.
     GroupHour(GroupId, String, GroupKeys, u8),
@@ -101,15 +101,6 @@ pub enum DayPart {
     User(String),
     /// Users without a counter of their own, of the record of this number.
     OtherUsers(u8),
-}
-
-/// Keys that a sum of a group counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GroupKeys {
-    /// Those in the group.
-    Own,
-    /// Those in its child groups.
-    Below,
 }
 
 impl DayPart {
@@ -125,10 +116,11 @@ impl DayPart {
 
 impl fmt::Display for GroupKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Own => "its own keys",
-            Self::Below => "keys of its child groups",
-        })
+        match self {
+            Self::Own(None) => f.write_str("its own keys"),
+            Self::Own(Some(parent)) => write!(f, "its own keys in {parent}"),
+            Self::Below => f.write_str("keys of its child groups"),
+        }
     }
 }
 

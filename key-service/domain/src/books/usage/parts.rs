@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
-use shared::money::NanoUsd;
+use shared::{ids::GroupId, money::NanoUsd};
 
-use crate::books::usage::counts::{Counts, Margin, Sums, difference, stopped, sum};
+use crate::{
+    books::usage::counts::{Counts, Margin, Sums, difference, stopped, sum},
+    ledger::GroupChain,
+};
 
 /// Hours of a day in UTC.
 pub const HOURS: u8 = 24;
@@ -118,48 +121,59 @@ impl DayTotal<Margin> {
     }
 }
 
-/// Counts of a group on a day by model, in the order of models.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct GroupDay(Vec<GroupModel>);
+/// Keys whose bills a sum of a group counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum GroupKeys {
+    /// Those in the group, while it had this parent. Who reaches the parent alone reaches these, and none of the time when
+    /// the group had another parent.
+    Own(Option<GroupId>),
+    /// Those in child groups of it.
+    Below,
+}
 
-/// Counts of a group, a day and a model.
+/// Counts of a group on a day, in the order of models and keys.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GroupDay(Vec<GroupPart>);
+
+/// Counts of a model and of some keys of a group on a day.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GroupModel {
+pub struct GroupPart {
     /// The model's id in the catalogue.
     pub model: Arc<str>,
-    /// Of keys that were in the group.
-    pub own: DayTotal<Margin>,
-    /// Of keys that were in child groups of it.
-    pub below: DayTotal<Margin>,
+    pub keys: GroupKeys,
+    pub total: DayTotal<Margin>,
 }
 
 impl GroupDay {
-    /// Reads counts of models; `None` unless each model is above the one before.
-    pub fn read(models: Vec<GroupModel>) -> Option<Self> {
-        models.is_sorted_by(|a, b| a.model < b.model).then_some(Self(models))
+    /// Reads counts of parts; `None` unless each part is above the one before.
+    pub fn read(parts: Vec<GroupPart>) -> Option<Self> {
+        parts.is_sorted_by(|a, b| (&a.model, a.keys) < (&b.model, b.keys)).then_some(Self(parts))
     }
 
-    /// Adds what a key was billed. `is_own` tells a key of the group from one of a child group.
-    pub fn add(&mut self, model: &str, is_own: bool, (hour, counts): (u8, Counts)) {
-        let place = self.0.binary_search_by(|of| (*of.model).cmp(model));
+    /// Adds what a key was billed.
+    pub fn add(&mut self, model: &str, keys: GroupKeys, (hour, counts): (u8, Counts)) {
+        let place = self.0.binary_search_by(|of| (&*of.model, of.keys).cmp(&(model, keys)));
         let place = place.unwrap_or_else(|place| {
-            let (own, below) = (DayTotal::default(), DayTotal::default());
-            self.0.insert(place, GroupModel { model: model.into(), own, below });
+            self.0.insert(place, GroupPart { model: model.into(), keys, total: DayTotal::default() });
             place
         });
-        let of = &mut self.0[place];
-        let total = if is_own { &mut of.own } else { &mut of.below };
-        total.add(hour, counts);
+        self.0[place].total.add(hour, counts);
     }
 
-    pub fn models(&self) -> impl ExactSizeIterator<Item = &GroupModel> {
+    pub fn parts(&self) -> impl ExactSizeIterator<Item = &GroupPart> {
         self.0.iter()
     }
 
-    /// Sums of keys that were in the group.
-    pub fn own(&self) -> Margin {
-        self.0.iter().fold(Margin::default(), |all, of| all.plus(of.own.of))
+    /// Parts of keys that were in the group.
+    pub fn own(&self) -> impl Iterator<Item = &GroupPart> {
+        self.parts().filter(|part| part.keys != GroupKeys::Below)
     }
+}
+
+/// Lists the groups that count the bills of a key, with the keys among which each counts it.
+pub fn counting_groups([group, parent]: GroupChain) -> impl Iterator<Item = (GroupId, GroupKeys)> {
+    let of_group = group.map(|group| (group, GroupKeys::Own(parent)));
+    of_group.into_iter().chain(parent.map(|parent| (parent, GroupKeys::Below)))
 }
 
 /// Counts of some users on a day. The first users of a day are named, in the order in which they came; later ones are
@@ -207,6 +221,7 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
+    use crate::ledger::histories;
 
     fn counts(requests: u64) -> PartCounts {
         PartCounts { requests, prompt: 5, cached: 1, completion: 2, charged: NanoUsd::from_nanos(7) }
@@ -229,6 +244,32 @@ mod tests {
         ] {
             assert_eq!(HoursOfDay::read(wrong), None);
         }
+    }
+
+    #[test]
+    fn a_group_counts_its_keys_apart_for_each_parent_it_has_had_and_those_of_child_groups_together() {
+        let [group, parent, child] = [1, 2, 3].map(histories::group);
+        let mut day = GroupDay::default();
+        let chains = [
+            [Some(group), None],
+            [Some(group), Some(parent)],
+            [Some(child), Some(group)],
+            [Some(child), None],
+        ];
+        for (model, chain) in chains.into_iter().flat_map(|chain| ["B", "A"].map(|model| (model, chain))) {
+            for (_, keys) in counting_groups(chain).filter(|(counting, _)| *counting == group) {
+                day.add(model, keys, (4, Counts { requests: 1, ..Counts::default() }));
+            }
+        }
+        let of: Vec<_> = day.parts().map(|part| (&*part.model, part.keys)).collect();
+        let keys = [GroupKeys::Own(None), GroupKeys::Own(Some(parent)), GroupKeys::Below];
+        assert_eq!(of, ["A", "B"].map(|model| keys.map(|keys| (model, keys))).concat());
+        assert!(day.parts().all(|part| part.total.of.sums.requests == 1));
+        assert_eq!(day.own().count(), 4);
+        let mut parts: Vec<_> = day.parts().cloned().collect();
+        assert_eq!(GroupDay::read(parts.clone()), Some(day));
+        parts.swap(0, 1);
+        assert_eq!(GroupDay::read(parts), None);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, hash_map::Entry as Slot};
 use domain::{
     audit::{Auditor, DayCounters, SumOwner},
     ledger::Entry,
-    usage::{COUNTED, Day, DayTotal, GroupDay, Hour, UserDay, part_of_user},
+    usage::{COUNTED, Day, DayTotal, GroupDay, GroupKeys, Hour, UserDay, counting_groups, part_of_user},
 };
 use key_service_ledger::{
     StoreError,
@@ -122,13 +122,14 @@ impl DaySums {
         let hour = Hour::of(entry.settlement.at);
         let Some(sums) = self.days.get_mut(&hour.day()) else { return };
         let (payer, user) = (&entry.settlement.payer, entry.settlement.user());
-        let of_payer = (PayerName::of(payer).to_vec(), DayCounters::Payer(Box::default()));
-        let of_model = (names::model_sum(&payer.model), DayCounters::Model(DayTotal::default()));
-        let of_user = |user| (names::user_sums(part_of_user(user)), DayCounters::Users(UserDay::default()));
-        let of_group = |group| (names::group_sum(group), DayCounters::Group(GroupDay::default()));
-        let others = user.map(of_user).into_iter().chain(payer.groups.into_iter().flatten().map(of_group));
-        for (name, absent) in [of_payer, of_model].into_iter().chain(others) {
-            let is_own = payer.groups[0].is_some_and(|group| name == names::group_sum(group));
+        let of_payer = (PayerName::of(payer).to_vec(), DayCounters::Payer(Box::default()), None);
+        let of_model = (names::model_sum(&payer.model), DayCounters::Model(DayTotal::default()), None);
+        let of_user =
+            |user| (names::user_sums(part_of_user(user)), DayCounters::Users(UserDay::default()), None);
+        let of_group =
+            |(group, keys)| (names::group_sum(group), DayCounters::Group(GroupDay::default()), Some(keys));
+        let others = user.map(of_user).into_iter().chain(counting_groups(payer.groups).map(of_group));
+        for (name, absent, keys) in [of_payer, of_model].into_iter().chain(others) {
             let sum = match sums.entry(name) {
                 Slot::Occupied(sum) => sum.into_mut(),
                 Slot::Vacant(_) if number > paid => continue,
@@ -138,7 +139,7 @@ impl DaySums {
                 }
             };
             if number <= sum.recorded.last_entry {
-                sum.add(entry, is_own, &adds);
+                sum.add(entry, keys, &adds);
             }
         }
     }
@@ -158,10 +159,10 @@ impl SumWithEntries {
         Self { recorded, charged: 0, proven }
     }
 
-    fn add(&mut self, entry: &Entry, is_own: bool, adds: &Adds) {
+    fn add(&mut self, entry: &Entry, keys: Option<GroupKeys>, adds: &Adds) {
         self.charged += i128::from(entry.delta.nanos());
         match (&mut self.proven, adds) {
-            (Some(proven), Adds::Counts(counts)) => proven.add(entry, is_own, **counts),
+            (Some(proven), Adds::Counts(counts)) => proven.add(entry, keys, **counts),
             (proven, _) => *proven = None,
         }
     }

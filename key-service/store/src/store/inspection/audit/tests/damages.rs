@@ -1,9 +1,9 @@
 //! Planted damages: each is found, with its place.
 
 use domain::{
-    audit::{Counter, DayPart, Figure, GroupKeys, Quantity, Wrong},
+    audit::{Counter, DayPart, Figure, Quantity, Wrong},
     ledger::Record as Generation,
-    usage::{Day, Hour, part_of_user},
+    usage::{Day, GroupKeys, Hour, part_of_user},
 };
 use key_service_ledger::{codec, messages, names::PayerName, view::FORM};
 use prost::Message;
@@ -20,7 +20,7 @@ enum Damage {
     Hold(fn(&mut messages::Generation)),
     Deposit(fn(&mut messages::Deposit)),
     Sums(fn() -> Name, fn(&mut messages::Sums)),
-    GroupSums(fn(&mut messages::GroupSums)),
+    GroupSums(u8, fn(&mut messages::GroupSums)),
     UserSums(fn(&mut messages::UserSums)),
     Payers(fn(&mut messages::KeyPayers)),
     AccountProfile(fn(&mut messages::AccountProfile)),
@@ -68,9 +68,9 @@ fn hours(sums: &mut messages::Sums) -> &mut messages::CountColumns {
     sums.hours.as_mut().unwrap().counts.as_mut().unwrap()
 }
 
-/// Sums of the keys in a group for its one model.
-fn own(sums: &mut messages::GroupSums) -> &mut messages::Sums {
-    sums.models[0].own.as_mut().unwrap()
+/// Sums of the one part of a group.
+fn whole(sums: &mut messages::GroupSums) -> &mut messages::Sums {
+    sums.parts[0].sums.as_mut().unwrap()
 }
 
 fn users(sums: &mut messages::UserSums) -> &mut messages::CountColumns {
@@ -120,7 +120,9 @@ impl Damage {
                 changed(records, names::deposit(domain::ledger::histories::deposit(0)), change).await
             }
             Self::Sums(name, change) => changed(records, name(), change).await,
-            Self::GroupSums(change) => changed(records, of_group(), change).await,
+            Self::GroupSums(n, change) => {
+                changed(records, names::of_group(Day::of(START), group(n)), change).await
+            }
             Self::UserSums(change) => changed(records, of_users(), change).await,
             Self::Payers(change) => changed(records, names::payers(key(1)), change).await,
             Self::AccountProfile(change) => changed(records, layout::account_profile(), change).await,
@@ -174,8 +176,42 @@ fn hour() -> u8 {
     Hour::of(START).of_day()
 }
 
+/// Keys of the group, which has had one parent.
+fn own() -> GroupKeys {
+    GroupKeys::Own(Some(group(0)))
+}
+
 fn of_group_model(counter: Counter) -> Figure {
-    part(DayPart::GroupModel(group(1), MODEL.into(), GroupKeys::Own), counter)
+    part(DayPart::GroupModel(group(1), MODEL.into(), own()), counter)
+}
+
+/// Every counter of the group's day, recorded where nothing is proven, and not where it is.
+fn without_its_parent() -> Vec<Wrong> {
+    let of = |keys, recorded: bool| {
+        let of_model = DayPart::GroupModel(group(1), MODEL.into(), keys);
+        let of_hour = DayPart::GroupHour(group(1), MODEL.into(), keys, hour());
+        let usd = |of: &DayPart, counter, n: i64| {
+            let (recorded, proven) = if recorded { (n, 0) } else { (0, n) };
+            usd(part(of.clone(), counter), recorded, proven)
+        };
+        let number = |of: &DayPart, counter, n: u64| {
+            let (recorded, proven) = if recorded { (n, 0) } else { (0, n) };
+            number(part(of.clone(), counter), recorded, proven)
+        };
+        [
+            usd(&of_model, Counter::Charged, 117),
+            usd(&of_model, Counter::UpstreamCost, 48),
+            usd(&of_model, Counter::ChargedAtKnownCost, 117),
+            usd(&of_hour, Counter::Charged, 117),
+            number(&of_model, Counter::Requests, 12),
+            number(&of_model, Counter::Tokens, 60),
+            number(&of_hour, Counter::Requests, 12),
+            number(&of_hour, Counter::Prompt, 36),
+            number(&of_hour, Counter::Cached, 12),
+            number(&of_hour, Counter::Completion, 24),
+        ]
+    };
+    [of(GroupKeys::Own(None), true), of(own(), false)].concat()
 }
 
 /// Runs each damage against fresh books.
@@ -382,17 +418,25 @@ async fn damaged_sums_are_found() {
         ("sums of a model are lost", Damage::Lost(of_model), {
             vec![usd(Figure::ModelSum(day, MODEL.into()), 0, 117)]
         }),
-        ("a group was charged more", Damage::GroupSums(|sums| own(sums).charged += 1), {
-            vec![usd(Figure::GroupSum(group(1), day), 118, 117)]
+        ("a group was charged more", Damage::GroupSums(1, |sums| whole(sums).charged += 1), {
+            vec![
+                usd(Figure::GroupSum(group(1), day), 118, 117),
+                usd(of_group_model(Counter::Charged), 118, 117),
+            ]
         }),
-        ("a group had a request more", Damage::GroupSums(|sums| own(sums).requests += 1), {
+        ("a group had a request more", Damage::GroupSums(1, |sums| whole(sums).requests += 1), {
             vec![number(of_group_model(Counter::Requests), 13, 12)]
         }),
-        ("a group's tokens", Damage::GroupSums(|sums| own(sums).tokens = 0), {
+        ("a group's tokens", Damage::GroupSums(1, |sums| whole(sums).tokens = 0), {
             vec![number(of_group_model(Counter::Tokens), 0, 60)]
         }),
-        ("a group's upstream cost", Damage::GroupSums(|sums| own(sums).upstream_cost = 0), {
+        ("a group's upstream cost", Damage::GroupSums(1, |sums| whole(sums).upstream_cost = 0), {
             vec![usd(of_group_model(Counter::UpstreamCost), 0, 48)]
+        }),
+        ("a group's parent", Damage::GroupSums(1, |sums| sums.parts[0].parent.clear()), without_its_parent()),
+        ("a parent had a request more", Damage::GroupSums(0, |sums| whole(sums).requests += 1), {
+            let below = DayPart::GroupModel(group(0), MODEL.into(), GroupKeys::Below);
+            vec![number(part(below, Counter::Requests), 13, 12)]
         }),
         ("sums of a group are lost", Damage::Lost(of_group), {
             vec![usd(Figure::GroupSum(group(1), day), 0, 117)]
@@ -416,10 +460,14 @@ async fn damaged_sums_of_hours_and_users_and_payers_that_are_not_listed_are_foun
         ("an hour of a model's prompts", Damage::Sums(of_model, |sums| hours(sums).prompt[0] += 1), {
             vec![number(part(DayPart::ModelHour(MODEL.into(), hour()), Counter::Prompt), 37, 36)]
         }),
-        ("an hour of a group's completions", Damage::GroupSums(|sums| hours(own(sums)).completion[0] = 0), {
-            let of_hour = DayPart::GroupHour(group(1), MODEL.into(), GroupKeys::Own, hour());
-            vec![number(part(of_hour, Counter::Completion), 0, 24)]
-        }),
+        (
+            "an hour of a group's completions",
+            Damage::GroupSums(1, |sums| hours(whole(sums)).completion[0] = 0),
+            {
+                let of_hour = DayPart::GroupHour(group(1), MODEL.into(), own(), hour());
+                vec![number(part(of_hour, Counter::Completion), 0, 24)]
+            },
+        ),
         ("a user was charged more", Damage::UserSums(|sums| users(sums).charged[0] += 1), {
             vec![
                 usd(Figure::UserSum(day, part_of_user(USER)), 118, 117),
