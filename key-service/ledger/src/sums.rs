@@ -117,11 +117,21 @@ impl<'a> SumsReader<'a> {
 
     /// Reads the sums of all payers on these days, in the order of days and payers.
     pub async fn of_payers(&self, days: RangeInclusive<Day>) -> Result<Vec<PayerDay>, StoreError> {
+        self.of_wanted(days, |_| true).await
+    }
+
+    async fn of_wanted(
+        &self,
+        days: RangeInclusive<Day>,
+        is_wanted: impl Fn(KeyId) -> bool + Sync,
+    ) -> Result<Vec<PayerDay>, StoreError> {
         let mut sums = BTreeMap::new();
         let add = |day: Day, name: &[u8], record: &Record| {
             let payer = PayerName::read(name).ok_or_else(damaged)?;
-            // A page may repeat a record of an earlier one.
-            sums.insert((day, payer), read_payer(record)?);
+            if is_wanted(payer.key) {
+                // A page may repeat a record of an earlier one.
+                sums.insert((day, payer), read_payer(record)?);
+            }
             Ok(())
         };
         self.each(names::SUMS, days, add).await?;
@@ -135,15 +145,14 @@ impl<'a> SumsReader<'a> {
         keys: &[KeyId],
     ) -> Result<Vec<PayerDay>, StoreError> {
         let listed = self.payers_of(keys).await?;
-        let parts = names::day_part(*days.start())..=names::day_part(*days.end());
+        // Some payers of earlier days are no longer listed.
+        let whole_from = listed.iter().map(|list| Day::from_number(list.whole_from.into())).max();
+        let whole_from = whole_from.map_or(*days.start(), |day| day.max(*days.start()));
+        let earlier = *days.start()..=whole_from.plus(-1).min(*days.end());
+        let mut sums = self.of_wanted(earlier, |key| keys.contains(&key)).await?;
+        let parts = names::day_part(whole_from)..=names::day_part(*days.end());
         let mut wanted = Vec::new();
-        for PayersOfKey { payers, whole_from } in &listed {
-            if parts.start() < whole_from {
-                // Some payer of earlier days is no longer listed.
-                let mut all = self.of_payers(days).await?;
-                all.retain(|(_, payer, _)| keys.contains(&payer.key));
-                return Ok(all);
-            }
+        for PayersOfKey { payers, .. } in &listed {
             for payer in payers {
                 let (first, last) = (payer.first.max(*parts.start()), payer.last.min(*parts.end()));
                 wanted.extend((first..=last).map(|day| (Day::from_number(day.into()), &payer.name)));
@@ -156,7 +165,6 @@ impl<'a> SumsReader<'a> {
         wanted.dedup();
         let records =
             self.named(wanted.iter().map(|(day, name)| names::of_payer(*day, name)).collect()).await?;
-        let mut sums = Vec::new();
         for ((day, name), record) in wanted.into_iter().zip(records) {
             let Some(record) = record else { continue };
             let payer = PayerName::read(name.as_bytes()).ok_or_else(damaged)?;

@@ -188,6 +188,7 @@ macro_rules! contract {
                 }
                 margins::{
                     margins_are_those_of_the_journal,
+                    sums_of_a_key_are_whole_however_many_models_it_uses,
                 }
                 leases::{
                     holds_are_due_when_the_ledger_has_counted_their_lease,

@@ -9,7 +9,7 @@ use shared::{
 };
 
 use crate::{
-    store::{Hour, JournalPage, Ledger as _, RefusedLine, Store},
+    store::{Hour, JournalPage, Ledger as _, OtherSums, RefusedLine, Store},
     suite::{
         Fault, Subject, after, capture, hold, make_key, money::margins::with_model, nanos, open_account_with,
         tick,

@@ -22,7 +22,7 @@ use domain::{
         Command, Entry, NewHold, Payer, Progress, Record,
         histories::{START, generation},
     },
-    usage::{self, Counts, Day, DayTotal, GroupDay, Margin, UserDay, part_of_user},
+    usage::{self, Counts, Day, DayTotal, GroupDay, Margin, UserDay, counting_groups, part_of_user},
 };
 
 fn progress(cost: i64, upstream_cost: Option<i64>) -> Progress {
@@ -66,9 +66,8 @@ impl Expected {
     }
 
     fn add(&mut self, usage::Added { payer, user, day, hour, counts }: usage::Added) {
-        for (group, is_own) in payer.groups.into_iter().zip([true, false]) {
-            let Some(group) = group else { continue };
-            self.groups.entry((day, group)).or_default().add(&payer.model, is_own, (hour, counts));
+        for (group, keys) in counting_groups(payer.groups) {
+            self.groups.entry((day, group)).or_default().add(&payer.model, keys, (hour, counts));
         }
         self.models.entry((day, payer.model.clone())).or_default().add(hour, counts);
         self.payers.entry((day, payer)).or_default().add(hour, counts);
@@ -184,7 +183,7 @@ pub(crate) async fn margins_are_those_of_the_journal(subject: &mut impl Subject)
     for AccountDay { models, groups, .. } in found {
         margins[2] = models.values().fold(margins[2], |all, total| all.plus(total.of));
         for (margin, group) in margins.iter_mut().zip(&groups) {
-            *margin = margin.plus(group.own());
+            *margin = group.own().fold(*margin, |all, part| all.plus(part.total.of));
         }
     }
     let [of_first, of_second, all] = margins;
@@ -195,4 +194,31 @@ pub(crate) async fn margins_are_those_of_the_journal(subject: &mut impl Subject)
     let of_both = store.usage(account, today..=tomorrow, Some(&[alone, mine])).await.unwrap();
     assert_eq!(of_both, of_all);
     assert_eq!(store.usage(account, today..=tomorrow, Some(&[])).await.unwrap(), []);
+}
+
+pub(crate) async fn sums_of_a_key_are_whole_however_many_models_it_uses(subject: &mut impl Subject) {
+    let store = subject.store();
+    let account = open_account_with(store, 1, 100_000).await;
+    let [many, other] = [make_key(store, account, 1, None).await, make_key(store, account, 2, None).await];
+    let of_model = |key: KeyId, n: u8| {
+        let held = with_model(&hold(key, generation(n), 5, 7), &format!("Model {n}"));
+        [held, bill(key, n, 5, None)]
+    };
+    store.execute(account, of_model(other, 255).into(), START).await.unwrap();
+    let (next, mut all) = (START.plus(Duration::from_hours(24)), (1..=220_u8).collect::<Vec<_>>());
+    let of_tomorrow = all.split_off(212);
+    for (now, models) in [(START, all), (next, of_tomorrow)] {
+        for some in models.chunks(20) {
+            let commands = some.iter().flat_map(|n| of_model(many, *n)).collect();
+            store.execute(account, commands, now).await.unwrap();
+        }
+    }
+    let (today, tomorrow) = (Day::of(START), Day::of(next));
+    for (days, expected) in [(today..=today, 212), (tomorrow..=tomorrow, 8), (today..=tomorrow, 220)] {
+        let of_key = store.usage(account, days.clone(), Some(&[many])).await.unwrap();
+        let mut lines = store.usage(account, days, None).await.unwrap();
+        lines.retain(|line| line.payer.key == many);
+        assert_eq!((of_key.len(), &of_key), (expected, &lines));
+    }
+    assert_eq!(store.audit(account).await.unwrap().unwrap().wrong, []);
 }
