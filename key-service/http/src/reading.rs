@@ -50,7 +50,10 @@ pub(super) async fn usage(
 ) -> Result<Response, ApiError> {
     let mut search = usage_search(&Query::parse(request.uri().query()), api.management.today())?;
     search.within = caller.access.group;
-    check_users(&search)?;
+    if !search.is_counted() {
+        let message = "Sums by `user` are those of the whole account, apart by `day` at most.";
+        return Err(invalid("group_by", message));
+    }
     let sums = api.management.sums_of_usage(caller.account, &search).await.map_err(read_error)?;
     let data = sums.iter().map(line).collect();
     Ok(ok(&UsageList { object: "list", data, has_more: false }))
@@ -75,17 +78,6 @@ fn usage_search(query: &Query<'_>, today: Day) -> Result<UsageSearch, ApiError> 
         return Err(invalid("group_by", message));
     }
     Ok(UsageSearch { days: first..=last, key: query.key()?, group: query.group()?, within: None, by })
-}
-
-/// Refuses sums by user of less than the account, since users are not counted by key, group, model or hour.
-fn check_users(search: &UsageSearch) -> Result<(), ApiError> {
-    let is_alone = search.by.iter().all(|by| matches!(by, Grouping::User | Grouping::Day));
-    let is_of_account = search.key.is_none() && search.group.is_none() && search.within.is_none();
-    if search.by.contains(&Grouping::User) && !(is_alone && is_of_account) {
-        let message = "Sums by `user` are those of the whole account, apart by `day` at most.";
-        return Err(invalid("group_by", message));
-    }
-    Ok(())
 }
 
 fn line((of, counts): &UsageSum) -> UsageObject<'_> {

@@ -189,6 +189,17 @@ async fn a_key_of_a_group_sees_and_governs_the_keys_of_the_group_and_its_child_g
     let groups: Vec<Value> =
         usage["data"].as_array().unwrap().iter().map(|line| line["group_id"].clone()).collect();
     assert_eq!(json!(groups), of(&[&team.own, &team.child]));
+    for query in ["group_by=hour,group", "group_by=hour,group,key,model", "group_by=day,hour,key"] {
+        let usage = desk.get(&format!("{USAGE}?{query}")).await.json;
+        let requests =
+            usage["data"].as_array().unwrap().iter().map(|line| line["requests"].as_u64().unwrap());
+        assert_eq!(requests.sum::<u64>(), 2, "{query}: {usage}");
+    }
+    for query in
+        ["group_by=user".to_owned(), "group_by=day,user".to_owned(), format!("group_by=user&key_id={in_own}")]
+    {
+        desk.get(&format!("{USAGE}?{query}")).await.is_error(400, "invalid_value", Some("group_by"));
+    }
     // New keys land in the group, unless they name one in reach.
     for (body, group) in [
         ("{}".to_owned(), &team.own),

@@ -77,8 +77,8 @@ async fn usage_is_summed_up_by_what_is_asked_for() {
     assert_eq!(data(format!("key_id={outside}&end=2026-11-20")).await, json!([line(1, 200)]));
     assert_eq!(data("start=2026-11-21".into()).await, json!([line(1, 30)]));
     let by_hour = json!([
-        with(line(1, 1_000), json!({"hour": "2026-11-20T04:00:00Z", "key_id": inside})),
-        with(line(1, 200), json!({"hour": "2026-11-20T04:00:00Z", "key_id": outside})),
+        with(line(1, 1_000), json!({"hour": "2026-11-20T02:00:00Z", "key_id": inside})),
+        with(line(1, 200), json!({"hour": "2026-11-20T02:00:00Z", "key_id": outside})),
         with(line(1, 30), json!({"hour": "2026-11-21T00:00:00Z", "key_id": inside})),
     ]);
     assert_eq!(data("group_by=hour,key".into()).await, by_hour);

@@ -30,8 +30,8 @@ pub struct EntrySums {
 impl Management {
     /// Adds up the counters of the days, the key, the group and the model of a search. Counters are kept by whole days in UTC: those
     /// that a search for other times touches count whole. `None` for an outcome or an upstream, by which no counters are kept,
-    /// for a user whose counters are not kept apart, and where no day is searched. Those of users are of the whole account, so
-    /// that whoever reaches one group has none.
+    /// for a user whose counters are not kept apart, and where no day is searched. Users are counted for the whole account, so
+    /// whoever reaches one group alone has no sums of theirs.
     pub async fn sums_of_entries(
         &self,
         reach: AccountReach,
@@ -45,6 +45,7 @@ impl Management {
         if !is_counted || first > last {
             return Ok(None);
         }
+        let _permit = self.read_permit(account).await?;
         if let Some(user) = &search.user {
             let is_of_all = search.key.is_none() && search.group.is_none() && reach.group.is_none();
             let is_alone = is_of_all && search.model.is_none();

@@ -102,6 +102,15 @@ pub struct Money {
 }
 
 impl UsageSearch {
+    /// Returns whether there are sums for such a search. Users are counted for the whole account, apart by day at most: there
+    /// is no sum of theirs for one key, one group, or what a management key of a group reaches.
+    pub fn is_counted(&self) -> bool {
+        let is_by_user = self.by.contains(&Grouping::User);
+        let is_alone = self.by.iter().all(|by| matches!(by, Grouping::User | Grouping::Day));
+        let is_of_account = self.key.is_none() && self.group.is_none() && self.within.is_none();
+        !is_by_user || is_alone && is_of_account
+    }
+
     fn matches(&self, line: &UsageLine) -> bool {
         [self.group, self.within].into_iter().flatten().all(|group| line.payer.is_in(group))
     }
@@ -123,12 +132,15 @@ impl UsageSearch {
 
 impl Management {
     /// Sums up the account's usage, in the order of the parts. It reads a day at a time, so that memory holds the sums
-    /// and one day's counters. Sums by user are those of the whole account, apart by day at most.
+    /// and one day's counters. There are none if the search [is not counted](UsageSearch::is_counted).
     pub async fn sums_of_usage(
         &self,
         account: AccountId,
         search: &UsageSearch,
     ) -> Result<Vec<UsageSum>, StoreError> {
+        if !search.is_counted() {
+            return Ok(Vec::new());
+        }
         let _permit = self.read_permit(account).await?;
         let keys = search.key.as_ref().map(std::slice::from_ref);
         let mut sums: BTreeMap<Parts, PartCounts> = BTreeMap::new();
