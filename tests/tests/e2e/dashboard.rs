@@ -10,6 +10,7 @@ mod lists;
 mod pages;
 pub(super) mod second_factor;
 mod signing_in;
+mod sums;
 mod tasks;
 pub(crate) mod told;
 

@@ -13,23 +13,23 @@ use super::{
 };
 use crate::money::budgets::group;
 
-/// Texts of the pages that a lead must not read: names and labels of what is out of reach.
-const FOREIGN: [&str; 3] = ["Secret project", "secret-key", "Division"];
+/// Texts of the pages that a lead must not read: names and labels of what is out of reach, and whom it was for.
+const FOREIGN: [&str; 4] = ["Secret project", "secret-key", "Division", "secret-user"];
 
 /// An account with a group that has a lead, and with much that the lead must not see.
-struct Led {
-    stack: Stack,
-    lead: Browser,
-    owner: Browser,
-    own: String,
-    child: String,
-    other: String,
-    another: String,
-    inside: ApiKey,
-    below: ApiKey,
-    outside: ApiKey,
+pub(super) struct Led {
+    pub(super) stack: Stack,
+    pub(super) lead: Browser,
+    pub(super) owner: Browser,
+    pub(super) own: String,
+    pub(super) child: String,
+    pub(super) other: String,
+    pub(super) another: String,
+    pub(super) inside: ApiKey,
+    pub(super) below: ApiKey,
+    pub(super) outside: ApiKey,
     /// A key that left the lead's group after it was used.
-    gone: ApiKey,
+    pub(super) gone: ApiKey,
 }
 
 /// A form with its path and its fields, and the status that answers it.
@@ -39,7 +39,7 @@ fn id(object: &Value) -> String {
     object["id"].as_str().unwrap().to_owned()
 }
 
-async fn led() -> Led {
+pub(super) async fn led() -> Led {
     let stack = Stack::start().await;
     let another = id(&group(&stack, json!({"name": "Division", "limit": 9_000})).await);
     let other = id(&group(&stack, json!({"name": "Secret project"})).await);
@@ -50,7 +50,8 @@ async fn led() -> Led {
     let (inside, below) = (key("team-key", &own).await, key("intern-key", &child).await);
     let (outside, gone) = (key("secret-key", &other).await, key("moved-away", &own).await);
     for key in [&inside, &below, &outside, &gone] {
-        assert_eq!(stack.call(key, Script::tokens(12, 5)).send().await.status, 200);
+        let user = if key.id == outside.id { "secret-user" } else { "team-user" };
+        assert_eq!(stack.call(key, Script::tokens(12, 5)).with("user", user).send().await.status, 200);
     }
     let moved = stack.manage(Method::PATCH, &format!("/{}", gone.id), Some(json!({"group_id": other}))).await;
     assert_eq!(moved.status, 200, "{moved}");
@@ -127,8 +128,19 @@ async fn closed_pages(led: &mut Led) -> Vec<(String, u16)> {
     let management_keys = owner.get("/dashboard/management-keys").await;
     let management_key = attribute(&management_keys, "class=\"button danger\" href=\"").unwrap();
     let month = "credit/2026-11";
-    let whole =
-        ["credit", "credit.csv", month, "members", "management-keys", "webhooks", "margin", "groups/new"];
+    let whole = [
+        "credit",
+        "credit.csv",
+        month,
+        "members",
+        "management-keys",
+        "webhooks",
+        "margin",
+        "margin?by=user",
+        "margin.csv",
+        "margin.csv?by=group",
+        "groups/new",
+    ];
     let mut closed: Vec<_> = whole.map(|page| (format!("/dashboard/{page}"), 403)).into();
     closed.extend([(format!("/dashboard/members/{member}"), 403), (management_key, 403)]);
     closed.push((format!("/dashboard/members/{member}/role"), 403));
@@ -162,7 +174,9 @@ fn open_pages(Led { own, other, another, inside, outside, gone, .. }: &Led) -> V
         for list in ["keys", "activity", "activity.csv", "activity.jsonl", "spend.csv", "events"] {
             open.push(format!("/dashboard/{list}?group={group}"));
         }
-        open.push(format!("/dashboard/spend.csv?group={group}&by=key"));
+        for query in ["by=key", "by=group", "by=user", "range=today", "range=today&by=key"] {
+            open.push(format!("/dashboard/spend.csv?group={group}&{query}"));
+        }
         open.push(format!("/dashboard/groups?parent={group}"));
     }
     for query in
@@ -174,12 +188,26 @@ fn open_pages(Led { own, other, another, inside, outside, gone, .. }: &Led) -> V
     {
         open.push(format!("/dashboard/{query}"));
     }
-    for query in
-        ["activity?after=0-99999", "activity?outcome=refused", "activity?key=secret", "events?after=0-99999"]
-    {
+    for query in [
+        "activity?after=0-99999",
+        "activity?outcome=refused",
+        "activity?key=secret",
+        "events?after=0-99999",
+        "spend.csv?by=user",
+        "spend.csv?by=group&range=today",
+    ] {
         open.push(format!("/dashboard/{query}"));
     }
-    for part in ["", "?by=key", "?by=group", "/requests", "/settings"] {
+    for part in [
+        "",
+        "?by=key",
+        "?by=group",
+        "?by=user",
+        "?by=key&range=today",
+        "?range=month",
+        "/requests",
+        "/settings",
+    ] {
         open.push(format!("/dashboard/groups/{own}{part}"));
         open.push(format!("/dashboard/keys/{}{part}", inside.id));
     }
