@@ -57,7 +57,7 @@ pub struct Options {
           value_parser = clap::value_parser!(u32).range(1_000..=100_000_000), global = true)]
     pub redis_journal_entries: u32,
 
-    /// Days that Redis keeps counters of usage, some 100 bytes for each key and model used on a day
+    /// Days that Redis keeps counters of usage: for each key and model used on a day some 100 bytes, and 15 for each hour of use
     #[arg(long, env = "FAREGATE_REDIS_USAGE_DAYS", value_name = "DAYS", default_value_t = 400,
           value_parser = clap::value_parser!(u32).range(1..=36_500), global = true)]
     pub redis_usage_days: u32,

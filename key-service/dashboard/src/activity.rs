@@ -275,6 +275,7 @@ fn sums_line(
     compared: Option<&str>,
 ) -> Markup {
     let has_zone = filters::offset(query, "from_offset") != 0 || filters::offset(query, "to_offset") != 0;
+    let has_other_days = has_zone || filters::hour(query).is_some();
     let is_of_details =
         |search: &EntrySearch| search.outcome.is_some() || search.user.is_some() || search.upstream.is_some();
     html! {
@@ -284,11 +285,11 @@ fn sums_line(
                     span title=(count(sums.tokens)) { (short_count(sums.tokens)) } " tokens · " (glance(sums.charged)) }
                 span.quiet {
                     " billed from " (days.start().to_string()) " to " (days.end().to_string()) ", in UTC"
-                    @if has_zone { ": sums are kept by whole days there" }
+                    @if has_other_days { ": sums are kept by whole days there" }
                     @if let Some(compared) = compared { " · " (compared) }
                 }
             },
-            None if billed.is_some_and(is_of_details) => p.quiet { "Sums are kept by day, key, group and model, and by user alone." },
+            None if billed.is_some_and(is_of_details) => p.quiet { "Sums are kept by day, key, group and model. Those of a user are of the whole account, without another filter." },
             None => {},
         }
     }

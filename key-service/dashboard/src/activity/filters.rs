@@ -81,7 +81,7 @@ pub(super) fn search(query: &Fields) -> Result<RequestSearch, Failure> {
 }
 
 /// Reads the hour of the first day to which requests are confined, if there is one.
-fn hour(query: &Fields) -> Option<u8> {
+pub(super) fn hour(query: &Fields) -> Option<u8> {
     query.get("hour").parse().ok().filter(|hour| *hour < HOURS)
 }
 
