@@ -6,11 +6,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use domain::ledger::{Account, Command, Key, NewHold, Outcome, Progress};
+use domain::ledger::{Account, Command, Group, Key, NewHold, Outcome, Progress, histories::group};
 use records::sqlite::Sqlite;
 use shared::{
     clock::{Clock, System},
-    ids::{AccountId, GenerationId, KeyId},
+    generation::{ModelApi, Origin},
+    ids::{AccountId, GenerationId, GroupId, KeyId},
     money::NanoUsd,
 };
 
@@ -31,7 +32,24 @@ fn key(n: u8) -> KeyId {
     KeyId::new(shared::time::Timestamp::from_millis(1), [n; 10])
 }
 
-async fn ledger(store: Arc<Sqlite>, account: AccountId) -> Arc<Lanes> {
+/// Who asks: keys without a group for nobody, or keys of a group with a parent for one of many users.
+#[derive(Clone, Copy)]
+enum Callers {
+    Plain,
+    InGroupsForUsers,
+}
+
+impl Callers {
+    fn group(self) -> Option<GroupId> {
+        matches!(self, Self::InGroupsForUsers).then(|| group(1))
+    }
+
+    fn user(self, n: usize) -> Option<String> {
+        matches!(self, Self::InGroupsForUsers).then(|| format!("user-{}", n % 1_000))
+    }
+}
+
+async fn ledger(store: Arc<Sqlite>, account: AccountId, callers: Callers) -> Arc<Lanes> {
     let events = EventBounds::with_life(EVENTS_KEPT);
     let ledger = Lanes::new(
         store,
@@ -43,7 +61,11 @@ async fn ledger(store: Arc<Sqlite>, account: AccountId) -> Arc<Lanes> {
         change.set_account(Account { credit: NanoUsd::from_usd(1_000), ..Default::default() });
         for key in (0..KEYS).map(key) {
             change.key(key)?;
-            change.set_key(key, Key::default());
+            change.set_key(key, Key { group: callers.group(), ..Key::default() });
+        }
+        for (n, parent) in [(0, None), (1, Some(group(0)))] {
+            change.group(group(n))?;
+            change.set_group(group(n), Group { parent, ..Group::default() });
         }
         Ok(())
     });
@@ -52,7 +74,7 @@ async fn ledger(store: Arc<Sqlite>, account: AccountId) -> Arc<Lanes> {
 }
 
 /// A hold and a capture.
-async fn request(ledger: &Lanes, account: AccountId, key: KeyId) {
+async fn request(ledger: &Lanes, account: AccountId, key: KeyId, user: Option<String>) {
     let (generation, cost) = (GenerationId::generate(&System), NanoUsd::from_nanos(700));
     let hold = Command::Hold(NewHold {
         key,
@@ -65,7 +87,7 @@ async fn request(ledger: &Lanes, account: AccountId, key: KeyId) {
         prompt_tokens: 1,
         readmitted: false,
         lease_ticks: 7,
-        origin: None,
+        origin: Some(Arc::new(Origin { api: ModelApi::Chat, stream: true, user })),
     });
     let outcome = ledger.execute(account, vec![hold], System.now()).await.unwrap().remove(0);
     assert!(matches!(outcome, Ok(Outcome::Held { .. })), "{outcome:?}");
@@ -85,15 +107,16 @@ fn processor_time() -> (Duration, Duration) {
 }
 
 /// Requests of so many callers at once.
-async fn measure(store: &Arc<Sqlite>, callers: usize, requests: usize, label: &str) {
+async fn measure(store: &Arc<Sqlite>, of: Callers, (callers, requests): (usize, usize), label: &str) {
     let account = account();
-    let ledger = ledger(Arc::clone(store), account).await;
+    let ledger = ledger(Arc::clone(store), account, of).await;
     let (began, (before, before_system)) = (Instant::now(), processor_time());
     let calls = (0..callers).map(|n| {
         let (ledger, key) = (Arc::clone(&ledger), key(u8::try_from(n % usize::from(KEYS)).unwrap()));
         tokio::spawn(async move {
-            for _ in 0..requests / callers {
-                request(&ledger, account, key).await;
+            for request_of_caller in 0..requests / callers {
+                let user = of.user(n + callers * request_of_caller);
+                request(&ledger, account, key, user).await;
             }
         })
     });
@@ -117,9 +140,12 @@ async fn requests_are_measured() {
     let path = folder.path().join("store.db");
     let file = Arc::new(Sqlite::open(&path).unwrap());
     for callers in [64, 16, 1, 64] {
-        measure(&file, callers, if callers == 1 { REQUESTS / 16 } else { REQUESTS }, "file").await;
+        let requests = if callers == 1 { REQUESTS / 16 } else { REQUESTS };
+        measure(&file, Callers::Plain, (callers, requests), "file").await;
+        measure(&file, Callers::InGroupsForUsers, (callers, requests), "file, in groups for users").await;
     }
     println!("{} KiB", fs::metadata(&path).unwrap().len() / 1024);
     let memory = Arc::new(Sqlite::in_memory().unwrap());
-    measure(&memory, 64, REQUESTS, "memory").await;
+    measure(&memory, Callers::Plain, (64, REQUESTS), "memory").await;
+    measure(&memory, Callers::InGroupsForUsers, (64, REQUESTS), "memory, in groups for users").await;
 }
