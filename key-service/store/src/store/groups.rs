@@ -175,7 +175,6 @@ impl Store {
             .await
     }
 
-    /// Finds the groups of the account that have these external ids, in their order.
     /// Lists the groups of the account that have used most, at most `most`, among the newest `looked_at`; and whether these
     /// are all groups.
     pub async fn groups_by_use(
@@ -198,6 +197,7 @@ impl Store {
         Ok((by_use.into_iter().take(most).map(|(_, id)| id).collect(), false))
     }
 
+    /// Finds the groups of the account that have these external ids, in their order.
     pub(crate) async fn groups_with_external_ids(
         &self,
         account: AccountId,
