@@ -152,6 +152,8 @@ fn groups_of(event: &Event) -> Vec<GroupId> {
     | EventKind::MemberInvited { group_id: Some(group), .. } = &event.kind
     {
         vec![*group]
+    } else if let EventKind::MemberRoleChanged { group_id, previous_group_id, .. } = &event.kind {
+        group_id.iter().chain(previous_group_id).copied().collect()
     } else {
         Vec::new()
     };
@@ -260,14 +262,19 @@ fn told(kind: &EventKind, named: &Named) -> Markup {
             EventKind::AccountCreated { name } | EventKind::ManagementKeyRevoked { name, .. } | EventKind::MemberRemoved { name, .. }
                 | EventKind::MemberSecondFactorEnabled { name, .. }
                 | EventKind::MemberSecondFactorRemoved { name, .. } => bdi { (name) },
-            EventKind::MemberInvited { name, role, group_id, .. } => {
-                bdi { (name) } ", " (role)
-                @if let Some(group) = group_id { " of " (named.group(*group)) }
+            EventKind::MemberInvited { name, role, group_id, .. } => { bdi { (name) } ", " (role_of(role, *group_id, named)) },
+            EventKind::MemberRoleChanged { name, role, group_id, previous_role, previous_group_id, .. } => {
+                bdi { (name) } ", " (role_of(previous_role, *previous_group_id, named)) " → " (role_of(role, *group_id, named))
             },
             EventKind::WebhookDisabled { url, .. } => bdi { (url) },
             EventKind::KeyRevoked {} | EventKind::GroupArchived {} | EventKind::MemberSignedIn { .. } => {},
         }
     }
+}
+
+/// Names a role, with the group of a lead.
+fn role_of(role: &str, group: Option<GroupId>, named: &Named) -> Markup {
+    html! { (role) @if let Some(group) = group { " of " (named.group(group)) } }
 }
 
 fn list(changes: &[Change], with_before: bool, named: &Named) -> Markup {

@@ -1,6 +1,6 @@
 //! Events: acts that governed an account, and thresholds that bills crossed.
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use shared::{
     ids::{DepositId, EventId, GroupId, KeyId, ManagementKeyId, MemberId, WebhookId},
@@ -12,9 +12,13 @@ use shared::{
 use crate::payment::PaymentId;
 
 mod changes;
+mod threshold;
 
-use self::changes::json;
-pub use self::changes::{Change, MAX_CHANGE_BYTES};
+use self::{changes::json, threshold::usd};
+pub use self::{
+    changes::{Change, MAX_CHANGE_BYTES},
+    threshold::{MoneyBound, Threshold},
+};
 
 /// An act that governs an account, with the randomness for the ids of its events.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -153,6 +157,20 @@ pub enum EventKind {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         group_id: Option<GroupId>,
     },
+    /// An owner gave a member another role.
+    #[serde(rename = "member.role_changed")]
+    MemberRoleChanged {
+        member_id: MemberId,
+        name: String,
+        role: String,
+        /// The group that a lead governs.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        group_id: Option<GroupId>,
+        previous_role: String,
+        /// The group that the member led before.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        previous_group_id: Option<GroupId>,
+    },
     #[serde(rename = "member.removed")]
     MemberRemoved { member_id: MemberId, name: String },
     #[serde(rename = "member.signed_in")]
@@ -171,42 +189,6 @@ pub enum EventKind {
         /// Reason, as in the webhook's `disabled_reason`.
         reason: String,
     },
-}
-
-/// A threshold that a bill crossed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Threshold {
-    pub bound: MoneyBound,
-    /// Used part of the amount; for a credit, the part that is left.
-    pub percent: u8,
-    /// Amount of the bound; for a credit, the credit just after the last deposit.
-    #[serde(deserialize_with = "usd")]
-    pub amount: NanoUsd,
-    /// Amount used; for a window, within the window that runs.
-    #[serde(deserialize_with = "usd")]
-    pub used: NanoUsd,
-}
-
-/// A bound on money. The names are wire format: add, never rename.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum MoneyBound {
-    /// The lifetime limit of a key or a group.
-    Limit,
-    /// A limit in each hour.
-    Hour,
-    /// A limit in each day.
-    Day,
-    /// A limit in each week.
-    Week,
-    /// A limit in each month.
-    Month,
-    Credit,
-}
-
-impl MoneyBound {
-    /// Every bound, in the order of their numbers.
-    pub const ALL: [Self; 6] = [Self::Limit, Self::Hour, Self::Day, Self::Week, Self::Month, Self::Credit];
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -296,6 +278,7 @@ impl EventKind {
             Self::ManagementKeyCreated { .. } => "management_key.created",
             Self::ManagementKeyRevoked { .. } => "management_key.revoked",
             Self::MemberInvited { .. } => "member.invited",
+            Self::MemberRoleChanged { .. } => "member.role_changed",
             Self::MemberRemoved { .. } => "member.removed",
             Self::MemberSignedIn { .. } => "member.signed_in",
             Self::MemberSecondFactorEnabled { .. } => "member.second_factor_enabled",
@@ -325,6 +308,7 @@ impl EventKind {
             | Self::ManagementKeyCreated { .. }
             | Self::ManagementKeyRevoked { .. }
             | Self::MemberInvited { .. }
+            | Self::MemberRoleChanged { .. }
             | Self::MemberRemoved { .. }
             | Self::MemberSignedIn { .. }
             | Self::MemberSecondFactorEnabled { .. }
@@ -378,12 +362,6 @@ impl Actor {
             _ => return None,
         })
     }
-}
-
-/// Reads an amount from a JSON number.
-fn usd<'de, D: Deserializer<'de>>(deserializer: D) -> Result<NanoUsd, D::Error> {
-    let number = Box::<RawValue>::deserialize(deserializer)?;
-    NanoUsd::parse(number.get()).map_err(serde::de::Error::custom)
 }
 
 #[expect(clippy::expect_used, reason = "every kind is written as its type and its data")]

@@ -81,7 +81,8 @@ pub(crate) async fn change(
         Ok(role) => role,
         Err(fault) => return refused(&fault).await,
     };
-    let changed = app.management.change_role(viewer.signed_in.account, member.id, role).await;
+    let (account, actor) = (viewer.signed_in.account, viewer.signed_in.actor());
+    let changed = app.management.change_role(account, member.id, role, actor).await;
     if let Err(Error::Refused(MemberRefused::NoSuchGroup)) = changed {
         return refused(&no_such_group()).await;
     }
