@@ -1,20 +1,30 @@
 //! Use-cases of the operator: accounts and credit.
 
+use std::collections::BTreeMap;
+
 use shared::{
     clock::random_bytes,
     ids::{AccountId, DepositId},
     money::NanoUsd,
 };
 
-use crate::{error::Error, management::Management};
+use crate::{
+    error::Error,
+    management::Management,
+    reports::spend::{DAYS, days_left},
+};
 use domain::{
     event::Actor,
     ledger::{Command, Outcome, Refused},
     payment::PaymentId,
+    usage::Sums,
 };
 use key_service_store::store::{
     AccountSummary, Capacity as _, Deposit, Funds, Ledger as _, NewAccount, StoreError,
 };
+
+/// Days until the credit runs out below which pages mark it.
+pub const SOON: i64 = 7;
 
 /// Reason why an account was not changed or found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -92,6 +102,22 @@ impl Management {
     /// Returns the name and the money of an account; `None` if there is none.
     pub async fn funds(&self, account: AccountId) -> Result<Option<Funds>, StoreError> {
         self.store.funds(account).await
+    }
+
+    /// Returns what an account was charged in the last [`DAYS`] days, and remembers it for [`Self::days_left`].
+    pub async fn spent_lately(&self, account: AccountId) -> Result<NanoUsd, StoreError> {
+        let today = self.today();
+        let days = self.spend(account, today.plus(1 - DAYS)..=today).await?;
+        let models = days.into_values().flat_map(BTreeMap::into_values);
+        let spent = models.fold(Sums::default(), Sums::plus).charged;
+        self.recent_spend.remember(account, today, spent);
+        Ok(spent)
+    }
+
+    /// Returns for how many whole days the credit of an account lasts, by what it was charged when that was last read;
+    /// `None` if this process has not read it since yesterday, or if nothing is spent. Reads nothing.
+    pub fn days_left(&self, account: AccountId, credit: NanoUsd) -> Option<i64> {
+        days_left(credit, self.recent_spend.of(account, self.today())?)
     }
 
     /// The account's latest deposits, newest first.

@@ -2,6 +2,7 @@
 
 pub(crate) mod last_use;
 pub(crate) mod password;
+pub(crate) mod recent_spend;
 
 use std::{
     sync::{
@@ -27,6 +28,7 @@ use key_service_credentials::Credentials;
 use key_service_store::store::{Store, StoreError};
 use last_use::LastUses;
 use password::Passwords;
+use recent_spend::RecentSpend;
 
 /// API keys that an account may have unless configured otherwise: some 65 MB in Redis, or more with long labels.
 pub const MAX_KEYS_PER_ACCOUNT: u64 = 100_000;
@@ -49,6 +51,7 @@ pub struct Management {
     reads: Quota,
     /// Records of uses of management keys.
     pub(crate) last_uses: LastUses,
+    pub(crate) recent_spend: RecentSpend,
     /// Held while the owners of an account are counted and one is changed.
     pub(crate) owners: tokio::sync::Mutex<()>,
     /// Time of the last id in milliseconds.
@@ -72,6 +75,7 @@ impl Management {
             passwords,
             reads,
             last_uses,
+            recent_spend: RecentSpend::default(),
             owners,
             last_id,
         }

@@ -6,6 +6,7 @@ use axum::{
 };
 use key_service_management::{
     account_list::AccountRow,
+    accounts::SOON,
     spend::{DAYS, days_left},
 };
 use key_service_page::{
@@ -25,8 +26,6 @@ use crate::{
     paths::{ACCOUNT, NEW_ACCOUNT},
 };
 
-/// Days until the credit runs out below which the list marks it.
-const SOON: i64 = 7;
 /// Days until the credit runs out beyond which no number is shown.
 const FAR: i64 = 365;
 

@@ -106,7 +106,7 @@ pub fn page(viewer: &Viewer, section: Section, title: &str, content: &Markup) ->
         home: HOME,
         name: &viewer.funds.name,
         balance: html! { @if viewer.may(Effect::Read, Subject::Account).is_ok() {
-            p.balance { span { "Credit" } strong { (glance(viewer.funds.credit)) } }
+            p.balance.short[viewer.is_credit_short()] { span { (credit_title(viewer)) } strong { (glance(viewer.funds.credit)) } }
         } },
         finding: find(viewer),
         navigation: "Dashboard",
@@ -114,6 +114,15 @@ pub fn page(viewer: &Viewer, section: Section, title: &str, content: &Markup) ->
         person: name_and_rights(viewer),
     };
     frame.page(viewer, above, title, content)
+}
+
+/// Names the balance, and says how long it lasts if that is not for long.
+fn credit_title(viewer: &Viewer) -> String {
+    match viewer.days_left.filter(|_| viewer.is_credit_short()) {
+        Some(1) => "Credit, 1 day".into(),
+        Some(days) => format!("Credit, {days} days"),
+        None => "Credit".into(),
+    }
 }
 
 /// Makes the box that finds anything. It is sent as a form, so that a pasted plaintext is in no address.
