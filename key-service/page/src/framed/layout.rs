@@ -112,6 +112,7 @@ pub fn page(viewer: &Viewer, section: Section, title: &str, content: &Markup) ->
         navigation: "Dashboard",
         links: links(viewer, section),
         person: name_and_rights(viewer),
+        own: html! { a href=(YOU) { "Your sign-in" } },
     };
     frame.page(viewer, above, title, content)
 }
@@ -166,7 +167,7 @@ fn links(viewer: &Viewer, section: Section) -> Markup {
 fn name_and_rights(viewer: &Viewer) -> Markup {
     let member = &viewer.signed_in.member;
     html! {
-        a.name href=(YOU) title={ "Your sign-in: " (member.name) } { bdi { (member.name) } }
+        span.name title=(member.name) { bdi { (member.name) } }
         // The owner of a first run is named after the role.
         @if member.name != member.role.as_str() { span.badge { (member.role.as_str()) } }
     }
