@@ -46,6 +46,7 @@ fn search(query: &Fields) -> Result<EventSearch, Failure> {
         kind: EVENT_TYPES.into_iter().find(|kind| *kind == query.get("type")),
         key: query.filled("key").map(str::parse).transpose().map_err(|_| Failure::NotFound)?,
         group: query.filled("group").map(str::parse).transpose().map_err(|_| Failure::NotFound)?,
+        by: query.filled("by").map(str::to_lowercase),
         within: None,
     })
 }
@@ -198,6 +199,7 @@ fn filters(query: &Fields, search: &EventSearch, named: &Named) -> Markup {
                 option value="" { "All" }
                 @for kind in EVENT_TYPES { option value=(kind) selected[query.get("type") == kind] { (kind) } }
             } }
+            label { "By" input type="search" name="by" value=(query.get("by")) placeholder="Name of who did it" autocomplete="off"; }
             button { "Apply" }
         }
     }

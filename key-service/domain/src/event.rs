@@ -199,6 +199,8 @@ pub struct EventSearch {
     pub key: Option<KeyId>,
     /// Group of the events; `None` matches any.
     pub group: Option<GroupId>,
+    /// Part of the name of who acted, in lower case; `None` matches any.
+    pub by: Option<String>,
     /// Groups of which the events may be: the reach of who asks. `None` matches any, and events of no group.
     pub within: Option<Vec<GroupId>>,
 }
@@ -330,11 +332,17 @@ impl EventSearch {
         key.or(self.group.as_ref().map(GroupId::as_bytes))
     }
 
+    /// Returns whether every event of the subject matches, so that none is read in vain.
+    pub const fn is_whole(&self) -> bool {
+        self.kind.is_none() && self.by.is_none() && self.within.is_none()
+    }
+
     /// Returns whether an event matches.
     pub fn matches(&self, event: &Event) -> bool {
         self.kind.is_none_or(|kind| kind == event.kind.as_str())
             && self.key.is_none_or(|key| event.key == Some(key))
             && self.group.is_none_or(|group| event.group == Some(group))
+            && self.by.as_ref().is_none_or(|by| event.actor.is_named(by))
             && self
                 .within
                 .as_ref()
@@ -343,6 +351,16 @@ impl EventSearch {
 }
 
 impl Actor {
+    /// Returns whether the name of who acted has a part, which is in lower case.
+    fn is_named(&self, part: &str) -> bool {
+        match self {
+            Self::ManagementKey { name, .. } | Self::Member { name, .. } | Self::Operator { name } => {
+                name.to_lowercase().contains(part)
+            }
+            Self::System => false,
+        }
+    }
+
     fn object(&self) -> ActorObject {
         let (r#type, id, name) = match self {
             Self::ManagementKey { id, name } => ("management_key", Some(id.to_string()), Some(name)),

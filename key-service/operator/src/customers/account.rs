@@ -11,7 +11,7 @@ use key_service_page::{
     failure::Failure,
     form::Fields,
     operator::Operator,
-    show::{aligned, copyable, count, glance, program, requests, time},
+    show::{copyable, count, glance, program, requests, time, usd},
 };
 use key_service_store::store::Deposit;
 use maud::{Markup, html};
@@ -95,7 +95,7 @@ fn table(deposits: &[Deposit]) -> Markup {
                             th scope="row" { (time(deposit.at())) p.narrow-only { (note) } p.narrow-only { (payment) } }
                             td.wide-only.wraps { bdi { (note) } }
                             td.wide-only.wraps { bdi { (payment) } }
-                            td.n { (aligned(deposit.deposited.amount)) }
+                            td.n { (usd(deposit.deposited.amount)) }
                         }
                     }
                 }

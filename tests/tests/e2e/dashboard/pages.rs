@@ -596,6 +596,10 @@ async fn members_are_invited_change_roles_and_leave_but_an_owner_stays() {
     assert_eq!(ann.post("/dashboard/management-keys", &[("name", "mine")]).await.status, 200, "an owner now");
     let told = owner.get("/dashboard/events?type=member.role_changed").await;
     assert!(told.text().contains("<bdi>ann@example.com</bdi>, viewer → owner"), "{told}");
+    let by = owner.get("/dashboard/events?by=OWNER").await;
+    assert!(by.text().contains(">member.role_changed</span>"), "{by}");
+    let by = owner.get("/dashboard/events?by=nobody").await;
+    assert!(by.text().contains("No events match."), "{by}");
     assert_eq!(owner.post(&format!("/dashboard/members/{last}/remove"), &[]).await.status, 303);
     assert!(!ann.is_signed_in().await);
 }
