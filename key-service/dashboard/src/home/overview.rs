@@ -88,7 +88,7 @@ fn first_steps(viewer: &Viewer, key: Option<&ApiKey>) -> Markup {
             h2 { "First steps" }
             ol.steps {
                 @if viewer.funds.credit <= NanoUsd::ZERO {
-                    li { a href="/dashboard/credit" { "Add credit" } ", which an operator does on the server." }
+                    li { a href="/dashboard/credit" { "Add credit" } ", which an operator does." }
                 }
                 @if key.is_none() {
                     @if viewer.is_owner() {

@@ -20,6 +20,7 @@ use key_service_page::{
     form::query,
     layout::{Section, page},
     pagination::{Pagination, ROWS_ON_PAGE, Shown},
+    paths::OPERATOR,
     session::Viewer,
     show::{aligned, copyable, program, requests, short_count, time, time_to_second, usd},
 };
@@ -60,7 +61,7 @@ pub(crate) async fn show(
         @if viewer.is_owner() {
             section.card {
                 h2 { "Add credit" }
-                p { "An operator adds credit on the server:" }
+                p { "An operator adds credit at " code { (OPERATOR) } ", or on the server:" }
                 (copyable("Command", &format!("{} credits add --account '{name}' --amount 25 --note 'Invoice 1'", program())))
             }
         }

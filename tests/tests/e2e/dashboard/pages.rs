@@ -3,7 +3,7 @@
 use http::Method;
 use serde_json::json;
 use tests::{
-    harness::{Account, Answer, ApiKey, Browser, Options, Stack, attribute, usd},
+    harness::{Account, Answer, ApiKey, Browser, Dialect, Options, Stack, attribute, usd},
     upstream::Script,
 };
 
@@ -559,6 +559,24 @@ async fn link_to(stack: &Stack, other: &Account) {
         assert_eq!(answer.status, 404, "{act}: {answer}");
     }
     assert!(owner.is_signed_in().await);
+}
+
+#[apply(fact)]
+async fn a_request_is_found_by_the_id_of_its_answer_in_any_api() {
+    let stack = Stack::start().await;
+    let key = stack.key().await;
+    let mut viewer = signed_in(&stack, &stack.account, "viewer").await;
+    for dialect in Dialect::ALL {
+        let answer = stack.call(&key, Script::tokens(12, 5)).speaking(dialect).send().await;
+        let id = answer.json()["id"].as_str().unwrap().to_owned();
+        viewer.get("/dashboard").await;
+        let found = viewer.post("/dashboard/find", &[("q", &id)]).await;
+        let bill = format!("/dashboard/activity?generation={}", answer.header("x-generation-id"));
+        assert_eq!(found.header("location"), bill, "{dialect:?} {id}: {found}");
+        let request = answer.header("x-request-id");
+        let said = viewer.get(&format!("/dashboard/find?q={request}")).await;
+        assert!(said.text().contains("Only the gateway’s log has the id"), "{said}");
+    }
 }
 
 #[apply(fact)]
