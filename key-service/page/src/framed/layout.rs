@@ -2,7 +2,6 @@
 
 use axum::response::Response;
 use maud::{Markup, Render, html};
-use shared::money::NanoUsd;
 
 use domain::access::{Effect, Subject};
 
@@ -139,7 +138,7 @@ fn find(viewer: &Viewer) -> Markup {
 
 /// Links the parts of the dashboard that the member may see.
 fn links(viewer: &Viewer, section: Section) -> Markup {
-    let needs_a_look = viewer.funds.has_refused || viewer.funds.credit <= NanoUsd::ZERO;
+    let needs_a_look = viewer.funds.has_refused || viewer.is_credit_short();
     let has_dot = |listed: Section| listed == Section::Overview && needs_a_look;
     let seen = |parts: &'static [ListedSection]| {
         parts.iter().copied().filter(move |(listed, _, _)| listed.is_seen_by(viewer))
