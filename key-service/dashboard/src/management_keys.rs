@@ -42,7 +42,7 @@ use key_service_store::store::ManagementKey;
 /// Most characters of a name.
 const MAX_NAME_CHARS: usize = 80;
 
-/// Lists the keys, with the form for a new key.
+/// Lists the keys, with the form for a new key below.
 pub(super) async fn list(State(app): State<App>, viewer: Viewer) -> Result<Response, Failure> {
     whole(&app, &viewer, Entered::new(&Fields::default())).await
 }
@@ -56,9 +56,6 @@ async fn whole(app: &App, viewer: &Viewer, entered: Entered<'_>) -> Result<Respo
     let (revoked, live): (Vec<_>, Vec<_>) = keys.into_iter().partition(|key| key.revoked_at.is_some());
     let content = html! {
         p.lead { "A management key creates, changes and revokes API keys. It never makes model calls. Scope read cannot change anything. A key limited to a group sees only that group." }
-        @if viewer.is_owner() {
-            (form(app, viewer, entered, &offered(app, viewer).await?))
-        }
         @if live.is_empty() { p.empty { "There is no management key yet." } }
         @else { (table(viewer, &live, &named, now)) }
         @if !revoked.is_empty() {
@@ -66,6 +63,10 @@ async fn whole(app: &App, viewer: &Viewer, entered: Entered<'_>) -> Result<Respo
                 summary { "Revoked (" (revoked.len()) ")" }
                 (table(viewer, &revoked, &named, now))
             }
+        }
+        @if viewer.is_owner() {
+            h2 { "New management key" }
+            (form(app, viewer, entered, &offered(app, viewer).await?))
         }
     };
     Ok(page(viewer, Section::ManagementKeys, "Management keys", &content))
