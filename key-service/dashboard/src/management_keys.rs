@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 
 use axum::{
-    extract::{Path, State},
+    extract::State,
     response::{IntoResponse, Response},
 };
 use http::StatusCode;
 use maud::{Markup, html};
 use shared::{
-    ids::{GroupId, ManagementKeyId},
+    ids::GroupId,
     secret::{ExposeSecret, SecretString},
     text::is_name,
     time::Timestamp,
@@ -32,6 +32,7 @@ use key_service_page::{
     form::Fields,
     layout::{Section, WayBack, confirmation, hidden, page},
     notice,
+    object_page::{ObjectAct, ObjectPage},
     paths::MANAGEMENT_KEYS as PATH,
     session::{OwnerAct, Viewer},
     show::{copyable, new_key, status, time, time_or},
@@ -231,18 +232,10 @@ fn created(settings: &ManagementKeySettings, plaintext: &SecretString, base: &st
     }
 }
 
-async fn named(app: &App, viewer: &Viewer, id: &str) -> Result<ManagementKey, Failure> {
-    let id: ManagementKeyId = id.parse().map_err(|_| Failure::NotFound)?;
-    Ok(app.management.management_key(viewer.signed_in.account, id).await?)
-}
-
 /// Explains what revoking does, before the key is revoked.
 pub(super) async fn confirm(
-    State(app): State<App>,
-    viewer: Viewer,
-    Path(id): Path<String>,
+    ObjectPage { app, viewer, object: key, .. }: ObjectPage<ManagementKey>,
 ) -> Result<Response, Failure> {
-    let key = named(&app, &viewer, &id).await?;
     let effects = [
         "The next request with it is refused, on every server.",
         "API keys that it made go on working.",
@@ -259,11 +252,8 @@ pub(super) async fn confirm(
 }
 
 pub(super) async fn revoke(
-    State(app): State<App>,
-    Path(id): Path<String>,
-    OwnerAct(act): OwnerAct,
+    ObjectAct { app, viewer, object: key, .. }: ObjectAct<ManagementKey>,
 ) -> Result<Response, Failure> {
-    let key = named(&app, &act.viewer, &id).await?;
-    app.management.revoke_management_key(key.id, act.viewer.signed_in.actor()).await?;
-    Ok(notice::done(&act.viewer, PATH, &format!("The management key {} is revoked.", key.name)))
+    app.management.revoke_management_key(key.id, viewer.signed_in.actor()).await?;
+    Ok(notice::done(&viewer, PATH, &format!("The management key {} is revoked.", key.name)))
 }

@@ -1,13 +1,12 @@
 //! Webhooks: making one, its secret shown once, its last deliveries, tests, and removing it.
 
 use axum::{
-    extract::{Path, State},
+    extract::State,
     response::{IntoResponse, Response},
 };
 use http::StatusCode;
 use maud::{Markup, html};
 use shared::{
-    ids::WebhookId,
     secret::SecretString,
     wire::{EVENT_TYPES, MAX_URL_CHARS},
 };
@@ -23,6 +22,7 @@ use key_service_page::{
     form::Fields,
     layout::{Section, WayBack, confirmation, hidden, page},
     notice,
+    object_page::{ObjectAct, ObjectPage},
     session::{Act, OwnerAct, Viewer},
     show::{shown_once, time},
 };
@@ -172,18 +172,10 @@ fn created(webhook: &Webhook, secret: &SecretString) -> Markup {
     }
 }
 
-async fn named(app: &App, viewer: &Viewer, id: &str) -> Result<Webhook, Failure> {
-    let id: WebhookId = id.parse().map_err(|_| Failure::NotFound)?;
-    Ok(app.management.webhook(viewer.signed_in.account, id).await?)
-}
-
 /// Shows a webhook with the last deliveries.
 pub(super) async fn show(
-    State(app): State<App>,
-    viewer: Viewer,
-    Path(id): Path<String>,
+    ObjectPage { app, viewer, object: webhook, .. }: ObjectPage<Webhook>,
 ) -> Result<Response, Failure> {
-    let webhook = named(&app, &viewer, &id).await?;
     let attempts = app.management.attempts(viewer.signed_in.account, webhook.id).await?;
     let content = html! {
         p { (status(&webhook)) " · events: " (types(&webhook)) " · created " (time(webhook.created_at)) }
@@ -263,40 +255,28 @@ fn answer(answer: &ReceiverAnswer) -> Markup {
 
 /// Queues a test, and leads to the last deliveries.
 pub(super) async fn test(
-    State(app): State<App>,
-    Path(id): Path<String>,
-    OwnerAct(act): OwnerAct,
+    ObjectAct { app, viewer, object: webhook, .. }: ObjectAct<Webhook>,
 ) -> Result<Response, Failure> {
-    let webhook = named(&app, &act.viewer, &id).await?;
-    app.management.test_webhook(act.viewer.signed_in.account, webhook.id).await?;
-    Ok(notice::done(
-        &act.viewer,
-        &format!("{PATH}/{id}"),
-        "A test is on its way. Reload the page to see its delivery.",
-    ))
+    app.management.test_webhook(viewer.signed_in.account, webhook.id).await?;
+    let line = "A test is on its way. Reload the page to see its delivery.";
+    Ok(notice::done(&viewer, &format!("{PATH}/{}", webhook.id), line))
 }
 
 /// Enables or disables a webhook.
 pub(super) async fn set_enabled(
-    State(app): State<App>,
-    Path(id): Path<String>,
-    OwnerAct(Act { viewer, form }): OwnerAct,
+    ObjectAct { app, viewer, form, object: webhook, .. }: ObjectAct<Webhook>,
 ) -> Result<Response, Failure> {
-    let webhook = named(&app, &viewer, &id).await?;
     let reason = (form.get("enabled") != "true").then_some(DisabledReason::Owner);
     let patch = WebhookPatch { disabled: Some(reason), ..WebhookPatch::default() };
     Webhook::update(viewer.by(&app), webhook.id, patch).await?;
     let line = if reason.is_some() { "The webhook is disabled." } else { "The webhook is enabled." };
-    Ok(notice::done(&viewer, &format!("{PATH}/{id}"), line))
+    Ok(notice::done(&viewer, &format!("{PATH}/{}", webhook.id), line))
 }
 
 /// Explains what deleting does, before the webhook is deleted.
 pub(super) async fn confirm(
-    State(app): State<App>,
-    viewer: Viewer,
-    Path(id): Path<String>,
+    ObjectPage { app, viewer, object: webhook, .. }: ObjectPage<Webhook>,
 ) -> Result<Response, Failure> {
-    let webhook = named(&app, &viewer, &id).await?;
     let effects = [
         "Nothing more is sent, not even deliveries that wait for another attempt.",
         "Its secret is gone: another webhook of the same URL has another one.",
@@ -309,11 +289,8 @@ pub(super) async fn confirm(
 }
 
 pub(super) async fn delete(
-    State(app): State<App>,
-    Path(id): Path<String>,
-    OwnerAct(act): OwnerAct,
+    ObjectAct { app, viewer, object: webhook, .. }: ObjectAct<Webhook>,
 ) -> Result<Response, Failure> {
-    let webhook = named(&app, &act.viewer, &id).await?;
-    Webhook::end(act.viewer.by(&app), webhook.id).await?;
-    Ok(notice::done(&act.viewer, PATH, "The webhook is deleted."))
+    Webhook::end(viewer.by(&app), webhook.id).await?;
+    Ok(notice::done(&viewer, PATH, "The webhook is deleted."))
 }

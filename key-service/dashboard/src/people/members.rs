@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use axum::{
-    extract::{Path, State},
+    extract::State,
     response::{IntoResponse, Response},
 };
 use http::StatusCode;
@@ -26,6 +26,7 @@ use key_service_page::{
     form::Fields,
     layout::{Section, WayBack, confirmation, hidden, page, problem},
     notice,
+    object_page::{ObjectAct, ObjectPage},
     session::{Act, OwnerAct, Viewer},
     show::{copyable, time},
 };
@@ -127,11 +128,8 @@ pub(super) fn is_own(viewer: &Viewer, member: &Member) -> bool {
 
 /// Shows a member, with what an owner may do.
 pub(crate) async fn show(
-    State(app): State<App>,
-    viewer: Viewer,
-    Path(id): Path<String>,
+    ObjectPage { app, viewer, object: member, .. }: ObjectPage<Member>,
 ) -> Result<Response, Failure> {
-    let member = named(&app, &viewer, &id).await?;
     let groups = roles::groups_of(&app, &viewer, std::slice::from_ref(&member)).await?;
     let last = app.management.last_sign_ins(viewer.signed_in.account, std::slice::from_ref(&member)).await?;
     let content = html! {
@@ -210,20 +208,10 @@ fn link_page(viewer: &Viewer, member: &Member, token: &Token, within: &str) -> R
     page(viewer, Section::Members, "Sign-in link", &content)
 }
 
-/// Finds the member of a path in the account.
-pub(super) async fn named(app: &App, viewer: &Viewer, id: &str) -> Result<Member, Failure> {
-    let id: MemberId = id.parse().map_err(|_| Failure::NotFound)?;
-    let members = app.management.members(viewer.signed_in.account).await?;
-    members.into_iter().find(|member| member.id == id).ok_or(Failure::NotFound)
-}
-
 /// Makes a link for a member to sign in with.
 pub(crate) async fn make_link(
-    State(app): State<App>,
-    Path(id): Path<String>,
-    OwnerAct(Act { viewer, .. }): OwnerAct,
+    ObjectAct { app, viewer, object: member, .. }: ObjectAct<Member>,
 ) -> Result<Response, Failure> {
-    let member = named(&app, &viewer, &id).await?;
     let by = match &viewer.signed_in.member {
         own if own.id == member.id => LinkMaker::Member,
         owner => LinkMaker::Owner(owner.name.clone()),
@@ -248,11 +236,8 @@ fn asked(viewer: &Viewer, member: &Member, deed: &str, question: &Markup, effect
 
 /// Explains what removing a second factor does, before it is removed.
 pub(crate) async fn confirm_second_factor(
-    State(app): State<App>,
-    viewer: Viewer,
-    Path(id): Path<String>,
+    ObjectPage { app, viewer, object: member, .. }: ObjectPage<Member>,
 ) -> Result<Response, Failure> {
-    let member = named(&app, &viewer, &id).await?;
     let effects = [
         "The member’s password, or a sign-in link, alone signs in from then on. Make sure that it is the member who asks for this.",
         "Events keep who removed it.",
@@ -263,11 +248,8 @@ pub(crate) async fn confirm_second_factor(
 
 /// Removes a member's second factor.
 pub(crate) async fn remove_second_factor(
-    State(app): State<App>,
-    Path(id): Path<String>,
-    OwnerAct(Act { viewer, .. }): OwnerAct,
+    ObjectAct { app, viewer, object: member, .. }: ObjectAct<Member>,
 ) -> Result<Response, Failure> {
-    let member = named(&app, &viewer, &id).await?;
     if is_own(&viewer, &member) {
         return refuse(&app, &viewer, "This is you. Your own page turns it off, with a code.").await;
     }
@@ -279,11 +261,8 @@ pub(crate) async fn remove_second_factor(
 
 /// Explains what removing does, before the member is removed.
 pub(crate) async fn confirm(
-    State(app): State<App>,
-    viewer: Viewer,
-    Path(id): Path<String>,
+    ObjectPage { app, viewer, object: member, .. }: ObjectPage<Member>,
 ) -> Result<Response, Failure> {
-    let member = named(&app, &viewer, &id).await?;
     let effects = [
         "Every browser in which this member is signed in is signed out at once.",
         "Keys that the member created go on working.",
@@ -293,11 +272,8 @@ pub(crate) async fn confirm(
 }
 
 pub(crate) async fn remove(
-    State(app): State<App>,
-    Path(id): Path<String>,
-    OwnerAct(Act { viewer, .. }): OwnerAct,
+    ObjectAct { app, viewer, object: member, .. }: ObjectAct<Member>,
 ) -> Result<Response, Failure> {
-    let member = named(&app, &viewer, &id).await?;
     let SignedIn { account, .. } = viewer.signed_in;
     if is_own(&viewer, &member) {
         return refuse(&app, &viewer, ONESELF).await;
