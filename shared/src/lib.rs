@@ -10,6 +10,7 @@ mod host;
 pub mod ids;
 pub mod json;
 pub mod money;
+mod names;
 pub mod text;
 mod timing;
 pub mod tokens;
