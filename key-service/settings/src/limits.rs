@@ -94,8 +94,8 @@ pub fn read(form: &Fields) -> Result<Limits, Fault> {
             (lifetime, raised) = (Value::Amount(amount), raise.map_or(Value::Null, Value::Raise));
             continue;
         }
-        let per = Per::ALL.into_iter().find(|per| per.as_str() == form.get(of.resets));
-        let per = per.ok_or_else(|| Fault::of(of.resets, "Choose one of the list."))?;
+        let per =
+            Per::parse(form.get(of.resets)).ok_or_else(|| Fault::of(of.resets, "Choose one of the list."))?;
         if windows.iter().any(|limit| limit.per == per) {
             return twice();
         }

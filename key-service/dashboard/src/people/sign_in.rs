@@ -50,7 +50,7 @@ pub(crate) async fn show(
         let page = destination.as_ref().map_or(HOME, Destination::as_str);
         return Ok(Redirect::to(page).into_response());
     }
-    let reason = SignInReason::ALL.into_iter().find(|reason| reason.as_str() == query.get("reason"));
+    let reason = SignInReason::parse(query.get("reason"));
     let page = form_page(&app, &browser, None, |visit| {
         html! {
             @if let Some(reason) = reason { p.note role="status" { (reason.sentence()) } }

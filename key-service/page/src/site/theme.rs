@@ -12,23 +12,7 @@ pub enum Theme {
     Dark,
 }
 
-impl Theme {
-    pub(crate) const ALL: [Self; 3] = [Self::System, Self::Light, Self::Dark];
-
-    /// Returns the form and cookie value of the choice.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::System => "system",
-            Self::Light => "light",
-            Self::Dark => "dark",
-        }
-    }
-
-    /// The choice of this name.
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|theme| theme.as_str() == text)
-    }
-}
+shared::names! { Theme: System = "system", Light = "light", Dark = "dark" }
 
 /// Returns the address of the page that a form was on: that of an object, or of a part of the pages below `home`. A page that
 /// asks first leads to its object. A page made by a form has no address.
