@@ -57,9 +57,7 @@ impl Governed for Group {
         {
             return Ok(Made::Existing(group));
         }
-        if management.store.is_nearly_full().await? {
-            return refused(Refused::StoreFull);
-        }
+        management.check_room(Refused::StoreFull).await?;
         management.name_by_id(models(&mut settings));
         let act = management.act(actor);
         let now = act.at;

@@ -24,7 +24,7 @@ use domain::{
     event::Actor,
     key::{ApiKey, KeyNotRotated, NewCredential},
 };
-use key_service_store::store::{Capacity as _, Rotated};
+use key_service_store::store::Rotated;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RotationTerms {
@@ -43,9 +43,7 @@ impl Management {
         idempotency_key: Option<String>,
         actor: Actor,
     ) -> Acted<Made<ApiKey>> {
-        if self.store.is_nearly_full().await? {
-            return Err(Error::Refused(Refused::StoreFull));
-        }
+        self.check_room(Refused::StoreFull).await?;
         let act = self.act(actor);
         let (plaintext, digest) = self.credentials.mint(Class::Api, random_bytes(&*self.clock));
         let hint = key::hint(plaintext.expose_secret());
