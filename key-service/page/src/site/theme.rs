@@ -16,7 +16,7 @@ shared::names! { Theme: System = "system", Light = "light", Dark = "dark" }
 
 /// Returns the address of the page that a form was on: that of an object, or of a part of the pages below `home`. A page that
 /// asks first leads to its object. A page made by a form has no address.
-pub fn place_of_choice(headers: &HeaderMap, base: &str, home: &str) -> String {
+pub(crate) fn place_of_choice(headers: &HeaderMap, base: &str, home: &str) -> String {
     let referer = headers.get(header::REFERER).and_then(|value| value.to_str().ok());
     let place = referer.and_then(|address| Destination::below(home, address.strip_prefix(base)?));
     let Some(place) = place else { return home.to_owned() };

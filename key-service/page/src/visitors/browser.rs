@@ -2,7 +2,10 @@
 
 use std::convert::Infallible;
 
-use axum::extract::FromRequestParts;
+use axum::{
+    extract::FromRequestParts,
+    response::{IntoResponse, Redirect, Response},
+};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use cookie::{Cookie, SameSite, time::Duration};
 use http::{HeaderMap, HeaderName, header, request::Parts};
@@ -12,7 +15,11 @@ use shared_door::http::{X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO};
 use crate::{
     app::App,
     failure::Failure,
-    site::{destination::Destination, theme::Theme},
+    form::Fields,
+    site::{
+        destination::Destination,
+        theme::{Theme, place_of_choice},
+    },
 };
 use key_service_management::members::{KnownBrowser, SignInClient, Token};
 
@@ -124,9 +131,11 @@ impl Browser {
         self.set_cookie(VISIT, reveal(token).as_str(), VISIT_AGE)
     }
 
-    /// The cookie of a theme.
-    pub fn theme_cookie(&self, theme: Theme) -> String {
-        self.set_cookie(THEME, theme.as_str(), THEME_AGE)
+    /// Stores the colours that a form chose, and leads back to the page of the choice.
+    pub fn choose_theme(&self, form: &Fields, headers: &HeaderMap, home: &str) -> Response {
+        let theme = Theme::parse(form.get("theme")).unwrap_or(Theme::System);
+        let cookie = [(header::SET_COOKIE, self.set_cookie(THEME, theme.as_str(), THEME_AGE))];
+        (cookie, Redirect::to(&place_of_choice(headers, &self.base(), home))).into_response()
     }
 
     /// The cookie of the account that a password signed in to.
