@@ -127,10 +127,10 @@ impl Core {
             http: UpstreamClient::new(self.dial.clone()),
             running: self.running.clone(),
             cut: self.cut.clone(),
-            client_stall: options.client_stall(),
+            client_stall: options.client_stall,
             admission: self.admission.clone(),
-            answer_deadline: options.answer_deadline(),
-            upstream_silence: options.upstream_silence(),
+            answer_deadline: options.answer_deadline,
+            upstream_silence: options.upstream_silence,
         });
         let app = App {
             generator: generator.clone(),

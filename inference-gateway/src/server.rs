@@ -95,7 +95,7 @@ impl RunningGateway {
         };
         let hand_over = is_handed_over.then(|| HandOver { closed, arriving: port.arriving.clone() });
         let serving = tokio::spawn(serve_on(port, serving, close.clone()));
-        let drain = options.drain();
+        let drain = options.drain;
         Ok(Self { public, keys, drain, hand_over, draining, cut, close, running, settling, serving, workers })
     }
 
