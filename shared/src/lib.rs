@@ -11,6 +11,7 @@ pub mod ids;
 pub mod json;
 pub mod money;
 mod names;
+mod schema;
 pub mod text;
 mod timing;
 pub mod tokens;
