@@ -160,17 +160,10 @@ mod tests {
     use shared::secret::SecretString;
 
     use super::*;
-    use crate::testing::Office;
+    use crate::testing::{Office, refused};
     use domain::member::PasswordCondition;
 
     const LATER: &str = "2026-11-23T02:11:00Z";
-
-    fn refused<T: std::fmt::Debug>(outcome: Result<T, Error<MemberRefused>>) -> MemberRefused {
-        match outcome {
-            Err(Error::Refused(refused)) => refused,
-            other => panic!("{other:?}"),
-        }
-    }
 
     #[tokio::test]
     async fn a_new_password_ends_links_that_were_made_before_and_asks_for_the_old_one() {
