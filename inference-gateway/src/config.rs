@@ -75,7 +75,7 @@ pub struct Options {
 
 impl Options {
     /// The largest body of a chat request, in bytes.
-    pub fn max_body_bytes(&self) -> usize {
+    pub(crate) fn max_body_bytes(&self) -> usize {
         usize::try_from(self.max_body_mib).unwrap_or(usize::MAX).saturating_mul(1 << 20)
     }
 

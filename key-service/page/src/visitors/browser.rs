@@ -127,7 +127,7 @@ impl Browser {
     }
 
     /// The cookie of a visit.
-    pub fn visit_cookie(&self, token: &Token) -> String {
+    pub(crate) fn visit_cookie(&self, token: &Token) -> String {
         self.set_cookie(VISIT, reveal(token).as_str(), VISIT_AGE)
     }
 
@@ -189,7 +189,7 @@ impl FromRequestParts<App> for Browser {
 
 /// Refuses a form that another site has sent. Browsers name the origin of every form; a client that names none must
 /// still know the form's token.
-pub fn check_origin(headers: &HeaderMap, browser: &Browser) -> Result<(), Failure> {
+pub(crate) fn check_origin(headers: &HeaderMap, browser: &Browser) -> Result<(), Failure> {
     let ours = |origin: &str| origin.split_once("://").is_some_and(|(_, host)| host == browser.host);
     let same_origin = match (headers.get(header::ORIGIN), headers.get(SEC_FETCH_SITE)) {
         (Some(origin), _) => origin.to_str().is_ok_and(ours),
@@ -205,7 +205,7 @@ pub fn form_token(cookie: &Token) -> String {
 }
 
 /// Refuses a form with a wrong token.
-pub fn check_form_token(cookie: &Token, presented: &str) -> Result<(), Failure> {
+pub(crate) fn check_form_token(cookie: &Token, presented: &str) -> Result<(), Failure> {
     if same(&form_token(cookie), presented) { Ok(()) } else { Err(Failure::StaleForm) }
 }
 
