@@ -35,7 +35,7 @@ use key_service_page::{
     object_page::{ObjectAct, ObjectPage},
     paths::MANAGEMENT_KEYS as PATH,
     session::{OwnerAct, Viewer},
-    show::{copyable, new_key, status, time, time_or},
+    show::{copyable, new_key, scrolled_table, status, time, time_or},
 };
 use key_service_settings::settings_form::{self, Offered, offered};
 use key_service_store::store::ManagementKey;
@@ -121,46 +121,41 @@ fn table(
     groups: &HashMap<GroupId, Group>,
     now: Timestamp,
 ) -> Markup {
-    html! {
-        div.scroll tabindex="0" role="region" aria-label="Management keys" {
-            table {
-                thead { tr {
-                    th scope="col" { "Name" } th.wide-only scope="col" { "Key" } th.wide-only scope="col" { "Scope" }
-                    th.wide-only scope="col" { "Created" } th.wide-only scope="col" { "Expires" }
-                    th.wide-only scope="col" { "Last used" } th.wide-only scope="col" { "Status" }
-                    th scope="col" { span.hidden { "Revoke" } }
-                } }
-                tbody {
-                    @for key in keys.iter().rev() {
-                        tr.gone[key.status(now) != Status::Active] {
-                            th scope="row" {
-                                bdi { (key.name) }
-                                p.narrow-only { code { (key.hint) } }
-                                p.narrow-only { "scope " (access(key, groups)) }
-                                p.narrow-only { (status(key.status(now))) @if let Some(at) = key.revoked_at { " " (time(at)) } }
-                                p.narrow-only { "created " (time(key.created_at)) }
-                                @if let Some(at) = key.expires_at { p.narrow-only { "expires " (time(at)) } }
-                                p.narrow-only { "used " (time_or(key.last_used_at, "never")) }
-                            }
-                            td.wide-only { code { (key.hint) } }
-                            td.wide-only { (access(key, groups)) }
-                            td.wide-only { (time(key.created_at)) }
-                            td.wide-only { (time_or(key.expires_at, "never")) }
-                            td.wide-only { (time_or(key.last_used_at, "never")) }
-                            td.wide-only { (status(key.status(now))) @if let Some(at) = key.revoked_at { " " (time(at)) } }
-                            td.act {
-                                @if key.revoked_at.is_none() && viewer.is_owner() {
-                                    a.button.danger href={ (PATH) "/" (key.id.to_string()) "/revoke" } {
-                                        "Revoke" span.hidden { " " (key.name) }
-                                    }
-                                }
-                            }
+    let head = html! {
+        th scope="col" { "Name" } th.wide-only scope="col" { "Key" } th.wide-only scope="col" { "Scope" }
+        th.wide-only scope="col" { "Created" } th.wide-only scope="col" { "Expires" }
+        th.wide-only scope="col" { "Last used" } th.wide-only scope="col" { "Status" }
+        th scope="col" { span.hidden { "Revoke" } }
+    };
+    let rows = html! {
+        @for key in keys.iter().rev() {
+            tr.gone[key.status(now) != Status::Active] {
+                th scope="row" {
+                    bdi { (key.name) }
+                    p.narrow-only { code { (key.hint) } }
+                    p.narrow-only { "scope " (access(key, groups)) }
+                    p.narrow-only { (status(key.status(now))) @if let Some(at) = key.revoked_at { " " (time(at)) } }
+                    p.narrow-only { "created " (time(key.created_at)) }
+                    @if let Some(at) = key.expires_at { p.narrow-only { "expires " (time(at)) } }
+                    p.narrow-only { "used " (time_or(key.last_used_at, "never")) }
+                }
+                td.wide-only { code { (key.hint) } }
+                td.wide-only { (access(key, groups)) }
+                td.wide-only { (time(key.created_at)) }
+                td.wide-only { (time_or(key.expires_at, "never")) }
+                td.wide-only { (time_or(key.last_used_at, "never")) }
+                td.wide-only { (status(key.status(now))) @if let Some(at) = key.revoked_at { " " (time(at)) } }
+                td.act {
+                    @if key.revoked_at.is_none() && viewer.is_owner() {
+                        a.button.danger href={ (PATH) "/" (key.id.to_string()) "/revoke" } {
+                            "Revoke" span.hidden { " " (key.name) }
                         }
                     }
                 }
             }
         }
-    }
+    };
+    scrolled_table("Management keys", &head, &rows)
 }
 
 /// Shows the scope of a key, and its group by name.

@@ -24,7 +24,7 @@ use key_service_page::{
     notice,
     object_page::{ObjectAct, ObjectPage},
     session::{Act, OwnerAct, Viewer},
-    show::{shown_once, time},
+    show::{scrolled_table, shown_once, time},
 };
 
 const PATH: &str = "/dashboard/webhooks";
@@ -74,26 +74,21 @@ fn form(app: &App, viewer: &Viewer, entered: Entered<'_>) -> Markup {
 }
 
 fn table(webhooks: &[Webhook]) -> Markup {
-    html! {
-        div.scroll tabindex="0" role="region" aria-label="Webhooks" {
-            table {
-                thead { tr {
-                    th scope="col" { "URL" } th.wide-only scope="col" { "Events" } th.wide-only scope="col" { "Created" }
-                    th scope="col" { "Status" }
-                } }
-                tbody {
-                    @for webhook in webhooks.iter().rev() {
-                        tr.gone[matches!(webhook.disabled, Some((_, DisabledReason::Owner)))] {
-                            th.wraps scope="row" { a href={ (PATH) "/" (webhook.id.to_string()) } { bdi { (webhook.url.as_str()) } } }
-                            td.wide-only { (types(webhook)) }
-                            td.wide-only { (time(webhook.created_at)) }
-                            td.wraps { (status(webhook)) }
-                        }
-                    }
-                }
+    let head = html! {
+        th scope="col" { "URL" } th.wide-only scope="col" { "Events" } th.wide-only scope="col" { "Created" }
+        th scope="col" { "Status" }
+    };
+    let rows = html! {
+        @for webhook in webhooks.iter().rev() {
+            tr.gone[matches!(webhook.disabled, Some((_, DisabledReason::Owner)))] {
+                th.wraps scope="row" { a href={ (PATH) "/" (webhook.id.to_string()) } { bdi { (webhook.url.as_str()) } } }
+                td.wide-only { (types(webhook)) }
+                td.wide-only { (time(webhook.created_at)) }
+                td.wraps { (status(webhook)) }
             }
         }
-    }
+    };
+    scrolled_table("Webhooks", &head, &rows)
 }
 
 fn types(webhook: &Webhook) -> String {
@@ -221,26 +216,21 @@ fn actions(viewer: &Viewer, webhook: &Webhook) -> Markup {
 }
 
 fn deliveries(attempts: &[Attempt]) -> Markup {
-    html! {
-        div.scroll tabindex="0" role="region" aria-label="Last deliveries" {
-            table {
-                thead { tr {
-                    th.slim scope="col" { "Time" } th scope="col" { "Event" } th scope="col" { "Answer" }
-                    th.n.wide-only scope="col" { "Duration" }
-                } }
-                tbody {
-                    @for attempt in attempts {
-                        tr {
-                            th scope="row" { (time(attempt.at)) }
-                            td.wraps { (attempt.kind) p.under { code { (attempt.event.to_string()) } } }
-                            td.wraps { (answer(&attempt.answer)) }
-                            td.n.wide-only { (attempt.milliseconds) " ms" }
-                        }
-                    }
-                }
+    let head = html! {
+        th.slim scope="col" { "Time" } th scope="col" { "Event" } th scope="col" { "Answer" }
+        th.n.wide-only scope="col" { "Duration" }
+    };
+    let rows = html! {
+        @for attempt in attempts {
+            tr {
+                th scope="row" { (time(attempt.at)) }
+                td.wraps { (attempt.kind) p.under { code { (attempt.event.to_string()) } } }
+                td.wraps { (answer(&attempt.answer)) }
+                td.n.wide-only { (attempt.milliseconds) " ms" }
             }
         }
-    }
+    };
+    scrolled_table("Last deliveries", &head, &rows)
 }
 
 fn answer(answer: &ReceiverAnswer) -> Markup {

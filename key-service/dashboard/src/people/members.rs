@@ -28,7 +28,7 @@ use key_service_page::{
     notice,
     object_page::{ObjectAct, ObjectPage},
     session::{Act, OwnerAct, Viewer},
-    show::{copyable, time},
+    show::{copyable, scrolled_table, time},
 };
 use key_service_settings::settings_form::offered;
 
@@ -77,38 +77,33 @@ fn table(
     groups: &HashMap<GroupId, Group>,
 ) -> Markup {
     let yes_or_no = |is_set: bool| html! { @if is_set { "set" } @else { span.quiet { "none" } } };
-    html! {
-        div.scroll tabindex="0" role="region" aria-label="Members" {
-            table {
-                thead { tr {
-                    th scope="col" { "Name" } th.wide-only scope="col" { "Role" } th.wide-only scope="col" { "Password" }
-                    th.wide-only scope="col" { "Second factor" } th.wide-only scope="col" { "Last sign-in" }
-                    th.wide-only scope="col" { "Invited" }
-                } }
-                tbody {
-                    @for member in members {
-                        @let signed_in = last.get(&member.id).copied();
-                        tr {
-                            th.wraps scope="row" {
-                                a href={ (PATH) "/" (member.id.to_string()) } { bdi { (member.name) } }
-                                @if is_own(viewer, member) { " " span.badge { "you" } }
-                                p.narrow-only { (roles::shown(member.role, groups)) ", " (came(member, signed_in)) }
-                            }
-                            td.wide-only { (roles::shown(member.role, groups)) }
-                            td.wide-only { (yes_or_no(member.password.is_some())) }
-                            td.wide-only { (yes_or_no(member.second_factor.is_some())) }
-                            td.wide-only { @match signed_in {
-                                Some(LastSignIn::At(at)) => (time(at)),
-                                Some(LastSignIn::NotSince(since)) => { span.quiet { "not since " (time(since)) } },
-                                Some(LastSignIn::Never) | None => span.badge.expired { "not yet" },
-                            } }
-                            td.wide-only { (time(member.created_at)) }
-                        }
-                    }
+    let head = html! {
+        th scope="col" { "Name" } th.wide-only scope="col" { "Role" } th.wide-only scope="col" { "Password" }
+        th.wide-only scope="col" { "Second factor" } th.wide-only scope="col" { "Last sign-in" }
+        th.wide-only scope="col" { "Invited" }
+    };
+    let rows = html! {
+        @for member in members {
+            @let signed_in = last.get(&member.id).copied();
+            tr {
+                th.wraps scope="row" {
+                    a href={ (PATH) "/" (member.id.to_string()) } { bdi { (member.name) } }
+                    @if is_own(viewer, member) { " " span.badge { "you" } }
+                    p.narrow-only { (roles::shown(member.role, groups)) ", " (came(member, signed_in)) }
                 }
+                td.wide-only { (roles::shown(member.role, groups)) }
+                td.wide-only { (yes_or_no(member.password.is_some())) }
+                td.wide-only { (yes_or_no(member.second_factor.is_some())) }
+                td.wide-only { @match signed_in {
+                    Some(LastSignIn::At(at)) => (time(at)),
+                    Some(LastSignIn::NotSince(since)) => { span.quiet { "not since " (time(since)) } },
+                    Some(LastSignIn::Never) | None => span.badge.expired { "not yet" },
+                } }
+                td.wide-only { (time(member.created_at)) }
             }
         }
-    }
+    };
+    scrolled_table("Members", &head, &rows)
 }
 
 /// Says when a member last came.
