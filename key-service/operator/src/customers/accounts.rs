@@ -15,7 +15,7 @@ use key_service_page::{
     operator::Operator,
     pagination::{Pagination, ROWS_ON_PAGE, Shown},
     paths::OPERATOR,
-    show::{count, glance, requests},
+    show::{count, glance, requests, scrolled_table},
 };
 use maud::{Markup, html};
 use shared::money::NanoUsd;
@@ -65,18 +65,15 @@ pub(crate) async fn list(
 }
 
 fn table(rows: &[AccountRow]) -> Markup {
-    html! {
-        div.scroll tabindex="0" role="region" aria-label="Accounts" {
-            table {
-                thead { tr {
-                    th scope="col" { "Name" } th.n scope="col" { "Credit" } th.n.wide-only scope="col" { "Held" }
-                    th.n.wide-only scope="col" { "Lasts" } th.n.wide-only scope="col" { "Last " (DAYS) " days" }
-                    th.n.wide-only scope="col" { "Requests" } th.n.wide-only scope="col" { "Refused today" }
-                } }
-                tbody { @for account in rows { (row(account)) } }
-            }
-        }
-    }
+    let head = html! {
+        th scope="col" { "Name" } th.n scope="col" { "Credit" } th.n.wide-only scope="col" { "Held" }
+        th.n.wide-only scope="col" { "Lasts" } th.n.wide-only scope="col" { "Last " (DAYS) " days" }
+        th.n.wide-only scope="col" { "Requests" } th.n.wide-only scope="col" { "Refused today" }
+    };
+    let rows = html! {
+        @for account in rows { (row(account)) }
+    };
+    scrolled_table("Accounts", &head, &rows)
 }
 
 fn row(account: &AccountRow) -> Markup {
