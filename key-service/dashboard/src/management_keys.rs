@@ -2,11 +2,7 @@
 
 use std::collections::HashMap;
 
-use axum::{
-    extract::State,
-    response::{IntoResponse, Response},
-};
-use http::StatusCode;
+use axum::{extract::State, response::Response};
 use maud::{Markup, html};
 use shared::{
     ids::GroupId,
@@ -27,7 +23,7 @@ use key_service_management::{
 };
 use key_service_page::{
     app::App,
-    entry::{Entered, Fault},
+    entry::{Entered, Fault, refused_form},
     failure::{Failure, bad_group},
     form::Fields,
     layout::{Section, WayBack, confirmation, hidden, page},
@@ -177,8 +173,7 @@ pub(super) async fn create(State(app): State<App>, act: OwnerAct) -> Result<Resp
     let OwnerAct(act) = act;
     let (account, form) = (act.viewer.signed_in.account, &act.form);
     let refused = async |fault: &Fault| {
-        let again = whole(&app, &act.viewer, Entered::refused(form, fault)).await?;
-        Ok((StatusCode::UNPROCESSABLE_ENTITY, again).into_response())
+        Ok(refused_form(whole(&app, &act.viewer, Entered::refused(form, fault)).await?))
     };
     let settings = match read(form) {
         Ok(settings) => settings,

@@ -1,10 +1,6 @@
 //! Webhooks: making one, its secret shown once, its last deliveries, tests, and removing it.
 
-use axum::{
-    extract::State,
-    response::{IntoResponse, Response},
-};
-use http::StatusCode;
+use axum::{extract::State, response::Response};
 use maud::{Markup, html};
 use shared::{
     secret::SecretString,
@@ -17,7 +13,7 @@ use domain::webhook::{
 use key_service_management::{Error, Refused, governed::Governed as _, once::Once};
 use key_service_page::{
     app::App,
-    entry::{Entered, Fault},
+    entry::{Entered, Fault, refused_form},
     failure::{Failure, sentence},
     form::Fields,
     layout::{Section, WayBack, confirmation, hidden, page},
@@ -154,8 +150,7 @@ pub(super) async fn create(
 
 /// Writes the list again, with the fault of the URL.
 async fn again(app: &App, viewer: &Viewer, form: &Fields, wrong: &str) -> Result<Response, Failure> {
-    let again = whole(app, viewer, Entered::refused(form, &Fault::of("url", wrong))).await?;
-    Ok((StatusCode::UNPROCESSABLE_ENTITY, again).into_response())
+    Ok(refused_form(whole(app, viewer, Entered::refused(form, &Fault::of("url", wrong))).await?))
 }
 
 fn created(webhook: &Webhook, secret: &SecretString) -> Markup {

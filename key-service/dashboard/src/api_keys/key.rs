@@ -1,10 +1,6 @@
 //! The page of an API key: its limits, its spend and its settings; and its revocation.
 
-use axum::{
-    extract::Request,
-    response::{IntoResponse, Response},
-};
-use http::StatusCode;
+use axum::{extract::Request, response::Response};
 use maud::{Markup, html};
 use shared::{time::Timestamp, wire::KeyField};
 
@@ -23,7 +19,7 @@ use domain::{
 use key_service_management::governed::Governed as _;
 use key_service_page::{
     app::App,
-    entry::{Entered, Fault},
+    entry::{Entered, Fault, refused_form},
     failure::Failure,
     form::{Fields, PageAddress, query},
     layout::{Section, WayBack, confirmation, hidden, page},
@@ -246,8 +242,7 @@ async fn again(
     form: &Fields,
     fault: &Fault,
 ) -> Result<Response, Failure> {
-    let again = settings_tab(app, viewer, key, Some(Entered::refused(form, fault))).await?;
-    Ok((StatusCode::UNPROCESSABLE_ENTITY, again).into_response())
+    Ok(refused_form(settings_tab(app, viewer, key, Some(Entered::refused(form, fault))).await?))
 }
 
 /// Explains what revoking does, before the key is revoked.

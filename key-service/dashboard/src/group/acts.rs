@@ -2,9 +2,8 @@
 
 use axum::{
     extract::{Request, State},
-    response::{IntoResponse, Response},
+    response::Response,
 };
-use http::StatusCode;
 use maud::{Markup, html};
 use shared::wire::GroupField;
 
@@ -14,7 +13,7 @@ use domain::group::{Group, GroupPatch};
 use key_service_management::governed::{Governed as _, Made};
 use key_service_page::{
     app::App,
-    entry::{Entered, Fault},
+    entry::{Entered, Fault, refused_form},
     failure::Failure,
     form::{Fields, query},
     layout::{Section, WayBack, confirmation, hidden, page},
@@ -151,8 +150,7 @@ pub(crate) async fn create(
             "This group has the external id already; nothing was changed.",
         )),
         Err((Some(fault), _)) => {
-            let again = asked(&app, &viewer, Entered::refused(&form, &fault)).await?;
-            Ok((StatusCode::UNPROCESSABLE_ENTITY, again).into_response())
+            Ok(refused_form(asked(&app, &viewer, Entered::refused(&form, &fault)).await?))
         }
         Err((None, error)) => Err(error.map_or(Failure::NotFound, Failure::from)),
     }
@@ -167,8 +165,7 @@ pub(crate) async fn update(
     let now = app.management.now();
     let present = settings_form::entered(|field: GroupField| group.value(field, now));
     let again = async |form: &Fields, fault: &Fault| {
-        let again = settings_tab(&app, &viewer, &group, Some(Entered::refused(form, fault))).await?;
-        Ok((StatusCode::UNPROCESSABLE_ENTITY, again).into_response())
+        Ok(refused_form(settings_tab(&app, &viewer, &group, Some(Entered::refused(form, fault))).await?))
     };
     let Edit { patch, overtaken } = match settings_form::read_edit::<GroupPatch>(&form, &present) {
         Ok(edit) => edit,

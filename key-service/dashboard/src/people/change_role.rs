@@ -1,7 +1,6 @@
 //! The page that gives a member another role.
 
-use axum::response::{IntoResponse, Response};
-use http::StatusCode;
+use axum::response::Response;
 use maud::html;
 
 use crate::people::{
@@ -12,7 +11,7 @@ use domain::member::{Member, Role};
 use key_service_management::{Error, members::MemberRefused};
 use key_service_page::{
     app::App,
-    entry::{Entered, Fault},
+    entry::{Entered, Fault, refused_form},
     failure::Failure,
     form::Fields,
     layout::{Section, hidden, page},
@@ -66,8 +65,7 @@ pub(crate) async fn change(
         return refuse(&app, &viewer, ONESELF).await;
     }
     let refused = async |fault: &Fault| {
-        let again = asked(&app, &viewer, &member, Entered::refused(&form, fault)).await?;
-        Ok((StatusCode::UNPROCESSABLE_ENTITY, again).into_response())
+        Ok(refused_form(asked(&app, &viewer, &member, Entered::refused(&form, fault)).await?))
     };
     let role = match read(&form) {
         Ok(role) => role,

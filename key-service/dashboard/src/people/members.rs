@@ -21,7 +21,7 @@ use key_service_management::{
 };
 use key_service_page::{
     app::App,
-    entry::{Entered, Fault},
+    entry::{Entered, Fault, refused_form},
     failure::{Failure, sentence},
     form::Fields,
     layout::{Section, WayBack, confirmation, hidden, page, problem},
@@ -176,8 +176,7 @@ pub(crate) async fn invite(
 ) -> Result<Response, Failure> {
     let name = form.get("name").trim();
     let refused = async |fault: &Fault| {
-        let again = whole(&app, &viewer, None, Entered::refused(&form, fault)).await?;
-        Ok((StatusCode::UNPROCESSABLE_ENTITY, again).into_response())
+        Ok(refused_form(whole(&app, &viewer, None, Entered::refused(&form, fault)).await?))
     };
     let role = match roles::read(&form) {
         Ok(role) => role,
