@@ -75,8 +75,7 @@ pub(crate) async fn rotate(
     let terms =
         RotationTerms { grace: Duration::from_secs(*seconds), is_forced: form.get("force") == "true" };
     let attempt = Some(format!("dashboard-{}", form.attempt()?));
-    let (of, actor) = ((viewer.signed_in.account, key.id), viewer.signed_in.actor());
-    match app.management.rotate(of, terms, attempt, actor).await? {
+    match viewer.by(&app).rotate(key.id, terms, attempt).await? {
         Made::Replayed(key) | Made::Existing(key) | Made::New(key, None) => Ok(notice::done(
             &viewer,
             &format!("{PATH}/{}", key.id),
