@@ -235,8 +235,7 @@ pub(crate) async fn confirm_revoking(
 pub(crate) async fn revoke_keys(
     ObjectAct { app, viewer, object: group, .. }: ObjectAct<Group, KeysAct>,
 ) -> Result<Response, Failure> {
-    let revoked =
-        app.management.revoke_keys(viewer.signed_in.account, group.id, viewer.signed_in.actor()).await?;
+    let revoked = viewer.by(&app).revoke_keys(group.id).await?;
     let line = if revoked == 1 {
         "1 API key revoked.".into()
     } else {
