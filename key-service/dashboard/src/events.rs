@@ -24,7 +24,7 @@ use key_service_page::{
     layout::{Section, page},
     pagination::{Pagination, ROWS_ON_PAGE, Shown},
     session::{KeysViewer, Viewer},
-    show::{name_of, or_unnamed, time_to_second, usd},
+    show::{name_of, or_unnamed, scrolled_table, time_to_second, usd},
 };
 use key_service_settings::words;
 use key_service_store::store::NumberedEvent;
@@ -163,17 +163,14 @@ fn groups_of(event: &Event) -> Vec<GroupId> {
 
 /// Writes a table of events, without links to the key or the group of the page.
 fn table(events: &[NumberedEvent], about: &EventSearch, named: &Named) -> Markup {
-    html! {
-        div.scroll tabindex="0" role="region" aria-label="Events" {
-            table {
-                thead { tr {
-                    th.wide-only scope="col" { "Time, " span data-zone="now" { "UTC" } } th scope="col" { "Event" }
-                    th.wide-only scope="col" { "By" } th.wide-only scope="col" { "Of" }
-                } }
-                tbody { @for numbered in events { (row(&numbered.event, about, named)) } }
-            }
-        }
-    }
+    let head = html! {
+        th.wide-only scope="col" { "Time, " span data-zone="now" { "UTC" } } th scope="col" { "Event" }
+        th.wide-only scope="col" { "By" } th.wide-only scope="col" { "Of" }
+    };
+    let rows = html! {
+        @for numbered in events { (row(&numbered.event, about, named)) }
+    };
+    scrolled_table("Events", &head, &rows)
 }
 
 fn filters(query: &Fields, search: &EventSearch, named: &Named) -> Markup {

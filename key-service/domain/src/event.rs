@@ -58,60 +58,60 @@ pub struct Event {
     pub kind: EventKind,
 }
 
-/// Type of an event with its details. The names are wire format: add, never rename.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "type", content = "data")]
-pub enum EventKind {
+/// Makes the kinds of events, each with its name.
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $kind:ident $details:tt = $name:literal,)+) => {
+        /// Type of an event with its details. The names are wire format: add, never rename.
+        #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(tag = "type", content = "data")]
+        pub enum EventKind { $($(#[$doc])* #[serde(rename = $name)] $kind $details),+ }
+
+        impl EventKind {
+            pub const fn as_str(&self) -> &'static str {
+                match self { $(Self::$kind { .. } => $name),+ }
+            }
+        }
+    };
+}
+
+kinds! {
     /// An operator made the account.
-    #[serde(rename = "account.created")]
-    AccountCreated { name: String },
-    #[serde(rename = "key.created")]
+    AccountCreated { name: String } = "account.created",
     KeyCreated {
         /// Settings of the key; each `before` is empty.
         #[serde(with = "changes")]
         changes: Vec<Change>,
-    },
+    } = "key.created",
     /// Settings of a key were changed.
-    #[serde(rename = "key.updated")]
     KeyUpdated {
         #[serde(with = "changes")]
         changes: Vec<Change>,
-    },
+    } = "key.updated",
     /// A key got a new plaintext.
-    #[serde(rename = "key.rotated")]
     KeyRotated {
         /// Time until which the previous plaintext works.
         previous_key_expires_at: Option<Timestamp>,
-    },
-    #[serde(rename = "key.revoked")]
-    KeyRevoked {},
+    } = "key.rotated",
+    KeyRevoked {} = "key.revoked",
     /// A part of a key's limit is used.
-    #[serde(rename = "key.threshold_reached")]
-    KeyThresholdReached(Threshold),
+    KeyThresholdReached(Threshold) = "key.threshold_reached",
     /// A limit of a key is used up, or its rest cannot pay for a request.
-    #[serde(rename = "key.limit_reached")]
-    KeyLimitReached(Threshold),
-    #[serde(rename = "group.created")]
+    KeyLimitReached(Threshold) = "key.limit_reached",
     GroupCreated {
         /// Settings of the group; each `before` is empty.
         #[serde(with = "changes")]
         changes: Vec<Change>,
-    },
+    } = "group.created",
     /// Settings of a group were changed.
-    #[serde(rename = "group.updated")]
     GroupUpdated {
         #[serde(with = "changes")]
         changes: Vec<Change>,
-    },
-    #[serde(rename = "group.archived")]
-    GroupArchived {},
+    } = "group.updated",
+    GroupArchived {} = "group.archived",
     /// A part of a group's limit is used.
-    #[serde(rename = "group.threshold_reached")]
-    GroupThresholdReached(Threshold),
+    GroupThresholdReached(Threshold) = "group.threshold_reached",
     /// A limit of a group is used up, or its rest cannot pay for a request.
-    #[serde(rename = "group.limit_reached")]
-    GroupLimitReached(Threshold),
-    #[serde(rename = "credit.added")]
+    GroupLimitReached(Threshold) = "group.limit_reached",
     CreditAdded {
         deposit_id: DepositId,
         #[serde(deserialize_with = "usd")]
@@ -122,15 +122,12 @@ pub enum EventKind {
         /// Id of the payment, if the operator gave one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         payment_id: Option<PaymentId>,
-    },
+    } = "credit.added",
     /// Little of the account's credit is left.
-    #[serde(rename = "credit.threshold_reached")]
-    CreditThresholdReached(Threshold),
+    CreditThresholdReached(Threshold) = "credit.threshold_reached",
     /// The account's credit is used up, or its rest cannot pay for a request.
-    #[serde(rename = "credit.exhausted")]
-    CreditExhausted(Threshold),
+    CreditExhausted(Threshold) = "credit.exhausted",
     /// A management key was made.
-    #[serde(rename = "management_key.created")]
     ManagementKeyCreated {
         management_key_id: ManagementKeyId,
         name: String,
@@ -143,12 +140,10 @@ pub enum EventKind {
         /// Time from which the management key is refused, if any.
         #[serde(default)]
         expires_at: Option<Timestamp>,
-    },
+    } = "management_key.created",
     /// A management key was revoked.
-    #[serde(rename = "management_key.revoked")]
-    ManagementKeyRevoked { management_key_id: ManagementKeyId, name: String },
+    ManagementKeyRevoked { management_key_id: ManagementKeyId, name: String } = "management_key.revoked",
     /// A member was made, who signs in with a link.
-    #[serde(rename = "member.invited")]
     MemberInvited {
         member_id: MemberId,
         name: String,
@@ -156,9 +151,8 @@ pub enum EventKind {
         /// The group that a lead governs.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         group_id: Option<GroupId>,
-    },
+    } = "member.invited",
     /// An owner gave a member another role.
-    #[serde(rename = "member.role_changed")]
     MemberRoleChanged {
         member_id: MemberId,
         name: String,
@@ -170,25 +164,20 @@ pub enum EventKind {
         /// The group that the member led before.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         previous_group_id: Option<GroupId>,
-    },
-    #[serde(rename = "member.removed")]
-    MemberRemoved { member_id: MemberId, name: String },
-    #[serde(rename = "member.signed_in")]
-    MemberSignedIn { member_id: MemberId },
+    } = "member.role_changed",
+    MemberRemoved { member_id: MemberId, name: String } = "member.removed",
+    MemberSignedIn { member_id: MemberId } = "member.signed_in",
     /// A member set up a second factor.
-    #[serde(rename = "member.second_factor_enabled")]
-    MemberSecondFactorEnabled { member_id: MemberId, name: String },
+    MemberSecondFactorEnabled { member_id: MemberId, name: String } = "member.second_factor_enabled",
     /// A member's second factor was removed: by the member with a code, by an owner, or by an operator.
-    #[serde(rename = "member.second_factor_removed")]
-    MemberSecondFactorRemoved { member_id: MemberId, name: String },
+    MemberSecondFactorRemoved { member_id: MemberId, name: String } = "member.second_factor_removed",
     /// A webhook was disabled, by an owner or because its deliveries failed.
-    #[serde(rename = "webhook.disabled")]
     WebhookDisabled {
         webhook_id: WebhookId,
         url: String,
         /// Reason, as in the webhook's `disabled_reason`.
         reason: String,
-    },
+    } = "webhook.disabled",
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -260,35 +249,6 @@ struct EventParts {
 }
 
 impl EventKind {
-    pub const fn as_str(&self) -> &'static str {
-        match self {
-            Self::AccountCreated { .. } => "account.created",
-            Self::KeyCreated { .. } => "key.created",
-            Self::KeyUpdated { .. } => "key.updated",
-            Self::KeyRotated { .. } => "key.rotated",
-            Self::KeyRevoked {} => "key.revoked",
-            Self::KeyThresholdReached(_) => "key.threshold_reached",
-            Self::KeyLimitReached(_) => "key.limit_reached",
-            Self::GroupCreated { .. } => "group.created",
-            Self::GroupUpdated { .. } => "group.updated",
-            Self::GroupArchived {} => "group.archived",
-            Self::GroupThresholdReached(_) => "group.threshold_reached",
-            Self::GroupLimitReached(_) => "group.limit_reached",
-            Self::CreditAdded { .. } => "credit.added",
-            Self::CreditThresholdReached(_) => "credit.threshold_reached",
-            Self::CreditExhausted(_) => "credit.exhausted",
-            Self::ManagementKeyCreated { .. } => "management_key.created",
-            Self::ManagementKeyRevoked { .. } => "management_key.revoked",
-            Self::MemberInvited { .. } => "member.invited",
-            Self::MemberRoleChanged { .. } => "member.role_changed",
-            Self::MemberRemoved { .. } => "member.removed",
-            Self::MemberSignedIn { .. } => "member.signed_in",
-            Self::MemberSecondFactorEnabled { .. } => "member.second_factor_enabled",
-            Self::MemberSecondFactorRemoved { .. } => "member.second_factor_removed",
-            Self::WebhookDisabled { .. } => "webhook.disabled",
-        }
-    }
-
     /// The threshold of the event, if it tells one.
     pub const fn threshold(&self) -> Option<&Threshold> {
         match self {

@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Time after a sign-in with a link during which it stands for the member's password.
-pub const FRESH_SIGN_IN: Duration = Duration::from_mins(30);
+const FRESH_SIGN_IN: Duration = Duration::from_mins(30);
 
 /// A person who signs in to the dashboard of an account.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -19,9 +19,7 @@ use domain::{
     payment::PaymentId,
     usage::Sums,
 };
-use key_service_store::store::{
-    AccountSummary, Capacity as _, Deposit, Funds, Ledger as _, NewAccount, StoreError,
-};
+use key_service_store::store::{AccountSummary, Deposit, Funds, Ledger as _, NewAccount, StoreError};
 
 /// Days until the credit runs out below which pages mark it.
 pub const SOON: i64 = 7;
@@ -73,9 +71,7 @@ impl Management {
         if !(NanoUsd::ZERO..=NanoUsd::MAX).contains(&credit) {
             return Err(Error::Refused(AccountRefused::BadAmount));
         }
-        if self.store.is_nearly_full().await? {
-            return Err(Error::Refused(AccountRefused::StoreFull));
-        }
+        self.check_room(AccountRefused::StoreFull).await?;
         let act = self.act(actor.clone());
         let id = AccountId::new(self.later_than_the_last(act.at), random_bytes(&*self.clock));
         let account = NewAccount { id, name: name.to_owned(), created_at: act.at.to_whole_seconds() };
@@ -133,9 +129,7 @@ impl Management {
         deposit: NewDeposit,
         actor: Actor,
     ) -> Result<NanoUsd, Error<AccountRefused>> {
-        if self.store.is_nearly_full().await? {
-            return Err(Error::Refused(AccountRefused::StoreFull));
-        }
+        self.check_room(AccountRefused::StoreFull).await?;
         let now = self.clock.now();
         let NewDeposit { amount, note, payment_id } = deposit;
         let id = match &payment_id {

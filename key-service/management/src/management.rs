@@ -23,9 +23,10 @@ use shared_config::current::Current;
 use shared_door::admission::{Owner, Permit, Quota};
 use tokio::time::Instant;
 
+use crate::error::Error;
 use domain::event::{Act, Actor};
 use key_service_credentials::Credentials;
-use key_service_store::store::{Store, StoreError};
+use key_service_store::store::{Capacity as _, Store, StoreError};
 use last_use::LastUses;
 use password::Passwords;
 use recent_spend::RecentSpend;
@@ -85,6 +86,11 @@ impl Management {
     pub(crate) async fn read_permit(&self, account: AccountId) -> Result<Permit, StoreError> {
         let permit = self.reads.wait(Owner::Account(account), 1, Instant::now() + READ_TIMEOUT).await;
         permit.ok_or(StoreError::Busy("the account reads too many pages at once"))
+    }
+
+    /// Refuses for this reason what would add to a store that is nearly full.
+    pub(crate) async fn check_room<R>(&self, reason: R) -> Result<(), Error<R>> {
+        if self.store.is_nearly_full().await? { Err(Error::Refused(reason)) } else { Ok(()) }
     }
 
     /// Sets the networks that webhooks may lead to besides public ones.

@@ -18,7 +18,7 @@ use key_service_page::{
     notice,
     paths::{ACTIVITY, GROUPS, KEYS},
     session::{Act, KeysViewer, Viewer},
-    show::{name_of, or_unnamed},
+    show::{name_of, or_unnamed, scrolled_table},
 };
 use key_service_store::store::StoreError;
 
@@ -113,14 +113,13 @@ pub(crate) async fn show(
         } @else if found.is_empty() {
             p.empty { "No key, group or member has " strong { bdi { (text) } } " in its name, and it is no id of this account." }
         } @else {
-            div.scroll tabindex="0" role="region" aria-label="Found" {
-                table {
-                    thead { tr { th scope="col" { "Name" } th scope="col" { "Kind" } } }
-                    tbody { @for (kind, address, name) in &found {
-                        tr { th scope="row" { a href=(address) { (name) } } td { (kind) } }
-                    } }
+            (scrolled_table("Found", &html! {
+                th scope="col" { "Name" } th scope="col" { "Kind" }
+            }, &html! {
+                @for (kind, address, name) in &found {
+                    tr { th scope="row" { a href=(address) { (name) } } td { (kind) } }
                 }
-            }
+            }))
         }
         @if has_more { p { a href={ (KEYS) "?" (with(&Fields::default(), "q", text)) } { "All API keys that match" } } }
     };

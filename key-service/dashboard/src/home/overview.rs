@@ -21,7 +21,7 @@ use key_service_page::{
     layout::{Section, page},
     paths::{GROUPS, HOME, KEYS},
     session::{KeysViewer, Viewer},
-    show::{aligned, glance, or_unnamed},
+    show::{aligned, glance, or_unnamed, scrolled_table},
 };
 use key_service_ranges::spend::{SpendScope, SpendView};
 
@@ -132,22 +132,20 @@ fn top_keys(top: &[ApiKey]) -> Markup {
     if top.is_empty() {
         return html! {};
     }
-    html! {
-        h2 { "Keys that spent most" }
-        div.scroll tabindex="0" role="region" aria-label="Keys that spent most" {
-            table {
-                thead { tr { th scope="col" { "Label" } th.wide-only scope="col" { "Key" } th.n scope="col" { "Spend" } } }
-                tbody {
-                    @for key in top {
-                        tr {
-                            th scope="row" { a href={ "/dashboard/keys/" (key.id.to_string()) } { (or_unnamed(&key.label)) } }
-                            td.wide-only { code { (key.hint) } }
-                            td.n { (aligned(key.spend.budget.used)) }
-                        }
-                    }
-                }
+    let head =
+        html! { th scope="col" { "Label" } th.wide-only scope="col" { "Key" } th.n scope="col" { "Spend" } };
+    let rows = html! {
+        @for key in top {
+            tr {
+                th scope="row" { a href={ "/dashboard/keys/" (key.id.to_string()) } { (or_unnamed(&key.label)) } }
+                td.wide-only { code { (key.hint) } }
+                td.n { (aligned(key.spend.budget.used)) }
             }
         }
+    };
+    html! {
+        h2 { "Keys that spent most" }
+        (scrolled_table("Keys that spent most", &head, &rows))
     }
 }
 

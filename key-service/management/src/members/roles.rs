@@ -10,7 +10,7 @@ use domain::{
     group::Group,
     member::{MemberChange, Role, RoleChange},
 };
-use key_service_store::store::{Capacity as _, StoreError};
+use key_service_store::store::StoreError;
 
 /// Groups read at a time in search of a name.
 const GROUPS_AT_ONCE: usize = 100;
@@ -28,8 +28,8 @@ impl Management {
         self.check_led_group(account, role).await?;
         if role != Role::Owner {
             self.keep_an_owner(account, id).await?;
-        } else if self.store.is_nearly_full().await? {
-            return Err(Error::Refused(MemberRefused::StoreFull));
+        } else {
+            self.check_room(MemberRefused::StoreFull).await?;
         }
         let change = RoleChange { role, act: self.act(actor) };
         let change = MemberChange { role: Some(change), ..MemberChange::default() };

@@ -16,7 +16,7 @@ use key_service_page::{
     operator::Operator,
     pagination::{Pagination, ROWS_ON_PAGE, Shown},
     paths::OPERATOR,
-    show::{count, glance, requests},
+    show::{count, glance, requests, scrolled_table},
 };
 use maud::{Markup, html};
 use shared::money::NanoUsd;
@@ -119,18 +119,15 @@ impl Headings<'_> {
 }
 
 fn table(rows: &[AccountRow], headings: &Headings<'_>) -> Markup {
-    html! {
-        div.scroll tabindex="0" role="region" aria-label="Accounts" {
-            table {
-                thead { tr {
-                    th scope="col" { "Name" } (headings.of("credit", "Credit", false)) th.n.wide-only scope="col" { "Held" }
-                    (headings.of("lasts", "Lasts", true)) (headings.of("spent", &format!("Last {DAYS} days"), true))
-                    th.n.wide-only scope="col" { "Requests" } (headings.of("refused", "Refused today", true))
-                } }
-                tbody { @for account in rows { (row(account)) } }
-            }
-        }
-    }
+    let head = html! {
+        th scope="col" { "Name" } (headings.of("credit", "Credit", false)) th.n.wide-only scope="col" { "Held" }
+        (headings.of("lasts", "Lasts", true)) (headings.of("spent", &format!("Last {DAYS} days"), true))
+        th.n.wide-only scope="col" { "Requests" } (headings.of("refused", "Refused today", true))
+    };
+    let rows = html! {
+        @for account in rows { (row(account)) }
+    };
+    scrolled_table("Accounts", &head, &rows)
 }
 
 fn row(account: &AccountRow) -> Markup {

@@ -146,6 +146,12 @@ impl FromRequestParts<App> for Viewer {
 #[derive(Debug)]
 pub struct KeysViewer(pub Viewer);
 
+impl From<KeysViewer> for Viewer {
+    fn from(KeysViewer(viewer): KeysViewer) -> Self {
+        viewer
+    }
+}
+
 impl FromRequestParts<App> for KeysViewer {
     type Rejection = Failure;
 
@@ -205,6 +211,12 @@ impl FromRequest<App> for Act {
 #[derive(Debug)]
 pub struct KeysAct(pub Act);
 
+impl From<KeysAct> for Act {
+    fn from(KeysAct(act): KeysAct) -> Self {
+        act
+    }
+}
+
 impl FromRequest<App> for KeysAct {
     type Rejection = Failure;
 
@@ -218,6 +230,12 @@ impl FromRequest<App> for KeysAct {
 /// A form that an owner sent. It allows changes of the account's data.
 #[derive(Debug)]
 pub struct OwnerAct(pub Act);
+
+impl From<OwnerAct> for Act {
+    fn from(OwnerAct(act): OwnerAct) -> Self {
+        act
+    }
+}
 
 impl FromRequest<App> for OwnerAct {
     type Rejection = Failure;

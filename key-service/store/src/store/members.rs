@@ -37,7 +37,7 @@ impl Store {
         most: u64,
         act: &Act,
     ) -> Result<MemberCreated, StoreError> {
-        self.lanes.change(account, |change| add_member(change, (account, &member, most), act)).await
+        self.lanes.change(account, |change| add_member(change, account, &member, most, act)).await
     }
 
     /// The account's members, oldest first.
@@ -132,7 +132,9 @@ impl Store {
 /// Adds a member, unless the name is taken or the account has as many as allowed.
 fn add_member(
     change: &mut Change<'_>,
-    (account, member, most): (AccountId, &Member, u64),
+    account: AccountId,
+    member: &Member,
+    most: u64,
     act: &Act,
 ) -> Result<MemberCreated, StoreError> {
     let (of_member, of_name) = (member_name(member.id), name_name(&member.name));

@@ -297,10 +297,10 @@ pub(crate) async fn a_session_lives_until_it_expires_or_is_ended(subject: &mut i
     assert_eq!(store.record(theirs, Session, of(1).name, START).await.unwrap(), None);
     assert_eq!(sessions(store, mine, one.id, START).await, [of(1), of(2), of(3)]);
     let touched = |n| ExpiringRecord { expires_at: after(160), value: format!("{n} seen"), ..of(n) };
-    store.replace_record(mine, touched(1), after(60)).await.unwrap();
+    store.replace_record(mine, touched(1)).await.unwrap();
     store.remove_record(mine, Session, of(2).name).await.unwrap();
     store.remove_record(mine, Session, of(2).name).await.unwrap();
-    store.replace_record(mine, touched(2), after(60)).await.unwrap();
+    store.replace_record(mine, touched(2)).await.unwrap();
     let touched = touched(1);
     assert_eq!(
         store.record(mine, Session, of(1).name, after(159)).await.unwrap(),
