@@ -1,6 +1,6 @@
 use std::{net::SocketAddr, time::Duration};
 
-use clap::Args;
+use clap::{Args, builder::TypedValueParser as _};
 
 /// The gateway's own settings.
 #[derive(Args, Clone, Debug)]
@@ -41,21 +41,21 @@ pub struct Options {
     pub max_in_flight_per_account: Option<u32>,
 
     /// Seconds for which a client may take nothing of a stream before the client counts as gone
-    #[arg(long, env = "FAREGATE_CLIENT_STALL_SECONDS", value_name = "SECONDS", default_value_t = 60,
-          value_parser = clap::value_parser!(u64).range(1..=3600))]
-    pub client_stall_seconds: u64,
+    #[arg(long = "client-stall-seconds", env = "FAREGATE_CLIENT_STALL_SECONDS", value_name = "SECONDS",
+          default_value = "60", value_parser = clap::value_parser!(u64).range(1..=3600).map(Duration::from_secs))]
+    pub client_stall: Duration,
 
     /// Seconds that an upstream may take to begin an answer; then the client gets a 504. A whole answer may go on for
     /// up to three times as long, or once as long after its client left, and is billed at its end
-    #[arg(long, env = "FAREGATE_ANSWER_SECONDS", value_name = "SECONDS", default_value_t = 600,
-          value_parser = clap::value_parser!(u64).range(1..=86_400))]
-    pub answer_seconds: u64,
+    #[arg(long = "answer-seconds", env = "FAREGATE_ANSWER_SECONDS", value_name = "SECONDS",
+          default_value = "600", value_parser = clap::value_parser!(u64).range(1..=86_400).map(Duration::from_secs))]
+    pub answer_deadline: Duration,
 
     /// Seconds for which an upstream may send nothing of a stream, or of a whole answer after its first byte; comments,
     /// and an event that does not end, are nothing
-    #[arg(long, env = "FAREGATE_UPSTREAM_SILENCE_SECONDS", value_name = "SECONDS", default_value_t = 120,
-          value_parser = clap::value_parser!(u64).range(1..=3600))]
-    pub upstream_silence_seconds: u64,
+    #[arg(long = "upstream-silence-seconds", env = "FAREGATE_UPSTREAM_SILENCE_SECONDS", value_name = "SECONDS",
+          default_value = "120", value_parser = clap::value_parser!(u64).range(1..=3600).map(Duration::from_secs))]
+    pub upstream_silence: Duration,
 
     /// Believe X-Forwarded-For, -Proto and -Host of a proxy in front of all clients; without a proxy, clients could
     /// choose the address that the dashboard sees
@@ -68,40 +68,20 @@ pub struct Options {
     pub workers: Option<u16>,
 
     /// Seconds that running requests may take to finish once the gateway is to stop
-    #[arg(long, env = "FAREGATE_DRAIN_SECONDS", value_name = "SECONDS", default_value_t = 30,
-          value_parser = clap::value_parser!(u64).range(0..=3600))]
-    pub drain_seconds: u64,
+    #[arg(long = "drain-seconds", env = "FAREGATE_DRAIN_SECONDS", value_name = "SECONDS",
+          default_value = "30", value_parser = clap::value_parser!(u64).range(0..=3600).map(Duration::from_secs))]
+    pub drain: Duration,
 }
 
 impl Options {
     /// The largest body of a chat request, in bytes.
-    pub fn max_body_bytes(&self) -> usize {
+    pub(crate) fn max_body_bytes(&self) -> usize {
         usize::try_from(self.max_body_mib).unwrap_or(usize::MAX).saturating_mul(1 << 20)
-    }
-
-    /// Time for which a client may read nothing of a stream before it counts as gone.
-    pub fn client_stall(&self) -> Duration {
-        Duration::from_secs(self.client_stall_seconds)
-    }
-
-    /// Time in which an upstream must begin its answer.
-    pub fn answer_deadline(&self) -> Duration {
-        Duration::from_secs(self.answer_seconds)
-    }
-
-    /// Time for which an upstream may send nothing of an answer that has begun.
-    pub fn upstream_silence(&self) -> Duration {
-        Duration::from_secs(self.upstream_silence_seconds)
     }
 
     /// Number of threads that serve requests.
     pub fn workers(&self) -> usize {
         let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         self.workers.map_or_else(cores, usize::from)
-    }
-
-    /// Time for running requests to finish after the gateway was asked to stop.
-    pub fn drain(&self) -> Duration {
-        Duration::from_secs(self.drain_seconds)
     }
 }

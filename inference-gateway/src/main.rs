@@ -162,7 +162,7 @@ async fn examine(arguments: &GatewayArguments, asked: &DoctorOptions) -> anyhow:
     if let (Some(tls), Ok(tokens)) = (tls, tokens) {
         let token = InternalToken::new(tokens);
         for address in &arguments.key_service_url {
-            match reach(address.clone(), token.clone(), tls.as_ref()).await {
+            match reach(address.clone(), &token, tls.as_ref()).await {
                 Ok(()) => doctor.well("key-service", format!("{address} answers, and takes the token")),
                 Err(says) => doctor.fail(
                     "key-service",

@@ -6,7 +6,7 @@ use std::{
 };
 
 use admission::Admission;
-use holds::{Holds, KeyServiceHealth, Peers, Spool, connect};
+use holds::{Holds, KeyServiceHealth, Peer, Spool, connect};
 use http::Uri;
 use shared::{clock::Clock, key::Prefix};
 use shared_client::dial::Dial;
@@ -63,7 +63,7 @@ pub(crate) struct Core {
     clock: Arc<dyn Clock>,
     models: Arc<OfferedModels>,
     prefix: Prefix,
-    peers: Peers,
+    peers: Vec<Peer>,
     health: Arc<KeyServiceHealth>,
     management: Arc<Management>,
     admission: Admission,
@@ -89,8 +89,8 @@ impl Core {
         dial: Option<Arc<dyn Dial>>,
     ) -> Result<Self, ConfigError> {
         let (token, tls) = (parts.internal_token, parts.tls.as_ref());
-        let peers = peers(parts.key_services, token.clone(), tls, dial.clone())?;
-        let health = Arc::new(KeyServiceHealth::new(peers.count()));
+        let peers = peers(parts.key_services, &token, tls, dial.as_ref())?;
+        let health = Arc::new(KeyServiceHealth::new(peers.len()));
         let management = Arc::new(management(parts.key_service_http, &health, tls, token)?);
         let spool = open_spool(parts.data_dir.as_deref(), &parts.clock, dial.is_none())?;
         let [draining, cut, close] = [(); 3].map(|()| CancellationToken::new());
@@ -127,10 +127,10 @@ impl Core {
             http: UpstreamClient::new(self.dial.clone()),
             running: self.running.clone(),
             cut: self.cut.clone(),
-            client_stall: options.client_stall(),
+            client_stall: options.client_stall,
             admission: self.admission.clone(),
-            answer_deadline: options.answer_deadline(),
-            upstream_silence: options.upstream_silence(),
+            answer_deadline: options.answer_deadline,
+            upstream_silence: options.upstream_silence,
         });
         let app = App {
             generator: generator.clone(),
@@ -149,21 +149,20 @@ impl Core {
 /// Returns the key-services in the form that sessions connect to.
 pub(crate) fn peers(
     key_services: KeyServices,
-    token: InternalToken,
+    token: &InternalToken,
     tls: Option<&Tls>,
-    dial: Option<Arc<dyn Dial>>,
-) -> Result<Peers, ConfigError> {
-    Ok(match key_services {
-        KeyServices::Local(service) => Peers::Local(service),
-        KeyServices::Remote(addresses) => {
-            let addresses = addresses.into_iter().map(|uri| {
-                check_scheme("FAREGATE_KEY_SERVICE_URL", &uri, tls)?;
-                Ok(Endpoint::from(uri))
-            });
-            let addresses = addresses.collect::<Result<_, ConfigError>>()?;
-            Peers::Remote { addresses, tls: tls.cloned(), token: PresentToken(token), dial }
-        }
-    })
+    dial: Option<&Arc<dyn Dial>>,
+) -> Result<Vec<Peer>, ConfigError> {
+    let addresses = match key_services {
+        KeyServices::Local(service) => return Ok(vec![Peer::Local(service)]),
+        KeyServices::Remote(addresses) => addresses,
+    };
+    let peers = addresses.into_iter().map(|uri| {
+        check_scheme("FAREGATE_KEY_SERVICE_URL", &uri, tls)?;
+        let token = PresentToken(token.clone());
+        Ok(Peer::remote(Endpoint::from(uri), tls.cloned(), token, dial.cloned()))
+    });
+    peers.collect()
 }
 
 /// Makes the client of the key-services' HTTP. If an address stands for several key-services, the health of sessions

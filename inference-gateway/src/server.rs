@@ -95,7 +95,7 @@ impl RunningGateway {
         };
         let hand_over = is_handed_over.then(|| HandOver { closed, arriving: port.arriving.clone() });
         let serving = tokio::spawn(serve_on(port, serving, close.clone()));
-        let drain = options.drain();
+        let drain = options.drain;
         Ok(Self { public, keys, drain, hand_over, draining, cut, close, running, settling, serving, workers })
     }
 
@@ -167,7 +167,7 @@ async fn show_readiness(keys: Keys, stopping: CancellationToken, close: Cancella
 }
 
 /// Asks one key-service whether it answers calls with this token, or says why not.
-pub async fn reach(address: Uri, token: InternalToken, tls: Option<&Tls>) -> Result<(), String> {
+pub async fn reach(address: Uri, token: &InternalToken, tls: Option<&Tls>) -> Result<(), String> {
     let peers = peers(KeyServices::Remote(vec![address]), token, tls, None).map_err(|e| e.to_string())?;
     let keys = connect(peers, &Arc::new(KeyServiceHealth::new(1)), Arc::new(System));
     match timeout(REACHED_WITHIN, is_ready(&keys)).await {

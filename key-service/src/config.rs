@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use clap::Args;
+use clap::{Args, builder::TypedValueParser as _};
 use http::Uri;
 use shared::{
     clock::Clock,
@@ -144,17 +144,12 @@ pub struct Options {
 
     /// Seconds that a hold outlives the last renewal by its gateway; expiry follows at most a sixth and a second
     /// later
-    #[arg(long, env = "FAREGATE_HOLD_LEASE_SECONDS", value_name = "SECONDS", default_value_t = 30,
-          value_parser = clap::value_parser!(u64).range(3..=3600))]
-    pub hold_lease_seconds: u64,
+    #[arg(long = "hold-lease-seconds", env = "FAREGATE_HOLD_LEASE_SECONDS", value_name = "SECONDS",
+          default_value = "30", value_parser = clap::value_parser!(u64).range(3..=3600).map(Duration::from_secs))]
+    pub hold_lease: Duration,
 }
 
 impl Options {
-    /// Lifetime of a hold without renewals.
-    pub fn hold_lease(&self) -> Duration {
-        Duration::from_secs(self.hold_lease_seconds)
-    }
-
     pub fn peppers(&self) -> Result<Option<Peppers>, ConfigError> {
         let current = pepper(
             ("FAREGATE_PEPPER", self.pepper.as_ref()),

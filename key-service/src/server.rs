@@ -64,7 +64,7 @@ impl RunningKeyService {
         let grpc_listener = bind("FAREGATE_KEY_GRPC_LISTEN", options.key_grpc_listen)?;
         let (http_at, grpc_at) = (http_listener.local_addr()?, grpc_listener.local_addr()?);
 
-        let lease = options.hold_lease();
+        let lease = options.hold_lease;
         let service = Service::new(store.clone(), clock.clone(), credentials.clone(), catalog.clone(), lease);
         let (refusals, upstream_bills) = (service.refusals(), service.upstream_bills());
         let service: Arc<dyn KeyService> = Arc::new(service);

@@ -10,6 +10,8 @@ mod host;
 pub mod ids;
 pub mod json;
 pub mod money;
+mod names;
+mod schema;
 pub mod text;
 mod timing;
 pub mod tokens;

@@ -1,8 +1,8 @@
 //! Money: integer nano-USD, exact from incoming to outgoing JSON.
 
-use std::{borrow::Cow, fmt};
+use std::fmt;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::json_schema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
@@ -121,15 +121,11 @@ impl Serialize for NanoUsd {
     }
 }
 
-impl JsonSchema for NanoUsd {
-    fn schema_name() -> Cow<'static, str> {
-        "Usd".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"type": "number", "description": "US dollars, exact to nine decimal places."})
-    }
-}
+crate::schema!(
+    NanoUsd,
+    "Usd",
+    |_| json_schema!({"type": "number", "description": "US dollars, exact to nine decimal places."})
+);
 
 /// Parses a string with the number, as in configuration. The API's numbers are read from raw tokens instead.
 impl<'de> Deserialize<'de> for NanoUsd {

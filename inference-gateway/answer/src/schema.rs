@@ -3,8 +3,6 @@
 mod messages;
 mod responses;
 
-use std::borrow::Cow;
-
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -43,76 +41,68 @@ pub(super) struct EmbeddingsUsage {
     pub(super) cost: Option<NanoUsd>,
 }
 
-impl JsonSchema for CompletionSchema {
-    fn schema_name() -> Cow<'static, str> {
-        "ChatCompletion".into()
-    }
+shared::schema!(CompletionSchema, "ChatCompletion", completion_schema);
 
-    fn json_schema(schemas: &mut SchemaGenerator) -> Schema {
-        let (mut members, usage) = (message_members(), usage(schemas));
-        members["required"] = json!(["role", "content", "refusal"]);
-        members["properties"]["tool_calls"]["items"]["required"] = json!(["id", "type", "function"]);
-        members["properties"]["role"] = json!({"const": "assistant"});
-        let finish = FinishReason::ALL.map(FinishReason::as_str);
-        json_schema!({
-            "type": "object",
-            "required": ["id", "object", "created", "model", "choices", "usage"],
-            "properties": {
-                "id": schemas.subschema_for::<GenerationId>(),
-                "object": {"const": "chat.completion"},
-                "created": {"type": "integer"},
-                "model": {"type": "string"},
-                "choices": {"type": "array", "minItems": 1, "items": {
-                    "type": "object",
-                    "required": ["index", "message", "logprobs", "finish_reason"],
-                    "properties": {
-                        "index": {"type": "integer"},
-                        "message": members,
-                        "logprobs": logprobs(),
-                        "finish_reason": {"enum": finish},
-                    },
-                }},
-                "usage": usage,
-            },
-        })
-    }
+fn completion_schema(schemas: &mut SchemaGenerator) -> Schema {
+    let (mut members, usage) = (message_members(), usage(schemas));
+    members["required"] = json!(["role", "content", "refusal"]);
+    members["properties"]["tool_calls"]["items"]["required"] = json!(["id", "type", "function"]);
+    members["properties"]["role"] = json!({"const": "assistant"});
+    let finish = FinishReason::ALL.map(FinishReason::as_str);
+    json_schema!({
+        "type": "object",
+        "required": ["id", "object", "created", "model", "choices", "usage"],
+        "properties": {
+            "id": schemas.subschema_for::<GenerationId>(),
+            "object": {"const": "chat.completion"},
+            "created": {"type": "integer"},
+            "model": {"type": "string"},
+            "choices": {"type": "array", "minItems": 1, "items": {
+                "type": "object",
+                "required": ["index", "message", "logprobs", "finish_reason"],
+                "properties": {
+                    "index": {"type": "integer"},
+                    "message": members,
+                    "logprobs": logprobs(),
+                    "finish_reason": {"enum": finish},
+                },
+            }},
+            "usage": usage,
+        },
+    })
 }
 
-impl JsonSchema for ChunkSchema {
-    fn schema_name() -> Cow<'static, str> {
-        "ChatCompletionChunk".into()
-    }
+shared::schema!(ChunkSchema, "ChatCompletionChunk", chunk_schema);
 
-    fn json_schema(schemas: &mut SchemaGenerator) -> Schema {
-        let (mut members, mut usage) = (message_members(), usage(schemas));
-        let call = &mut members["properties"]["tool_calls"]["items"];
-        call["properties"]["index"] = json!({"type": "integer"});
-        call["required"] = json!(["index"]);
-        members["properties"]["role"] = json!({"const": "assistant"});
-        usage["type"] = json!(["object", "null"]);
-        let finish = FinishReason::ALL.map(|reason| Some(reason.as_str()));
-        json_schema!({
-            "type": "object",
-            "required": ["id", "object", "created", "model", "choices"],
-            "properties": {
-                "id": schemas.subschema_for::<GenerationId>(),
-                "object": {"const": "chat.completion.chunk"},
-                "created": {"type": "integer"},
-                "model": {"type": "string"},
-                "choices": {"type": "array", "items": {
-                    "type": "object",
-                    "required": ["index", "delta", "logprobs", "finish_reason"],
-                    "properties": {
-                        "index": {"type": "integer"},
-                        "delta": members,
-                        "logprobs": logprobs(),
-                        "finish_reason": {"enum": finish.into_iter().chain([None]).collect::<Vec<_>>()},
-                    },
-                }},
-                "usage": usage,
-            },
-        })
-    }
+fn chunk_schema(schemas: &mut SchemaGenerator) -> Schema {
+    let (mut members, mut usage) = (message_members(), usage(schemas));
+    let call = &mut members["properties"]["tool_calls"]["items"];
+    call["properties"]["index"] = json!({"type": "integer"});
+    call["required"] = json!(["index"]);
+    members["properties"]["role"] = json!({"const": "assistant"});
+    usage["type"] = json!(["object", "null"]);
+    let finish = FinishReason::ALL.map(|reason| Some(reason.as_str()));
+    json_schema!({
+        "type": "object",
+        "required": ["id", "object", "created", "model", "choices"],
+        "properties": {
+            "id": schemas.subschema_for::<GenerationId>(),
+            "object": {"const": "chat.completion.chunk"},
+            "created": {"type": "integer"},
+            "model": {"type": "string"},
+            "choices": {"type": "array", "items": {
+                "type": "object",
+                "required": ["index", "delta", "logprobs", "finish_reason"],
+                "properties": {
+                    "index": {"type": "integer"},
+                    "delta": members,
+                    "logprobs": logprobs(),
+                    "finish_reason": {"enum": finish.into_iter().chain([None]).collect::<Vec<_>>()},
+                },
+            }},
+            "usage": usage,
+        },
+    })
 }
 
 /// Schema of the content of a message, and of the additions of a delta.

@@ -80,13 +80,9 @@ pub(super) struct ChunkChoice<'a> {
 struct Raw<'a> {
     #[serde(borrow)]
     choices: Option<AtMost<RawChoice<'a>, MAX_LISTED_CHOICES>>,
-    #[serde(borrow)]
     usage: Option<&'a RawValue>,
-    #[serde(borrow)]
     timings: Option<&'a RawValue>,
-    #[serde(borrow)]
     error: Option<&'a RawValue>,
-    #[serde(borrow)]
     object: Option<&'a RawValue>,
 }
 
@@ -95,15 +91,11 @@ struct RawChoice<'a> {
     index: Option<usize>,
     #[serde(borrow)]
     delta: Option<Delta<'a>>,
-    #[serde(borrow)]
     logprobs: Option<&'a RawValue>,
-    #[serde(borrow)]
     finish_reason: Option<RawString<'a>>,
     /// The sequence or token that ended the choice, as vLLM reports it.
-    #[serde(borrow)]
     stop_reason: Option<&'a RawValue>,
     /// The same, as SGLang reports it.
-    #[serde(borrow)]
     matched_stop: Option<&'a RawValue>,
 }
 

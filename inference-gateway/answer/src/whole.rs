@@ -62,7 +62,6 @@ enum Content<'a> {
 struct RawVectors<'a> {
     #[serde(borrow)]
     data: Option<&'a RawValue>,
-    #[serde(borrow)]
     usage: Option<&'a RawValue>,
 }
 
@@ -70,11 +69,8 @@ struct RawVectors<'a> {
 struct Raw<'a> {
     #[serde(borrow)]
     choices: Option<AtMost<WholeChoice<'a>, MAX_LISTED_CHOICES>>,
-    #[serde(borrow)]
     usage: Option<&'a RawValue>,
-    #[serde(borrow)]
     timings: Option<&'a RawValue>,
-    #[serde(borrow)]
     error: Option<&'a RawValue>,
 }
 
@@ -83,13 +79,9 @@ struct WholeChoice<'a> {
     index: Option<u64>,
     #[serde(borrow)]
     message: Delta<'a>,
-    #[serde(borrow)]
     logprobs: Option<&'a RawValue>,
-    #[serde(borrow)]
     finish_reason: Option<RawString<'a>>,
-    #[serde(borrow)]
     stop_reason: Option<&'a RawValue>,
-    #[serde(borrow)]
     matched_stop: Option<&'a RawValue>,
 }
 

@@ -14,26 +14,24 @@ use std::{
 use shared::{
     backoff::Backoff, clock::Clock, error::ApiError, ids::GenerationId, key::Class, refusal::Denial,
 };
-use shared_client::dial::Dial;
-use shared_door::tls::Tls;
 use shared_observe::{
     failure_log::{FailureLog, Failures},
     standard_metrics::{CallSide, CallTimer},
     traces::{RPC_STATUS, Span},
 };
 use shared_rpc::{
-    Answer, Authorize, Call, CallFailure, Capture, Captured, Extend, Extended, Grant, Identity, KeyService,
-    PresentToken, Release,
+    Answer, Authorize, Call, CallFailure, Capture, Captured, Extend, Extended, Grant, Identity, Release,
 };
 use tokio::time::{Instant, sleep, timeout, timeout_at};
-use tonic::{Code, transport::Endpoint};
+use tonic::Code;
 
 use accounts::KnownAccounts;
 pub use health::{KeyServiceHealth, KeyServicePort};
 pub(crate) use orphans::Orphan;
 use orphans::{OrphanGuard, Orphans};
 use queue::{Pending, Queue};
-use session::{Peer, SessionTask};
+pub use session::Peer;
+use session::SessionTask;
 
 /// Longest wait of a caller for authorization. After that, the client should repeat its request later.
 const AUTHORIZE_DEADLINE: Duration = Duration::from_secs(3);
@@ -59,38 +57,9 @@ impl Drop for Handle {
     }
 }
 
-#[derive(Clone)]
-pub enum Peers {
-    /// Key-services in other processes. The first addresses are preferred at low load.
-    Remote {
-        addresses: Vec<Endpoint>,
-        tls: Option<Tls>,
-        token: PresentToken,
-        /// Makes the connections instead of TCP and TLS.
-        dial: Option<Arc<dyn Dial>>,
-    },
-    Local(Arc<dyn KeyService>),
-}
-
-impl Peers {
-    pub fn count(&self) -> usize {
-        match self {
-            Self::Remote { addresses, .. } => addresses.len(),
-            Self::Local(_) => 1,
-        }
-    }
-}
-
 /// Opens a session with every key-service, and keeps the sessions open while there are handles. They run on the
-/// caller's runtime.
-pub fn connect(peers: Peers, health: &Arc<KeyServiceHealth>, clock: Arc<dyn Clock>) -> Keys {
-    let peers: Vec<Peer> = match peers {
-        Peers::Remote { addresses, tls, token, dial } => {
-            let remote = |endpoint| Peer::remote(endpoint, tls.clone(), token.clone(), dial.clone());
-            addresses.into_iter().map(remote).collect()
-        }
-        Peers::Local(service) => vec![Peer::Local(service)],
-    };
+/// caller's runtime. The first key-services are preferred at low load.
+pub fn connect(peers: Vec<Peer>, health: &Arc<KeyServiceHealth>, clock: Arc<dyn Clock>) -> Keys {
     let (queue, orphans) = (Arc::new(Queue::new(peers.len())), Arc::new(Orphans::default()));
     for (number, peer) in peers.into_iter().enumerate() {
         let (queue, orphans, clock) = (queue.clone(), orphans.clone(), clock.clone());

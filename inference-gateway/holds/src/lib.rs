@@ -11,6 +11,6 @@ mod spool;
 
 pub use hold_state::HoldStatus;
 pub use holds::Holds;
-pub use keys::{KeyServiceHealth, KeyServicePort, Keys, Peers, Unavailable, connect};
+pub use keys::{KeyServiceHealth, KeyServicePort, Keys, Peer, Unavailable, connect};
 pub use open_hold::{HeldRequest, OpenHold};
 pub use spool::{Spool, SpoolError};

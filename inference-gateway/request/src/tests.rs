@@ -3,6 +3,7 @@
 mod fuzz;
 
 use bytes::Bytes;
+use proptest::prelude::*;
 use serde_json::Value;
 use shared::{error::ApiError, ids::AccountId, time::Timestamp};
 use shared_catalog::{Catalog, LimitParam, Model};
@@ -17,7 +18,7 @@ pub(crate) fn model(kind: &str) -> Model {
     Catalog::parse(&catalogue(kind), "test").unwrap().models.remove(0)
 }
 
-fn catalogue(kind: &str) -> String {
+pub(crate) fn catalogue(kind: &str) -> String {
     format!(
         r#"
         [service]
@@ -52,6 +53,25 @@ pub(crate) fn responses(body: &Bytes) -> Result<Request, ApiError> {
 pub(crate) fn serving(serves: &str) -> Model {
     let catalogue = catalogue("vllm").replace("owned_by", &format!("serves = {serves}\n        owned_by"));
     Catalog::parse(&catalogue, "test").unwrap().models.remove(0)
+}
+
+/// Any JSON with these words in it.
+pub(crate) fn json_of(words: Vec<&'static str>) -> impl Strategy<Value = Value> {
+    let word = prop::sample::select(words);
+    let leaf = prop_oneof![
+        word.clone().prop_map(Value::from),
+        ".{0,4}".prop_map(Value::from),
+        any::<i32>().prop_map(Value::from),
+        any::<bool>().prop_map(Value::from),
+        Just(Value::Null),
+    ];
+    leaf.prop_recursive(6, 60, 6, move |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..5).prop_map(Value::Array),
+            prop::collection::btree_map(word.clone().prop_map(str::to_owned), inner, 0..6)
+                .prop_map(|members| members.into_iter().collect()),
+        ]
+    })
 }
 
 /// The request that an upstream of this kind reads, without the head's members.

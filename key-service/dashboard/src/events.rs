@@ -24,7 +24,7 @@ use key_service_page::{
     layout::{Section, page},
     pagination::{Pagination, ROWS_ON_PAGE, Shown},
     session::{KeysViewer, Viewer},
-    show::{name_of, or_unnamed, time_to_second, usd},
+    show::{name_of, or_unnamed, scrolled_table, time_to_second, usd},
 };
 use key_service_settings::words;
 use key_service_store::store::NumberedEvent;
@@ -46,6 +46,7 @@ fn search(query: &Fields) -> Result<EventSearch, Failure> {
         kind: EVENT_TYPES.into_iter().find(|kind| *kind == query.get("type")),
         key: query.filled("key").map(str::parse).transpose().map_err(|_| Failure::NotFound)?,
         group: query.filled("group").map(str::parse).transpose().map_err(|_| Failure::NotFound)?,
+        by: query.filled("by").map(str::to_lowercase),
         within: None,
     })
 }
@@ -152,6 +153,8 @@ fn groups_of(event: &Event) -> Vec<GroupId> {
     | EventKind::MemberInvited { group_id: Some(group), .. } = &event.kind
     {
         vec![*group]
+    } else if let EventKind::MemberRoleChanged { group_id, previous_group_id, .. } = &event.kind {
+        group_id.iter().chain(previous_group_id).copied().collect()
     } else {
         Vec::new()
     };
@@ -160,17 +163,14 @@ fn groups_of(event: &Event) -> Vec<GroupId> {
 
 /// Writes a table of events, without links to the key or the group of the page.
 fn table(events: &[NumberedEvent], about: &EventSearch, named: &Named) -> Markup {
-    html! {
-        div.scroll tabindex="0" role="region" aria-label="Events" {
-            table {
-                thead { tr {
-                    th.wide-only scope="col" { "Time, " span data-zone="now" { "UTC" } } th scope="col" { "Event" }
-                    th.wide-only scope="col" { "By" } th.wide-only scope="col" { "Of" }
-                } }
-                tbody { @for numbered in events { (row(&numbered.event, about, named)) } }
-            }
-        }
-    }
+    let head = html! {
+        th.wide-only scope="col" { "Time, " span data-zone="now" { "UTC" } } th scope="col" { "Event" }
+        th.wide-only scope="col" { "By" } th.wide-only scope="col" { "Of" }
+    };
+    let rows = html! {
+        @for numbered in events { (row(&numbered.event, about, named)) }
+    };
+    scrolled_table("Events", &head, &rows)
 }
 
 fn filters(query: &Fields, search: &EventSearch, named: &Named) -> Markup {
@@ -196,6 +196,7 @@ fn filters(query: &Fields, search: &EventSearch, named: &Named) -> Markup {
                 option value="" { "All" }
                 @for kind in EVENT_TYPES { option value=(kind) selected[query.get("type") == kind] { (kind) } }
             } }
+            label { "By" input type="search" name="by" value=(query.get("by")) placeholder="Name of who did it" autocomplete="off"; }
             button { "Apply" }
         }
     }
@@ -260,14 +261,19 @@ fn told(kind: &EventKind, named: &Named) -> Markup {
             EventKind::AccountCreated { name } | EventKind::ManagementKeyRevoked { name, .. } | EventKind::MemberRemoved { name, .. }
                 | EventKind::MemberSecondFactorEnabled { name, .. }
                 | EventKind::MemberSecondFactorRemoved { name, .. } => bdi { (name) },
-            EventKind::MemberInvited { name, role, group_id, .. } => {
-                bdi { (name) } ", " (role)
-                @if let Some(group) = group_id { " of " (named.group(*group)) }
+            EventKind::MemberInvited { name, role, group_id, .. } => { bdi { (name) } ", " (role_of(role, *group_id, named)) },
+            EventKind::MemberRoleChanged { name, role, group_id, previous_role, previous_group_id, .. } => {
+                bdi { (name) } ", " (role_of(previous_role, *previous_group_id, named)) " → " (role_of(role, *group_id, named))
             },
             EventKind::WebhookDisabled { url, .. } => bdi { (url) },
             EventKind::KeyRevoked {} | EventKind::GroupArchived {} | EventKind::MemberSignedIn { .. } => {},
         }
     }
+}
+
+/// Names a role, with the group of a lead.
+fn role_of(role: &str, group: Option<GroupId>, named: &Named) -> Markup {
+    html! { (role) @if let Some(group) = group { " of " (named.group(group)) } }
 }
 
 fn list(changes: &[Change], with_before: bool, named: &Named) -> Markup {

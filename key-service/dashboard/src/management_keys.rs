@@ -2,14 +2,10 @@
 
 use std::collections::HashMap;
 
-use axum::{
-    extract::{Path, State},
-    response::{IntoResponse, Response},
-};
-use http::StatusCode;
+use axum::{extract::State, response::Response};
 use maud::{Markup, html};
 use shared::{
-    ids::{GroupId, ManagementKeyId},
+    ids::GroupId,
     secret::{ExposeSecret, SecretString},
     text::is_name,
     time::Timestamp,
@@ -27,14 +23,15 @@ use key_service_management::{
 };
 use key_service_page::{
     app::App,
-    entry::{Entered, Fault},
+    entry::{Entered, Fault, refused_form},
     failure::{Failure, bad_group},
     form::Fields,
     layout::{Section, WayBack, confirmation, hidden, page},
     notice,
+    object_page::{ObjectAct, ObjectPage},
     paths::MANAGEMENT_KEYS as PATH,
     session::{OwnerAct, Viewer},
-    show::{copyable, new_key, status, time, time_or},
+    show::{copyable, new_key, scrolled_table, status, time, time_or},
 };
 use key_service_settings::settings_form::{self, Offered, offered};
 use key_service_store::store::ManagementKey;
@@ -42,7 +39,7 @@ use key_service_store::store::ManagementKey;
 /// Most characters of a name.
 const MAX_NAME_CHARS: usize = 80;
 
-/// Lists the keys, with the form for a new key.
+/// Lists the keys, with the form for a new key below.
 pub(super) async fn list(State(app): State<App>, viewer: Viewer) -> Result<Response, Failure> {
     whole(&app, &viewer, Entered::new(&Fields::default())).await
 }
@@ -56,9 +53,6 @@ async fn whole(app: &App, viewer: &Viewer, entered: Entered<'_>) -> Result<Respo
     let (revoked, live): (Vec<_>, Vec<_>) = keys.into_iter().partition(|key| key.revoked_at.is_some());
     let content = html! {
         p.lead { "A management key creates, changes and revokes API keys. It never makes model calls. Scope read cannot change anything. A key limited to a group sees only that group." }
-        @if viewer.is_owner() {
-            (form(app, viewer, entered, &offered(app, viewer).await?))
-        }
         @if live.is_empty() { p.empty { "There is no management key yet." } }
         @else { (table(viewer, &live, &named, now)) }
         @if !revoked.is_empty() {
@@ -66,6 +60,10 @@ async fn whole(app: &App, viewer: &Viewer, entered: Entered<'_>) -> Result<Respo
                 summary { "Revoked (" (revoked.len()) ")" }
                 (table(viewer, &revoked, &named, now))
             }
+        }
+        @if viewer.is_owner() {
+            h2 { "New management key" }
+            (form(app, viewer, entered, &offered(app, viewer).await?))
         }
     };
     Ok(page(viewer, Section::ManagementKeys, "Management keys", &content))
@@ -120,46 +118,41 @@ fn table(
     groups: &HashMap<GroupId, Group>,
     now: Timestamp,
 ) -> Markup {
-    html! {
-        div.scroll tabindex="0" role="region" aria-label="Management keys" {
-            table {
-                thead { tr {
-                    th scope="col" { "Name" } th.wide-only scope="col" { "Key" } th.wide-only scope="col" { "Scope" }
-                    th.wide-only scope="col" { "Created" } th.wide-only scope="col" { "Expires" }
-                    th.wide-only scope="col" { "Last used" } th.wide-only scope="col" { "Status" }
-                    th scope="col" { span.hidden { "Revoke" } }
-                } }
-                tbody {
-                    @for key in keys.iter().rev() {
-                        tr.gone[key.status(now) != Status::Active] {
-                            th scope="row" {
-                                bdi { (key.name) }
-                                p.narrow-only { code { (key.hint) } }
-                                p.narrow-only { "scope " (access(key, groups)) }
-                                p.narrow-only { (status(key.status(now))) @if let Some(at) = key.revoked_at { " " (time(at)) } }
-                                p.narrow-only { "created " (time(key.created_at)) }
-                                @if let Some(at) = key.expires_at { p.narrow-only { "expires " (time(at)) } }
-                                p.narrow-only { "used " (time_or(key.last_used_at, "never")) }
-                            }
-                            td.wide-only { code { (key.hint) } }
-                            td.wide-only { (access(key, groups)) }
-                            td.wide-only { (time(key.created_at)) }
-                            td.wide-only { (time_or(key.expires_at, "never")) }
-                            td.wide-only { (time_or(key.last_used_at, "never")) }
-                            td.wide-only { (status(key.status(now))) @if let Some(at) = key.revoked_at { " " (time(at)) } }
-                            td.act {
-                                @if key.revoked_at.is_none() && viewer.is_owner() {
-                                    a.button.danger href={ (PATH) "/" (key.id.to_string()) "/revoke" } {
-                                        "Revoke" span.hidden { " " (key.name) }
-                                    }
-                                }
-                            }
+    let head = html! {
+        th scope="col" { "Name" } th.wide-only scope="col" { "Key" } th.wide-only scope="col" { "Scope" }
+        th.wide-only scope="col" { "Created" } th.wide-only scope="col" { "Expires" }
+        th.wide-only scope="col" { "Last used" } th.wide-only scope="col" { "Status" }
+        th scope="col" { span.hidden { "Revoke" } }
+    };
+    let rows = html! {
+        @for key in keys.iter().rev() {
+            tr.gone[key.status(now) != Status::Active] {
+                th scope="row" {
+                    bdi { (key.name) }
+                    p.narrow-only { code { (key.hint) } }
+                    p.narrow-only { "scope " (access(key, groups)) }
+                    p.narrow-only { (status(key.status(now))) @if let Some(at) = key.revoked_at { " " (time(at)) } }
+                    p.narrow-only { "created " (time(key.created_at)) }
+                    @if let Some(at) = key.expires_at { p.narrow-only { "expires " (time(at)) } }
+                    p.narrow-only { "used " (time_or(key.last_used_at, "never")) }
+                }
+                td.wide-only { code { (key.hint) } }
+                td.wide-only { (access(key, groups)) }
+                td.wide-only { (time(key.created_at)) }
+                td.wide-only { (time_or(key.expires_at, "never")) }
+                td.wide-only { (time_or(key.last_used_at, "never")) }
+                td.wide-only { (status(key.status(now))) @if let Some(at) = key.revoked_at { " " (time(at)) } }
+                td.act {
+                    @if key.revoked_at.is_none() && viewer.is_owner() {
+                        a.button.danger href={ (PATH) "/" (key.id.to_string()) "/revoke" } {
+                            "Revoke" span.hidden { " " (key.name) }
                         }
                     }
                 }
             }
         }
-    }
+    };
+    scrolled_table("Management keys", &head, &rows)
 }
 
 /// Shows the scope of a key, and its group by name.
@@ -181,8 +174,7 @@ pub(super) async fn create(State(app): State<App>, act: OwnerAct) -> Result<Resp
     let OwnerAct(act) = act;
     let (account, form) = (act.viewer.signed_in.account, &act.form);
     let refused = async |fault: &Fault| {
-        let again = whole(&app, &act.viewer, Entered::refused(form, fault)).await?;
-        Ok((StatusCode::UNPROCESSABLE_ENTITY, again).into_response())
+        Ok(refused_form(whole(&app, &act.viewer, Entered::refused(form, fault)).await?))
     };
     let settings = match read(form) {
         Ok(settings) => settings,
@@ -231,18 +223,10 @@ fn created(settings: &ManagementKeySettings, plaintext: &SecretString, base: &st
     }
 }
 
-async fn named(app: &App, viewer: &Viewer, id: &str) -> Result<ManagementKey, Failure> {
-    let id: ManagementKeyId = id.parse().map_err(|_| Failure::NotFound)?;
-    Ok(app.management.management_key(viewer.signed_in.account, id).await?)
-}
-
 /// Explains what revoking does, before the key is revoked.
 pub(super) async fn confirm(
-    State(app): State<App>,
-    viewer: Viewer,
-    Path(id): Path<String>,
+    ObjectPage { app, viewer, object: key, .. }: ObjectPage<ManagementKey>,
 ) -> Result<Response, Failure> {
-    let key = named(&app, &viewer, &id).await?;
     let effects = [
         "The next request with it is refused, on every server.",
         "API keys that it made go on working.",
@@ -259,11 +243,8 @@ pub(super) async fn confirm(
 }
 
 pub(super) async fn revoke(
-    State(app): State<App>,
-    Path(id): Path<String>,
-    OwnerAct(act): OwnerAct,
+    ObjectAct { app, viewer, object: key, .. }: ObjectAct<ManagementKey>,
 ) -> Result<Response, Failure> {
-    let key = named(&app, &act.viewer, &id).await?;
-    app.management.revoke_management_key(key.id, act.viewer.signed_in.actor()).await?;
-    Ok(notice::done(&act.viewer, PATH, &format!("The management key {} is revoked.", key.name)))
+    app.management.revoke_management_key(key.id, viewer.signed_in.actor()).await?;
+    Ok(notice::done(&viewer, PATH, &format!("The management key {} is revoked.", key.name)))
 }

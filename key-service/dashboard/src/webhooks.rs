@@ -1,13 +1,8 @@
 //! Webhooks: making one, its secret shown once, its last deliveries, tests, and removing it.
 
-use axum::{
-    extract::{Path, State},
-    response::{IntoResponse, Response},
-};
-use http::StatusCode;
+use axum::{extract::State, response::Response};
 use maud::{Markup, html};
 use shared::{
-    ids::WebhookId,
     secret::SecretString,
     wire::{EVENT_TYPES, MAX_URL_CHARS},
 };
@@ -18,13 +13,14 @@ use domain::webhook::{
 use key_service_management::{Error, Refused, governed::Governed as _, once::Once};
 use key_service_page::{
     app::App,
-    entry::{Entered, Fault},
+    entry::{Entered, Fault, refused_form},
     failure::{Failure, sentence},
     form::Fields,
     layout::{Section, WayBack, confirmation, hidden, page},
     notice,
+    object_page::{ObjectAct, ObjectPage},
     session::{Act, OwnerAct, Viewer},
-    show::{shown_once, time},
+    show::{scrolled_table, shown_once, time},
 };
 
 const PATH: &str = "/dashboard/webhooks";
@@ -74,26 +70,21 @@ fn form(app: &App, viewer: &Viewer, entered: Entered<'_>) -> Markup {
 }
 
 fn table(webhooks: &[Webhook]) -> Markup {
-    html! {
-        div.scroll tabindex="0" role="region" aria-label="Webhooks" {
-            table {
-                thead { tr {
-                    th scope="col" { "URL" } th.wide-only scope="col" { "Events" } th.wide-only scope="col" { "Created" }
-                    th scope="col" { "Status" }
-                } }
-                tbody {
-                    @for webhook in webhooks.iter().rev() {
-                        tr.gone[matches!(webhook.disabled, Some((_, DisabledReason::Owner)))] {
-                            th.wraps scope="row" { a href={ (PATH) "/" (webhook.id.to_string()) } { bdi { (webhook.url.as_str()) } } }
-                            td.wide-only { (types(webhook)) }
-                            td.wide-only { (time(webhook.created_at)) }
-                            td.wraps { (status(webhook)) }
-                        }
-                    }
-                }
+    let head = html! {
+        th scope="col" { "URL" } th.wide-only scope="col" { "Events" } th.wide-only scope="col" { "Created" }
+        th scope="col" { "Status" }
+    };
+    let rows = html! {
+        @for webhook in webhooks.iter().rev() {
+            tr.gone[matches!(webhook.disabled, Some((_, DisabledReason::Owner)))] {
+                th.wraps scope="row" { a href={ (PATH) "/" (webhook.id.to_string()) } { bdi { (webhook.url.as_str()) } } }
+                td.wide-only { (types(webhook)) }
+                td.wide-only { (time(webhook.created_at)) }
+                td.wraps { (status(webhook)) }
             }
         }
-    }
+    };
+    scrolled_table("Webhooks", &head, &rows)
 }
 
 fn types(webhook: &Webhook) -> String {
@@ -159,8 +150,7 @@ pub(super) async fn create(
 
 /// Writes the list again, with the fault of the URL.
 async fn again(app: &App, viewer: &Viewer, form: &Fields, wrong: &str) -> Result<Response, Failure> {
-    let again = whole(app, viewer, Entered::refused(form, &Fault::of("url", wrong))).await?;
-    Ok((StatusCode::UNPROCESSABLE_ENTITY, again).into_response())
+    Ok(refused_form(whole(app, viewer, Entered::refused(form, &Fault::of("url", wrong))).await?))
 }
 
 fn created(webhook: &Webhook, secret: &SecretString) -> Markup {
@@ -172,18 +162,10 @@ fn created(webhook: &Webhook, secret: &SecretString) -> Markup {
     }
 }
 
-async fn named(app: &App, viewer: &Viewer, id: &str) -> Result<Webhook, Failure> {
-    let id: WebhookId = id.parse().map_err(|_| Failure::NotFound)?;
-    Ok(app.management.webhook(viewer.signed_in.account, id).await?)
-}
-
 /// Shows a webhook with the last deliveries.
 pub(super) async fn show(
-    State(app): State<App>,
-    viewer: Viewer,
-    Path(id): Path<String>,
+    ObjectPage { app, viewer, object: webhook, .. }: ObjectPage<Webhook>,
 ) -> Result<Response, Failure> {
-    let webhook = named(&app, &viewer, &id).await?;
     let attempts = app.management.attempts(viewer.signed_in.account, webhook.id).await?;
     let content = html! {
         p { (status(&webhook)) " · events: " (types(&webhook)) " · created " (time(webhook.created_at)) }
@@ -229,26 +211,21 @@ fn actions(viewer: &Viewer, webhook: &Webhook) -> Markup {
 }
 
 fn deliveries(attempts: &[Attempt]) -> Markup {
-    html! {
-        div.scroll tabindex="0" role="region" aria-label="Last deliveries" {
-            table {
-                thead { tr {
-                    th.slim scope="col" { "Time" } th scope="col" { "Event" } th scope="col" { "Answer" }
-                    th.n.wide-only scope="col" { "Duration" }
-                } }
-                tbody {
-                    @for attempt in attempts {
-                        tr {
-                            th scope="row" { (time(attempt.at)) }
-                            td.wraps { (attempt.kind) p.under { code { (attempt.event.to_string()) } } }
-                            td.wraps { (answer(&attempt.answer)) }
-                            td.n.wide-only { (attempt.milliseconds) " ms" }
-                        }
-                    }
-                }
+    let head = html! {
+        th.slim scope="col" { "Time" } th scope="col" { "Event" } th scope="col" { "Answer" }
+        th.n.wide-only scope="col" { "Duration" }
+    };
+    let rows = html! {
+        @for attempt in attempts {
+            tr {
+                th scope="row" { (time(attempt.at)) }
+                td.wraps { (attempt.kind) p.under { code { (attempt.event.to_string()) } } }
+                td.wraps { (answer(&attempt.answer)) }
+                td.n.wide-only { (attempt.milliseconds) " ms" }
             }
         }
-    }
+    };
+    scrolled_table("Last deliveries", &head, &rows)
 }
 
 fn answer(answer: &ReceiverAnswer) -> Markup {
@@ -263,40 +240,28 @@ fn answer(answer: &ReceiverAnswer) -> Markup {
 
 /// Queues a test, and leads to the last deliveries.
 pub(super) async fn test(
-    State(app): State<App>,
-    Path(id): Path<String>,
-    OwnerAct(act): OwnerAct,
+    ObjectAct { app, viewer, object: webhook, .. }: ObjectAct<Webhook>,
 ) -> Result<Response, Failure> {
-    let webhook = named(&app, &act.viewer, &id).await?;
-    app.management.test_webhook(act.viewer.signed_in.account, webhook.id).await?;
-    Ok(notice::done(
-        &act.viewer,
-        &format!("{PATH}/{id}"),
-        "A test is on its way. Reload the page to see its delivery.",
-    ))
+    app.management.test_webhook(viewer.signed_in.account, webhook.id).await?;
+    let line = "A test is on its way. Reload the page to see its delivery.";
+    Ok(notice::done(&viewer, &format!("{PATH}/{}", webhook.id), line))
 }
 
 /// Enables or disables a webhook.
 pub(super) async fn set_enabled(
-    State(app): State<App>,
-    Path(id): Path<String>,
-    OwnerAct(Act { viewer, form }): OwnerAct,
+    ObjectAct { app, viewer, form, object: webhook, .. }: ObjectAct<Webhook>,
 ) -> Result<Response, Failure> {
-    let webhook = named(&app, &viewer, &id).await?;
     let reason = (form.get("enabled") != "true").then_some(DisabledReason::Owner);
     let patch = WebhookPatch { disabled: Some(reason), ..WebhookPatch::default() };
     Webhook::update(viewer.by(&app), webhook.id, patch).await?;
     let line = if reason.is_some() { "The webhook is disabled." } else { "The webhook is enabled." };
-    Ok(notice::done(&viewer, &format!("{PATH}/{id}"), line))
+    Ok(notice::done(&viewer, &format!("{PATH}/{}", webhook.id), line))
 }
 
 /// Explains what deleting does, before the webhook is deleted.
 pub(super) async fn confirm(
-    State(app): State<App>,
-    viewer: Viewer,
-    Path(id): Path<String>,
+    ObjectPage { app, viewer, object: webhook, .. }: ObjectPage<Webhook>,
 ) -> Result<Response, Failure> {
-    let webhook = named(&app, &viewer, &id).await?;
     let effects = [
         "Nothing more is sent, not even deliveries that wait for another attempt.",
         "Its secret is gone: another webhook of the same URL has another one.",
@@ -309,11 +274,8 @@ pub(super) async fn confirm(
 }
 
 pub(super) async fn delete(
-    State(app): State<App>,
-    Path(id): Path<String>,
-    OwnerAct(act): OwnerAct,
+    ObjectAct { app, viewer, object: webhook, .. }: ObjectAct<Webhook>,
 ) -> Result<Response, Failure> {
-    let webhook = named(&app, &act.viewer, &id).await?;
-    Webhook::end(act.viewer.by(&app), webhook.id).await?;
-    Ok(notice::done(&act.viewer, PATH, "The webhook is deleted."))
+    Webhook::end(viewer.by(&app), webhook.id).await?;
+    Ok(notice::done(&viewer, PATH, "The webhook is deleted."))
 }

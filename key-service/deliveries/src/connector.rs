@@ -12,7 +12,7 @@ use futures_util::future::BoxFuture;
 use http::Uri;
 use hyper_util::rt::TokioIo;
 use shared::network::Network;
-use shared_client::fair_read::FairRead;
+use shared_client::fair_read::{CountedReads, FairRead};
 use tokio::{
     net::{TcpStream, lookup_host},
     time::timeout,
@@ -84,7 +84,7 @@ impl Connector {
         for address in found.into_iter().take(TRIED_ADDRESSES) {
             if let Ok(Ok(stream)) = timeout(CONNECT_DEADLINE, TcpStream::connect(address)).await {
                 // Fair reads lie below TLS, since a receiver may send messages of TLS itself without end.
-                return Ok(TokioIo::new(FairRead::new(stream)));
+                return Ok(TokioIo::new(FairRead::new(stream, CountedReads)));
             }
         }
         Err(NotConnected::Unreachable)

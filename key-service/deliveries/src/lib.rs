@@ -165,7 +165,7 @@ impl Dispatcher {
         }
         let now = self.clock.now();
         let until = now.plus(CLAIMED_FOR);
-        let claimed = self.store.claim_deliveries(account, webhook.id, (now, until), places.len()).await?;
+        let claimed = self.store.claim_deliveries(account, webhook.id, now, until, places.len()).await?;
         for (delivery, place) in claimed.into_iter().zip(places) {
             let (dispatcher, webhook) = (Arc::clone(self), webhook.clone());
             self.running.spawn(async move {

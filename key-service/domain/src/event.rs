@@ -1,6 +1,6 @@
 //! Events: acts that governed an account, and thresholds that bills crossed.
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use shared::{
     ids::{DepositId, EventId, GroupId, KeyId, ManagementKeyId, MemberId, WebhookId},
@@ -12,9 +12,13 @@ use shared::{
 use crate::payment::PaymentId;
 
 mod changes;
+mod threshold;
 
-use self::changes::json;
-pub use self::changes::{Change, MAX_CHANGE_BYTES};
+use self::{changes::json, threshold::usd};
+pub use self::{
+    changes::{Change, MAX_CHANGE_BYTES},
+    threshold::{MoneyBound, Threshold},
+};
 
 /// An act that governs an account, with the randomness for the ids of its events.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,60 +58,60 @@ pub struct Event {
     pub kind: EventKind,
 }
 
-/// Type of an event with its details. The names are wire format: add, never rename.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "type", content = "data")]
-pub enum EventKind {
+/// Makes the kinds of events, each with its name.
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $kind:ident $details:tt = $name:literal,)+) => {
+        /// Type of an event with its details. The names are wire format: add, never rename.
+        #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(tag = "type", content = "data")]
+        pub enum EventKind { $($(#[$doc])* #[serde(rename = $name)] $kind $details),+ }
+
+        impl EventKind {
+            pub const fn as_str(&self) -> &'static str {
+                match self { $(Self::$kind { .. } => $name),+ }
+            }
+        }
+    };
+}
+
+kinds! {
     /// An operator made the account.
-    #[serde(rename = "account.created")]
-    AccountCreated { name: String },
-    #[serde(rename = "key.created")]
+    AccountCreated { name: String } = "account.created",
     KeyCreated {
         /// Settings of the key; each `before` is empty.
         #[serde(with = "changes")]
         changes: Vec<Change>,
-    },
+    } = "key.created",
     /// Settings of a key were changed.
-    #[serde(rename = "key.updated")]
     KeyUpdated {
         #[serde(with = "changes")]
         changes: Vec<Change>,
-    },
+    } = "key.updated",
     /// A key got a new plaintext.
-    #[serde(rename = "key.rotated")]
     KeyRotated {
         /// Time until which the previous plaintext works.
         previous_key_expires_at: Option<Timestamp>,
-    },
-    #[serde(rename = "key.revoked")]
-    KeyRevoked {},
+    } = "key.rotated",
+    KeyRevoked {} = "key.revoked",
     /// A part of a key's limit is used.
-    #[serde(rename = "key.threshold_reached")]
-    KeyThresholdReached(Threshold),
+    KeyThresholdReached(Threshold) = "key.threshold_reached",
     /// A limit of a key is used up, or its rest cannot pay for a request.
-    #[serde(rename = "key.limit_reached")]
-    KeyLimitReached(Threshold),
-    #[serde(rename = "group.created")]
+    KeyLimitReached(Threshold) = "key.limit_reached",
     GroupCreated {
         /// Settings of the group; each `before` is empty.
         #[serde(with = "changes")]
         changes: Vec<Change>,
-    },
+    } = "group.created",
     /// Settings of a group were changed.
-    #[serde(rename = "group.updated")]
     GroupUpdated {
         #[serde(with = "changes")]
         changes: Vec<Change>,
-    },
-    #[serde(rename = "group.archived")]
-    GroupArchived {},
+    } = "group.updated",
+    GroupArchived {} = "group.archived",
     /// A part of a group's limit is used.
-    #[serde(rename = "group.threshold_reached")]
-    GroupThresholdReached(Threshold),
+    GroupThresholdReached(Threshold) = "group.threshold_reached",
     /// A limit of a group is used up, or its rest cannot pay for a request.
-    #[serde(rename = "group.limit_reached")]
-    GroupLimitReached(Threshold),
-    #[serde(rename = "credit.added")]
+    GroupLimitReached(Threshold) = "group.limit_reached",
     CreditAdded {
         deposit_id: DepositId,
         #[serde(deserialize_with = "usd")]
@@ -118,15 +122,12 @@ pub enum EventKind {
         /// Id of the payment, if the operator gave one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         payment_id: Option<PaymentId>,
-    },
+    } = "credit.added",
     /// Little of the account's credit is left.
-    #[serde(rename = "credit.threshold_reached")]
-    CreditThresholdReached(Threshold),
+    CreditThresholdReached(Threshold) = "credit.threshold_reached",
     /// The account's credit is used up, or its rest cannot pay for a request.
-    #[serde(rename = "credit.exhausted")]
-    CreditExhausted(Threshold),
+    CreditExhausted(Threshold) = "credit.exhausted",
     /// A management key was made.
-    #[serde(rename = "management_key.created")]
     ManagementKeyCreated {
         management_key_id: ManagementKeyId,
         name: String,
@@ -139,12 +140,10 @@ pub enum EventKind {
         /// Time from which the management key is refused, if any.
         #[serde(default)]
         expires_at: Option<Timestamp>,
-    },
+    } = "management_key.created",
     /// A management key was revoked.
-    #[serde(rename = "management_key.revoked")]
-    ManagementKeyRevoked { management_key_id: ManagementKeyId, name: String },
+    ManagementKeyRevoked { management_key_id: ManagementKeyId, name: String } = "management_key.revoked",
     /// A member was made, who signs in with a link.
-    #[serde(rename = "member.invited")]
     MemberInvited {
         member_id: MemberId,
         name: String,
@@ -152,61 +151,33 @@ pub enum EventKind {
         /// The group that a lead governs.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         group_id: Option<GroupId>,
-    },
-    #[serde(rename = "member.removed")]
-    MemberRemoved { member_id: MemberId, name: String },
-    #[serde(rename = "member.signed_in")]
-    MemberSignedIn { member_id: MemberId },
+    } = "member.invited",
+    /// An owner gave a member another role.
+    MemberRoleChanged {
+        member_id: MemberId,
+        name: String,
+        role: String,
+        /// The group that a lead governs.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        group_id: Option<GroupId>,
+        previous_role: String,
+        /// The group that the member led before.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        previous_group_id: Option<GroupId>,
+    } = "member.role_changed",
+    MemberRemoved { member_id: MemberId, name: String } = "member.removed",
+    MemberSignedIn { member_id: MemberId } = "member.signed_in",
     /// A member set up a second factor.
-    #[serde(rename = "member.second_factor_enabled")]
-    MemberSecondFactorEnabled { member_id: MemberId, name: String },
+    MemberSecondFactorEnabled { member_id: MemberId, name: String } = "member.second_factor_enabled",
     /// A member's second factor was removed: by the member with a code, by an owner, or by an operator.
-    #[serde(rename = "member.second_factor_removed")]
-    MemberSecondFactorRemoved { member_id: MemberId, name: String },
+    MemberSecondFactorRemoved { member_id: MemberId, name: String } = "member.second_factor_removed",
     /// A webhook was disabled, by an owner or because its deliveries failed.
-    #[serde(rename = "webhook.disabled")]
     WebhookDisabled {
         webhook_id: WebhookId,
         url: String,
         /// Reason, as in the webhook's `disabled_reason`.
         reason: String,
-    },
-}
-
-/// A threshold that a bill crossed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Threshold {
-    pub bound: MoneyBound,
-    /// Used part of the amount; for a credit, the part that is left.
-    pub percent: u8,
-    /// Amount of the bound; for a credit, the credit just after the last deposit.
-    #[serde(deserialize_with = "usd")]
-    pub amount: NanoUsd,
-    /// Amount used; for a window, within the window that runs.
-    #[serde(deserialize_with = "usd")]
-    pub used: NanoUsd,
-}
-
-/// A bound on money. The names are wire format: add, never rename.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum MoneyBound {
-    /// The lifetime limit of a key or a group.
-    Limit,
-    /// A limit in each hour.
-    Hour,
-    /// A limit in each day.
-    Day,
-    /// A limit in each week.
-    Week,
-    /// A limit in each month.
-    Month,
-    Credit,
-}
-
-impl MoneyBound {
-    /// Every bound, in the order of their numbers.
-    pub const ALL: [Self; 6] = [Self::Limit, Self::Hour, Self::Day, Self::Week, Self::Month, Self::Credit];
+    } = "webhook.disabled",
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -217,6 +188,8 @@ pub struct EventSearch {
     pub key: Option<KeyId>,
     /// Group of the events; `None` matches any.
     pub group: Option<GroupId>,
+    /// Part of the name of who acted, in lower case; `None` matches any.
+    pub by: Option<String>,
     /// Groups of which the events may be: the reach of who asks. `None` matches any, and events of no group.
     pub within: Option<Vec<GroupId>>,
 }
@@ -276,34 +249,6 @@ struct EventParts {
 }
 
 impl EventKind {
-    pub const fn as_str(&self) -> &'static str {
-        match self {
-            Self::AccountCreated { .. } => "account.created",
-            Self::KeyCreated { .. } => "key.created",
-            Self::KeyUpdated { .. } => "key.updated",
-            Self::KeyRotated { .. } => "key.rotated",
-            Self::KeyRevoked {} => "key.revoked",
-            Self::KeyThresholdReached(_) => "key.threshold_reached",
-            Self::KeyLimitReached(_) => "key.limit_reached",
-            Self::GroupCreated { .. } => "group.created",
-            Self::GroupUpdated { .. } => "group.updated",
-            Self::GroupArchived {} => "group.archived",
-            Self::GroupThresholdReached(_) => "group.threshold_reached",
-            Self::GroupLimitReached(_) => "group.limit_reached",
-            Self::CreditAdded { .. } => "credit.added",
-            Self::CreditThresholdReached(_) => "credit.threshold_reached",
-            Self::CreditExhausted(_) => "credit.exhausted",
-            Self::ManagementKeyCreated { .. } => "management_key.created",
-            Self::ManagementKeyRevoked { .. } => "management_key.revoked",
-            Self::MemberInvited { .. } => "member.invited",
-            Self::MemberRemoved { .. } => "member.removed",
-            Self::MemberSignedIn { .. } => "member.signed_in",
-            Self::MemberSecondFactorEnabled { .. } => "member.second_factor_enabled",
-            Self::MemberSecondFactorRemoved { .. } => "member.second_factor_removed",
-            Self::WebhookDisabled { .. } => "webhook.disabled",
-        }
-    }
-
     /// The threshold of the event, if it tells one.
     pub const fn threshold(&self) -> Option<&Threshold> {
         match self {
@@ -325,6 +270,7 @@ impl EventKind {
             | Self::ManagementKeyCreated { .. }
             | Self::ManagementKeyRevoked { .. }
             | Self::MemberInvited { .. }
+            | Self::MemberRoleChanged { .. }
             | Self::MemberRemoved { .. }
             | Self::MemberSignedIn { .. }
             | Self::MemberSecondFactorEnabled { .. }
@@ -346,11 +292,17 @@ impl EventSearch {
         key.or(self.group.as_ref().map(GroupId::as_bytes))
     }
 
+    /// Returns whether every event of the subject matches, so that none is read in vain.
+    pub const fn is_whole(&self) -> bool {
+        self.kind.is_none() && self.by.is_none() && self.within.is_none()
+    }
+
     /// Returns whether an event matches.
     pub fn matches(&self, event: &Event) -> bool {
         self.kind.is_none_or(|kind| kind == event.kind.as_str())
             && self.key.is_none_or(|key| event.key == Some(key))
             && self.group.is_none_or(|group| event.group == Some(group))
+            && self.by.as_ref().is_none_or(|by| event.actor.is_named(by))
             && self
                 .within
                 .as_ref()
@@ -359,6 +311,16 @@ impl EventSearch {
 }
 
 impl Actor {
+    /// Returns whether the name of who acted has a part, which is in lower case.
+    fn is_named(&self, part: &str) -> bool {
+        match self {
+            Self::ManagementKey { name, .. } | Self::Member { name, .. } | Self::Operator { name } => {
+                name.to_lowercase().contains(part)
+            }
+            Self::System => false,
+        }
+    }
+
     fn object(&self) -> ActorObject {
         let (r#type, id, name) = match self {
             Self::ManagementKey { id, name } => ("management_key", Some(id.to_string()), Some(name)),
@@ -378,12 +340,6 @@ impl Actor {
             _ => return None,
         })
     }
-}
-
-/// Reads an amount from a JSON number.
-fn usd<'de, D: Deserializer<'de>>(deserializer: D) -> Result<NanoUsd, D::Error> {
-    let number = Box::<RawValue>::deserialize(deserializer)?;
-    NanoUsd::parse(number.get()).map_err(serde::de::Error::custom)
 }
 
 #[expect(clippy::expect_used, reason = "every kind is written as its type and its data")]

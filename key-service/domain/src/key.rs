@@ -49,25 +49,7 @@ pub enum Status {
     Revoked,
 }
 
-impl Status {
-    /// Every status, in the order of names.
-    pub const ALL: [Self; 4] = [Self::Active, Self::Disabled, Self::Expired, Self::Revoked];
-
-    /// Name of the status in the API.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Active => "active",
-            Self::Disabled => "disabled",
-            Self::Expired => "expired",
-            Self::Revoked => "revoked",
-        }
-    }
-
-    /// Finds the status of this name.
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|status| status.as_str() == text)
-    }
-}
+shared::names! { Status: Active = "active", Disabled = "disabled", Expired = "expired", Revoked = "revoked" }
 
 /// Time before the expiry from which a key expires soon: its owner has a week to extend it.
 pub const SOON: Duration = Duration::from_hours(7 * 24);
@@ -83,23 +65,9 @@ pub enum Condition {
     Trouble,
 }
 
-impl Condition {
-    /// Every condition, the most urgent first.
-    pub const ALL: [Self; 3] = [Self::LimitReached, Self::ExpiresSoon, Self::Trouble];
-
-    /// Name of the condition in addresses.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::LimitReached => "limit_reached",
-            Self::ExpiresSoon => "expires_soon",
-            Self::Trouble => "trouble",
-        }
-    }
-
-    /// Finds the condition of this name.
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|condition| condition.as_str() == text)
-    }
+// The most urgent is first.
+shared::names! {
+    Condition: LimitReached = "limit_reached", ExpiresSoon = "expires_soon", Trouble = "trouble",
 }
 
 /// A new credential of a key.

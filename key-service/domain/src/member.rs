@@ -13,11 +13,11 @@ use crate::{
         digest::Digest,
         second_factor::SecondFactor,
     },
-    event::{Actor, EventKind},
+    event::{Act, Actor, Event, EventKind},
 };
 
 /// Time after a sign-in with a link during which it stands for the member's password.
-pub const FRESH_SIGN_IN: Duration = Duration::from_mins(30);
+const FRESH_SIGN_IN: Duration = Duration::from_mins(30);
 
 /// A person who signs in to the dashboard of an account.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -114,9 +114,16 @@ pub struct PasswordHash(pub String);
 /// A change of a member. Fields that are `None` stay as they are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemberChange {
-    pub role: Option<Role>,
+    pub role: Option<RoleChange>,
     pub password: Option<PasswordHash>,
     pub last_link: Option<MadeLink>,
+}
+
+/// A role that an act gives to a member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RoleChange {
+    pub role: Role,
+    pub act: Act,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -251,6 +258,20 @@ impl Member {
         EventKind::MemberInvited { member_id: self.id, name, role, group_id: self.role.group() }
     }
 
+    /// Event of a change to the role; `None` if the member has the role already.
+    pub fn role_event(&self, change: &MemberChange) -> Option<Event> {
+        let RoleChange { role, act } = change.role.as_ref().filter(|change| change.role != self.role)?;
+        let kind = EventKind::MemberRoleChanged {
+            member_id: self.id,
+            name: self.name.clone(),
+            role: role.as_str().to_owned(),
+            group_id: role.group(),
+            previous_role: self.role.as_str().to_owned(),
+            previous_group_id: self.role.group(),
+        };
+        Some(act.event(0, None, None, kind))
+    }
+
     /// Event of a change to the second factor; `None` if only a code was accepted.
     pub fn second_factor_event(&self, after: Option<&SecondFactor>) -> Option<EventKind> {
         let (member_id, name) = (self.id, self.name.clone());
@@ -264,7 +285,7 @@ impl Member {
     /// Returns the member with the change applied.
     #[must_use]
     pub fn changed(mut self, change: MemberChange) -> Self {
-        self.role = change.role.unwrap_or(self.role);
+        self.role = change.role.map_or(self.role, |change| change.role);
         self.password = change.password.or(self.password);
         self.last_link = change.last_link.or(self.last_link);
         self

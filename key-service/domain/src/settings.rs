@@ -244,7 +244,7 @@ macro_rules! fields {
             }
 
             /// Settings that differ from an earlier state of the object.
-            pub fn changes_since(&self, before: &Self, now: Timestamp) -> Vec<$crate::event::Change> {
+            pub(crate) fn changes_since(&self, before: &Self, now: Timestamp) -> Vec<$crate::event::Change> {
                 let settings = <$field as shared::wire::Fields>::settings();
                 let values = |field| (before.value(field, now).setting(), self.value(field, now).setting());
                 let changes = settings.filter_map(|field| {

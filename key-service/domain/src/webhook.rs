@@ -112,23 +112,7 @@ pub enum DeliveryOutcome {
     Disable(DisabledReason),
 }
 
-impl DisabledReason {
-    pub const ALL: [Self; 3] = [Self::Owner, Self::Failing, Self::Gone];
-
-    /// The reason as clients and stores read.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Owner => "owner",
-            Self::Failing => "failing",
-            Self::Gone => "gone",
-        }
-    }
-
-    /// Finds the reason of this name.
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|reason| reason.as_str() == text)
-    }
-}
+shared::names! { DisabledReason: Owner = "owner", Failing = "failing", Gone = "gone" }
 
 impl Patch for WebhookPatch {
     type Field = WebhookField;

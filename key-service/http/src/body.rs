@@ -27,14 +27,15 @@ const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 pub(super) const IDEMPOTENT_REPLAYED: (HeaderName, HeaderValue) =
     (HeaderName::from_static("idempotent-replayed"), HeaderValue::from_static("true"));
 
-/// Reads the settings of the object that a client asks for.
+/// Reads the settings of the object that a client asks for. An unknown field is refused, not ignored, since a typo must
+/// not make a key without a limit or an expiry.
 pub(super) async fn read_draft<P: Patch>(request: Request) -> Result<P, ApiError> {
-    read(request, None, true).await
+    settings(&read_json(request, None).await?, true)
 }
 
 /// Reads the change that a client asks for.
 pub(super) async fn read_patch<P: Patch>(request: Request) -> Result<P, ApiError> {
-    read(request, Some(MERGE_PATCH), false).await
+    settings(&read_json(request, Some(MERGE_PATCH)).await?, false)
 }
 
 /// Reads the idempotency key, if any: 1 to 255 printable ASCII characters. Management keys of a group have their own,
@@ -85,12 +86,6 @@ pub(super) async fn read_rotation(request: Request) -> Result<RotationTerms, Api
         }
     }
     Ok(terms)
-}
-
-/// Reads settings. An unknown field is refused, not ignored, since a typo must not make a key without a limit or an
-/// expiry.
-async fn read<P: Patch>(request: Request, also: Option<&str>, is_new: bool) -> Result<P, ApiError> {
-    settings(&read_json(request, also).await?, is_new)
 }
 
 async fn read_json(request: Request, also: Option<&str>) -> Result<Bytes, ApiError> {

@@ -81,7 +81,8 @@ impl Filtered for Event {
             let kind = EVENT_TYPES.into_iter().find(|kind| *kind == text);
             kind.ok_or_else(|| invalid("type", "`type` must be a type of events, such as `key.created`."))
         });
-        Ok(EventSearch { kind: kind.transpose()?, key: query.key()?, group: query.group()?, within: None })
+        let (kind, key, group) = (kind.transpose()?, query.key()?, query.group()?);
+        Ok(EventSearch { kind, key, group, ..EventSearch::default() })
     }
 }
 

@@ -1,20 +1,28 @@
 //! Use-cases of the operator: accounts and credit.
 
+use std::collections::BTreeMap;
+
 use shared::{
     clock::random_bytes,
     ids::{AccountId, DepositId},
     money::NanoUsd,
 };
 
-use crate::{error::Error, management::Management};
+use crate::{
+    error::Error,
+    management::Management,
+    reports::spend::{DAYS, days_left},
+};
 use domain::{
     event::Actor,
     ledger::{Command, Outcome, Refused},
     payment::PaymentId,
+    usage::Sums,
 };
-use key_service_store::store::{
-    AccountSummary, Capacity as _, Deposit, Funds, Ledger as _, NewAccount, StoreError,
-};
+use key_service_store::store::{AccountSummary, Deposit, Funds, Ledger as _, NewAccount, StoreError};
+
+/// Days until the credit runs out below which pages mark it.
+pub const SOON: i64 = 7;
 
 /// Reason why an account was not changed or found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -63,9 +71,7 @@ impl Management {
         if !(NanoUsd::ZERO..=NanoUsd::MAX).contains(&credit) {
             return Err(Error::Refused(AccountRefused::BadAmount));
         }
-        if self.store.is_nearly_full().await? {
-            return Err(Error::Refused(AccountRefused::StoreFull));
-        }
+        self.check_room(AccountRefused::StoreFull).await?;
         let act = self.act(actor.clone());
         let id = AccountId::new(self.later_than_the_last(act.at), random_bytes(&*self.clock));
         let account = NewAccount { id, name: name.to_owned(), created_at: act.at.to_whole_seconds() };
@@ -94,6 +100,22 @@ impl Management {
         self.store.funds(account).await
     }
 
+    /// Returns what an account was charged in the last [`DAYS`] days, and remembers it for [`Self::days_left`].
+    pub async fn spent_lately(&self, account: AccountId) -> Result<NanoUsd, StoreError> {
+        let today = self.today();
+        let days = self.spend(account, today.plus(1 - DAYS)..=today).await?;
+        let models = days.into_values().flat_map(BTreeMap::into_values);
+        let spent = models.fold(Sums::default(), Sums::plus).charged;
+        self.recent_spend.remember(account, today, spent);
+        Ok(spent)
+    }
+
+    /// Returns for how many whole days the credit of an account lasts, by what it was charged when that was last read;
+    /// `None` if this process has not read it since yesterday, or if nothing is spent. Reads nothing.
+    pub fn days_left(&self, account: AccountId, credit: NanoUsd) -> Option<i64> {
+        days_left(credit, self.recent_spend.of(account, self.today())?)
+    }
+
     /// The account's latest deposits, newest first.
     pub async fn deposits(&self, account: AccountId, limit: usize) -> Result<Vec<Deposit>, StoreError> {
         self.store.deposits(account, limit).await
@@ -107,9 +129,7 @@ impl Management {
         deposit: NewDeposit,
         actor: Actor,
     ) -> Result<NanoUsd, Error<AccountRefused>> {
-        if self.store.is_nearly_full().await? {
-            return Err(Error::Refused(AccountRefused::StoreFull));
-        }
+        self.check_room(AccountRefused::StoreFull).await?;
         let now = self.clock.now();
         let NewDeposit { amount, note, payment_id } = deposit;
         let id = match &payment_id {

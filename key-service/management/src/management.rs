@@ -2,6 +2,7 @@
 
 pub(crate) mod last_use;
 pub(crate) mod password;
+pub(crate) mod recent_spend;
 
 use std::{
     sync::{
@@ -22,11 +23,13 @@ use shared_config::current::Current;
 use shared_door::admission::{Owner, Permit, Quota};
 use tokio::time::Instant;
 
+use crate::error::Error;
 use domain::event::{Act, Actor};
 use key_service_credentials::Credentials;
-use key_service_store::store::{Store, StoreError};
+use key_service_store::store::{Capacity as _, Store, StoreError};
 use last_use::LastUses;
 use password::Passwords;
+use recent_spend::RecentSpend;
 
 /// API keys that an account may have unless configured otherwise: some 65 MB in Redis, or more with long labels.
 pub const MAX_KEYS_PER_ACCOUNT: u64 = 100_000;
@@ -49,6 +52,7 @@ pub struct Management {
     reads: Quota,
     /// Records of uses of management keys.
     pub(crate) last_uses: LastUses,
+    pub(crate) recent_spend: RecentSpend,
     /// Held while the owners of an account are counted and one is changed.
     pub(crate) owners: tokio::sync::Mutex<()>,
     /// Time of the last id in milliseconds.
@@ -72,6 +76,7 @@ impl Management {
             passwords,
             reads,
             last_uses,
+            recent_spend: RecentSpend::default(),
             owners,
             last_id,
         }
@@ -81,6 +86,11 @@ impl Management {
     pub(crate) async fn read_permit(&self, account: AccountId) -> Result<Permit, StoreError> {
         let permit = self.reads.wait(Owner::Account(account), 1, Instant::now() + READ_TIMEOUT).await;
         permit.ok_or(StoreError::Busy("the account reads too many pages at once"))
+    }
+
+    /// Refuses for this reason what would add to a store that is nearly full.
+    pub(crate) async fn check_room<R>(&self, reason: R) -> Result<(), Error<R>> {
+        if self.store.is_nearly_full().await? { Err(Error::Refused(reason)) } else { Ok(()) }
     }
 
     /// Sets the networks that webhooks may lead to besides public ones.

@@ -1,9 +1,12 @@
 //! Means shared by the tests of the key-service: a clock that tests set, and a store in memory.
 #![allow(clippy::unwrap_used, reason = "panics are fine as test failures")]
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicI64, AtomicU64, Ordering},
+use std::{
+    fmt::Debug,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, AtomicU64, Ordering},
+    },
 };
 
 use shared::{
@@ -17,7 +20,7 @@ use shared::{
 use shared_catalog::Catalog;
 use shared_config::current::Current;
 
-use crate::{access::management_keys::ManagementKeySettings, management::Management};
+use crate::{access::management_keys::ManagementKeySettings, error::Error, management::Management};
 use domain::{
     digest::{Pepper, Peppers},
     event::Actor,
@@ -106,6 +109,14 @@ impl Clock for Script {
         for (byte, counted) in bytes.iter_mut().rev().zip(count.into_iter().rev()) {
             *byte = counted;
         }
+    }
+}
+
+/// The refusal of a call, which has to be one.
+pub fn refused<T: Debug, R: Debug>(outcome: Result<T, Error<R>>) -> R {
+    match outcome {
+        Err(Error::Refused(refused)) => refused,
+        other => panic!("{other:?}"),
     }
 }
 

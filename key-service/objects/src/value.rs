@@ -145,7 +145,7 @@ fn limit(param: &str, may_be_raised: bool, raw: &RawValue) -> Result<Limit, ApiE
     let [amount_param, per_param] = ["amount", "per"].map(|name| format!("{param}.{name}"));
     let amount = amount(&amount_param, "a number", member(&members, "amount", &amount_param)?)?;
     let per = text(&per_param, "a string", member(&members, "per", &per_param)?)?;
-    let per = Per::ALL.into_iter().find(|known| known.as_str() == per).ok_or_else(|| {
+    let per = Per::parse(&per).ok_or_else(|| {
         let message = format!("`{per_param}` must be `hour`, `day`, `week` or `month`.");
         ApiError::at(Code::InvalidValue, &per_param, message)
     })?;

@@ -7,7 +7,7 @@ use key_service_page::{
     app::App,
     failure::Failure,
     operator::Operator,
-    show::{count, duration, time},
+    show::{count, duration, scrolled_table, time},
 };
 use maud::{Markup, html};
 
@@ -81,17 +81,18 @@ fn in_flight(metrics: &ProcessMetrics) -> Markup {
 }
 
 fn people(operators: &[Member]) -> Markup {
+    let head = html! {
+        th scope="col" { "Name" } th scope="col" { "Second factor" } th.wide-only scope="col" { "Made" }
+    };
+    let rows = html! {
+        @for operator in operators { tr {
+            th.wraps scope="row" { bdi { (operator.name) } p.narrow-only { "made " (time(operator.created_at)) } }
+            td { @if operator.second_factor.is_some() { "on" } @else { span.badge.short { "not yet" } } }
+            td.wide-only { (time(operator.created_at)) }
+        } }
+    };
     html! {
-        div.scroll tabindex="0" role="region" aria-label="Operators" {
-            table {
-                thead { tr { th scope="col" { "Name" } th scope="col" { "Second factor" } th.wide-only scope="col" { "Made" } } }
-                tbody { @for operator in operators { tr {
-                    th.wraps scope="row" { bdi { (operator.name) } p.narrow-only { "made " (time(operator.created_at)) } }
-                    td { @if operator.second_factor.is_some() { "on" } @else { span.badge.short { "not yet" } } }
-                    td.wide-only { (time(operator.created_at)) }
-                } } }
-            }
-        }
+        (scrolled_table("Operators", &head, &rows))
         p.quiet { "Commands on the server make and remove operators: " code { "operators create" } ", " code { "operators remove" } "." }
     }
 }

@@ -66,6 +66,7 @@ fn frame(operator: &NewOperator, links: Markup) -> Frame<'static> {
         navigation: NAME,
         links,
         person: html! { span.name title=(operator.name()) { bdi { (operator.name()) } } },
+        own: html! {},
     }
 }
 

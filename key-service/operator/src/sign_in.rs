@@ -76,10 +76,7 @@ async fn opened(
     form: &Fields,
     refused: Option<MemberRefused>,
 ) -> Result<Response, Failure> {
-    let operator = match link_token(form) {
-        Ok(link) => app.management.opened_operator_link(&link).await,
-        Err(gone) => Err(gone),
-    };
+    let operator = async { app.management.opened_operator_link(&link_token(form)?).await }.await;
     match operator {
         Ok(operator) => {
             Ok(answered(app, browser, refused, |visit| confirmed(visit, form.get("link"), &operator)))
@@ -91,10 +88,10 @@ async fn opened(
 /// Signs in with a link, in place of any session that the browser had.
 pub(crate) async fn with_link(State(app): State<App>, request: Request) -> Result<Response, Failure> {
     let (browser, _, form) = visitors_form(&app, request).await?;
-    let signed_in = match link_token(&form) {
-        Ok(link) => app.management.sign_in_operator(&link, form.get("code"), browser.client()).await,
-        Err(gone) => Err(gone),
-    };
+    let signed_in = async {
+        app.management.sign_in_operator(&link_token(&form)?, form.get("code"), browser.client()).await
+    }
+    .await;
     match signed_in {
         Ok(token) => {
             if let Some(before) = &browser.operator {

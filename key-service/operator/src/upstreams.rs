@@ -8,7 +8,7 @@ use key_service_page::{
     app::App,
     failure::Failure,
     operator::Operator,
-    show::{copyable, count, duration, program},
+    show::{copyable, count, duration, program, scrolled_table},
 };
 use maud::{Markup, html};
 use shared_catalog::{Catalog, Upstream};
@@ -65,18 +65,17 @@ fn states(metrics: &ProcessMetrics) -> Markup {
             p { "Gateways know it, and run apart from this key-service. Each tells it on its server:" }
             (copyable("Command", "inference-gateway upstreams list"))
         } @else {
-            div.scroll tabindex="0" role="region" aria-label="State of upstreams" {
-                table {
-                    thead { tr { th scope="col" { "Model" } th scope="col" { "Upstreams" } } }
-                    tbody { @for (model, states) in &models { tr {
-                        th.wraps scope="row" { bdi { (model) } }
-                        td.wraps { @for (state, words, is_well) in STATES {
-                            @let number = states.get(state).copied().unwrap_or_default();
-                            @if number > 0.0 { span.badge.active[is_well].short[!is_well] { (number) " " (words) } " " }
-                        } }
-                    } } }
-                }
-            }
+            (scrolled_table("State of upstreams", &html! {
+                th scope="col" { "Model" } th scope="col" { "Upstreams" }
+            }, &html! {
+                @for (model, states) in &models { tr {
+                    th.wraps scope="row" { bdi { (model) } }
+                    td.wraps { @for (state, words, is_well) in STATES {
+                        @let number = states.get(state).copied().unwrap_or_default();
+                        @if number > 0.0 { span.badge.active[is_well].short[!is_well] { (number) " " (words) } " " }
+                    } }
+                } }
+            }))
             p { @if errors.is_empty() { "No failure of an upstream since this program started." }
                 @else { "Failures since this program started: "
                     @for (n, (kind, number)) in errors.iter().enumerate() { @if n > 0 { ", " } (number) " " (kind.replace('_', " ")) } "." }
@@ -90,22 +89,19 @@ fn states(metrics: &ProcessMetrics) -> Markup {
 /// Lists the upstreams of the catalogue, and then those of bills that it no longer has.
 fn table(catalog: &Catalog, calls: &BTreeMap<(String, String), UpstreamCalls>) -> Markup {
     let mut gone = calls.clone();
+    let head = html! {
+        th scope="col" { "Upstream" } th.wide-only scope="col" { "Address" } th.n scope="col" { "Bills" }
+        th.n scope="col" { "Half within" } th.n.wide-only scope="col" { "Nine in ten within" }
+    };
+    let rows = html! {
+        @for model in &catalog.models { @for upstream in &model.upstreams {
+            @let of = gone.remove(&(model.id.clone(), upstream.name.clone())).unwrap_or_default();
+            (row(&model.id, &upstream.name, Some(&address(upstream)), of))
+        } }
+        @for ((model, name), of) in &gone { (row(model, name, None, *of)) }
+    };
     html! {
-        div.scroll tabindex="0" role="region" aria-label="Bills of upstreams" {
-            table {
-                thead { tr {
-                    th scope="col" { "Upstream" } th.wide-only scope="col" { "Address" } th.n scope="col" { "Bills" }
-                    th.n scope="col" { "Half within" } th.n.wide-only scope="col" { "Nine in ten within" }
-                } }
-                tbody {
-                    @for model in &catalog.models { @for upstream in &model.upstreams {
-                        @let of = gone.remove(&(model.id.clone(), upstream.name.clone())).unwrap_or_default();
-                        (row(&model.id, &upstream.name, Some(&address(upstream)), of))
-                    } }
-                    @for ((model, name), of) in &gone { (row(model, name, None, *of)) }
-                }
-            }
-        }
+        (scrolled_table("Bills of upstreams", &head, &rows))
         p.quiet { "Times from a request’s arrival to the first token of its stream, of half of the streams and of nine in ten." }
     }
 }

@@ -1,5 +1,7 @@
 //! Fields of forms: the texts entered, and the fault of a refused form at its field.
 
+use axum::response::{IntoResponse, Response};
+use http::StatusCode;
 use maud::{Markup, html};
 use shared::text::is_control;
 
@@ -19,6 +21,11 @@ impl Fault {
     pub fn of(field: &str, says: impl Into<String>) -> Self {
         Self { field: field.to_owned(), says: says.into() }
     }
+}
+
+/// Answers with the page of a form that was refused.
+pub fn refused_form(page: Response) -> Response {
+    (StatusCode::UNPROCESSABLE_ENTITY, page).into_response()
 }
 
 /// Texts in the fields of a form, and the fault.

@@ -131,6 +131,19 @@ pub fn sentence(reason: &str) -> String {
     first.into_iter().flatten().chain(chars).chain(['.']).collect()
 }
 
+/// Says whether something was done, and what to do next.
+const fn what_next(cause: &StoreError) -> &'static str {
+    match cause {
+        StoreError::Unavailable(_) => {
+            "The store does not answer. Look whether it was done before you try again."
+        }
+        StoreError::Busy(_) => "Too much is asked for at once. Nothing was done; try again.",
+        StoreError::Conflict(_) | StoreError::Damaged(_) => {
+            "The store holds something that does not fit. Nothing was done; ask the operator."
+        }
+    }
+}
+
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
         let (status, title, message) = match self {
@@ -189,16 +202,7 @@ impl IntoResponse for Failure {
             ),
             Self::Store(cause) => {
                 tracing::error!(error = %cause, "a page of the dashboard failed");
-                let message = match cause {
-                    StoreError::Unavailable(_) => {
-                        "The store does not answer. Look whether it was done before you try again."
-                    }
-                    StoreError::Busy(_) => "Too much is asked for at once. Nothing was done; try again.",
-                    StoreError::Conflict(_) | StoreError::Damaged(_) => {
-                        "The store holds something that does not fit. Nothing was done; ask the operator."
-                    }
-                };
-                (StatusCode::SERVICE_UNAVAILABLE, "Not available right now", message.into())
+                (StatusCode::SERVICE_UNAVAILABLE, "Not available right now", what_next(&cause).into())
             }
         };
         let mut response = status.into_response();

@@ -37,7 +37,7 @@ impl Fields {
     }
 
     /// Reads the body of a form.
-    pub async fn of_form(headers: &HeaderMap, body: Body) -> Result<Self, Failure> {
+    pub(crate) async fn of_form(headers: &HeaderMap, body: Body) -> Result<Self, Failure> {
         let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
         let is_form = content_type.is_some_and(|value| value.split(';').next().map(str::trim) == Some(FORM));
         if !is_form {

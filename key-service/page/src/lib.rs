@@ -16,7 +16,7 @@ mod visitors;
 pub use framed::{failure_page, frame, layout};
 pub use shown::{chart, csv, show};
 pub use site::{assets, destination, headers, paths, theme};
-pub use visitors::{browser, notice, operator, session, visitor};
+pub use visitors::{browser, notice, object_page, operator, session, visitor};
 
 #[cfg(test)]
 mod fuzz;

@@ -2,6 +2,7 @@
 
 pub mod browser;
 pub mod notice;
+pub mod object_page;
 pub mod operator;
 pub mod session;
 pub mod visitor;

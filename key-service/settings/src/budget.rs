@@ -41,7 +41,7 @@ impl BudgetLimits<'_> {
 }
 
 /// Shows what is used, held and left of the limits of a key or a group, and of the groups above it, the nearest first.
-/// `is_over` says that nothing can be spent any more. Owners can raise a limit that is close to its end.
+/// `is_over` says that nothing can be spent any more. Those who may can raise a limit that is close to its end.
 pub fn gauge(
     viewer: &Viewer,
     holder: Holder,
@@ -80,7 +80,7 @@ pub fn gauge(
                     @if !is_over {
                         li { i.left {} "Left " strong { (usd(of.left(limit))) } }
                         @if let Some((_, resets_at)) = limit.window { li.quiet { "resets " (time(resets_at)) } }
-                        @if viewer.is_owner() && limit.is_nearly_used() { li { (raise_today(of.holder, limit)) } }
+                        @if limit.is_nearly_used() && may_raise(viewer, of.holder) { li { (raise_today(of.holder, limit)) } }
                     }
                 }
             }
@@ -137,6 +137,14 @@ fn in_words(limit: &MoneyLimit) -> Markup {
     html! {
         (says(limit.amount))
         @if let Some((until, plain)) = limit.after_raise { " until " (time(until)) ", then " (dollars(plain)) }
+    }
+}
+
+/// Returns whether the member may raise limits of a key or a group.
+pub fn may_raise(viewer: &Viewer, holder: Holder) -> bool {
+    match holder {
+        Holder::Key(..) => viewer.keeps_keys(),
+        Holder::Group(_) | Holder::Account(_) => viewer.is_owner(),
     }
 }
 

@@ -94,8 +94,8 @@ pub fn read(form: &Fields) -> Result<Limits, Fault> {
             (lifetime, raised) = (Value::Amount(amount), raise.map_or(Value::Null, Value::Raise));
             continue;
         }
-        let per = Per::ALL.into_iter().find(|per| per.as_str() == form.get(of.resets));
-        let per = per.ok_or_else(|| Fault::of(of.resets, "Choose one of the list."))?;
+        let per =
+            Per::parse(form.get(of.resets)).ok_or_else(|| Fault::of(of.resets, "Choose one of the list."))?;
         if windows.iter().any(|limit| limit.per == per) {
             return twice();
         }
@@ -123,7 +123,7 @@ fn raise(form: &Fields, of: &LimitFields) -> Result<Option<Raise>, Fault> {
 }
 
 /// Makes the fault of a form that raises a limit in vain.
-pub fn raise_fault(form: &Fields, BadRaise { window, fault }: BadRaise) -> Fault {
+pub(crate) fn raise_fault(form: &Fields, BadRaise { window, fault }: BadRaise) -> Fault {
     let resets = window.map_or("", |(_, per)| per.as_str());
     let is_raised =
         |of: &&LimitFields| form.filled(of.amount).is_some() && form.get(of.resets).trim() == resets;
@@ -163,7 +163,7 @@ pub fn raised_today(form: &Fields, resets: &str, now: Timestamp) -> Option<(Fiel
 }
 
 /// Name of a limit without renewal, in the addresses of forms that raise it.
-pub const NEVER: &str = "never";
+pub(crate) const NEVER: &str = "never";
 
 /// Writes an instant in the form of browsers' inputs: without a zone, and without seconds if there are none.
 pub fn instant(at: Timestamp) -> String {
@@ -186,7 +186,7 @@ fn amount(text: &str) -> Result<NanoUsd, String> {
 }
 
 /// Returns a number without commas between thousands; `None` if a comma is elsewhere, as in `1,5`.
-pub fn without_commas(number: &str) -> Option<String> {
+pub(crate) fn without_commas(number: &str) -> Option<String> {
     let (whole, fraction) =
         number.split_once('.').map_or((number, None), |(whole, rest)| (whole, Some(rest)));
     if fraction.is_some_and(|fraction| fraction.contains(',')) {

@@ -169,6 +169,7 @@ macro_rules! contract {
                     an_account_has_no_more_members_than_it_may,
                     members_at_once_are_no_more_than_there_may_be,
                     a_change_of_a_member_changes_what_it_names,
+                    another_role_is_told_and_the_same_one_is_not,
                     a_second_factor_is_replaced_once_and_tells_when_it_comes_and_goes,
                     a_removed_member_takes_its_links_and_sessions_along,
                     a_link_signs_in_once_and_before_it_expires,

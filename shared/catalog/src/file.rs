@@ -87,6 +87,9 @@ impl RawModel {
             return Err((Some(at), "max_output_tokens must be at least 1".into()));
         }
         let (at, context_window) = (self.context_window.span(), self.context_window.into_inner());
+        if context_window == 0 {
+            return Err((Some(at), "context_window must be at least 1".into()));
+        }
         if context_window < max_output_tokens {
             return Err((Some(at), "context_window is smaller than max_output_tokens".into()));
         }

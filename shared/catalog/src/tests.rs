@@ -87,6 +87,13 @@ fn a_fault_is_reported_with_file_line_and_reason() {
         fault("0.10", "-1").contains("models.toml:13: model \"Model Flash\" has a price that is negative")
     );
     assert!(fault("131072", "0").contains("models.toml:11: max_output_tokens must be"));
+    assert!(
+        fault(
+            "context_window = 1048576\nmax_output_tokens = 131072",
+            "serves = [\"embeddings\"]\ncontext_window = 0"
+        )
+        .contains("models.toml:11: context_window must be at least 1")
+    );
     assert!(fault("http://", "ftp://").starts_with("models.toml:20: \"ftp://"));
     assert!(fault("vllm", "vlm").contains("models.toml:19: unknown variant `vlm`"));
     let twice = fault(

@@ -159,18 +159,8 @@ pub enum UpstreamApi {
     Messages,
 }
 
-impl UpstreamApi {
-    /// Every API, in the order of preference for a hosted server that does not speak the client's own.
-    pub const ALL: [Self; 3] = [Self::Responses, Self::Messages, Self::Chat];
-
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Chat => "chat",
-            Self::Responses => "responses",
-            Self::Messages => "messages",
-        }
-    }
-}
+// A hosted server that does not speak the client's own API is called by the first of these that it speaks.
+shared::names! { UpstreamApi: Responses = "responses", Messages = "messages", Chat = "chat" }
 
 impl Upstream {
     /// Returns the API by which a client of this API is served: its own if the server speaks it. A server that shows

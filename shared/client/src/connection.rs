@@ -23,7 +23,10 @@ use rustls::ClientConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tower::{Service, ServiceExt, util::MapResponse};
 
-use crate::{fair_read::FairRead, final_head::FinalHead};
+use crate::{
+    fair_read::{CountedReads, FairRead},
+    final_head::{FinalHead, Heads},
+};
 
 /// A client, http and https, with a pool of connections that `C` makes. Cheap to clone.
 pub type HttpClient<B, C = HttpConnector> = Client<Connecting<C, <C as Service<Uri>>::Response>, B>;
@@ -148,5 +151,5 @@ fn pooled<S>(stream: MaybeHttpsStream<S>) -> Bounded<TokioIo<MaybeHttpsStream<S>
 }
 
 fn bounded<S>(stream: S) -> Bounded<S> {
-    TokioIo::new(FinalHead::new(FairRead::new(stream)))
+    TokioIo::new(FinalHead::new(FairRead::new(stream, CountedReads), Heads::default()))
 }

@@ -2,16 +2,13 @@
 //! waiting.
 
 use std::{
-    io::{self, IoSlice},
-    pin::Pin,
+    io,
     task::{Context, Poll},
 };
 
-use hyper_util::client::legacy::connect::{Connected, Connection};
-use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
-    task::coop::poll_proceed,
-};
+use tokio::task::coop::poll_proceed;
+
+use crate::watched_stream::{StreamWatch, WatchedStream};
 
 /// Bytes of a read that count as one step of a task. The runtime switches tasks after 128 steps, and counts a read of
 /// any size as one: megabytes of the smallest frames, which take a fifth of a second. With this number, a turn reads 32
@@ -19,11 +16,14 @@ use tokio::{
 const BYTES_OF_A_STEP: usize = 256;
 
 /// A connection whose reads count by their bytes.
-pub struct FairRead<S>(S);
+pub type FairRead<S> = WatchedStream<S, CountedReads>;
 
-impl<S> FairRead<S> {
-    pub const fn new(stream: S) -> Self {
-        Self(stream)
+pub struct CountedReads;
+
+impl StreamWatch for CountedReads {
+    fn after_read(&mut self, context: &mut Context<'_>, _waits: bool, bytes: &[u8]) -> io::Result<()> {
+        count_read(context, bytes.len());
+        Ok(())
     }
 }
 
@@ -34,55 +34,6 @@ fn count_read(context: &mut Context<'_>, bytes: usize) {
             Poll::Ready(step) => step.made_progress(),
             Poll::Pending => return,
         }
-    }
-}
-
-impl<S: AsyncRead + Unpin> AsyncRead for FairRead<S> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
-        let read = Pin::new(&mut self.0).poll_read(context, buffer);
-        count_read(context, buffer.filled().len() - before);
-        read
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for FairRead<S> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(context, bytes)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        slices: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write_vectored(context, slices)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.0.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(context)
-    }
-}
-
-impl<S: Connection> Connection for FairRead<S> {
-    fn connected(&self) -> Connected {
-        self.0.connected()
     }
 }
 
@@ -106,7 +57,7 @@ mod tests {
             let read = Arc::<AtomicUsize>::default();
             let counted = read.clone();
             let reading = tokio::spawn(async move {
-                let (mut endless, mut buffer) = (FairRead::new(repeat(b'x')), vec![0; size]);
+                let (mut endless, mut buffer) = (FairRead::new(repeat(b'x'), CountedReads), vec![0; size]);
                 while let Ok(bytes) = endless.read(&mut buffer).await {
                     counted.fetch_add(bytes, Ordering::Relaxed);
                 }

@@ -3,14 +3,9 @@
 //! Hyper skips any number of interim heads (`100 Continue`, `103 Early Hints`) within one step of the connection's
 //! task. A server that sends nothing else would keep the thread from all other connections.
 
-use std::{
-    io::{self, IoSlice},
-    pin::Pin,
-    task::{Context, Poll, ready},
-};
+use std::{io, task::Context};
 
-use hyper_util::client::legacy::connect::{Connected, Connection};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use crate::watched_stream::{StreamWatch, WatchedStream};
 
 /// Interim heads of an answer: a server sends one or two.
 const MAX_INTERIM_HEADS: usize = 16;
@@ -28,21 +23,11 @@ const PROTOCOL: &[u8] = b"HTTP/1.";
 pub struct NoFinalHead;
 
 /// A client's connection that fails with [`NoFinalHead`] if an answer exceeds the bounds.
-pub struct FinalHead<S> {
-    stream: S,
-    heads: Heads,
-}
-
-impl<S> FinalHead<S> {
-    /// Bounds the heads of all answers on this connection.
-    pub(super) fn new(stream: S) -> Self {
-        Self { stream, heads: Heads::default() }
-    }
-}
+pub type FinalHead<S> = WatchedStream<S, Heads>;
 
 /// Reads the heads of an answer, up to the end of the final one.
 #[derive(Debug, Default)]
-struct Heads {
+pub struct Heads {
     place: HeadState,
     /// Bytes of the answer's heads so far.
     bytes: usize,
@@ -132,54 +117,13 @@ fn after_status(status: &[u8; STATUS]) -> HeadState {
     HeadState::Lines { is_interim: code[0] == b'1' && code != b"101", is_blank: false }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for FinalHead<S> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
-        ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
-        let read = self.heads.read(&buffer.filled()[before..]);
-        Poll::Ready(read.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error)))
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for FinalHead<S> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        self.heads.await_answer();
-        Pin::new(&mut self.stream).poll_write(context, bytes)
+impl StreamWatch for Heads {
+    fn after_read(&mut self, _: &mut Context<'_>, _waits: bool, bytes: &[u8]) -> io::Result<()> {
+        self.read(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
     }
 
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        slices: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        self.heads.await_answer();
-        Pin::new(&mut self.stream).poll_write_vectored(context, slices)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
-    }
-}
-
-impl<S: Connection> Connection for FinalHead<S> {
-    fn connected(&self) -> Connected {
-        self.stream.connected()
+    fn before_write(&mut self) {
+        self.await_answer();
     }
 }
 

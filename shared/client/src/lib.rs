@@ -8,6 +8,7 @@ mod final_head;
 pub mod server_check;
 pub mod upstream_access;
 pub mod upstream_call;
+pub mod watched_stream;
 
 pub use connection::{
     ClientSettings, Connector, HttpClient, connect, handshake, http_client, http_client_over,

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use clap::Args;
+use clap::{Args, builder::TypedValueParser as _};
 use shared::{
     key::Prefix,
     secret::{self, ExposeSecret, SecretString},
@@ -52,9 +52,9 @@ pub struct Common {
     pub key_prefix: Prefix,
 
     /// Seconds between a signal to stop and the shutdown: requests are still accepted, but probes say that the process stops, so that load balancers leave first
-    #[arg(long, env = "FAREGATE_DRAIN_PAUSE_SECONDS", value_name = "SECONDS", default_value_t = 0,
-        value_parser = clap::value_parser!(u32).range(0..=3600))]
-    drain_pause_seconds: u32,
+    #[arg(long = "drain-pause-seconds", env = "FAREGATE_DRAIN_PAUSE_SECONDS", value_name = "SECONDS", default_value = "0",
+          value_parser = clap::value_parser!(u32).range(0..=3600).map(u64::from).map(Duration::from_secs))]
+    pub drain_pause: Duration,
 }
 
 /// A setting cannot be used.
@@ -73,11 +73,6 @@ impl ConfigError {
 }
 
 impl Common {
-    /// Time between a signal to stop and the shutdown.
-    pub fn drain_pause(&self) -> Duration {
-        Duration::from_secs(self.drain_pause_seconds.into())
-    }
-
     pub fn catalog(&self) -> Result<Catalog, ConfigError> {
         let default = Path::new(DEFAULT_MODELS);
         let path = self.models.as_deref().or_else(|| default.exists().then_some(default));

@@ -1,11 +1,24 @@
 //! Fuzz targets that are tests: examples of a format, edited at random.
 //!
 //! Random bytes hardly get past the first character of a JSON parser. Here a target is given examples of its format, and
-//! `bolero` chooses which example is edited how. A failure prints the input, and a seed that repeats it.
+//! `bolero` chooses which example is edited how. A failure prints the input.
+//!
+//! A test edits in the same order in each run, so that a change fails by what it does and never by chance. `make fuzz`
+//! edits at random; its failures print a seed that repeats them.
 
-use std::{borrow::Cow, fmt, fs, path::Path};
+use std::{
+    borrow::Cow,
+    fmt, fs,
+    path::Path,
+    thread,
+    time::{Duration, Instant},
+};
 
-use bolero::{Driver, ValueGenerator};
+use bolero::{
+    Driver, ValueGenerator,
+    generator::bolero_generator::driver::{Options, Rng},
+};
+use rand::{SeedableRng, rngs::StdRng};
 
 mod edit;
 
@@ -18,13 +31,21 @@ const MOST_EDITS: usize = 5;
 /// Most places at which an input is cut into pieces.
 const MOST_CUTS: usize = 6;
 
-/// Checks every example as it is, then edited ones: for a second, or for as long as `BOLERO_RANDOM_TEST_TIME_MS` says.
+/// How long a test edits examples.
+const TIME_OF_A_TEST: Duration = Duration::from_secs(1);
+
+/// Checks every example as it is, then edited ones: the same ones for a second, or others at each run for as long as
+/// `BOLERO_RANDOM_TEST_TIME_MS` says.
 #[macro_export]
 macro_rules! fuzz {
     ($examples:expr, $check:expr) => {{
         let (examples, check) = ($examples, $check);
         examples.each(&check);
-        $crate::bolero::check!().with_generator(examples).for_each(check);
+        if ::std::env::vars_os().any(|(name, _)| name.to_string_lossy().starts_with("BOLERO_")) {
+            $crate::bolero::check!().with_generator(examples).for_each(check);
+        } else {
+            examples.each_edited(check);
+        }
     }};
 }
 
@@ -58,6 +79,28 @@ impl Examples {
         for bytes in &self.0 {
             check(&Input { bytes: bytes.clone(), choices: Vec::new() });
             check(&Input { bytes: bytes.clone(), choices: vec![bytes.len() / 2] });
+        }
+    }
+
+    /// Passes edited examples to `check` for a second, in the same order in each run.
+    pub fn each_edited(&self, check: impl Fn(&Input)) {
+        let (mut random, options) = (StdRng::seed_from_u64(0), Options::default());
+        let end = Instant::now() + TIME_OF_A_TEST;
+        while Instant::now() < end {
+            let Some(input) = self.generate(&mut Rng::new(&mut random, &options)) else { continue };
+            let shown = ShownAtPanic(&input);
+            check(shown.0);
+        }
+    }
+}
+
+/// Prints an input where its check panics.
+struct ShownAtPanic<'a>(&'a Input);
+
+impl Drop for ShownAtPanic<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            eprintln!("input: {:?}", self.0);
         }
     }
 }

@@ -126,7 +126,7 @@ impl Process {
         let listener = bind("FAREGATE_ADMIN_LISTEN", admin_listen)?;
         let admin = Port::new(listener, limits.connections.admin_bounds());
         let [stopping, shutdown] = [(); 2].map(|()| CancellationToken::new());
-        let (admin_routes, drain_pause) = (Router::new(), common.drain_pause());
+        let (admin_routes, drain_pause) = (Router::new(), common.drain_pause);
         Ok(Self { limits, stopping, shutdown, admin_routes, stop, drain_pause, metrics, admin })
     }
 

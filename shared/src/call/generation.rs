@@ -23,20 +23,12 @@ pub enum ModelApi {
     Embeddings = 4,
 }
 
+// Their numbers are kept in records, so add new ones, and never renumber.
+crate::names! {
+    ModelApi: Chat = "chat", Responses = "responses", Messages = "messages", Embeddings = "embeddings",
+}
+
 impl ModelApi {
-    /// Every API. Their numbers are kept in records, so add new ones, and never renumber.
-    pub const ALL: [Self; 4] = [Self::Chat, Self::Responses, Self::Messages, Self::Embeddings];
-
-    /// Returns the name of the API in answers and exports.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Chat => "chat",
-            Self::Responses => "responses",
-            Self::Messages => "messages",
-            Self::Embeddings => "embeddings",
-        }
-    }
-
     /// Finds the API with this number.
     pub fn of_number(number: u32) -> Option<Self> {
         Self::ALL.into_iter().find(|api| *api as u32 == number)
@@ -58,20 +50,13 @@ pub enum FinishReason {
     ContentFilter = 4,
 }
 
+// Their numbers are kept in records, so add new ones, and never renumber.
+crate::names! {
+    FinishReason: Stop = "stop", Length = "length", ToolCalls = "tool_calls",
+    ContentFilter = "content_filter",
+}
+
 impl FinishReason {
-    /// Every reason. Their numbers are kept in records, so add new ones, and never renumber.
-    pub const ALL: [Self; 4] = [Self::Stop, Self::Length, Self::ToolCalls, Self::ContentFilter];
-
-    /// Returns the reason in the form for clients.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Stop => "stop",
-            Self::Length => "length",
-            Self::ToolCalls => "tool_calls",
-            Self::ContentFilter => "content_filter",
-        }
-    }
-
     /// Finds the reason with this number.
     pub fn of_number(number: u32) -> Option<Self> {
         Self::ALL.into_iter().find(|reason| *reason as u32 == number)

@@ -24,19 +24,9 @@ pub enum Per {
     Month,
 }
 
+crate::names! { Per: Hour = "hour", Day = "day", Week = "week", Month = "month" }
+
 impl Per {
-    pub const ALL: [Self; 4] = [Self::Hour, Self::Day, Self::Week, Self::Month];
-
-    /// Name of the length in the API.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Hour => "hour",
-            Self::Day => "day",
-            Self::Week => "week",
-            Self::Month => "month",
-        }
-    }
-
     /// First instant of the window that contains this instant.
     pub fn beginning(self, at: Timestamp) -> Timestamp {
         let date = date(at);

@@ -1,9 +1,9 @@
 //! Instants in milliseconds, with the ISO 8601 format of the API.
 
-use std::{borrow::Cow, fmt, time::Duration};
+use std::{fmt, time::Duration};
 
 use chrono::{DateTime, NaiveDateTime, SecondsFormat, Timelike, Utc};
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::json_schema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Whole milliseconds of a duration.
@@ -130,15 +130,11 @@ impl<'de> Deserialize<'de> for Timestamp {
     }
 }
 
-impl JsonSchema for Timestamp {
-    fn schema_name() -> Cow<'static, str> {
-        "Timestamp".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"type": "string", "format": "date-time", "description": "An instant in UTC, as RFC 3339 has it."})
-    }
-}
+crate::schema!(
+    Timestamp,
+    "Timestamp",
+    |_| json_schema!({"type": "string", "format": "date-time", "description": "An instant in UTC, as RFC 3339 has it."})
+);
 
 #[cfg(test)]
 mod tests {

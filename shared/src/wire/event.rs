@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// Types of events. Types are added, and never renamed.
-pub const EVENT_TYPES: [&str; 23] = [
+pub const EVENT_TYPES: [&str; 24] = [
     "account.created",
     "key.created",
     "key.updated",
@@ -29,6 +29,7 @@ pub const EVENT_TYPES: [&str; 23] = [
     "management_key.created",
     "management_key.revoked",
     "member.invited",
+    "member.role_changed",
     "member.removed",
     "member.signed_in",
     "member.second_factor_enabled",

@@ -67,23 +67,11 @@ impl Object for WebhookObject {
         Some(("secret", "The secret that signs deliveries, where the webhook is made."));
 }
 
+crate::schema!(KeyObject, KeyObject::NAME, answered::<KeyObject>);
+crate::schema!(GroupObject, GroupObject::NAME, answered::<GroupObject>);
+crate::schema!(WebhookObject, WebhookObject::NAME, answered::<WebhookObject>);
+
 /// Schema of an object in answers.
-macro_rules! answered {
-    ($($object:ident),+) => {
-        $(impl JsonSchema for $object {
-            fn schema_name() -> Cow<'static, str> {
-                Self::NAME.into()
-            }
-
-            fn json_schema(schemas: &mut SchemaGenerator) -> Schema {
-                answered::<Self>(schemas)
-            }
-        })+
-    };
-}
-
-answered!(KeyObject, GroupObject, WebhookObject);
-
 fn answered<O: Object>(schemas: &mut SchemaGenerator) -> Schema {
     let id = described(schemas.subschema_for::<O::Id>(), "Names the object for good.");
     let (fields, names) = properties(schemas, O::Fields::all(), Kind::answered);
@@ -102,18 +90,14 @@ fn answered<O: Object>(schemas: &mut SchemaGenerator) -> Schema {
 /// An API key as its holder sees it.
 pub(super) struct OwnKey;
 
-impl JsonSchema for OwnKey {
-    fn schema_name() -> Cow<'static, str> {
-        "OwnApiKey".into()
-    }
+crate::schema!(OwnKey, "OwnApiKey", own_key_schema);
 
-    fn json_schema(schemas: &mut SchemaGenerator) -> Schema {
-        let group = schemas.subschema_for::<Option<OwnGroup>>();
-        json_schema!({"allOf": [
-            schemas.subschema_for::<KeyObject>(),
-            {"type": "object", "properties": {"group": group}, "required": ["group"]},
-        ]})
-    }
+fn own_key_schema(schemas: &mut SchemaGenerator) -> Schema {
+    let group = schemas.subschema_for::<Option<OwnGroup>>();
+    json_schema!({"allOf": [
+        schemas.subschema_for::<KeyObject>(),
+        {"type": "object", "properties": {"group": group}, "required": ["group"]},
+    ]})
 }
 
 /// An object that a listing contains.
@@ -189,21 +173,17 @@ impl<O: Listable> JsonSchema for List<O> {
 /// A body that rotates a key.
 pub(super) struct Rotation;
 
-impl JsonSchema for Rotation {
-    fn schema_name() -> Cow<'static, str> {
-        "ApiKeyRotation".into()
-    }
+crate::schema!(Rotation, "ApiKeyRotation", rotation_schema);
 
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        let grace = "Seconds for which the plaintext before works too.";
-        let force = "Rotate even while the plaintext before the last rotation works, which ends then.";
-        json_schema!({"type": "object", "additionalProperties": false, "properties": {
-            "grace_seconds": {
-                "type": "integer", "minimum": 0, "maximum": MAX_GRACE_SECONDS, "default": 0, "description": grace,
-            },
-            "force": {"type": "boolean", "default": false, "description": force},
-        }})
-    }
+fn rotation_schema(_: &mut SchemaGenerator) -> Schema {
+    let grace = "Seconds for which the plaintext before works too.";
+    let force = "Rotate even while the plaintext before the last rotation works, which ends then.";
+    json_schema!({"type": "object", "additionalProperties": false, "properties": {
+        "grace_seconds": {
+            "type": "integer", "minimum": 0, "maximum": MAX_GRACE_SECONDS, "default": 0, "description": grace,
+        },
+        "force": {"type": "boolean", "default": false, "description": force},
+    }})
 }
 
 /// A body that makes an object (`NEW`) or changes one.

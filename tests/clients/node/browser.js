@@ -126,6 +126,11 @@ export class Person {
     return this.press(await this.the(role, name), status);
   }
 
+  /** Opens the menu below the person's name. */
+  async openMenu() {
+    await this.page.click('.me summary');
+  }
+
   /** Presses an element that leads to another page. */
   async press(target, status = 200) {
     return this.#arrive(() => Promise.all([this.page.waitForNavigation(), target.click()]), status);

@@ -84,6 +84,7 @@ export function addOperator(another, link, account, examine) {
     await operator.look(1280, 'light');
     await operator.visit('/operator/nothing', 404);
     await operator.visit('/operator');
+    await operator.openMenu();
     await operator.follow('button', 'Sign out');
     assert.equal(pathOf(operator), '/operator/sign-in');
     await operator.visit('/operator');

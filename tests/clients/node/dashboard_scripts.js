@@ -432,8 +432,10 @@ export function addPreferences(owner, paths) {
       for (const [system, choice] of [['light', 'Dark'], ['dark', 'Light']]) {
         await owner.look(1280, system);
         await owner.visit('/dashboard/credit');
+        await owner.openMenu();
         await owner.follow('button', choice);
         assert.equal(await ground(), grounds[choice.toLowerCase()]);
+        await owner.openMenu();
         await owner.follow('button', 'System');
         assert.equal(await ground(), grounds[system]);
       }
@@ -465,6 +467,8 @@ export function addSessions(owner, other, account, password) {
   });
   fact('who signs out is out', async () => {
     await owner.visit('/dashboard');
+    await owner.openMenu();
+    assert.deepEqual(await owner.violations(), []);
     await owner.follow('button', 'Sign out');
     assert.equal(path(owner), '/dashboard/sign-in');
     await owner.visit('/dashboard/credit');

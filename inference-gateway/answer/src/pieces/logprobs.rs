@@ -21,7 +21,6 @@ const MAX_DIGITS: usize = 32;
 pub(crate) struct Logprobs<'a> {
     #[serde(borrow)]
     pub(crate) content: Option<&'a RawValue>,
-    #[serde(borrow)]
     pub(crate) refusal: Option<&'a RawValue>,
 }
 
@@ -43,11 +42,8 @@ impl<'a> Logprobs<'a> {
 struct TokenLogprob<'a> {
     #[serde(borrow)]
     token: RawString<'a>,
-    #[serde(borrow)]
     logprob: Option<&'a RawValue>,
-    #[serde(borrow)]
     bytes: Option<&'a RawValue>,
-    #[serde(borrow)]
     top_logprobs: Option<&'a RawValue>,
 }
 

@@ -37,18 +37,13 @@ pub(crate) fn even_null<'de: 'a, 'a, D: Deserializer<'de>>(
 pub(crate) struct Delta<'a> {
     #[serde(borrow)]
     pub(crate) content: Option<RawString<'a>>,
-    #[serde(borrow)]
     pub(crate) refusal: Option<RawString<'a>>,
     /// Reasoning of the model, under the name that DeepSeek, SGLang and llama.cpp use.
-    #[serde(borrow)]
     reasoning_content: Option<&'a RawValue>,
     /// Reasoning, under the name that vLLM, Ollama and OpenRouter use.
-    #[serde(borrow)]
     reasoning: Option<&'a RawValue>,
     /// Reasoning, under the name that other servers use; some send values that are not texts.
-    #[serde(borrow)]
     thinking: Option<&'a RawValue>,
-    #[serde(borrow)]
     pub(crate) tool_calls: Option<AtMost<ToolCall<'a>, MAX_CALLS>>,
 }
 
@@ -168,7 +163,6 @@ pub(crate) struct ToolCall<'a> {
     index: Option<u64>,
     #[serde(borrow, default, deserialize_with = "short")]
     pub(crate) id: Option<RawString<'a>>,
-    #[serde(borrow)]
     pub(crate) function: Option<CalledFunction<'a>>,
 }
 
@@ -176,7 +170,6 @@ pub(crate) struct ToolCall<'a> {
 pub(crate) struct CalledFunction<'a> {
     #[serde(borrow, default, deserialize_with = "short")]
     pub(crate) name: Option<RawString<'a>>,
-    #[serde(borrow)]
     pub(crate) arguments: Option<RawString<'a>>,
 }
 

@@ -31,32 +31,24 @@ pub(super) struct MessagesReader {
 struct RawEvent<'a> {
     #[serde(borrow, rename = "type")]
     kind: Option<RawString<'a>>,
-    #[serde(borrow)]
     index: Option<&'a RawValue>,
-    #[serde(borrow)]
     message: Option<&'a RawValue>,
-    #[serde(borrow)]
     content_block: Option<&'a RawValue>,
-    #[serde(borrow)]
     delta: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "even_null")]
     usage: Option<&'a RawValue>,
-    #[serde(borrow)]
     error: Option<&'a RawValue>,
 }
 
 /// A whole message, or the beginning of one.
 #[derive(Deserialize)]
 struct RawMessage<'a> {
-    #[serde(borrow)]
     content: Option<AtMost<RawBlock<'a>, MAX_BLOCKS>>,
-    #[serde(borrow)]
     stop_reason: Option<RawString<'a>>,
     #[serde(borrow, default, deserialize_with = "even_null")]
     usage: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "even_null")]
     model: Option<&'a RawValue>,
-    #[serde(borrow)]
     error: Option<&'a RawValue>,
 }
 
@@ -69,11 +61,8 @@ struct RawBlock<'a> {
     id: Option<RawString<'a>>,
     #[serde(borrow, default, deserialize_with = "short")]
     name: Option<RawString<'a>>,
-    #[serde(borrow)]
     text: Option<RawString<'a>>,
-    #[serde(borrow)]
     thinking: Option<&'a RawValue>,
-    #[serde(borrow)]
     input: Option<&'a RawValue>,
 }
 
@@ -82,15 +71,10 @@ struct RawBlock<'a> {
 struct RawDelta<'a> {
     #[serde(borrow, rename = "type")]
     kind: Option<RawString<'a>>,
-    #[serde(borrow)]
     text: Option<RawString<'a>>,
-    #[serde(borrow)]
     thinking: Option<&'a RawValue>,
-    #[serde(borrow)]
     partial_json: Option<RawString<'a>>,
-    #[serde(borrow)]
     stop_reason: Option<RawString<'a>>,
-    #[serde(borrow)]
     stop_sequence: Option<RawString<'a>>,
 }
 

@@ -33,44 +33,29 @@ pub(super) struct ResponsesReader {
 struct RawEvent<'a> {
     #[serde(borrow, rename = "type")]
     kind: Option<RawString<'a>>,
-    #[serde(borrow)]
     sequence_number: Option<&'a RawValue>,
-    #[serde(borrow)]
     output_index: Option<&'a RawValue>,
-    #[serde(borrow)]
     summary_index: Option<&'a RawValue>,
-    #[serde(borrow)]
     item: Option<&'a RawValue>,
-    #[serde(borrow)]
     delta: Option<&'a RawValue>,
-    #[serde(borrow)]
     logprobs: Option<&'a RawValue>,
-    #[serde(borrow)]
     arguments: Option<&'a RawValue>,
-    #[serde(borrow)]
     input: Option<&'a RawValue>,
-    #[serde(borrow)]
     response: Option<&'a RawValue>,
-    #[serde(borrow)]
     error: Option<&'a RawValue>,
 }
 
 /// A whole response, or its state so far.
 #[derive(Deserialize)]
 struct RawResponse<'a> {
-    #[serde(borrow)]
     id: Option<RawString<'a>>,
-    #[serde(borrow)]
     status: Option<RawString<'a>>,
-    #[serde(borrow)]
     incomplete_details: Option<RawDetails<'a>>,
-    #[serde(borrow)]
     output: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "even_null")]
     usage: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "even_null")]
     model: Option<&'a RawValue>,
-    #[serde(borrow)]
     error: Option<&'a RawValue>,
 }
 
@@ -89,13 +74,9 @@ struct RawItem<'a> {
     call_id: Option<RawString<'a>>,
     #[serde(borrow, default, deserialize_with = "short")]
     name: Option<RawString<'a>>,
-    #[serde(borrow)]
     arguments: Option<RawString<'a>>,
-    #[serde(borrow)]
     input: Option<&'a RawValue>,
-    #[serde(borrow)]
     content: Option<&'a RawValue>,
-    #[serde(borrow)]
     summary: Option<&'a RawValue>,
 }
 
@@ -104,11 +85,8 @@ struct RawItem<'a> {
 struct RawPart<'a> {
     #[serde(borrow, rename = "type")]
     kind: RawString<'a>,
-    #[serde(borrow)]
     text: Option<&'a RawValue>,
-    #[serde(borrow)]
     refusal: Option<RawString<'a>>,
-    #[serde(borrow)]
     logprobs: Option<&'a RawValue>,
 }
 

@@ -1,8 +1,6 @@
 //! The shapes of a message and of its error for readers of descriptions.
 
-use std::borrow::Cow;
-
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 use shared::money::NanoUsd;
 
@@ -12,51 +10,42 @@ pub struct MessageObject;
 /// An error in the form of this API.
 pub struct MessageErrorSchema;
 
-impl JsonSchema for MessageErrorSchema {
-    fn schema_name() -> Cow<'static, str> {
-        "MessageError".into()
-    }
+shared::schema!(MessageErrorSchema, "MessageError", message_error_schema);
 
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        let text = json!({"type": "string"});
-        json_schema!({
-            "type": "object",
-            "required": ["type", "error"],
-            "properties": {
-                "type": {"const": "error"},
-                "error": {"type": "object", "required": ["type", "message"], "properties": {"type": text, "message": text}},
-                "request_id": text,
-            },
-        })
-    }
+fn message_error_schema(_: &mut SchemaGenerator) -> Schema {
+    let text = json!({"type": "string"});
+    json_schema!({
+        "type": "object",
+        "required": ["type", "error"],
+        "properties": {
+            "type": {"const": "error"},
+            "error": {"type": "object", "required": ["type", "message"], "properties": {"type": text, "message": text}},
+            "request_id": text,
+        },
+    })
 }
 
-impl JsonSchema for MessageObject {
-    fn schema_name() -> Cow<'static, str> {
-        "Message".into()
-    }
+shared::schema!(MessageObject, "Message", message_object_schema);
 
-    fn json_schema(schemas: &mut SchemaGenerator) -> Schema {
-        let tokens = json!({"type": "integer", "minimum": 0});
-        let counts =
-            ["input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens"];
-        let mut members: Value = counts.iter().map(|name| ((*name).to_owned(), tokens.clone())).collect();
-        members["cost"] = schemas.subschema_for::<NanoUsd>().to_value();
-        json_schema!({
-            "type": "object",
-            "required": ["id", "type", "role", "model", "content", "stop_reason", "stop_sequence", "usage"],
-            "properties": {
-                "id": {"type": "string", "pattern": "^msg_"},
-                "type": {"const": "message"},
-                "role": {"const": "assistant"},
-                "model": {"type": "string"},
-                "content": {"type": "array", "items": {"type": "object", "required": ["type"],
-                    "properties": {"type": {"type": "string", "description": "`text`, `thinking`, `tool_use`, or what the model's \
-                        vendor has beside these."}}}},
-                "stop_reason": {"type": ["string", "null"]},
-                "stop_sequence": {"type": ["string", "null"]},
-                "usage": {"type": "object", "required": counts, "properties": members},
-            },
-        })
-    }
+fn message_object_schema(schemas: &mut SchemaGenerator) -> Schema {
+    let tokens = json!({"type": "integer", "minimum": 0});
+    let counts = ["input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens"];
+    let mut members: Value = counts.iter().map(|name| ((*name).to_owned(), tokens.clone())).collect();
+    members["cost"] = schemas.subschema_for::<NanoUsd>().to_value();
+    json_schema!({
+        "type": "object",
+        "required": ["id", "type", "role", "model", "content", "stop_reason", "stop_sequence", "usage"],
+        "properties": {
+            "id": {"type": "string", "pattern": "^msg_"},
+            "type": {"const": "message"},
+            "role": {"const": "assistant"},
+            "model": {"type": "string"},
+            "content": {"type": "array", "items": {"type": "object", "required": ["type"],
+                "properties": {"type": {"type": "string", "description": "`text`, `thinking`, `tool_use`, or what the model's \
+                    vendor has beside these."}}}},
+            "stop_reason": {"type": ["string", "null"]},
+            "stop_sequence": {"type": ["string", "null"]},
+            "usage": {"type": "object", "required": counts, "properties": members},
+        },
+    })
 }

@@ -266,15 +266,20 @@ fn check_whole(api: UpstreamApi, input: &Input) {
     }
 }
 
-/// The usage in the end of a body is that of the whole body, where nothing else is called so.
+/// Names of a body's member with its usage.
+const USAGE: [&str; 2] = ["usage", "timings"];
+
+/// The usage in the end of a body is that of the whole body, where it is the body's own and nothing else is called so.
 #[test]
 fn usage_in_the_end_of_a_body() {
     fuzz!(Examples::folder("chat-answers"), |input: &Input| {
         let body = input.bytes();
         let found = Reported::find_last(body);
-        let names = |name: &[u8]| memchr::memmem::find_iter(body, name).count();
+        let names = |name: &str| memchr::memmem::find_iter(body, name).count();
         if let Ok(completion) = Completion::read(&CHAT, body)
-            && names(b"usage") + names(b"timings") == 1
+            && let Ok(tree) = serde_json::from_slice::<Value>(body)
+            && USAGE.iter().map(|name| names(name)).sum::<usize>() == 1
+            && USAGE.iter().any(|name| tree.get(name).is_some())
         {
             assert_eq!(completion.usage, found);
         }

@@ -58,7 +58,8 @@ const DEFAULT_PORT: u16 = 80;
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
 /// A key-service to connect to.
-pub(super) enum Peer {
+#[derive(Clone)]
+pub enum Peer {
     Remote {
         endpoint: Box<Endpoint>,
         tls: Option<Tls>,
@@ -71,7 +72,7 @@ pub(super) enum Peer {
 
 impl Peer {
     /// A key-service in another process, over a connection kept alive.
-    pub(super) fn remote(
+    pub fn remote(
         endpoint: Endpoint,
         tls: Option<Tls>,
         token: PresentToken,

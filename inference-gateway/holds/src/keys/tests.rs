@@ -16,15 +16,21 @@ use shared::{
 };
 use shared_config::internal_token::{InternalToken, InternalTokens};
 use shared_door::admission::{Owner, Quota};
-use shared_rpc::v1::{
-    self, answer, call,
-    key_service_server::{KeyService, KeyServiceServer},
-    release_request::Target,
+use shared_rpc::{
+    PresentToken,
+    v1::{
+        self, answer, call,
+        key_service_server::{KeyService, KeyServiceServer},
+        release_request::Target,
+    },
 };
 use tokio::{net::TcpListener, sync::watch, task::JoinHandle, time::Instant};
 use tokio_stream::wrappers::TcpListenerStream;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use tonic::{Request, Response, Status, Streaming, transport::Server};
+use tonic::{
+    Request, Response, Status, Streaming,
+    transport::{Endpoint, Server},
+};
 
 use super::*;
 use crate::{HeldRequest, Holds};
@@ -204,20 +210,17 @@ async fn keys(fakes: &[&Fake]) -> (Keys, Vec<JoinHandle<()>>) {
 
 /// A handle on sessions, and the holds whose heartbeat releases orphans.
 async fn keys_and_holds(fakes: &[&Fake]) -> (Keys, Holds, Vec<JoinHandle<()>>) {
-    let (mut addresses, mut serving) = (Vec::new(), Vec::new());
-    for fake in fakes {
-        let (address, server) = fake.serve().await;
-        addresses.push(Endpoint::from_shared(format!("http://{address}")).unwrap());
-        serving.push(server);
-    }
     let token = PresentToken(InternalToken::new(
         InternalTokens::new("a-token-between-services".into(), None).unwrap(),
     ));
-    let keys = connect(
-        Peers::Remote { addresses, tls: None, token, dial: None },
-        &Arc::new(KeyServiceHealth::new(fakes.len())),
-        Arc::new(System),
-    );
+    let (mut peers, mut serving) = (Vec::new(), Vec::new());
+    for fake in fakes {
+        let (address, server) = fake.serve().await;
+        let endpoint = Endpoint::from_shared(format!("http://{address}")).unwrap();
+        peers.push(Peer::remote(endpoint, None, token.clone(), None));
+        serving.push(server);
+    }
+    let keys = connect(peers, &Arc::new(KeyServiceHealth::new(fakes.len())), Arc::new(System));
     let holds = Holds::new(keys.clone(), None, TaskTracker::new());
     tokio::spawn(holds.clone().heartbeat(CancellationToken::new()));
     // All sessions are open by then.

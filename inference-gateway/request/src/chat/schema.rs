@@ -1,9 +1,7 @@
 //! The shape of a chat request for readers of descriptions, with the same bounds as the checks.
 
-use std::borrow::Cow;
-
 use reply::MAX_CHOICES;
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 use shared_catalog::Effort;
 
@@ -15,71 +13,66 @@ use crate::draft::{
 /// A chat request in the spelling of clients. Undescribed members are accepted and dropped.
 pub struct ChatRequest;
 
-impl JsonSchema for ChatRequest {
-    fn schema_name() -> Cow<'static, str> {
-        "ChatRequest".into()
-    }
+shared::schema!(ChatRequest, "ChatRequest", chat_request_schema);
 
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        let tokens = json!({"type": ["integer", "null"], "minimum": 1, "maximum": MAX_TOKENS});
-        let penalty =
-            json!({"type": ["number", "null"], "minimum": PENALTY.start(), "maximum": PENALTY.end()});
-        let flag = json!({"type": ["boolean", "null"]});
-        json_schema!({
-            "type": "object",
-            "required": ["model", "messages"],
-            "properties": {
-                "model": {"type": "string"},
-                "messages": {"type": "array", "minItems": 1, "items": message()},
-                "stream": flag,
-                "stream_options": {
-                    "type": ["object", "null"],
-                    "properties": {"include_usage": flag},
-                    "description": "Only with `stream` set to true.",
-                },
-                "max_tokens": tokens,
-                "max_completion_tokens": tokens,
-                "temperature": {"type": ["number", "null"], "minimum": TEMPERATURE.start(), "maximum": TEMPERATURE.end()},
-                "top_p": {"type": ["number", "null"], "minimum": TOP_P.start(), "maximum": TOP_P.end()},
-                "frequency_penalty": penalty,
-                "presence_penalty": penalty,
-                "seed": {"type": ["integer", "null"], "minimum": i64::MIN, "maximum": i64::MAX},
-                "n": {"type": ["integer", "null"], "minimum": 1, "maximum": MAX_CHOICES},
-                "logprobs": flag,
-                "top_logprobs": {
-                    "type": ["integer", "null"],
-                    "minimum": TOP_LOGPROBS.start(),
-                    "maximum": TOP_LOGPROBS.end(),
-                    "description": "Only with `logprobs` set to true.",
-                },
-                "reasoning_effort": {
-                    "enum": Effort::WORDS.map(Some).into_iter().chain([None]).collect::<Vec<_>>(),
-                    "description": "A word that the model takes; others are refused with the words that it takes.",
-                },
-                "stop": {"anyOf": [
-                    {"type": "null"},
-                    {"type": "string", "minLength": 1, "maxLength": MAX_STOP_CHARS},
-                    {
-                        "type": "array", "minItems": 1, "maxItems": MAX_STOPS,
-                        "items": {"type": "string", "minLength": 1, "maxLength": MAX_STOP_CHARS},
-                    },
-                ]},
-                "logit_bias": {
-                    "type": ["object", "null"],
-                    "propertyNames": {"pattern": "^[0-9]{1,10}$"},
-                    "additionalProperties": {"type": "number", "minimum": BIAS.start(), "maximum": BIAS.end()},
-                },
-                "tools": {"type": ["array", "null"], "minItems": 1, "maxItems": MAX_TOOLS, "items": tool()},
-                "tool_choice": {"anyOf": [
-                    {"enum": ["none", "auto", "required", null]},
-                    named(),
-                    allowed_tools(),
-                ]},
-                "parallel_tool_calls": flag,
-                "response_format": response_format(),
+fn chat_request_schema(_: &mut SchemaGenerator) -> Schema {
+    let tokens = json!({"type": ["integer", "null"], "minimum": 1, "maximum": MAX_TOKENS});
+    let penalty = json!({"type": ["number", "null"], "minimum": PENALTY.start(), "maximum": PENALTY.end()});
+    let flag = json!({"type": ["boolean", "null"]});
+    json_schema!({
+        "type": "object",
+        "required": ["model", "messages"],
+        "properties": {
+            "model": {"type": "string"},
+            "messages": {"type": "array", "minItems": 1, "items": message()},
+            "stream": flag,
+            "stream_options": {
+                "type": ["object", "null"],
+                "properties": {"include_usage": flag},
+                "description": "Only with `stream` set to true.",
             },
-        })
-    }
+            "max_tokens": tokens,
+            "max_completion_tokens": tokens,
+            "temperature": {"type": ["number", "null"], "minimum": TEMPERATURE.start(), "maximum": TEMPERATURE.end()},
+            "top_p": {"type": ["number", "null"], "minimum": TOP_P.start(), "maximum": TOP_P.end()},
+            "frequency_penalty": penalty,
+            "presence_penalty": penalty,
+            "seed": {"type": ["integer", "null"], "minimum": i64::MIN, "maximum": i64::MAX},
+            "n": {"type": ["integer", "null"], "minimum": 1, "maximum": MAX_CHOICES},
+            "logprobs": flag,
+            "top_logprobs": {
+                "type": ["integer", "null"],
+                "minimum": TOP_LOGPROBS.start(),
+                "maximum": TOP_LOGPROBS.end(),
+                "description": "Only with `logprobs` set to true.",
+            },
+            "reasoning_effort": {
+                "enum": Effort::WORDS.map(Some).into_iter().chain([None]).collect::<Vec<_>>(),
+                "description": "A word that the model takes; others are refused with the words that it takes.",
+            },
+            "stop": {"anyOf": [
+                {"type": "null"},
+                {"type": "string", "minLength": 1, "maxLength": MAX_STOP_CHARS},
+                {
+                    "type": "array", "minItems": 1, "maxItems": MAX_STOPS,
+                    "items": {"type": "string", "minLength": 1, "maxLength": MAX_STOP_CHARS},
+                },
+            ]},
+            "logit_bias": {
+                "type": ["object", "null"],
+                "propertyNames": {"pattern": "^[0-9]{1,10}$"},
+                "additionalProperties": {"type": "number", "minimum": BIAS.start(), "maximum": BIAS.end()},
+            },
+            "tools": {"type": ["array", "null"], "minItems": 1, "maxItems": MAX_TOOLS, "items": tool()},
+            "tool_choice": {"anyOf": [
+                {"enum": ["none", "auto", "required", null]},
+                named(),
+                allowed_tools(),
+            ]},
+            "parallel_tool_calls": flag,
+            "response_format": response_format(),
+        },
+    })
 }
 
 fn message() -> Value {
@@ -254,6 +247,8 @@ fn response_format() -> Value {
 
 #[cfg(test)]
 mod tests {
+    use schemars::JsonSchema as _;
+
     use super::*;
     use crate::chat::{READ_HERE, params::PASSED_ON};
 

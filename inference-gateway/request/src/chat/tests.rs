@@ -6,7 +6,10 @@ use shared::error::{ApiError, Code};
 use shared_catalog::{Catalog, Effort, ImageUrls, LimitParam, Model, Serves, Upstream};
 
 use super::*;
-use crate::forward::{BodyForm, Forward, ProgressReports, UpstreamParams};
+use crate::{
+    forward::{BodyForm, Forward, ProgressReports, UpstreamParams},
+    tests::catalogue,
+};
 
 /// A body with everything in it that is read.
 const RICH: &str = r#"{
@@ -32,28 +35,10 @@ const RICH: &str = r#"{
     {"role": "assistant", "content": "It is 42."}
   ]}"#;
 
+/// A model whose upstream takes images in the body alone.
 fn model() -> Model {
-    let text = r#"
-        [service]
-        name = "n"
-        provider = "p"
-        docs = "d"
-        [[model]]
-        id = "Model Flash"
-        owned_by = "o"
-        context_window = 1048576
-        max_output_tokens = 4096
-        max_tokens_per_image = 1000
-        [model.price]
-        input = "1"
-        cached_input = "1"
-        output = "1"
-        [[model.upstream]]
-        kind = "openai"
-        url = "http://127.0.0.1/v1"
-        model = "m"
-    "#;
-    Catalog::parse(text, "test").unwrap().models.remove(0)
+    let text = catalogue("openai").replace("image_urls = \"any\"", "");
+    Catalog::parse(&text, "test").unwrap().models.remove(0)
 }
 
 fn parse(body: &str) -> Result<Request, ApiError> {

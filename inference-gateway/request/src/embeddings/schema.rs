@@ -1,8 +1,6 @@
 //! The shape of a request for readers of descriptions.
 
-use std::borrow::Cow;
-
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::json;
 
 /// Most prompts of one request, as in OpenAI's API.
@@ -14,27 +12,23 @@ pub(super) const ENCODINGS: [&str; 2] = ["float", "base64"];
 /// A request for embeddings. Undescribed members are accepted and dropped.
 pub struct EmbeddingsRequest;
 
-impl JsonSchema for EmbeddingsRequest {
-    fn schema_name() -> Cow<'static, str> {
-        "EmbeddingsRequest".into()
-    }
+shared::schema!(EmbeddingsRequest, "EmbeddingsRequest", embeddings_request_schema);
 
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        let tokens = json!({"type": "array", "minItems": 1, "items": {"type": "integer", "minimum": 0, "maximum": u32::MAX}});
-        let text = json!({"type": "string", "minLength": 1});
-        json_schema!({
-            "type": "object",
-            "required": ["model", "input"],
-            "properties": {
-                "model": {"type": "string"},
-                "input": {"anyOf": [
-                    text,
-                    tokens,
-                    {"type": "array", "minItems": 1, "maxItems": MAX_PROMPTS, "items": {"anyOf": [text, tokens]}},
-                ]},
-                "encoding_format": {"enum": ENCODINGS.map(Some).into_iter().chain([None]).collect::<Vec<_>>()},
-                "dimensions": {"type": ["integer", "null"], "minimum": 1, "maximum": MAX_DIMENSIONS},
-            },
-        })
-    }
+fn embeddings_request_schema(_: &mut SchemaGenerator) -> Schema {
+    let tokens = json!({"type": "array", "minItems": 1, "items": {"type": "integer", "minimum": 0, "maximum": u32::MAX}});
+    let text = json!({"type": "string", "minLength": 1});
+    json_schema!({
+        "type": "object",
+        "required": ["model", "input"],
+        "properties": {
+            "model": {"type": "string"},
+            "input": {"anyOf": [
+                text,
+                tokens,
+                {"type": "array", "minItems": 1, "maxItems": MAX_PROMPTS, "items": {"anyOf": [text, tokens]}},
+            ]},
+            "encoding_format": {"enum": ENCODINGS.map(Some).into_iter().chain([None]).collect::<Vec<_>>()},
+            "dimensions": {"type": ["integer", "null"], "minimum": 1, "maximum": MAX_DIMENSIONS},
+        },
+    })
 }

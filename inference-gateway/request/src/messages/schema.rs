@@ -1,8 +1,6 @@
 //! The shape of a request for readers of descriptions.
 
-use std::borrow::Cow;
-
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::{Schema, json_schema};
 use serde_json::json;
 use shared_catalog::Effort;
 
@@ -14,25 +12,9 @@ pub struct MessagesRequest;
 /// A request to count the tokens of a prompt: the members of a message that the prompt depends on.
 pub struct CountRequest;
 
-impl JsonSchema for MessagesRequest {
-    fn schema_name() -> Cow<'static, str> {
-        "MessagesRequest".into()
-    }
+shared::schema!(MessagesRequest, "MessagesRequest", |_| request(&["model", "max_tokens", "messages"]));
 
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        request(&["model", "max_tokens", "messages"])
-    }
-}
-
-impl JsonSchema for CountRequest {
-    fn schema_name() -> Cow<'static, str> {
-        "CountTokensRequest".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        request(&["model", "messages"])
-    }
-}
+shared::schema!(CountRequest, "CountTokensRequest", |_| request(&["model", "messages"]));
 
 fn request(required: &[&str]) -> Schema {
     let content = json!({"anyOf": [{"type": "string"}, {"type": "array", "items": {

@@ -4,7 +4,7 @@ use shared::error::Code;
 use shared_catalog::{Effort, Model};
 
 use super::*;
-use crate::tests::{model, sent};
+use crate::tests::{json_of, model, sent};
 
 fn parse(body: &Value) -> Result<Request, ApiError> {
     super::parse(&Bytes::from(body.to_string()))
@@ -324,7 +324,7 @@ fn a_fault_is_named_by_its_place() {
 
 /// Any JSON with the words of this dialect in it.
 fn hostile() -> impl Strategy<Value = Value> {
-    let word = prop::sample::select(vec![
+    json_of(vec![
         "messages",
         "role",
         "user",
@@ -366,21 +366,7 @@ fn hostile() -> impl Strategy<Value = Value> {
         "stop_sequences",
         "disabled",
         "enabled",
-    ]);
-    let leaf = prop_oneof![
-        word.clone().prop_map(Value::from),
-        ".{0,4}".prop_map(Value::from),
-        any::<i32>().prop_map(Value::from),
-        any::<bool>().prop_map(Value::from),
-        Just(Value::Null),
-    ];
-    leaf.prop_recursive(6, 60, 6, move |inner| {
-        prop_oneof![
-            prop::collection::vec(inner.clone(), 0..5).prop_map(Value::Array),
-            prop::collection::btree_map(word.clone().prop_map(str::to_owned), inner, 0..6)
-                .prop_map(|members| members.into_iter().collect()),
-        ]
-    })
+    ])
 }
 
 proptest! {

@@ -4,6 +4,7 @@ use std::{
     collections::{HashMap, HashSet},
     fs::File,
     io::{BufRead, BufReader, Write},
+    ops::RangeInclusive,
     path::Path,
     time::Duration,
 };
@@ -92,7 +93,7 @@ fn parse(line: &str) -> anyhow::Result<Served> {
 /// Generations to compare: all that the upstream names, and all billed while its record lasted.
 struct CompareScope {
     named: HashSet<GenerationId>,
-    span: Option<(Timestamp, Timestamp)>,
+    span: Option<RangeInclusive<Timestamp>>,
 }
 
 impl CompareScope {
@@ -101,13 +102,15 @@ impl CompareScope {
             Identity::Generation(generation) => Some(generation),
             Identity::Time(_) => None,
         });
-        let span = span(served).map(|(first, last)| (first.minus(tolerance), last.plus(tolerance)));
+        let span = span(served).map(|of| of.start().minus(tolerance)..=of.end().plus(tolerance));
         Self { named: named.collect(), span }
     }
 
     fn has(&self, billed: &Billed) -> bool {
-        let meets = |(first, last)| billed.generation.created_at() <= last && first <= billed.at;
-        self.named.contains(&billed.generation) || self.span.is_some_and(meets)
+        let meets = |span: &RangeInclusive<Timestamp>| {
+            billed.generation.created_at() <= *span.end() && *span.start() <= billed.at
+        };
+        self.named.contains(&billed.generation) || self.span.as_ref().is_some_and(meets)
     }
 }
 

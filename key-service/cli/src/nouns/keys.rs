@@ -12,7 +12,6 @@ use shared::{
 };
 
 use crate::{
-    arguments::operator,
     failure::refused,
     nouns::object::{self, InAccount, NamedObject, ObjectCommand, SettingFlags, Tabled, or_none},
 };
@@ -63,7 +62,7 @@ pub(crate) async fn run(
         KeyCommand::Object(command) => object::run::<ApiKey>(command, management, out).await?,
         KeyCommand::Rotate { object: NamedObject { of, id }, grace_seconds, force } => {
             let terms = RotationTerms { grace: Duration::from_secs(grace_seconds), is_forced: force };
-            let rotated = management.rotate((of.find(management).await?, id), terms, None, operator()).await;
+            let rotated = of.by(management).await?.rotate(id, terms, None).await;
             match rotated.map_err(refused("GET /v1/management/keys/{id}"))? {
                 Made::New(_, Some(plaintext)) => writeln!(out, "{}", plaintext.expose_secret())?,
                 Made::New(_, None) | Made::Existing(_) | Made::Replayed(_) => {

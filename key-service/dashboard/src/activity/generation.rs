@@ -41,6 +41,7 @@ pub(crate) async fn show(
     let groups = ids.iter().filter_map(|id| groups.get(id));
     let content = html! {
         (copyable("Id of the generation", &id.to_string()))
+        p.quiet { "The caller has it in the header " code { "x-generation-id" } " of the answer." }
         @if let Some(course) = settlement.course.as_deref() { (timeline(course, settlement)) }
         h2 { "Request" }
         div.scroll.free.facts tabindex="0" role="region" aria-label="Request" {

@@ -13,32 +13,29 @@ use domain::{key::ApiKey, ledger::Ending, refused::RefusedCall};
 use key_service_management::requests::AnyRequest;
 use key_service_page::{
     paths::{ACTIVITY, KEYS},
-    show::{aligned, count, duration, or_unnamed, time_to_second, usd},
+    show::{aligned, count, duration, or_unnamed, scrolled_table, time_to_second, usd},
 };
 use key_service_store::store::JournalEntry;
 
 /// Writes a table of requests, with their keys unless all belong to a single key.
 pub(crate) fn table(requests: &[AnyRequest], keys: Option<&HashMap<KeyId, ApiKey>>) -> Markup {
-    html! {
-        div.scroll tabindex="0" role="region" aria-label="Requests" {
-            table {
-                thead { tr {
-                    th scope="col" { "Time, " span data-zone="now" { "UTC" } } @if keys.is_some() { th.wide-only scope="col" { "Key" } }
-                    th.wide-only scope="col" { "Model" } th.wide-only scope="col" { "Outcome" }
-                    th.n.wide-only scope="col" title="Tokens of the prompt, and of the output" { "Tokens" }
-                    th.n.wide-only scope="col" title="Time until the first token of a stream" { "First token" }
-                    th.n.wide-only scope="col" title="Time until the end of the answer" { "Total" }
-                    th.n scope="col" { "Charged" }
-                } }
-                tbody { @for request in requests {
-                    @match request {
-                        AnyRequest::Billed(entry) => (billed(entry, keys)),
-                        AnyRequest::Refused(call) => (not_billed(call, keys)),
-                    }
-                } }
+    let head = html! {
+        th scope="col" { "Time, " span data-zone="now" { "UTC" } } @if keys.is_some() { th.wide-only scope="col" { "Key" } }
+        th.wide-only scope="col" { "Model" } th.wide-only scope="col" { "Outcome" }
+        th.n.wide-only scope="col" title="Tokens of the prompt, and of the output" { "Tokens" }
+        th.n.wide-only scope="col" title="Time until the first token of a stream" { "First token" }
+        th.n.wide-only scope="col" title="Time until the end of the answer" { "Total" }
+        th.n scope="col" { "Charged" }
+    };
+    let rows = html! {
+        @for request in requests {
+            @match request {
+                AnyRequest::Billed(entry) => (billed(entry, keys)),
+                AnyRequest::Refused(call) => (not_billed(call, keys)),
             }
         }
-    }
+    };
+    scrolled_table("Requests", &head, &rows)
 }
 
 /// Shows a key as a link.

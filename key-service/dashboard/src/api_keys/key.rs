@@ -1,20 +1,12 @@
 //! The page of an API key: its limits, its spend and its settings; and its revocation.
 
-use axum::{
-    extract::{Path, Request, State},
-    response::{IntoResponse, Response},
-};
-use http::StatusCode;
+use axum::{extract::Request, response::Response};
 use maud::{Markup, html};
 use shared::{time::Timestamp, wire::KeyField};
 
 use crate::{
     activity,
-    api_keys::{
-        first_steps,
-        keys::{badges, named},
-        place::place,
-    },
+    api_keys::{first_steps, keys::badges, place::place},
     events::{self, Subject},
     refused,
     tabs::{Tab, TabbedPage},
@@ -27,13 +19,14 @@ use domain::{
 use key_service_management::governed::Governed as _;
 use key_service_page::{
     app::App,
-    entry::{Entered, Fault},
+    entry::{Entered, Fault, refused_form},
     failure::Failure,
     form::{Fields, PageAddress, query},
     layout::{Section, WayBack, confirmation, hidden, page},
     notice,
+    object_page::{ObjectAct, ObjectPage},
     paths::{GROUPS, KEYS as PATH},
-    session::{Act, KeysAct, KeysViewer, Viewer},
+    session::{KeysAct, KeysViewer, Viewer},
     show::{copyable_line, count, name_of, or_unnamed, time, time_or, usd},
 };
 use key_service_ranges::spend::{SpendScope, SpendView};
@@ -46,12 +39,9 @@ use key_service_settings::{
 
 /// Shows a key at a glance: its limits, its spend and what happened lately.
 pub(crate) async fn show(
-    State(app): State<App>,
-    KeysViewer(viewer): KeysViewer,
-    Path(id): Path<String>,
+    ObjectPage { app, viewer, object: key, .. }: ObjectPage<ApiKey, KeysViewer>,
     request: Request,
 ) -> Result<Response, Failure> {
-    let key = named(&app, &viewer, &id).await?;
     let (reach, now) = (viewer.reach(), app.management.now());
     let (today, path, query) = (app.management.today(), path(&key), query(&request));
     let view = SpendView::of(&query, SpendScope::Key(key.id), today);
@@ -108,23 +98,18 @@ fn acts(viewer: &Viewer, key: &ApiKey) -> Markup {
 
 /// Lists the requests of a key.
 pub(crate) async fn requests(
-    State(app): State<App>,
-    KeysViewer(viewer): KeysViewer,
-    Path(id): Path<String>,
+    ObjectPage { app, viewer, object: key, .. }: ObjectPage<ApiKey, KeysViewer>,
     request: Request,
 ) -> Result<Response, Failure> {
-    let key = named(&app, &viewer, &id).await?;
     tabbed(&viewer, &key).requests(&app, &viewer, &query(&request)).await
 }
 
 /// Shows the settings of a key to who may change them.
 pub(crate) async fn settings(
-    State(app): State<App>,
-    KeysViewer(viewer): KeysViewer,
-    Path(id): Path<String>,
+    ObjectPage { app, viewer, object: key, .. }: ObjectPage<ApiKey, KeysViewer>,
     request: Request,
 ) -> Result<Response, Failure> {
-    let (key, now) = (named(&app, &viewer, &id).await?, app.management.now());
+    let now = app.management.now();
     let present = settings_form::entered(|field: KeyField| key.value(field, now));
     let raised = limits::raised_today(&present, query(&request).get("raise"), now);
     let filled = raised.as_ref().map(|(form, field)| Entered::new(form).focused(field));
@@ -148,11 +133,8 @@ async fn settings_tab(
 
 /// Shows how to use a key: requests and agents, ready to paste.
 pub(crate) async fn use_it(
-    State(app): State<App>,
-    KeysViewer(viewer): KeysViewer,
-    Path(id): Path<String>,
+    ObjectPage { app, viewer, object: key, .. }: ObjectPage<ApiKey, KeysViewer>,
 ) -> Result<Response, Failure> {
-    let key = named(&app, &viewer, &id).await?;
     let reached = app.management.reached_limits(viewer.reach(), std::slice::from_ref(&key), &[]).await?;
     let model = first_model(&app, &lists(&key, &reached.groups_of(&key)));
     let content = html! {
@@ -222,11 +204,8 @@ async fn forms(
 }
 
 pub(crate) async fn update(
-    State(app): State<App>,
-    Path(id): Path<String>,
-    KeysAct(Act { viewer, form }): KeysAct,
+    ObjectAct { app, viewer, form, object: key, .. }: ObjectAct<ApiKey, KeysAct>,
 ) -> Result<Response, Failure> {
-    let key = named(&app, &viewer, &id).await?;
     if let Some(row) = limits::added_row(&form) {
         return settings_tab(&app, &viewer, &key, Some(Entered::new(&form).focused(row))).await;
     }
@@ -263,17 +242,13 @@ async fn again(
     form: &Fields,
     fault: &Fault,
 ) -> Result<Response, Failure> {
-    let again = settings_tab(app, viewer, key, Some(Entered::refused(form, fault))).await?;
-    Ok((StatusCode::UNPROCESSABLE_ENTITY, again).into_response())
+    Ok(refused_form(settings_tab(app, viewer, key, Some(Entered::refused(form, fault))).await?))
 }
 
 /// Explains what revoking does, before the key is revoked.
 pub(crate) async fn confirm(
-    State(app): State<App>,
-    KeysViewer(viewer): KeysViewer,
-    Path(id): Path<String>,
+    ObjectPage { app, viewer, object: key, .. }: ObjectPage<ApiKey, KeysViewer>,
 ) -> Result<Response, Failure> {
-    let key = named(&app, &viewer, &id).await?;
     let in_flight = app.management.requests_in_flight(viewer.signed_in.account, key.id).await?;
     let back = format!("{PATH}/{}", key.id);
     let question = html! { "Revoke " strong { (or_unnamed(&key.label)) } " (" code { (key.hint) } ")?" };
@@ -308,11 +283,8 @@ fn effects(key: &ApiKey, in_flight: u64) -> [Markup; 3] {
 }
 
 pub(crate) async fn revoke(
-    State(app): State<App>,
-    Path(id): Path<String>,
-    KeysAct(Act { viewer, .. }): KeysAct,
+    ObjectAct { app, viewer, object: key, .. }: ObjectAct<ApiKey, KeysAct>,
 ) -> Result<Response, Failure> {
-    let key = named(&app, &viewer, &id).await?;
     ApiKey::end(viewer.by(&app), key.id).await?;
     let line =
         if key.spend.revoked_at.is_some() { "The key was revoked before." } else { "The key is revoked." };

@@ -1,10 +1,6 @@
 //! Many API keys at once. They are chosen in a list, then revoked, moved or given another expiry after a confirmation.
 
-use axum::{
-    extract::State,
-    response::{IntoResponse, Response},
-};
-use http::StatusCode;
+use axum::{extract::State, response::Response};
 use maud::{Markup, html};
 use shared::{ids::KeyId, time::Timestamp};
 
@@ -13,7 +9,7 @@ use domain::key::{ApiKey, KeyPatch};
 use key_service_management::{Error, Refused, governed::Governed as _};
 use key_service_page::{
     app::App,
-    entry::{Entered, Fault},
+    entry::{Entered, Fault, refused_form},
     failure::{Failure, bad_group},
     form::Fields,
     layout::{Section, hidden, page},
@@ -164,8 +160,7 @@ pub(crate) async fn apply(
 ) -> Result<Response, Failure> {
     let (deed, keys) = (Deed::parse(&form)?, chosen(&app, &viewer, &form).await?);
     let refused = async |fault: &Fault| {
-        let again = asked(&app, &viewer, deed, &keys, Entered::refused(&form, fault)).await?;
-        Ok((StatusCode::UNPROCESSABLE_ENTITY, again).into_response())
+        Ok(refused_form(asked(&app, &viewer, deed, &keys, Entered::refused(&form, fault)).await?))
     };
     let mut patch = match change(deed, &form) {
         Ok(patch) => patch,

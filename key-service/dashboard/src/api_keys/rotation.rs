@@ -2,23 +2,19 @@
 
 use std::time::Duration;
 
-use axum::{
-    extract::{Path, State},
-    response::Response,
-};
+use axum::response::Response;
 use maud::html;
 
-use crate::api_keys::keys::named;
-use domain::key::Status;
+use domain::key::{ApiKey, Status};
 use key_service_management::{governed::Made, rotation::RotationTerms};
 use key_service_page::{
-    app::App,
     browser::form_token,
     failure::Failure,
     layout::{Section, hidden, page},
     notice,
+    object_page::{ObjectAct, ObjectPage},
     paths::KEYS as PATH,
-    session::{Act, KeysAct, KeysViewer},
+    session::{KeysAct, KeysViewer},
     show::{new_key, or_unnamed, time},
 };
 
@@ -36,11 +32,8 @@ const USUAL_GRACE: u64 = 86_400;
 
 /// Explains what rotating does, before a key that works, or that can be enabled again, is rotated.
 pub(crate) async fn show(
-    State(app): State<App>,
-    KeysViewer(viewer): KeysViewer,
-    Path(id): Path<String>,
+    ObjectPage { app, viewer, object: key, .. }: ObjectPage<ApiKey, KeysViewer>,
 ) -> Result<Response, Failure> {
-    let key = named(&app, &viewer, &id).await?;
     let now = app.management.now();
     let (previous_until, back) = (key.previous_expires_at(now), format!("{PATH}/{}/settings", key.id));
     let is_rotated = matches!(key.status(now), Status::Active | Status::Disabled);
@@ -74,19 +67,15 @@ pub(crate) async fn show(
 
 /// Rotates a key, and shows its new plaintext only this once.
 pub(crate) async fn rotate(
-    State(app): State<App>,
-    Path(id): Path<String>,
-    KeysAct(Act { viewer, form }): KeysAct,
+    ObjectAct { app, viewer, form, object: key, .. }: ObjectAct<ApiKey, KeysAct>,
 ) -> Result<Response, Failure> {
-    let key = named(&app, &viewer, &id).await?;
     let chosen = GRACES.iter().find(|(seconds, _)| form.get("grace_seconds") == seconds.to_string());
     let (seconds, _) =
         chosen.ok_or_else(|| Failure::BadRequest("This is no form of the dashboard.".into()))?;
     let terms =
         RotationTerms { grace: Duration::from_secs(*seconds), is_forced: form.get("force") == "true" };
     let attempt = Some(format!("dashboard-{}", form.attempt()?));
-    let (of, actor) = ((viewer.signed_in.account, key.id), viewer.signed_in.actor());
-    match app.management.rotate(of, terms, attempt, actor).await? {
+    match viewer.by(&app).rotate(key.id, terms, attempt).await? {
         Made::Replayed(key) | Made::Existing(key) | Made::New(key, None) => Ok(notice::done(
             &viewer,
             &format!("{PATH}/{}", key.id),

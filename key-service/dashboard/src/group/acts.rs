@@ -1,24 +1,24 @@
 //! Acts of owners on groups: making, changing and archiving them, and revoking all their keys.
 
 use axum::{
-    extract::{Path, Request, State},
-    response::{IntoResponse, Response},
+    extract::{Request, State},
+    response::Response,
 };
-use http::StatusCode;
 use maud::{Markup, html};
 use shared::wire::GroupField;
 
-use super::groups::{keys_in, named, path, tabbed};
+use super::groups::{keys_in, path, tabbed};
 use crate::tabs::Tab;
 use domain::group::{Group, GroupPatch};
 use key_service_management::governed::{Governed as _, Made};
 use key_service_page::{
     app::App,
-    entry::{Entered, Fault},
+    entry::{Entered, Fault, refused_form},
     failure::Failure,
     form::{Fields, query},
     layout::{Section, WayBack, confirmation, hidden, page},
     notice,
+    object_page::{ObjectAct, ObjectPage},
     paths::GROUPS as PATH,
     session::{Act, KeysAct, KeysViewer, OwnerAct, Viewer},
     show::{count, name_of},
@@ -31,12 +31,10 @@ use key_service_settings::{
 
 /// Shows the settings of a group to owners, and what its lead may do to its keys together.
 pub(crate) async fn settings(
-    State(app): State<App>,
-    KeysViewer(viewer): KeysViewer,
-    Path(id): Path<String>,
+    ObjectPage { app, viewer, object: group, .. }: ObjectPage<Group, KeysViewer>,
     request: Request,
 ) -> Result<Response, Failure> {
-    let (group, now) = (named(&app, &viewer, &id).await?, app.management.now());
+    let now = app.management.now();
     let present = settings_form::entered(|field: GroupField| group.value(field, now));
     let raised = limits::raised_today(&present, query(&request).get("raise"), now);
     let filled = raised.as_ref().map(|(form, field)| Entered::new(form).focused(field));
@@ -152,27 +150,22 @@ pub(crate) async fn create(
             "This group has the external id already; nothing was changed.",
         )),
         Err((Some(fault), _)) => {
-            let again = asked(&app, &viewer, Entered::refused(&form, &fault)).await?;
-            Ok((StatusCode::UNPROCESSABLE_ENTITY, again).into_response())
+            Ok(refused_form(asked(&app, &viewer, Entered::refused(&form, &fault)).await?))
         }
         Err((None, error)) => Err(error.map_or(Failure::NotFound, Failure::from)),
     }
 }
 
 pub(crate) async fn update(
-    State(app): State<App>,
-    Path(id): Path<String>,
-    OwnerAct(Act { viewer, form }): OwnerAct,
+    ObjectAct { app, viewer, form, object: group, .. }: ObjectAct<Group>,
 ) -> Result<Response, Failure> {
-    let group = named(&app, &viewer, &id).await?;
     if let Some(row) = limits::added_row(&form) {
         return settings_tab(&app, &viewer, &group, Some(Entered::new(&form).focused(row))).await;
     }
     let now = app.management.now();
     let present = settings_form::entered(|field: GroupField| group.value(field, now));
     let again = async |form: &Fields, fault: &Fault| {
-        let again = settings_tab(&app, &viewer, &group, Some(Entered::refused(form, fault))).await?;
-        Ok((StatusCode::UNPROCESSABLE_ENTITY, again).into_response())
+        Ok(refused_form(settings_tab(&app, &viewer, &group, Some(Entered::refused(form, fault))).await?))
     };
     let Edit { patch, overtaken } = match settings_form::read_edit::<GroupPatch>(&form, &present) {
         Ok(edit) => edit,
@@ -207,11 +200,8 @@ fn question(viewer: &Viewer, group: &Group, title: &str, deed: &str, effects: &[
 
 /// Explains what archiving does, before the group is archived.
 pub(crate) async fn confirm_archiving(
-    State(app): State<App>,
-    viewer: Viewer,
-    Path(id): Path<String>,
+    ObjectPage { app, viewer, object: group, .. }: ObjectPage<Group>,
 ) -> Result<Response, Failure> {
-    let group = named(&app, &viewer, &id).await?;
     let effects = [
         "The next request of each key in it, and in the groups in it, is refused, on every server.",
         "Streams are cut within five seconds; whole answers are finished.",
@@ -221,22 +211,16 @@ pub(crate) async fn confirm_archiving(
 }
 
 pub(crate) async fn archive(
-    State(app): State<App>,
-    Path(id): Path<String>,
-    OwnerAct(Act { viewer, .. }): OwnerAct,
+    ObjectAct { app, viewer, object: group, .. }: ObjectAct<Group>,
 ) -> Result<Response, Failure> {
-    let group = named(&app, &viewer, &id).await?;
     Group::end(viewer.by(&app), group.id).await?;
     Ok(notice::done(&viewer, &path(&group), "The group is archived."))
 }
 
 /// Explains what revoking all keys of a group does, before it is done.
 pub(crate) async fn confirm_revoking(
-    State(app): State<App>,
-    KeysViewer(viewer): KeysViewer,
-    Path(id): Path<String>,
+    ObjectPage { app, viewer, object: group, .. }: ObjectPage<Group, KeysViewer>,
 ) -> Result<Response, Failure> {
-    let group = named(&app, &viewer, &id).await?;
     let number =
         format!("{} in it, revoked ones included; those of groups in it stay.", keys_in(&group, None));
     let effects = [
@@ -249,13 +233,9 @@ pub(crate) async fn confirm_revoking(
 
 /// Revokes all keys of a group.
 pub(crate) async fn revoke_keys(
-    State(app): State<App>,
-    Path(id): Path<String>,
-    KeysAct(Act { viewer, .. }): KeysAct,
+    ObjectAct { app, viewer, object: group, .. }: ObjectAct<Group, KeysAct>,
 ) -> Result<Response, Failure> {
-    let group = named(&app, &viewer, &id).await?;
-    let revoked =
-        app.management.revoke_keys(viewer.signed_in.account, group.id, viewer.signed_in.actor()).await?;
+    let revoked = viewer.by(&app).revoke_keys(group.id).await?;
     let line = if revoked == 1 {
         "1 API key revoked.".into()
     } else {

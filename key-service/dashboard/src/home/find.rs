@@ -5,7 +5,7 @@ use axum::{
     response::{IntoResponse, Redirect, Response},
 };
 use maud::{Markup, html};
-use shared::ids::{EventId, GenerationId, GroupId, KeyId, MemberId};
+use shared::ids::{EventId, GenerationId, GroupId, KeyId, MemberId, RequestId};
 
 use crate::{api_keys::keys, events};
 use domain::access::{Effect, Subject};
@@ -18,7 +18,7 @@ use key_service_page::{
     notice,
     paths::{ACTIVITY, GROUPS, KEYS},
     session::{Act, KeysViewer, Viewer},
-    show::{name_of, or_unnamed},
+    show::{name_of, or_unnamed, scrolled_table},
 };
 use key_service_store::store::StoreError;
 
@@ -51,8 +51,8 @@ async fn page_of(app: &App, viewer: &Viewer, text: &str) -> Result<Option<String
     if text.parse::<MemberId>().is_ok() {
         return Ok(Some(format!("/dashboard/members/{text}")));
     }
-    if text.parse::<GenerationId>().is_ok() {
-        return Ok(Some(format!("{ACTIVITY}?generation={text}")));
+    if let Some(generation) = generation_of(text) {
+        return Ok(Some(format!("{ACTIVITY}?generation={generation}")));
     }
     let Ok(id) = text.parse::<EventId>() else { return Ok(None) };
     // The list begins with the event. The number of one that is out of reach is not told.
@@ -61,6 +61,14 @@ async fn page_of(app: &App, viewer: &Viewer, text: &str) -> Result<Option<String
     }
     let number = app.management.event_number(viewer.signed_in.account, id).await?;
     Ok(number.map(|number| format!("{}?after=0-{}", events::PATH, number + 1)))
+}
+
+/// Reads the generation that an answer's id names. Answers in the Responses and Messages APIs that are written here have
+/// its digits behind a prefix of their own; those that pass as a vendor wrote them have an id of the vendor's.
+fn generation_of(text: &str) -> Option<GenerationId> {
+    let digits =
+        [GenerationId::PREFIX, "resp_", "msg_"].into_iter().find_map(|prefix| text.strip_prefix(prefix))?;
+    format!("{}{digits}", GenerationId::PREFIX).parse().ok()
 }
 
 /// Shows the keys, the groups and the members that match a text, or leads to the only one.
@@ -100,19 +108,38 @@ pub(crate) async fn show(
         return Ok(Redirect::to(address).into_response());
     }
     let content = html! {
-        @if found.is_empty() {
+        @if text.parse::<RequestId>().is_ok() {
+            p.empty { "Only the gateway’s log has the id " code { (text) } " of a request. A bill is found by the answer’s id or its header " code { "x-generation-id" } ", and a refused call among the requests of its key." }
+        } @else if found.is_empty() {
             p.empty { "No key, group or member has " strong { bdi { (text) } } " in its name, and it is no id of this account." }
         } @else {
-            div.scroll tabindex="0" role="region" aria-label="Found" {
-                table {
-                    thead { tr { th scope="col" { "Name" } th scope="col" { "Kind" } } }
-                    tbody { @for (kind, address, name) in &found {
-                        tr { th scope="row" { a href=(address) { (name) } } td { (kind) } }
-                    } }
+            (scrolled_table("Found", &html! {
+                th scope="col" { "Name" } th scope="col" { "Kind" }
+            }, &html! {
+                @for (kind, address, name) in &found {
+                    tr { th scope="row" { a href=(address) { (name) } } td { (kind) } }
                 }
-            }
+            }))
         }
         @if has_more { p { a href={ (KEYS) "?" (with(&Fields::default(), "q", text)) } { "All API keys that match" } } }
     };
     Ok(page(&viewer, Section::Unlisted, "Find", &content))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_id_of_an_answer_in_any_api_names_its_generation() {
+        let digits = "0198f3c2a7b87d0e9f4b6c1d2e3f4a5b";
+        for prefix in ["gen_", "resp_", "msg_"] {
+            let named = generation_of(&format!("{prefix}{digits}")).map(|id| id.to_string());
+            assert_eq!(named, Some(format!("gen_{digits}")), "{prefix}");
+        }
+        for other in [digits, "msg_01XFDUDYJgAACzvnptvVoYEL", "req_0198f3c2a7b87d0e9f4b6c1d2e3f4a5b", "gen_"]
+        {
+            assert_eq!(generation_of(other), None, "{other}");
+        }
+    }
 }

@@ -8,11 +8,9 @@ use maud::{Markup, html};
 use shared::money::NanoUsd;
 
 use crate::{home::trouble, webhooks};
-use domain::{
-    key::{ApiKey, Status},
-    usage::Sums,
-};
+use domain::key::{ApiKey, Status};
 use key_service_management::{
+    accounts::SOON,
     reading::KeySearch,
     spend::{DAYS, days_left},
 };
@@ -23,7 +21,7 @@ use key_service_page::{
     layout::{Section, page},
     paths::{GROUPS, HOME, KEYS},
     session::{KeysViewer, Viewer},
-    show::{aligned, glance, or_unnamed},
+    show::{aligned, glance, or_unnamed, scrolled_table},
 };
 use key_service_ranges::spend::{SpendScope, SpendView};
 
@@ -31,13 +29,11 @@ use key_service_ranges::spend::{SpendScope, SpendView};
 const TOP_KEYS: usize = 5;
 /// Days until the credit runs out beyond which no number is shown.
 const FAR: i64 = 365;
-/// Days until the credit runs out below which the page says so first.
-const SOON: i64 = 7;
 
 /// Shows the account at a glance.
 pub(crate) async fn show(
     State(app): State<App>,
-    KeysViewer(viewer): KeysViewer,
+    KeysViewer(mut viewer): KeysViewer,
     request: Request,
 ) -> Result<Response, Failure> {
     let reach = viewer.reach();
@@ -49,10 +45,9 @@ pub(crate) async fn show(
     let query = query(&request);
     let view = SpendView::of(&query, SpendScope::Account, today);
     let report = view.read(&app, reach).await?;
-    // The last month says how long the credit lasts.
-    let month = app.management.spend(account, today.plus(1 - DAYS)..=today).await?;
-    let month = month.into_values().flat_map(std::collections::BTreeMap::into_values);
-    let spent = month.fold(Sums::default(), Sums::plus).charged;
+    // The last month says how long the credit lasts, here and on pages opened later.
+    let spent = app.management.spent_lately(account).await?;
+    viewer.days_left = days_left(credit, spent);
     let top = app.management.top_keys(account, TOP_KEYS).await?;
     let trouble = app.management.trouble(reach).await?;
     let webhooks = app.management.webhooks(account).await?;
@@ -93,7 +88,7 @@ fn first_steps(viewer: &Viewer, key: Option<&ApiKey>) -> Markup {
             h2 { "First steps" }
             ol.steps {
                 @if viewer.funds.credit <= NanoUsd::ZERO {
-                    li { a href="/dashboard/credit" { "Add credit" } ", which an operator does on the server." }
+                    li { a href="/dashboard/credit" { "Add credit" } ", which an operator does." }
                 }
                 @if key.is_none() {
                     @if viewer.is_owner() {
@@ -137,22 +132,20 @@ fn top_keys(top: &[ApiKey]) -> Markup {
     if top.is_empty() {
         return html! {};
     }
-    html! {
-        h2 { "Keys that spent most" }
-        div.scroll tabindex="0" role="region" aria-label="Keys that spent most" {
-            table {
-                thead { tr { th scope="col" { "Label" } th.wide-only scope="col" { "Key" } th.n scope="col" { "Spend" } } }
-                tbody {
-                    @for key in top {
-                        tr {
-                            th scope="row" { a href={ "/dashboard/keys/" (key.id.to_string()) } { (or_unnamed(&key.label)) } }
-                            td.wide-only { code { (key.hint) } }
-                            td.n { (aligned(key.spend.budget.used)) }
-                        }
-                    }
-                }
+    let head =
+        html! { th scope="col" { "Label" } th.wide-only scope="col" { "Key" } th.n scope="col" { "Spend" } };
+    let rows = html! {
+        @for key in top {
+            tr {
+                th scope="row" { a href={ "/dashboard/keys/" (key.id.to_string()) } { (or_unnamed(&key.label)) } }
+                td.wide-only { code { (key.hint) } }
+                td.n { (aligned(key.spend.budget.used)) }
             }
         }
+    };
+    html! {
+        h2 { "Keys that spent most" }
+        (scrolled_table("Keys that spent most", &head, &rows))
     }
 }
 

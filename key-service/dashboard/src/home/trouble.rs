@@ -17,7 +17,7 @@ use key_service_page::{
     session::Viewer,
     show::{count, or_unnamed, time},
 };
-use key_service_settings::budget::{raise_today, reached_badge, tightest};
+use key_service_settings::budget::{may_raise, raise_today, reached_badge, tightest};
 
 /// Most keys listed for each trouble. The heading counts all of them.
 const NAMED: usize = 5;
@@ -63,11 +63,8 @@ fn nothing(_: &TroubledKey) -> Markup {
 
 /// Makes a link that raises a limit for the rest of the day, for those who may.
 fn raise(viewer: &Viewer, limit: Option<(Holder, MoneyLimit)>) -> Markup {
-    let may = |holder: &Holder| match holder {
-        Holder::Key(..) => viewer.keeps_keys(),
-        Holder::Group(_) | Holder::Account(_) => viewer.is_owner(),
-    };
-    html! { @if let Some((holder, limit)) = limit.filter(|(holder, _)| may(holder)) { (raise_today(holder, &limit)) } }
+    let raised = limit.filter(|(holder, _)| may_raise(viewer, *holder));
+    html! { @if let Some((holder, limit)) = raised { (raise_today(holder, &limit)) } }
 }
 
 /// What helps a key in trouble.

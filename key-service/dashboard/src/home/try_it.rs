@@ -1,8 +1,9 @@
-//! A chat through the public API, with a key that stays in the page.
+//! A chat through the public API, with a key that stays in the page, and the same for programs and agents.
 
 use axum::{extract::State, response::Response};
 use maud::html;
 
+use crate::api_keys::{first_steps, key};
 use key_service_page::{
     app::App,
     layout::{Section, hinted, page},
@@ -48,5 +49,7 @@ pub(crate) async fn show(State(app): State<App>, KeysViewer(viewer): KeysViewer)
             }
         }
     };
+    let model = key::first_model(&app, &[]);
+    let content = html! { (content) (first_steps::commands_of_known_key(&viewer.browser.base(), &model)) };
     page(&viewer, Section::TryIt, "Try it", &content)
 }

@@ -20,8 +20,9 @@ use key_service_page::{
     form::query,
     layout::{Section, page},
     pagination::{Pagination, ROWS_ON_PAGE, Shown},
+    paths::OPERATOR,
     session::Viewer,
-    show::{aligned, copyable, program, requests, short_count, time, time_to_second, usd},
+    show::{aligned, copyable, program, requests, scrolled_table, short_count, time, time_to_second, usd},
 };
 use key_service_store::store::Deposit;
 
@@ -60,7 +61,7 @@ pub(crate) async fn show(
         @if viewer.is_owner() {
             section.card {
                 h2 { "Add credit" }
-                p { "An operator adds credit on the server:" }
+                p { "An operator adds credit at " code { (OPERATOR) } ", or on the server:" }
                 (copyable("Command", &format!("{} credits add --account '{name}' --amount 25 --note 'Invoice 1'", program())))
             }
         }
@@ -93,29 +94,24 @@ fn statements(app: &App, account: AccountId) -> Markup {
 
 /// Writes a table of deposits.
 fn table(deposits: &[&Deposit]) -> Markup {
-    html! {
-        div.scroll tabindex="0" role="region" aria-label="Deposits" {
-            table {
-                thead { tr {
-                    th scope="col" { "Time" } th.wide-only scope="col" { "Note" } th.n scope="col" { "Amount" }
-                    th.n.wide-only scope="col" { "Credit after" } th.wide-only scope="col" { "Id" }
-                } }
-                tbody {
-                    @for deposit in deposits {
-                        @let Deposited { amount, credit, .. } = deposit.deposited;
-                        @let details = details(&deposit.deposited);
-                        tr {
-                            th scope="row" { (time(deposit.at())) p.narrow-only { (details) } }
-                            td.wide-only { bdi title=(details) { (details) } }
-                            td.n { (usd(amount)) }
-                            td.n.wide-only { @match credit { Some(credit) => (usd(credit)), None => "–" } }
-                            td.wide-only { code { (deposit.id.to_string()) } }
-                        }
-                    }
-                }
+    let head = html! {
+        th scope="col" { "Time" } th.wide-only scope="col" { "Note" } th.n scope="col" { "Amount" }
+        th.n.wide-only scope="col" { "Credit after" } th.wide-only scope="col" { "Id" }
+    };
+    let rows = html! {
+        @for deposit in deposits {
+            @let Deposited { amount, credit, .. } = deposit.deposited;
+            @let details = details(&deposit.deposited);
+            tr {
+                th scope="row" { (time(deposit.at())) p.narrow-only { (details) } }
+                td.wide-only { bdi title=(details) { (details) } }
+                td.n { (usd(amount)) }
+                td.n.wide-only { @match credit { Some(credit) => (usd(credit)), None => "–" } }
+                td.wide-only { code { (deposit.id.to_string()) } }
             }
         }
-    }
+    };
+    scrolled_table("Deposits", &head, &rows)
 }
 
 /// Says what a deposit was for: its note, and the id of its payment.
@@ -171,28 +167,25 @@ fn lines(month: Month, statement: &Statement, is_over: bool) -> Markup {
     let balance = |name: &str, day: Option<Day>, credit: NanoUsd| {
         html! { tr { th.wraps scope="row" { (name) @if let Some(day) = day { " " span.date { (day.to_string()) } } } td.wide-only {} td.n { strong { (aligned(credit)) } } } }
     };
-    html! {
-        div.scroll tabindex="0" role="region" aria-label="Statement" {
-            table {
-                thead { tr { th scope="col" { "Item" } th.wide-only scope="col" { "Details" } th.n scope="col" { "Amount" } } }
-                tbody {
-                    (balance("Credit on", Some(month.first), statement.opening))
-                    @for deposit in &statement.deposits {
-                        @let details = details(&deposit.deposited);
-                        tr { td.wraps { "Deposit " (time_to_second(deposit.at())) p.narrow-only { (details) } }
-                            td.wide-only { (details) } td.n { (usd(deposit.deposited.amount)) } }
-                    }
-                    @for (model, sums) in &statement.models {
-                        @let details = format!("{}, {} tokens", requests(sums.requests), short_count(sums.tokens));
-                        tr { td.wraps { (model) p.narrow-only { (details) } } td.wide-only { (details) }
-                            td.n { (aligned(NanoUsd::from_nanos(-sums.charged.nanos()))) } }
-                    }
-                    tr { th.wraps scope="row" { "Charged in all" } td.wide-only {}
-                        td.n { strong { (aligned(NanoUsd::from_nanos(-statement.charged.nanos()))) } } }
-                    @if is_over { (balance("Credit after", Some(month.last), statement.closing)) }
-                    @else { (balance("Credit now", None, statement.closing)) }
-                }
-            }
+    let head = html! {
+        th scope="col" { "Item" } th.wide-only scope="col" { "Details" } th.n scope="col" { "Amount" }
+    };
+    let rows = html! {
+        (balance("Credit on", Some(month.first), statement.opening))
+        @for deposit in &statement.deposits {
+            @let details = details(&deposit.deposited);
+            tr { td.wraps { "Deposit " (time_to_second(deposit.at())) p.narrow-only { (details) } }
+                td.wide-only { (details) } td.n { (usd(deposit.deposited.amount)) } }
         }
-    }
+        @for (model, sums) in &statement.models {
+            @let details = format!("{}, {} tokens", requests(sums.requests), short_count(sums.tokens));
+            tr { td.wraps { (model) p.narrow-only { (details) } } td.wide-only { (details) }
+                td.n { (aligned(NanoUsd::from_nanos(-sums.charged.nanos()))) } }
+        }
+        tr { th.wraps scope="row" { "Charged in all" } td.wide-only {}
+            td.n { strong { (aligned(NanoUsd::from_nanos(-statement.charged.nanos()))) } } }
+        @if is_over { (balance("Credit after", Some(month.last), statement.closing)) }
+        @else { (balance("Credit now", None, statement.closing)) }
+    };
+    scrolled_table("Statement", &head, &rows)
 }

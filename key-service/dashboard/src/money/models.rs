@@ -1,11 +1,18 @@
 //! The page of models on offer, with their prices.
 
+use std::collections::HashMap;
+
 use axum::{extract::State, response::Response};
 use maud::{Markup, html};
-use shared::money::NanoUsd;
+use shared::{ids::GroupId, money::NanoUsd};
 use shared_catalog::{Model, Price, Rates, Tier};
 
-use domain::upstream_calls::{ClassedTime, UpstreamCalls};
+use domain::{
+    group::Group,
+    key::{ApiKey, Status},
+    upstream_calls::{ClassedTime, UpstreamCalls},
+};
+use key_service_management::{reach::AccountReach, reading::KeySearch};
 use key_service_page::{
     app::App,
     failure::Failure,
@@ -15,6 +22,12 @@ use key_service_page::{
     session::KeysViewer,
     show::{copyable_line, count, duration, short_count, usd},
 };
+use key_service_settings::words::list_of;
+use key_service_store::store::Found;
+
+/// Active keys among which the page counts those that may call a model: as many as two pages of the list have, which
+/// takes some milliseconds in an account of any size.
+const COUNTED_KEYS: usize = 100;
 
 /// Shows the catalogue, as far as callers need it.
 pub(crate) async fn show(
@@ -23,14 +36,15 @@ pub(crate) async fn show(
 ) -> Result<Response, Failure> {
     let catalog = app.catalog.get();
     let lately = app.management.models_lately().await?;
+    let keys = CountedKeys::of(&app, viewer.reach()).await?;
     let content = html! {
         p.lead { "What " code { "model" } " may say in a request, and what it costs: prices are in USD for a million tokens." }
-        @for model in &catalog.models { (card(model, lately.get(&model.id))) }
+        @for model in &catalog.models { (card(model, lately.get(&model.id), &keys)) }
     };
     Ok(page(&viewer, Section::Models, "Models", &content))
 }
 
-fn card(model: &Model, lately: Option<&UpstreamCalls>) -> Markup {
+fn card(model: &Model, lately: Option<&UpstreamCalls>, keys: &CountedKeys) -> Markup {
     html! {
         section.card {
             div.split {
@@ -43,7 +57,7 @@ fn card(model: &Model, lately: Option<&UpstreamCalls>) -> Markup {
                 (serves(model)) " Up to " span title=(count(model.context_window)) { (short_count(model.context_window)) } " tokens of prompt and output"
                 @if model.serves.chat { ", of which " (count(model.max_output_tokens)) " of output" } "."
             }
-            p { (answers(lately)) }
+            p { (answers(lately)) @if let Some(allowed) = keys.allowed(&model.id) { " " (allowed) } }
             div.scroll.free tabindex="0" role="region" aria-label={ "Prices of " (model.id) } {
                 table {
                     thead { tr { th scope="col" { "A million tokens of" } th.n scope="col" { "Price" }
@@ -55,6 +69,49 @@ fn card(model: &Model, lately: Option<&UpstreamCalls>) -> Markup {
                 }
             }
         }
+    }
+}
+
+/// The newest active keys, with the groups that bound them.
+struct CountedKeys {
+    keys: Vec<ApiKey>,
+    /// Groups of the keys, and the groups above these.
+    groups: HashMap<GroupId, Group>,
+    /// There are older keys, which are not counted.
+    has_more: bool,
+}
+
+impl CountedKeys {
+    async fn of(app: &App, reach: AccountReach) -> Result<Self, Failure> {
+        let search = KeySearch { status: Some(Status::Active), limit: COUNTED_KEYS, ..KeySearch::default() };
+        let Found { found: keys, next } = app.management.find_keys(reach, &search).await?;
+        // The bounds of the group above hold too, even if it is out of reach.
+        let all = AccountReach::whole(reach.account);
+        let of_keys = keys.iter().filter_map(|key| key.spend.group).collect();
+        let mut groups = app.management.groups_by_id(all, of_keys).await?;
+        let above = groups.values().filter_map(|group| group.spend.parent).collect();
+        let above = app.management.groups_by_id(all, above).await?;
+        groups.extend(above);
+        Ok(Self { keys, groups, has_more: next.is_some() })
+    }
+
+    /// Says how many keys may call a model by their lists and those of their groups; `None` without a key.
+    fn allowed(&self, model: &str) -> Option<String> {
+        let may = self.keys.iter().filter(|key| self.may_call(key, model)).count();
+        match (self.keys.len(), self.has_more) {
+            (0, _) => None,
+            (1, false) => Some(format!("Allowed for {may} of 1 active key.")),
+            (all, false) => Some(format!("Allowed for {may} of {all} active keys.")),
+            (newest, true) => Some(format!("Allowed for {may} of the newest {newest} active keys.")),
+        }
+    }
+
+    fn may_call(&self, key: &ApiKey, model: &str) -> bool {
+        let group = key.spend.group.and_then(|id| self.groups.get(&id));
+        let above = group.and_then(|group| self.groups.get(&group.spend.parent?));
+        let groups = [group, above].into_iter().flatten().map(|group| &group.spend.budget);
+        let mut lists = std::iter::once(&key.spend.budget).chain(groups).filter_map(list_of);
+        lists.all(|list| list.iter().any(|allowed| allowed == model))
     }
 }
 

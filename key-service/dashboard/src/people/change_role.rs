@@ -1,35 +1,29 @@
 //! The page that gives a member another role.
 
-use axum::{
-    extract::{Path, State},
-    response::{IntoResponse, Response},
-};
-use http::StatusCode;
+use axum::response::Response;
 use maud::html;
 
 use crate::people::{
-    members::{ONESELF, PATH, done, is_own, named, refuse},
+    members::{ONESELF, PATH, done, is_own, refuse},
     roles::{fields, no_such_group, read},
 };
 use domain::member::{Member, Role};
 use key_service_management::{Error, members::MemberRefused};
 use key_service_page::{
     app::App,
-    entry::{Entered, Fault},
+    entry::{Entered, Fault, refused_form},
     failure::Failure,
     form::Fields,
     layout::{Section, hidden, page},
-    session::{Act, OwnerAct, Viewer},
+    object_page::{ObjectAct, ObjectPage},
+    session::Viewer,
 };
 use key_service_settings::settings_form::offered;
 
 /// Shows the form for another role.
 pub(crate) async fn show(
-    State(app): State<App>,
-    viewer: Viewer,
-    Path(id): Path<String>,
+    ObjectPage { app, viewer, object: member, .. }: ObjectPage<Member>,
 ) -> Result<Response, Failure> {
-    let member = named(&app, &viewer, &id).await?;
     let group = member.role.group().map(|group| group.to_string()).unwrap_or_default();
     let present = [("role", member.role.as_str().to_owned()), ("group_id", group)];
     asked(&app, &viewer, &member, Entered::new(&Fields::of(present))).await
@@ -65,23 +59,20 @@ async fn asked(
 
 /// Gives a member another role.
 pub(crate) async fn change(
-    State(app): State<App>,
-    Path(id): Path<String>,
-    OwnerAct(Act { viewer, form }): OwnerAct,
+    ObjectAct { app, viewer, form, object: member, .. }: ObjectAct<Member>,
 ) -> Result<Response, Failure> {
-    let member = named(&app, &viewer, &id).await?;
     if is_own(&viewer, &member) {
         return refuse(&app, &viewer, ONESELF).await;
     }
     let refused = async |fault: &Fault| {
-        let again = asked(&app, &viewer, &member, Entered::refused(&form, fault)).await?;
-        Ok((StatusCode::UNPROCESSABLE_ENTITY, again).into_response())
+        Ok(refused_form(asked(&app, &viewer, &member, Entered::refused(&form, fault)).await?))
     };
     let role = match read(&form) {
         Ok(role) => role,
         Err(fault) => return refused(&fault).await,
     };
-    let changed = app.management.change_role(viewer.signed_in.account, member.id, role).await;
+    let (account, actor) = (viewer.signed_in.account, viewer.signed_in.actor());
+    let changed = app.management.change_role(account, member.id, role, actor).await;
     if let Err(Error::Refused(MemberRefused::NoSuchGroup)) = changed {
         return refused(&no_such_group()).await;
     }

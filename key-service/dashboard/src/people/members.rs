@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use axum::{
-    extract::{Path, State},
+    extract::State,
     response::{IntoResponse, Response},
 };
 use http::StatusCode;
@@ -21,13 +21,14 @@ use key_service_management::{
 };
 use key_service_page::{
     app::App,
-    entry::{Entered, Fault},
+    entry::{Entered, Fault, refused_form},
     failure::{Failure, sentence},
     form::Fields,
     layout::{Section, WayBack, confirmation, hidden, page, problem},
     notice,
+    object_page::{ObjectAct, ObjectPage},
     session::{Act, OwnerAct, Viewer},
-    show::{copyable, time},
+    show::{copyable, scrolled_table, time},
 };
 use key_service_settings::settings_form::offered;
 
@@ -76,38 +77,33 @@ fn table(
     groups: &HashMap<GroupId, Group>,
 ) -> Markup {
     let yes_or_no = |is_set: bool| html! { @if is_set { "set" } @else { span.quiet { "none" } } };
-    html! {
-        div.scroll tabindex="0" role="region" aria-label="Members" {
-            table {
-                thead { tr {
-                    th scope="col" { "Name" } th.wide-only scope="col" { "Role" } th.wide-only scope="col" { "Password" }
-                    th.wide-only scope="col" { "Second factor" } th.wide-only scope="col" { "Last sign-in" }
-                    th.wide-only scope="col" { "Invited" }
-                } }
-                tbody {
-                    @for member in members {
-                        @let signed_in = last.get(&member.id).copied();
-                        tr {
-                            th.wraps scope="row" {
-                                a href={ (PATH) "/" (member.id.to_string()) } { bdi { (member.name) } }
-                                @if is_own(viewer, member) { " " span.badge { "you" } }
-                                p.narrow-only { (roles::shown(member.role, groups)) ", " (came(member, signed_in)) }
-                            }
-                            td.wide-only { (roles::shown(member.role, groups)) }
-                            td.wide-only { (yes_or_no(member.password.is_some())) }
-                            td.wide-only { (yes_or_no(member.second_factor.is_some())) }
-                            td.wide-only { @match signed_in {
-                                Some(LastSignIn::At(at)) => (time(at)),
-                                Some(LastSignIn::NotSince(since)) => { span.quiet { "not since " (time(since)) } },
-                                Some(LastSignIn::Never) | None => span.badge.expired { "not yet" },
-                            } }
-                            td.wide-only { (time(member.created_at)) }
-                        }
-                    }
+    let head = html! {
+        th scope="col" { "Name" } th.wide-only scope="col" { "Role" } th.wide-only scope="col" { "Password" }
+        th.wide-only scope="col" { "Second factor" } th.wide-only scope="col" { "Last sign-in" }
+        th.wide-only scope="col" { "Invited" }
+    };
+    let rows = html! {
+        @for member in members {
+            @let signed_in = last.get(&member.id).copied();
+            tr {
+                th.wraps scope="row" {
+                    a href={ (PATH) "/" (member.id.to_string()) } { bdi { (member.name) } }
+                    @if is_own(viewer, member) { " " span.badge { "you" } }
+                    p.narrow-only { (roles::shown(member.role, groups)) ", " (came(member, signed_in)) }
                 }
+                td.wide-only { (roles::shown(member.role, groups)) }
+                td.wide-only { (yes_or_no(member.password.is_some())) }
+                td.wide-only { (yes_or_no(member.second_factor.is_some())) }
+                td.wide-only { @match signed_in {
+                    Some(LastSignIn::At(at)) => (time(at)),
+                    Some(LastSignIn::NotSince(since)) => { span.quiet { "not since " (time(since)) } },
+                    Some(LastSignIn::Never) | None => span.badge.expired { "not yet" },
+                } }
+                td.wide-only { (time(member.created_at)) }
             }
         }
-    }
+    };
+    scrolled_table("Members", &head, &rows)
 }
 
 /// Says when a member last came.
@@ -127,11 +123,8 @@ pub(super) fn is_own(viewer: &Viewer, member: &Member) -> bool {
 
 /// Shows a member, with what an owner may do.
 pub(crate) async fn show(
-    State(app): State<App>,
-    viewer: Viewer,
-    Path(id): Path<String>,
+    ObjectPage { app, viewer, object: member, .. }: ObjectPage<Member>,
 ) -> Result<Response, Failure> {
-    let member = named(&app, &viewer, &id).await?;
     let groups = roles::groups_of(&app, &viewer, std::slice::from_ref(&member)).await?;
     let last = app.management.last_sign_ins(viewer.signed_in.account, std::slice::from_ref(&member)).await?;
     let content = html! {
@@ -183,8 +176,7 @@ pub(crate) async fn invite(
 ) -> Result<Response, Failure> {
     let name = form.get("name").trim();
     let refused = async |fault: &Fault| {
-        let again = whole(&app, &viewer, None, Entered::refused(&form, fault)).await?;
-        Ok((StatusCode::UNPROCESSABLE_ENTITY, again).into_response())
+        Ok(refused_form(whole(&app, &viewer, None, Entered::refused(&form, fault)).await?))
     };
     let role = match roles::read(&form) {
         Ok(role) => role,
@@ -210,20 +202,10 @@ fn link_page(viewer: &Viewer, member: &Member, token: &Token, within: &str) -> R
     page(viewer, Section::Members, "Sign-in link", &content)
 }
 
-/// Finds the member of a path in the account.
-pub(super) async fn named(app: &App, viewer: &Viewer, id: &str) -> Result<Member, Failure> {
-    let id: MemberId = id.parse().map_err(|_| Failure::NotFound)?;
-    let members = app.management.members(viewer.signed_in.account).await?;
-    members.into_iter().find(|member| member.id == id).ok_or(Failure::NotFound)
-}
-
 /// Makes a link for a member to sign in with.
 pub(crate) async fn make_link(
-    State(app): State<App>,
-    Path(id): Path<String>,
-    OwnerAct(Act { viewer, .. }): OwnerAct,
+    ObjectAct { app, viewer, object: member, .. }: ObjectAct<Member>,
 ) -> Result<Response, Failure> {
-    let member = named(&app, &viewer, &id).await?;
     let by = match &viewer.signed_in.member {
         own if own.id == member.id => LinkMaker::Member,
         owner => LinkMaker::Owner(owner.name.clone()),
@@ -248,11 +230,8 @@ fn asked(viewer: &Viewer, member: &Member, deed: &str, question: &Markup, effect
 
 /// Explains what removing a second factor does, before it is removed.
 pub(crate) async fn confirm_second_factor(
-    State(app): State<App>,
-    viewer: Viewer,
-    Path(id): Path<String>,
+    ObjectPage { app, viewer, object: member, .. }: ObjectPage<Member>,
 ) -> Result<Response, Failure> {
-    let member = named(&app, &viewer, &id).await?;
     let effects = [
         "The member’s password, or a sign-in link, alone signs in from then on. Make sure that it is the member who asks for this.",
         "Events keep who removed it.",
@@ -263,11 +242,8 @@ pub(crate) async fn confirm_second_factor(
 
 /// Removes a member's second factor.
 pub(crate) async fn remove_second_factor(
-    State(app): State<App>,
-    Path(id): Path<String>,
-    OwnerAct(Act { viewer, .. }): OwnerAct,
+    ObjectAct { app, viewer, object: member, .. }: ObjectAct<Member>,
 ) -> Result<Response, Failure> {
-    let member = named(&app, &viewer, &id).await?;
     if is_own(&viewer, &member) {
         return refuse(&app, &viewer, "This is you. Your own page turns it off, with a code.").await;
     }
@@ -279,11 +255,8 @@ pub(crate) async fn remove_second_factor(
 
 /// Explains what removing does, before the member is removed.
 pub(crate) async fn confirm(
-    State(app): State<App>,
-    viewer: Viewer,
-    Path(id): Path<String>,
+    ObjectPage { app, viewer, object: member, .. }: ObjectPage<Member>,
 ) -> Result<Response, Failure> {
-    let member = named(&app, &viewer, &id).await?;
     let effects = [
         "Every browser in which this member is signed in is signed out at once.",
         "Keys that the member created go on working.",
@@ -293,11 +266,8 @@ pub(crate) async fn confirm(
 }
 
 pub(crate) async fn remove(
-    State(app): State<App>,
-    Path(id): Path<String>,
-    OwnerAct(Act { viewer, .. }): OwnerAct,
+    ObjectAct { app, viewer, object: member, .. }: ObjectAct<Member>,
 ) -> Result<Response, Failure> {
-    let member = named(&app, &viewer, &id).await?;
     let SignedIn { account, .. } = viewer.signed_in;
     if is_own(&viewer, &member) {
         return refuse(&app, &viewer, ONESELF).await;

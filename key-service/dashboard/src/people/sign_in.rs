@@ -50,7 +50,7 @@ pub(crate) async fn show(
         let page = destination.as_ref().map_or(HOME, Destination::as_str);
         return Ok(Redirect::to(page).into_response());
     }
-    let reason = SignInReason::ALL.into_iter().find(|reason| reason.as_str() == query.get("reason"));
+    let reason = SignInReason::parse(query.get("reason"));
     let page = form_page(&app, &browser, None, |visit| {
         html! {
             @if let Some(reason) = reason { p.note role="status" { (reason.sentence()) } }
@@ -124,10 +124,7 @@ async fn opened(
     form: &Fields,
     refused: Option<MemberRefused>,
 ) -> Result<Response, Failure> {
-    let link = match link_token(form) {
-        Ok(link) => app.management.opened_link(&link).await,
-        Err(gone) => Err(gone),
-    };
+    let link = async { app.management.opened_link(&link_token(form)?).await }.await;
     match link {
         Ok((account, member)) => {
             Ok(answered(app, browser, refused, |visit| confirmed(visit, form.get("link"), &account, &member)))
@@ -140,10 +137,8 @@ async fn opened(
 pub(crate) async fn with_link(State(app): State<App>, request: Request) -> Result<Response, Failure> {
     let (browser, _, form) = visitors_form(&app, request).await?;
     let code = form.get("code");
-    let signed_in = match link_token(&form) {
-        Ok(link) => app.management.sign_in_with_link(&link, code, browser.client()).await,
-        Err(gone) => Err(gone),
-    };
+    let signed_in =
+        async { app.management.sign_in_with_link(&link_token(&form)?, code, browser.client()).await }.await;
     match signed_in {
         Ok(session) => begin(&app, &browser, &session).await,
         Err(Error::Refused(refused @ (MemberRefused::WrongCode | MemberRefused::TooManyCodes))) => {

@@ -23,7 +23,7 @@ use key_service_page::{
     notice,
     paths::YOU,
     session::{Act, OwnViewer, Viewer},
-    show::time,
+    show::{scrolled_table, time},
 };
 
 /// Shows how the member signs in.
@@ -113,38 +113,33 @@ fn way(way: &SignInWay) -> Markup {
 }
 
 fn table(viewer: &Viewer, sessions: &[Session]) -> Markup {
-    html! {
-        div.scroll tabindex="0" role="region" aria-label="Sessions" {
-            table {
-                thead { tr {
-                    th scope="col" { "Browser" } th.wide-only scope="col" { "Signed in" }
-                    th.wide-only scope="col" { "Last used" } th.slim scope="col" { span.hidden { "Sign out" } }
-                } }
-                tbody {
-                    @for session in sessions.iter().rev() {
-                        tr {
-                            th scope="row" { bdi title=(session.agent) { (browser(&session.agent)) }
-                                @if !session.address.is_empty() { p.under { "from " (session.address) } }
-                                p.narrow-only { "signed in " (time(session.created_at)) " " (way(&session.way)) }
-                                p.narrow-only { "last used " (time(session.seen_at)) }
-                            }
-                            td.wide-only { (time(session.created_at)) " " (way(&session.way)) }
-                            td.wide-only { (time(session.seen_at)) }
-                            td.act {
-                                @if session.id == viewer.signed_in.session.id { span.badge.active { "this one" } }
-                                @else {
-                                    form method="post" action={ (YOU) "/sessions/" (session.id.to_string()) "/end" } {
-                                        (hidden(viewer))
-                                        button.danger { "Sign out" span.hidden { " of " (browser(&session.agent)) } }
-                                    }
-                                }
-                            }
+    let head = html! {
+        th scope="col" { "Browser" } th.wide-only scope="col" { "Signed in" }
+        th.wide-only scope="col" { "Last used" } th.slim scope="col" { span.hidden { "Sign out" } }
+    };
+    let rows = html! {
+        @for session in sessions.iter().rev() {
+            tr {
+                th scope="row" { bdi title=(session.agent) { (browser(&session.agent)) }
+                    @if !session.address.is_empty() { p.under { "from " (session.address) } }
+                    p.narrow-only { "signed in " (time(session.created_at)) " " (way(&session.way)) }
+                    p.narrow-only { "last used " (time(session.seen_at)) }
+                }
+                td.wide-only { (time(session.created_at)) " " (way(&session.way)) }
+                td.wide-only { (time(session.seen_at)) }
+                td.act {
+                    @if session.id == viewer.signed_in.session.id { span.badge.active { "this one" } }
+                    @else {
+                        form method="post" action={ (YOU) "/sessions/" (session.id.to_string()) "/end" } {
+                            (hidden(viewer))
+                            button.danger { "Sign out" span.hidden { " of " (browser(&session.agent)) } }
                         }
                     }
                 }
             }
         }
-    }
+    };
+    scrolled_table("Sessions", &head, &rows)
 }
 
 /// Names a browser and its system, by its description.

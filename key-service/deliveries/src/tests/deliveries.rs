@@ -174,7 +174,7 @@ async fn an_attempt_of_a_key_service_that_died_is_made_again() {
     let now = desk.office.clock.now();
     let until = now.plus(crate::CLAIMED_FOR);
     let lost =
-        desk.office.store.claim_deliveries(desk.account, desk.webhook.id, (now, until), 9).await.unwrap();
+        desk.office.store.claim_deliveries(desk.account, desk.webhook.id, now, until, 9).await.unwrap();
     assert_eq!(lost.len(), 1);
     desk.pass(Duration::from_secs(29)).await;
     assert_eq!(kinds(&receiver), [""; 0]);

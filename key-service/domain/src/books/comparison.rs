@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeSet, HashMap},
+    ops::RangeInclusive,
     time::Duration,
 };
 
@@ -78,18 +79,18 @@ impl Totals {
 
 impl Billed {
     /// Time during which the upstream may have worked on the generation, widened on both sides.
-    fn interval(&self, tolerance: Duration) -> (Timestamp, Timestamp) {
-        (self.generation.created_at().minus(tolerance), self.at.plus(tolerance))
+    fn interval(&self, tolerance: Duration) -> RangeInclusive<Timestamp> {
+        self.generation.created_at().minus(tolerance)..=self.at.plus(tolerance)
     }
 }
 
 /// The first and the last time in an upstream's record; `None` for an empty record.
-pub fn span(served: &[Served]) -> Option<(Timestamp, Timestamp)> {
+pub fn span(served: &[Served]) -> Option<RangeInclusive<Timestamp>> {
     let time = |served: &Served| match served.identity {
         Identity::Generation(generation) => generation.created_at(),
         Identity::Time(time) => time,
     };
-    Some((served.iter().map(time).min()?, served.iter().map(time).max()?))
+    Some(served.iter().map(time).min()?..=served.iter().map(time).max()?)
 }
 
 /// Compares the upstream's requests with the bills. Each generation is in `billed` once.
@@ -159,12 +160,12 @@ fn match_by_time(
     }
     let mut found = vec![false; served.len()];
     for EqualBills { mut bills, mut requests } in groups.into_values() {
-        bills.sort_by_key(|at| billed[*at].interval(tolerance).0);
+        bills.sort_by_key(|at| *billed[*at].interval(tolerance).start());
         requests.sort_unstable();
         let (mut coming, mut open) = (bills.into_iter().peekable(), BTreeSet::new());
         for (time, request) in requests {
-            while let Some(at) = coming.next_if(|at| billed[*at].interval(tolerance).0 <= time) {
-                open.insert((billed[at].interval(tolerance).1, at));
+            while let Some(at) = coming.next_if(|at| *billed[*at].interval(tolerance).start() <= time) {
+                open.insert((*billed[at].interval(tolerance).end(), at));
             }
             while open.first().is_some_and(|(end, _)| *end < time) {
                 open.pop_first();
@@ -225,7 +226,7 @@ mod tests {
         assert_eq!(comparison.differences, []);
         assert_eq!(comparison.served, Totals { requests: 3, prompt: 11, completion: 15 });
         assert_eq!(comparison.billed, Totals { requests: 4, prompt: 11, completion: 15 });
-        assert_eq!(span(&served), Some((time(0), time(19))));
+        assert_eq!(span(&served), Some(time(0)..=time(19)));
         assert_eq!(span(&[]), None);
     }
 

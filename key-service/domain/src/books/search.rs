@@ -41,24 +41,11 @@ pub enum Outcome {
     Shortfall,
 }
 
+shared::names! {
+    Outcome: Captured = "captured", Estimated = "estimated", Expired = "expired", Shortfall = "shortfall",
+}
+
 impl Outcome {
-    pub const ALL: [Self; 4] = [Self::Captured, Self::Estimated, Self::Expired, Self::Shortfall];
-
-    /// Name of the outcome in forms and exports.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Captured => "captured",
-            Self::Estimated => "estimated",
-            Self::Expired => "expired",
-            Self::Shortfall => "shortfall",
-        }
-    }
-
-    /// Finds the outcome of this name.
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|outcome| outcome.as_str() == text)
-    }
-
     /// Returns whether a settlement has this outcome. An estimate with a shortfall has both.
     fn is_of(self, settlement: &Settlement) -> bool {
         match self {

@@ -16,21 +16,7 @@ pub enum Scope {
     Read,
 }
 
-impl Scope {
-    pub const ALL: [Self; 2] = [Self::Full, Self::Read];
-
-    /// Returns the stored and shown form of the scope.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Full => "full",
-            Self::Read => "read",
-        }
-    }
-
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|scope| scope.as_str() == text)
-    }
-}
+shared::names! { Scope: Full = "full", Read = "read" }
 
 /// Rights of a management key or of a member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

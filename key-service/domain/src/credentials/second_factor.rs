@@ -19,7 +19,7 @@ const ISSUER: &str = "Faregate";
 /// Number of recovery codes of a new second factor.
 pub const RECOVERY_CODES: usize = 10;
 /// Random bytes of a recovery code: sixteen characters in base32.
-pub const RECOVERY_BYTES: usize = 10;
+const RECOVERY_BYTES: usize = 10;
 /// Characters between the hyphens of a recovery code.
 const RECOVERY_GROUP: usize = 4;
 

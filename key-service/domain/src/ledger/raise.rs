@@ -35,9 +35,9 @@ pub enum RaiseFault {
 impl BoundsPatch {
     /// Judges the raises of a change of this budget.
     pub fn judge_raises(&self, budget: &Budget, now: Timestamp) -> Result<(), BadRaise> {
-        let limit = (self.limit.unwrap_or(budget.limit), self.limit_raised.flatten());
+        let (limit, raised) = (self.limit.unwrap_or(budget.limit), self.limit_raised.flatten());
         let windows = self.windows.iter().flatten();
-        judge_all(limit, windows.map(|limit| (limit.per, limit.amount, limit.raised)), now)
+        judge_all(limit, raised, windows.map(|limit| (limit.per, limit.amount, limit.raised)), now)
     }
 
     /// Returns whether the change raises a limit.
@@ -52,12 +52,13 @@ impl Budget {
     pub fn judge_raises(&self, now: Timestamp) -> Result<(), BadRaise> {
         let raised = self.bounds.as_ref().and_then(|bounds| bounds.limit_raised);
         let windows = self.windows().map(|window| (window.per, window.amount, window.raised));
-        judge_all((self.limit, raised), windows, now)
+        judge_all(self.limit, raised, windows, now)
     }
 }
 
 fn judge_all(
-    (limit, raised): (Option<NanoUsd>, Option<Raise>),
+    limit: Option<NanoUsd>,
+    raised: Option<Raise>,
     windows: impl Iterator<Item = (Per, NanoUsd, Option<Raise>)>,
     now: Timestamp,
 ) -> Result<(), BadRaise> {

@@ -121,23 +121,7 @@ pub enum Ending {
     Expired,
 }
 
-impl Ending {
-    /// Every ending.
-    pub const ALL: [Self; 2] = [Self::Captured, Self::Expired];
-
-    /// The ending of this name.
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|ending| ending.as_str() == text)
-    }
-
-    /// Name of the ending in the API and in exports.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Captured => "captured",
-            Self::Expired => "expired",
-        }
-    }
-}
+shared::names! { Ending: Captured = "captured", Expired = "expired" }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deposited {

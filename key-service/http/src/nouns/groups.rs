@@ -55,6 +55,6 @@ pub(crate) async fn revoke_keys(
     path: PathId<GroupId>,
 ) -> Result<Response, ApiError> {
     let id = api.keys_of_group_in_reach(&caller, &path).await?;
-    let revoked = api.management.revoke_keys(caller.account, id, caller.actor).await?;
+    let revoked = api.by(caller).revoke_keys(id).await?;
     Ok(ok(&RevokedKeys { id, object: "group.revoked_keys", revoked }))
 }

@@ -68,7 +68,7 @@ pub(crate) async fn rotate(
     let idempotency_key = body::idempotency_key(request.headers(), &caller)?;
     let terms = body::read_rotation(request).await?;
     let id = api.in_reach::<ApiKey>(&caller, &path).await?;
-    let issued = api.management.rotate((caller.account, id), terms, idempotency_key, caller.actor).await?;
+    let issued = api.by(caller).rotate(id, terms, idempotency_key).await?;
     let now = api.clock.now();
     Ok(match &issued {
         Made::New(key, Some(plaintext)) => ok(&with_secret(key, plaintext, now)),

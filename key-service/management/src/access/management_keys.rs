@@ -10,7 +10,7 @@ use shared::{
 
 use crate::{error::Error, management::Management, nouns::once::Once};
 use domain::{access::Access, event::Actor};
-use key_service_store::store::{Capacity as _, ManagementKey, NewManagementKey, StoreError};
+use key_service_store::store::{ManagementKey, NewManagementKey, StoreError};
 
 /// Most management keys per account, revoked keys included. A page of keys stays a page, and a new key each month lasts
 /// for eight years.
@@ -91,9 +91,7 @@ impl Management {
         actor: Actor,
     ) -> Result<SecretString, Error<ManagementKeyRefused>> {
         let refused = |reason| Err(Error::Refused(reason));
-        if self.store.is_nearly_full().await? {
-            return refused(ManagementKeyRefused::StoreFull);
-        }
+        self.check_room(ManagementKeyRefused::StoreFull).await?;
         // A group is never deleted. A key's group may be archived, and the key can still read its keys.
         if let Some(group) = access.group
             && self.store.group(account, group).await?.is_none()

@@ -17,7 +17,7 @@ use domain::{
     event::Actor,
     member::{Link, LinkMaker, MadeLink, Member, MemberChange, PasswordHash, Role, SignInWay},
 };
-use key_service_store::store::{Capacity as _, ExpiringRecord, RecordKind};
+use key_service_store::store::{ExpiringRecord, RecordKind};
 
 /// Time within which a sign-in link works.
 const LINK_TTL: Duration = Duration::from_mins(15);
@@ -72,9 +72,7 @@ impl Management {
         maker: LinkMaker,
         lives: Duration,
     ) -> Result<Token, Error<MemberRefused>> {
-        if self.store.is_nearly_full().await? {
-            return Err(Error::Refused(MemberRefused::StoreFull));
-        }
+        self.check_room(MemberRefused::StoreFull).await?;
         let (act, token) = (self.act(Actor::System), Token::new(account, random_bytes(&*self.clock)));
         let password = member.password.as_ref().map(PasswordHash::digest);
         let (digest, expires_at) = (token.digest(LINK), act.at.plus(lives));
@@ -162,17 +160,10 @@ mod tests {
     use shared::secret::SecretString;
 
     use super::*;
-    use crate::testing::Office;
+    use crate::testing::{Office, refused};
     use domain::member::PasswordCondition;
 
     const LATER: &str = "2026-11-23T02:11:00Z";
-
-    fn refused<T: std::fmt::Debug>(outcome: Result<T, Error<MemberRefused>>) -> MemberRefused {
-        match outcome {
-            Err(Error::Refused(refused)) => refused,
-            other => panic!("{other:?}"),
-        }
-    }
 
     #[tokio::test]
     async fn a_new_password_ends_links_that_were_made_before_and_asks_for_the_old_one() {

@@ -92,14 +92,7 @@ mod tests {
     use shared::money::NanoUsd;
 
     use super::*;
-    use crate::testing::Office;
-
-    fn refused<T: std::fmt::Debug>(outcome: Result<T, Error<MemberRefused>>) -> MemberRefused {
-        match outcome {
-            Err(Error::Refused(refused)) => refused,
-            other => panic!("{other:?}"),
-        }
-    }
+    use crate::testing::{Office, refused};
 
     #[tokio::test]
     async fn an_operator_signs_in_as_no_member_and_a_member_as_no_operator() {

@@ -15,7 +15,7 @@ use domain::{
     event::Actor,
     member::{Member, Role},
 };
-use key_service_store::store::{Capacity as _, MemberCreated, StoreError};
+use key_service_store::store::{MemberCreated, StoreError};
 
 /// Name of the member that a first run makes.
 pub const OWNER: &str = "owner";
@@ -44,9 +44,7 @@ impl Management {
         if !is_name(name, MAX_MEMBER_NAME_CHARS) {
             return Err(Error::Refused(MemberRefused::BadName));
         }
-        if self.store.is_nearly_full().await? {
-            return Err(Error::Refused(MemberRefused::StoreFull));
-        }
+        self.check_room(MemberRefused::StoreFull).await?;
         self.check_led_group(account, role).await?;
         let act = self.act(actor);
         let now = act.at;

@@ -6,30 +6,33 @@ use crate::{
     error::Error, management::Management, members::refused::MemberRefused, nouns::reach::AccountReach,
 };
 use domain::{
+    event::Actor,
     group::Group,
-    member::{MemberChange, Role},
+    member::{MemberChange, Role, RoleChange},
 };
-use key_service_store::store::{Capacity as _, StoreError};
+use key_service_store::store::StoreError;
 
 /// Groups read at a time in search of a name.
 const GROUPS_AT_ONCE: usize = 100;
 
 impl Management {
-    /// Gives a member another role.
+    /// Gives a member another role, and tells of it in an event.
     pub async fn change_role(
         &self,
         account: AccountId,
         id: MemberId,
         role: Role,
+        actor: Actor,
     ) -> Result<(), Error<MemberRefused>> {
         let _owners = self.owners.lock().await;
         self.check_led_group(account, role).await?;
         if role != Role::Owner {
             self.keep_an_owner(account, id).await?;
-        } else if self.store.is_nearly_full().await? {
-            return Err(Error::Refused(MemberRefused::StoreFull));
+        } else {
+            self.check_room(MemberRefused::StoreFull).await?;
         }
-        let change = MemberChange { role: Some(role), ..MemberChange::default() };
+        let change = RoleChange { role, act: self.act(actor) };
+        let change = MemberChange { role: Some(change), ..MemberChange::default() };
         let found = self.store.update_member(account, id, change).await?;
         if found { Ok(()) } else { Err(Error::Refused(MemberRefused::NotFound)) }
     }

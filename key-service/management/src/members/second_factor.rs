@@ -26,7 +26,7 @@ use domain::{
     member::{Member, PasswordHash, SignInWay},
     second_factor::{FactorId, RECOVERY_CODES, SecondFactor, recovery_code, recovery_text},
 };
-use key_service_store::store::{Capacity as _, StoreError};
+use key_service_store::store::StoreError;
 
 /// Time for the code of a sign-in after its password, enough to find a phone.
 const CHALLENGE_TTL: Duration = Duration::from_mins(10);
@@ -83,9 +83,7 @@ impl Management {
         if member.second_factor.is_some() {
             return Err(Error::Refused(MemberRefused::SecondFactorOn));
         }
-        if self.store.is_nearly_full().await? {
-            return Err(Error::Refused(MemberRefused::StoreFull));
-        }
+        self.check_room(MemberRefused::StoreFull).await?;
         self.check_password_condition(signed_in, present).await?;
         let secret = self.credentials.totp_secret(member.id, id);
         let step = secret.step_of(code, self.clock.now());

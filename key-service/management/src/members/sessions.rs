@@ -137,7 +137,7 @@ impl Management {
         if now >= session.seen_at.plus(SESSION_NOTED_EVERY) {
             let expires_at = now.plus(SESSION_IDLE).min(session.created_at.plus(SESSION_LIFE));
             let seen = Session { seen_at: now, expires_at, ..session.clone() };
-            self.store.replace_record(account, seen.into(), now).await?;
+            self.store.replace_record(account, seen.into()).await?;
         }
         let is_over = self.is_over(account, member.role).await?;
         Ok(Some(SignedIn { account, member, session, is_over }))

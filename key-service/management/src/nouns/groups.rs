@@ -57,9 +57,7 @@ impl Governed for Group {
         {
             return Ok(Made::Existing(group));
         }
-        if management.store.is_nearly_full().await? {
-            return refused(Refused::StoreFull);
-        }
+        management.check_room(Refused::StoreFull).await?;
         management.name_by_id(models(&mut settings));
         let act = management.act(actor);
         let now = act.at;
@@ -109,6 +107,30 @@ impl Governed for Group {
     }
 }
 
+impl Acting<'_> {
+    /// Revokes all keys of a group, except those of its child groups, and returns the number of keys that were live.
+    pub async fn revoke_keys(self, id: GroupId) -> Acted<u64> {
+        let Self { management, account, actor } = self;
+        management.group(account, id).await?;
+        let (mut after, mut revoked) = (None, 0);
+        loop {
+            let page = Page { after, order: Order::Ascending, status: None, limit: REVOKED_AT_ONCE };
+            let keys = management.store.keys_of_group(account, id, page).await?;
+            after = keys.last().map(|key| key.id);
+            let live: Vec<_> =
+                keys.iter().filter(|key| key.spend.revoked_at.is_none()).map(|key| key.id).collect();
+            revoked += live.len() as u64;
+            for together in live.chunks(REVOKED_TOGETHER) {
+                let revoke = |key: &KeyId| management.revoke_one(account, *key, actor.clone());
+                try_join_all(together.iter().map(revoke)).await?;
+            }
+            if keys.len() < REVOKED_AT_ONCE {
+                return Ok(revoked);
+            }
+        }
+    }
+}
+
 /// The lists of models in settings: of the group, and of the keys that are made in it.
 fn models(settings: &mut GroupPatch) -> impl Iterator<Item = &mut Vec<String>> {
     let GroupPatch { bounds, key_defaults, .. } = settings;
@@ -119,32 +141,6 @@ impl Management {
     /// Finds a group of the account.
     pub async fn group(&self, account: AccountId, id: GroupId) -> Result<Group, Error<Refused>> {
         self.store.group(account, id).await?.ok_or(Error::Refused(Refused::NotFound(Noun::Group)))
-    }
-
-    /// Revokes all keys of a group, except those of its child groups, and returns the number of keys that were live.
-    pub async fn revoke_keys(
-        &self,
-        account: AccountId,
-        id: GroupId,
-        actor: Actor,
-    ) -> Result<u64, Error<Refused>> {
-        self.group(account, id).await?;
-        let (mut after, mut revoked) = (None, 0);
-        loop {
-            let page = Page { after, order: Order::Ascending, status: None, limit: REVOKED_AT_ONCE };
-            let keys = self.store.keys_of_group(account, id, page).await?;
-            after = keys.last().map(|key| key.id);
-            let live: Vec<_> =
-                keys.iter().filter(|key| key.spend.revoked_at.is_none()).map(|key| key.id).collect();
-            revoked += live.len() as u64;
-            for together in live.chunks(REVOKED_TOGETHER) {
-                let revoke = |key: &KeyId| self.revoke_one(account, *key, actor.clone());
-                try_join_all(together.iter().map(revoke)).await?;
-            }
-            if keys.len() < REVOKED_AT_ONCE {
-                return Ok(revoked);
-            }
-        }
     }
 
     /// The newest groups that are reached.

@@ -8,7 +8,6 @@ use shared::{
 use crate::{error::Error, management::Management};
 use domain::{event::Actor, ledger::Budget};
 use key_service_moving::{Draft, Import, ImportRefused, ImportedKey, Plan};
-use key_service_store::store::Capacity as _;
 
 impl Management {
     /// Imports keys and groups, all or nothing, or only says what an import would make. What exists stays as it is.
@@ -19,9 +18,7 @@ impl Management {
         is_dry_run: bool,
         actor: Actor,
     ) -> Result<Plan, Error<ImportRefused>> {
-        if self.store.is_nearly_full().await? {
-            return Err(Error::Refused(ImportRefused::StoreFull));
-        }
+        self.check_room(ImportRefused::StoreFull).await?;
         let act = self.act(actor);
         let now = act.at;
         let at = self.later_than_the_last(now);

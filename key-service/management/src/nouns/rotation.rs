@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use shared::{
     clock::random_bytes,
-    ids::{AccountId, KeyId},
+    ids::KeyId,
     key::{self, Class},
     secret::ExposeSecret,
     wire::Noun,
@@ -12,19 +12,17 @@ use shared::{
 
 use crate::{
     error::Error,
-    management::Management,
     nouns::{
-        governed::{Acted, Made},
+        governed::{Acted, Acting, Made},
         once::attempt,
         refused::Refused,
     },
 };
 use domain::{
     digest::Digest,
-    event::Actor,
     key::{ApiKey, KeyNotRotated, NewCredential},
 };
-use key_service_store::store::{Capacity as _, Rotated};
+use key_service_store::store::Rotated;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RotationTerms {
@@ -34,25 +32,23 @@ pub struct RotationTerms {
     pub is_forced: bool,
 }
 
-impl Management {
+impl Acting<'_> {
     /// Gives a key a new plaintext, once for each idempotency key.
     pub async fn rotate(
-        &self,
-        (account, key): (AccountId, KeyId),
+        self,
+        key: KeyId,
         RotationTerms { grace, is_forced }: RotationTerms,
         idempotency_key: Option<String>,
-        actor: Actor,
     ) -> Acted<Made<ApiKey>> {
-        if self.store.is_nearly_full().await? {
-            return Err(Error::Refused(Refused::StoreFull));
-        }
-        let act = self.act(actor);
-        let (plaintext, digest) = self.credentials.mint(Class::Api, random_bytes(&*self.clock));
+        let Self { management, account, actor } = self;
+        management.check_room(Refused::StoreFull).await?;
+        let act = management.act(actor);
+        let (plaintext, digest) = management.credentials.mint(Class::Api, random_bytes(&*management.clock));
         let hint = key::hint(plaintext.expose_secret());
         let request = format!("rotate\n{key}\n{}\n{is_forced}", grace.as_secs());
         let attempt = attempt(idempotency_key, Digest::of(request.as_bytes()), act.at);
         let new = NewCredential { account, key, digest, hint, grace, is_forced };
-        match self.store.rotate_key(new, attempt, &act).await? {
+        match management.store.rotate_key(new, attempt, &act).await? {
             Rotated::New(key) => Ok(Made::New(key, Some(plaintext))),
             Rotated::Replayed(key) => Ok(Made::Replayed(key)),
             Rotated::Reused => Err(Error::Refused(Refused::IdempotencyKeyReused)),

@@ -23,7 +23,7 @@ use domain::{
     event::EventSearch,
     webhook::{Attempt, Delivery, Host, StoredWebhook, Webhook, WebhookPatch, WebhookUrl, may_connect},
 };
-use key_service_store::store::{Capacity as _, EventSlice, Order, StoreError, WebhookCreated};
+use key_service_store::store::{EventSlice, Order, StoreError, WebhookCreated};
 
 /// Webhooks that an account may have: one for each of its systems, with room to move.
 pub const MAX_WEBHOOKS: u64 = 20;
@@ -64,8 +64,8 @@ impl Governed for Webhook {
         change.url.as_ref().map_or(Ok(()), |url| management.check_address(url))?;
         let only_disables =
             matches!(change, WebhookPatch { url: None, types: None, disabled: None | Some(Some(_)) });
-        if !only_disables && management.store.is_nearly_full().await? {
-            return Err(Error::Refused(Refused::StoreFull));
+        if !only_disables {
+            management.check_room(Refused::StoreFull).await?;
         }
         let changed = management.store.update_webhook(account, id, change, &management.act(actor)).await?;
         changed.ok_or(Error::Refused(Refused::NotFound(Noun::Webhook)))
@@ -107,9 +107,7 @@ impl Management {
         idempotency_key: Option<String>,
     ) -> Acted<Made<Webhook>> {
         self.check_address(&url)?;
-        if self.store.is_nearly_full().await? {
-            return Err(Error::Refused(Refused::StoreFull));
-        }
+        self.check_room(Refused::StoreFull).await?;
         let secret = self.credentials.webhook_secret(id);
         let now = self.clock.now();
         let (digest, created_at) = (secret.digest(), now.to_whole_seconds());
@@ -153,9 +151,7 @@ impl Management {
     /// Queues an event of type `webhook.test` for a webhook, even a disabled one, and returns the event as JSON. It is
     /// sent once.
     pub async fn test_webhook(&self, account: AccountId, id: WebhookId) -> Result<String, Error<Refused>> {
-        if self.store.is_nearly_full().await? {
-            return Err(Error::Refused(Refused::StoreFull));
-        }
+        self.check_room(Refused::StoreFull).await?;
         let now = self.clock.now();
         let event = EventId::new(now, random_bytes(&*self.clock));
         let body = test_event(event, id, now);

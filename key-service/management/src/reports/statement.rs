@@ -80,6 +80,13 @@ impl Month {
     }
 }
 
+/// Money of an account, read one part after the other.
+struct MoneyReading {
+    credit: NanoUsd,
+    deposits: Vec<Deposit>,
+    spend: Spend,
+}
+
 impl Management {
     /// Returns whether the store still has all counters of the days since the month began.
     pub fn has_counters_of(&self, month: Month) -> bool {
@@ -93,31 +100,27 @@ impl Management {
         // A charge between reading the credit and the counters would be missing in one of them.
         while readings < READINGS {
             let again = self.read_money(account, month).await?;
-            let is_stable = again.0 == read.0;
+            let is_stable = again.credit == read.credit;
             read = again;
             if is_stable {
                 break;
             }
             readings += 1;
         }
-        let (credit, deposits, spend) = read;
-        Ok(state(month, credit, deposits, &spend))
+        Ok(state(month, read))
     }
 
-    async fn read_money(
-        &self,
-        account: AccountId,
-        month: Month,
-    ) -> Result<(NanoUsd, Vec<Deposit>, Spend), StoreError> {
+    async fn read_money(&self, account: AccountId, month: Month) -> Result<MoneyReading, StoreError> {
         let deposits = self.store.deposits(account, MAX_DEPOSITS).await?;
         let spend = self.spend(account, month.first..=self.today().max(month.first)).await?;
         let funds = self.store.funds(account).await?.ok_or_else(|| StoreError::no_account(account))?;
-        Ok((funds.credit, deposits, spend))
+        Ok(MoneyReading { credit: funds.credit, deposits, spend })
     }
 }
 
 /// Calculates the credit at the beginning and the end of the month, backwards from the credit now.
-fn state(month: Month, credit: NanoUsd, mut deposits: Vec<Deposit>, spend: &Spend) -> Statement {
+fn state(month: Month, read: MoneyReading) -> Statement {
+    let MoneyReading { credit, mut deposits, spend } = read;
     let day = |deposit: &Deposit| Day::of(deposit.at());
     let sum = |amounts: &mut dyn Iterator<Item = NanoUsd>| {
         amounts.map(|amount| i128::from(amount.nanos())).sum::<i128>()
@@ -181,7 +184,7 @@ mod tests {
             Spend::from([(month.first, charge(1)), (month.last, charge(2)), (month.last.plus(1), charge(4))]);
         let deposits =
             vec![deposit(month.last.plus(3), 8), deposit(month.last, 16), deposit(month.first.plus(-1), 32)];
-        let stated = state(month, NanoUsd::from_usd(100), deposits, &spend);
+        let stated = state(month, MoneyReading { credit: NanoUsd::from_usd(100), deposits, spend });
         // 100 now, of which 8 came later and 4 went later.
         assert_eq!(stated.closing, NanoUsd::from_usd(96));
         assert_eq!((stated.charged, stated.deposits.len()), (NanoUsd::from_usd(3), 1));

@@ -62,7 +62,7 @@ impl Management {
         };
         let mut ids: Vec<KeyId> = counts.iter().map(|(id, _)| *id).collect();
         ids.extend(self.store.last_told_keys(account, THRESHOLDS * times).await?);
-        ids.extend(self.store.keys_expiring(account, (now, now.plus(SOON)), EXPIRING * times).await?);
+        ids.extend(self.store.keys_expiring(account, now..=now.plus(SOON), EXPIRING * times).await?);
         let keys = self.keys_by_id(reach, ids.clone()).await?;
         let counts: HashMap<KeyId, u64> = counts.into_iter().collect();
         let refused_today = |key: &ApiKey| counts.get(&key.id).copied().unwrap_or_default();

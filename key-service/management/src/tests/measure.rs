@@ -208,7 +208,7 @@ async fn measure_lists(name: &str, store: &Arc<Store>) {
     let of_group = EventSearch { group, ..EventSearch::default() };
     time::<Event>(name, "events of a group and its keys", &management, account, of_group).await;
     let began = Instant::now();
-    let revoked = management.revoke_keys(account, group_id(9, end), Actor::System).await.unwrap();
+    let revoked = management.by(account, Actor::System).revoke_keys(group_id(9, end)).await.unwrap();
     println!(
         "| {name} | revoke all {revoked} keys of a group | {:.1} |",
         began.elapsed().as_secs_f64() * 1e3

@@ -11,7 +11,7 @@ use key_service_page::{
     failure::Failure,
     form::Fields,
     operator::Operator,
-    show::{aligned, copyable, count, glance, program, requests, time},
+    show::{copyable, count, glance, program, requests, scrolled_table, time, usd},
 };
 use key_service_store::store::Deposit;
 use maud::{Markup, html};
@@ -80,26 +80,21 @@ fn tiles(account: &AccountRow) -> Markup {
 }
 
 fn table(deposits: &[Deposit]) -> Markup {
-    html! {
-        div.scroll tabindex="0" role="region" aria-label="Deposits" {
-            table {
-                thead { tr {
-                    th scope="col" { "Time" } th.wide-only scope="col" { "Note" } th.wide-only scope="col" { "Payment" }
-                    th.n scope="col" { "Amount" }
-                } }
-                tbody {
-                    @for deposit in deposits {
-                        @let payment = deposit.deposited.payment.as_ref().map_or("", |payment| payment.id.as_str());
-                        @let note = deposit.deposited.note.as_str();
-                        tr {
-                            th scope="row" { (time(deposit.at())) p.narrow-only { (note) } p.narrow-only { (payment) } }
-                            td.wide-only.wraps { bdi { (note) } }
-                            td.wide-only.wraps { bdi { (payment) } }
-                            td.n { (aligned(deposit.deposited.amount)) }
-                        }
-                    }
-                }
+    let head = html! {
+        th scope="col" { "Time" } th.wide-only scope="col" { "Note" } th.wide-only scope="col" { "Payment" }
+        th.n scope="col" { "Amount" }
+    };
+    let rows = html! {
+        @for deposit in deposits {
+            @let payment = deposit.deposited.payment.as_ref().map_or("", |payment| payment.id.as_str());
+            @let note = deposit.deposited.note.as_str();
+            tr {
+                th scope="row" { (time(deposit.at())) p.narrow-only { (note) } p.narrow-only { (payment) } }
+                td.wide-only.wraps { bdi { (note) } }
+                td.wide-only.wraps { bdi { (payment) } }
+                td.n { (usd(deposit.deposited.amount)) }
             }
         }
-    }
+    };
+    scrolled_table("Deposits", &head, &rows)
 }

@@ -6,16 +6,17 @@ use axum::{
 };
 use key_service_management::{
     account_list::AccountRow,
+    accounts::SOON,
     spend::{DAYS, days_left},
 };
 use key_service_page::{
     app::App,
     failure::Failure,
-    form::query,
+    form::{Fields, query, with},
     operator::Operator,
     pagination::{Pagination, ROWS_ON_PAGE, Shown},
     paths::OPERATOR,
-    show::{count, glance, requests},
+    show::{count, glance, requests, scrolled_table},
 };
 use maud::{Markup, html};
 use shared::money::NanoUsd;
@@ -25,12 +26,37 @@ use crate::{
     paths::{ACCOUNT, NEW_ACCOUNT},
 };
 
-/// Days until the credit runs out below which the list marks it.
-const SOON: i64 = 7;
 /// Days until the credit runs out beyond which no number is shown.
 const FAR: i64 = 365;
 
-/// Lists the accounts, newest first.
+/// An order of the list besides that of age. Only a list that is whole on one page is ordered, since the numbers of
+/// accounts on other pages are not read.
+struct AccountOrder {
+    /// Name of the order in the address.
+    name: &'static str,
+    /// Direction of the numbers that are shown.
+    sort: &'static str,
+    /// A number that is least in the first row.
+    number: fn(&AccountRow) -> i128,
+}
+
+static ORDERS: [AccountOrder; 4] = [
+    AccountOrder { name: "credit", sort: "ascending", number: |row| row.funds.credit.nanos().into() },
+    AccountOrder { name: "lasts", sort: "ascending", number: days_of },
+    AccountOrder { name: "spent", sort: "descending", number: |row| -i128::from(row.spent.charged.nanos()) },
+    AccountOrder { name: "refused", sort: "descending", number: |row| -i128::from(row.refused) },
+];
+
+/// Returns for how many days the credit of an account lasts: for ever if nothing is spent.
+fn days_of(row: &AccountRow) -> i128 {
+    match days_left(row.funds.credit, row.spent.charged) {
+        _ if row.funds.credit <= NanoUsd::ZERO => -1,
+        Some(days) => days.into(),
+        None => i128::MAX,
+    }
+}
+
+/// Lists the accounts, newest first unless the address names an order.
 pub(crate) async fn list(
     State(app): State<App>,
     operator: Operator,
@@ -40,7 +66,12 @@ pub(crate) async fn list(
     let pagination = Pagination::of(&query)?;
     let after = pagination.after(|id| id.parse().ok())?;
     let text = query.get("q").trim();
-    let found = app.management.find_accounts(text, after, ROWS_ON_PAGE).await?;
+    let mut found = app.management.find_accounts(text, after, ROWS_ON_PAGE).await?;
+    let is_whole = after.is_none() && found.next.is_none();
+    let order = ORDERS.iter().find(|order| is_whole && order.name == query.get("order"));
+    if let Some(order) = order {
+        found.rows.sort_by_key(order.number);
+    }
     let shown = Shown {
         rows: found.rows.len(),
         total: Some(found.total),
@@ -49,7 +80,7 @@ pub(crate) async fn list(
     };
     let content = html! {
         div.split {
-            p.lead { "The customers of this installation, newest first. Each owns its keys and its prepaid credit." }
+            p.lead { "The customers of this installation" @if order.is_none() { ", newest first" } ". Each owns its keys and its prepaid credit." }
             a.button.primary href=(NEW_ACCOUNT) { "New account" }
         }
         form.filters method="get" action=(OPERATOR) role="search" {
@@ -58,25 +89,45 @@ pub(crate) async fn list(
         }
         @if found.rows.is_empty() && text.is_empty() { p.empty { "There is no account yet." } }
         @else if found.rows.is_empty() { p.empty { "No accounts match. " a href=(OPERATOR) { "Clear filters" } } }
-        @else { (table(&found.rows)) }
+        @else { (table(&found.rows, &Headings { query: is_whole.then_some(&query), order })) }
         (pagination.links(OPERATOR, &query, &shown))
     };
     Ok(page(&operator, Section::Accounts, "Accounts", &content))
 }
 
-fn table(rows: &[AccountRow]) -> Markup {
-    html! {
-        div.scroll tabindex="0" role="region" aria-label="Accounts" {
-            table {
-                thead { tr {
-                    th scope="col" { "Name" } th.n scope="col" { "Credit" } th.n.wide-only scope="col" { "Held" }
-                    th.n.wide-only scope="col" { "Lasts" } th.n.wide-only scope="col" { "Last " (DAYS) " days" }
-                    th.n.wide-only scope="col" { "Requests" } th.n.wide-only scope="col" { "Refused today" }
-                } }
-                tbody { @for account in rows { (row(account)) } }
+/// Headings of the list.
+struct Headings<'a> {
+    /// The query of a list that can be ordered.
+    query: Option<&'a Fields>,
+    order: Option<&'a AccountOrder>,
+}
+
+impl Headings<'_> {
+    /// Makes a heading of amounts, which orders the list by them if it can. `wide_only` leaves it out on a phone.
+    fn of(&self, name: &str, title: &str, wide_only: bool) -> Markup {
+        let chosen = self.order.filter(|order| order.name == name).map(|order| order.sort);
+        let arrow = chosen.map(|sort| if sort == "ascending" { " ↑" } else { " ↓" });
+        html! {
+            th.n.wide-only[wide_only] scope="col" aria-sort=[chosen] {
+                @match self.query {
+                    Some(query) => a href={ (OPERATOR) "?" (with(query, "order", name)) } { (title) (arrow.unwrap_or_default()) },
+                    None => (title),
+                }
             }
         }
     }
+}
+
+fn table(rows: &[AccountRow], headings: &Headings<'_>) -> Markup {
+    let head = html! {
+        th scope="col" { "Name" } (headings.of("credit", "Credit", false)) th.n.wide-only scope="col" { "Held" }
+        (headings.of("lasts", "Lasts", true)) (headings.of("spent", &format!("Last {DAYS} days"), true))
+        th.n.wide-only scope="col" { "Requests" } (headings.of("refused", "Refused today", true))
+    };
+    let rows = html! {
+        @for account in rows { (row(account)) }
+    };
+    scrolled_table("Accounts", &head, &rows)
 }
 
 fn row(account: &AccountRow) -> Markup {

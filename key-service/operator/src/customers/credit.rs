@@ -2,14 +2,13 @@
 
 use axum::{
     extract::{Path, State},
-    response::{IntoResponse, Response},
+    response::Response,
 };
 use domain::payment::PaymentId;
-use http::StatusCode;
 use key_service_management::{account_list::AccountRow, accounts::NewDeposit};
 use key_service_page::{
     app::App,
-    entry::{Entered, Fault},
+    entry::{Entered, Fault, refused_form},
     failure::Failure,
     form::Fields,
     frame::hidden,
@@ -106,6 +105,5 @@ async fn refused(
     form: &Fields,
     fault: &Fault,
 ) -> Result<Response, Failure> {
-    let again = whole(app, operator, account, Entered::refused(form, fault)).await?;
-    Ok((StatusCode::UNPROCESSABLE_ENTITY, again).into_response())
+    Ok(refused_form(whole(app, operator, account, Entered::refused(form, fault)).await?))
 }

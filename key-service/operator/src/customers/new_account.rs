@@ -1,13 +1,9 @@
 //! Making an account, with its first credit.
 
-use axum::{
-    extract::State,
-    response::{IntoResponse, Response},
-};
-use http::StatusCode;
+use axum::{extract::State, response::Response};
 use key_service_page::{
     app::App,
-    entry::{Entered, Fault},
+    entry::{Entered, Fault, refused_form},
     failure::Failure,
     form::Fields,
     frame::hidden,
@@ -73,6 +69,5 @@ pub(crate) async fn create(
         }
         Err(fault) => fault,
     };
-    let again = asked(&operator, Entered::refused(&form, &fault));
-    Ok((StatusCode::UNPROCESSABLE_ENTITY, again).into_response())
+    Ok(refused_form(asked(&operator, Entered::refused(&form, &fault))))
 }

@@ -26,8 +26,10 @@ pub struct Frame<'a> {
     pub navigation: &'a str,
     /// Links of the navigation.
     pub links: Markup,
-    /// Who is signed in.
+    /// Who is signed in, above a menu of what is the person's own.
     pub person: Markup,
+    /// Links of that menu, if any.
+    pub own: Markup,
 }
 
 impl Frame<'_> {
@@ -69,15 +71,16 @@ impl Frame<'_> {
         (AppendHeaders([(header::SET_COOKIE, person.browser().no_notice_cookie())]), page).into_response()
     }
 
-    /// The person, the colours, and the way out.
+    /// The person, with a menu of links, the colours and the way out.
     fn signed_in(&self, person: &impl SignedInBrowser) -> Markup {
         html! {
-            div.me {
-                p { (self.person) }
+            details.me {
+                summary { (self.person) }
+                (self.own)
                 form.theme method="post" action={ (self.home) "/theme" } {
                     (hidden(person))
                     fieldset {
-                        legend.hidden { "Colours" }
+                        legend { "Colours" }
                         @for theme in Theme::ALL {
                             button name="theme" value=(theme.as_str()) aria-pressed=(person.browser().theme == theme) {
                                 (theme.as_str())

@@ -2,7 +2,6 @@
 
 use axum::response::Response;
 use maud::{Markup, Render, html};
-use shared::money::NanoUsd;
 
 use domain::access::{Effect, Subject};
 
@@ -106,14 +105,24 @@ pub fn page(viewer: &Viewer, section: Section, title: &str, content: &Markup) ->
         home: HOME,
         name: &viewer.funds.name,
         balance: html! { @if viewer.may(Effect::Read, Subject::Account).is_ok() {
-            p.balance { span { "Credit" } strong { (glance(viewer.funds.credit)) } }
+            p.balance.short[viewer.is_credit_short()] { span { (credit_title(viewer)) } strong { (glance(viewer.funds.credit)) } }
         } },
         finding: find(viewer),
         navigation: "Dashboard",
         links: links(viewer, section),
         person: name_and_rights(viewer),
+        own: html! { a href=(YOU) { "Your sign-in" } },
     };
     frame.page(viewer, above, title, content)
+}
+
+/// Names the balance, and says how long it lasts if that is not for long.
+fn credit_title(viewer: &Viewer) -> String {
+    match viewer.days_left.filter(|_| viewer.is_credit_short()) {
+        Some(1) => "Credit, 1 day".into(),
+        Some(days) => format!("Credit, {days} days"),
+        None => "Credit".into(),
+    }
 }
 
 /// Makes the box that finds anything. It is sent as a form, so that a pasted plaintext is in no address.
@@ -129,7 +138,7 @@ fn find(viewer: &Viewer) -> Markup {
 
 /// Links the parts of the dashboard that the member may see.
 fn links(viewer: &Viewer, section: Section) -> Markup {
-    let needs_a_look = viewer.funds.has_refused || viewer.funds.credit <= NanoUsd::ZERO;
+    let needs_a_look = viewer.funds.has_refused || viewer.is_credit_short();
     let has_dot = |listed: Section| listed == Section::Overview && needs_a_look;
     let seen = |parts: &'static [ListedSection]| {
         parts.iter().copied().filter(move |(listed, _, _)| listed.is_seen_by(viewer))
@@ -157,7 +166,7 @@ fn links(viewer: &Viewer, section: Section) -> Markup {
 fn name_and_rights(viewer: &Viewer) -> Markup {
     let member = &viewer.signed_in.member;
     html! {
-        a.name href=(YOU) title={ "Your sign-in: " (member.name) } { bdi { (member.name) } }
+        span.name title=(member.name) { bdi { (member.name) } }
         // The owner of a first run is named after the role.
         @if member.name != member.role.as_str() { span.badge { (member.role.as_str()) } }
     }

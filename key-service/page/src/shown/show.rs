@@ -157,6 +157,15 @@ pub fn shown_once(label: &str, plaintext: &SecretString) -> Markup {
     }
 }
 
+/// Makes a table that scrolls within the page, of the cells of its head and of its rows.
+pub fn scrolled_table(name: &str, head: &Markup, rows: &Markup) -> Markup {
+    html! {
+        div.scroll tabindex="0" role="region" aria-label=(name) {
+            table { thead { tr { (head) } } tbody { (rows) } }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -53,17 +53,9 @@ pub enum SignInReason {
     Out,
 }
 
+shared::names! { SignInReason: Ended = "ended", Out = "out" }
+
 impl SignInReason {
-    pub const ALL: [Self; 2] = [Self::Ended, Self::Out];
-
-    /// Name of the reason in the address.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Ended => "ended",
-            Self::Out => "out",
-        }
-    }
-
     pub const fn sentence(self) -> &'static str {
         match self {
             Self::Ended => "You were signed out. Sign in to go on.",

@@ -12,27 +12,11 @@ pub enum Theme {
     Dark,
 }
 
-impl Theme {
-    pub(crate) const ALL: [Self; 3] = [Self::System, Self::Light, Self::Dark];
-
-    /// Returns the form and cookie value of the choice.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::System => "system",
-            Self::Light => "light",
-            Self::Dark => "dark",
-        }
-    }
-
-    /// The choice of this name.
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|theme| theme.as_str() == text)
-    }
-}
+shared::names! { Theme: System = "system", Light = "light", Dark = "dark" }
 
 /// Returns the address of the page that a form was on: that of an object, or of a part of the pages below `home`. A page that
 /// asks first leads to its object. A page made by a form has no address.
-pub fn place_of_choice(headers: &HeaderMap, base: &str, home: &str) -> String {
+pub(crate) fn place_of_choice(headers: &HeaderMap, base: &str, home: &str) -> String {
     let referer = headers.get(header::REFERER).and_then(|value| value.to_str().ok());
     let place = referer.and_then(|address| Destination::below(home, address.strip_prefix(base)?));
     let Some(place) = place else { return home.to_owned() };

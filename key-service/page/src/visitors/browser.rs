@@ -2,7 +2,10 @@
 
 use std::convert::Infallible;
 
-use axum::extract::FromRequestParts;
+use axum::{
+    extract::FromRequestParts,
+    response::{IntoResponse, Redirect, Response},
+};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use cookie::{Cookie, SameSite, time::Duration};
 use http::{HeaderMap, HeaderName, header, request::Parts};
@@ -12,7 +15,11 @@ use shared_door::http::{X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO};
 use crate::{
     app::App,
     failure::Failure,
-    site::{destination::Destination, theme::Theme},
+    form::Fields,
+    site::{
+        destination::Destination,
+        theme::{Theme, place_of_choice},
+    },
 };
 use key_service_management::members::{KnownBrowser, SignInClient, Token};
 
@@ -120,13 +127,15 @@ impl Browser {
     }
 
     /// The cookie of a visit.
-    pub fn visit_cookie(&self, token: &Token) -> String {
+    pub(crate) fn visit_cookie(&self, token: &Token) -> String {
         self.set_cookie(VISIT, reveal(token).as_str(), VISIT_AGE)
     }
 
-    /// The cookie of a theme.
-    pub fn theme_cookie(&self, theme: Theme) -> String {
-        self.set_cookie(THEME, theme.as_str(), THEME_AGE)
+    /// Stores the colours that a form chose, and leads back to the page of the choice.
+    pub fn choose_theme(&self, form: &Fields, headers: &HeaderMap, home: &str) -> Response {
+        let theme = Theme::parse(form.get("theme")).unwrap_or(Theme::System);
+        let cookie = [(header::SET_COOKIE, self.set_cookie(THEME, theme.as_str(), THEME_AGE))];
+        (cookie, Redirect::to(&place_of_choice(headers, &self.base(), home))).into_response()
     }
 
     /// The cookie of the account that a password signed in to.
@@ -180,7 +189,7 @@ impl FromRequestParts<App> for Browser {
 
 /// Refuses a form that another site has sent. Browsers name the origin of every form; a client that names none must
 /// still know the form's token.
-pub fn check_origin(headers: &HeaderMap, browser: &Browser) -> Result<(), Failure> {
+pub(crate) fn check_origin(headers: &HeaderMap, browser: &Browser) -> Result<(), Failure> {
     let ours = |origin: &str| origin.split_once("://").is_some_and(|(_, host)| host == browser.host);
     let same_origin = match (headers.get(header::ORIGIN), headers.get(SEC_FETCH_SITE)) {
         (Some(origin), _) => origin.to_str().is_ok_and(ours),
@@ -196,7 +205,7 @@ pub fn form_token(cookie: &Token) -> String {
 }
 
 /// Refuses a form with a wrong token.
-pub fn check_form_token(cookie: &Token, presented: &str) -> Result<(), Failure> {
+pub(crate) fn check_form_token(cookie: &Token, presented: &str) -> Result<(), Failure> {
     if same(&form_token(cookie), presented) { Ok(()) } else { Err(Failure::StaleForm) }
 }
 

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use http::{HeaderMap, HeaderValue, request::Parts};
-use shared::ids::AccountId;
+use shared::{ids::AccountId, money::NanoUsd};
 use shared_door::http::X_ACCOUNT;
 
 use crate::{
@@ -16,6 +16,7 @@ use crate::{
 };
 use domain::access::{Effect, Forbidden, Subject, may};
 use key_service_management::{
+    accounts::SOON,
     governed::Acting,
     members::{SignedIn, Token},
     reach::AccountReach,
@@ -39,6 +40,8 @@ pub struct Viewer {
     /// The account's name and money.
     pub funds: Funds,
     pub browser: Browser,
+    /// Whole days for which the credit lasts, if a page of the last days added up what is spent.
+    pub days_left: Option<i64>,
     /// Range of days of the address, as a query, for links to other pages that have one.
     pub range: String,
     token: Token,
@@ -50,7 +53,10 @@ impl Viewer {
         let Some(token) = browser.session.clone() else { return Ok(None) };
         let Some(signed_in) = app.management.session(&token).await? else { return Ok(None) };
         let funds = app.management.funds(signed_in.account).await?;
-        Ok(funds.map(|funds| Self { signed_in, funds, browser, range: String::new(), token }))
+        Ok(funds.map(|funds| {
+            let days_left = app.management.days_left(signed_in.account, funds.credit);
+            Self { signed_in, funds, days_left, browser, range: String::new(), token }
+        }))
     }
 
     /// Acts of the member on the account.
@@ -66,6 +72,11 @@ impl Viewer {
     /// Returns whether the member may change API keys: those of the account, or of a group.
     pub fn keeps_keys(&self) -> bool {
         self.may(Effect::Write, Subject::Keys).is_ok()
+    }
+
+    /// Returns whether the credit is used up, or soon will be.
+    pub fn is_credit_short(&self) -> bool {
+        self.funds.credit <= NanoUsd::ZERO || self.days_left.is_some_and(|days| days < SOON)
     }
 
     /// The part of the account that the member reaches.
@@ -135,6 +146,12 @@ impl FromRequestParts<App> for Viewer {
 #[derive(Debug)]
 pub struct KeysViewer(pub Viewer);
 
+impl From<KeysViewer> for Viewer {
+    fn from(KeysViewer(viewer): KeysViewer) -> Self {
+        viewer
+    }
+}
+
 impl FromRequestParts<App> for KeysViewer {
     type Rejection = Failure;
 
@@ -194,6 +211,12 @@ impl FromRequest<App> for Act {
 #[derive(Debug)]
 pub struct KeysAct(pub Act);
 
+impl From<KeysAct> for Act {
+    fn from(KeysAct(act): KeysAct) -> Self {
+        act
+    }
+}
+
 impl FromRequest<App> for KeysAct {
     type Rejection = Failure;
 
@@ -207,6 +230,12 @@ impl FromRequest<App> for KeysAct {
 /// A form that an owner sent. It allows changes of the account's data.
 #[derive(Debug)]
 pub struct OwnerAct(pub Act);
+
+impl From<OwnerAct> for Act {
+    fn from(OwnerAct(act): OwnerAct) -> Self {
+        act
+    }
+}
 
 impl FromRequest<App> for OwnerAct {
     type Rejection = Failure;

@@ -39,8 +39,7 @@ impl Store {
         let kept = self.get::<messages::EventsKept>(&space, names::events()).await?;
         let first = kept.map_or(1, |kept| kept.first);
         // One event more than wanted shows that there are more.
-        let has_all = search.kind.is_none() && search.within.is_none();
-        let at_once = if has_all { limit.min(READ_AT_ONCE) + 1 } else { READ_AT_ONCE };
+        let at_once = if search.is_whole() { limit.min(READ_AT_ONCE) + 1 } else { READ_AT_ONCE };
         let mut scan = Scan::new(behind, limit);
         while scan.goes_on() {
             let range = Range::behind(scan.place(), order, (first, at_once));

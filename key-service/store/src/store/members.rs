@@ -14,7 +14,6 @@ use domain::{
 use key_service_ledger::{
     Change, StoreError,
     messages::{self, IdList, MemberName},
-    view::View,
 };
 use records::Name;
 use shared::ids::{AccountId, MemberId};
@@ -38,7 +37,7 @@ impl Store {
         most: u64,
         act: &Act,
     ) -> Result<MemberCreated, StoreError> {
-        self.lanes.change(account, |change| add_member(change, (account, &member, most), act)).await
+        self.lanes.change(account, |change| add_member(change, account, &member, most, act)).await
     }
 
     /// The account's members, oldest first.
@@ -61,21 +60,22 @@ impl Store {
         member.map(|member| read_member(id, member)).transpose()
     }
 
-    /// Changes the fields of a member that `change` names. `false` if the account has no such member.
+    /// Changes the named fields of a member. Another role writes an event. `false` if there is no such member.
     pub async fn update_member(
         &self,
         account: AccountId,
         id: MemberId,
-        change: MemberChange,
+        fields: MemberChange,
     ) -> Result<bool, StoreError> {
         let name = member_name(id);
-        let update = |view: &mut View| {
-            let Some(member) = view.get(&name)? else { return Ok(false) };
-            let changed = read_member(id, member)?.changed(change.clone());
-            view.put(&name, &write_member(&changed));
+        let update = |change: &mut Change<'_>| {
+            let Some(member) = change.get(&name)? else { return Ok(false) };
+            let member = read_member(id, member)?;
+            member.role_event(&fields).into_iter().for_each(|event| change.event(event));
+            change.put(&name, &write_member(&member.changed(fields.clone())));
             Ok(true)
         };
-        self.change(&layout::space(account), update).await
+        self.lanes.change(account, update).await
     }
 
     /// Replaces the second factor of a member. `false` if it is no longer that of `member`; of several calls with the
@@ -132,7 +132,9 @@ impl Store {
 /// Adds a member, unless the name is taken or the account has as many as allowed.
 fn add_member(
     change: &mut Change<'_>,
-    (account, member, most): (AccountId, &Member, u64),
+    account: AccountId,
+    member: &Member,
+    most: u64,
     act: &Act,
 ) -> Result<MemberCreated, StoreError> {
     let (of_member, of_name) = (member_name(member.id), name_name(&member.name));

@@ -9,7 +9,10 @@ use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::conn::auto,
 };
-use shared_client::fair_read::FairRead;
+use shared_client::{
+    fair_read::{CountedReads, FairRead},
+    watched_stream::WatchedStream,
+};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpStream,
@@ -23,7 +26,7 @@ use super::{
     body::{BodyOptions, Responses, Unread, WatchedBody},
     bounds::Bounds,
     connection::{Connection, Overdue},
-    progress::ReportingStream,
+    progress::ProgressReport,
     tls::PortTls,
     workers::Workers,
 };
@@ -86,7 +89,8 @@ pub(super) async fn serve_connection(
         tracing::debug!(error = %e, "cannot set TCP_NODELAY");
     }
     let peer = stream.peer_addr().ok().map(|address| PeerAddress(address.ip()));
-    let stream = ReportingStream::new(FairRead::new(stream), connection.clone());
+    let report = ProgressReport(connection.clone());
+    let stream = WatchedStream::new(FairRead::new(stream, CountedReads), report);
     let peer = ConnectionPeer { address: peer, over_tls: server.tls.is_some() };
     let Some(tls) = &server.tls else { return serve_http(server, stream, peer, connection, worker).await };
     // The first head has a deadline from the connection's beginning; TLS does not extend it.

@@ -11,7 +11,7 @@ use super::{
     pages::{attempt, new_key},
     signed_in,
 };
-use crate::money::budgets::group;
+use crate::money::budgets::{group, number, requests, send};
 
 /// Texts of the pages that a lead must not read: names and labels of what is out of reach, and whom it was for.
 const FOREIGN: [&str; 4] = ["Secret project", "secret-key", "Division", "secret-user"];
@@ -67,6 +67,19 @@ async fn shown(stack: &Stack, key: &str) -> Value {
     let answer = stack.manage(Method::GET, &format!("/{key}"), None).await;
     assert_eq!(answer.status, 200, "{answer}");
     answer.json()
+}
+
+#[apply(fact)]
+async fn a_lead_raises_a_reached_limit_of_a_key_from_its_page() {
+    let Led { stack, mut lead, own, .. } = led().await;
+    let tight = json!({"label": "tight", "group_id": own, "limit": number(requests(1))});
+    let key = stack.key_with(tight).await;
+    assert_eq!(send(&stack, &key).await.status, 200);
+    let path = format!("/dashboard/keys/{}", key.id);
+    let page = lead.get(&path).await;
+    let link = format!("<a href=\"{path}/settings?raise=never\">Raise for today</a>");
+    assert!(page.text().contains(&link), "{page}");
+    assert_eq!(lead.get(&format!("{path}/settings?raise=never")).await.status, 200);
 }
 
 #[apply(fact)]
@@ -338,6 +351,9 @@ async fn a_lead_whose_group_is_archived_sees_a_page_that_says_so_until_there_is_
     let other = id(&group(&stack, json!({"name": "Next team"})).await);
     assert_eq!(owner.post(&path, &[("role", "lead"), ("group_id", &other)]).await.status, 303);
     assert!(owner.get("/dashboard/members").await.text().contains("lena is a lead now."));
+    let told = owner.get("/dashboard/events?type=member.role_changed").await;
+    assert_eq!(told.text().matches("lead of <a ").count(), 2, "from one group to the other: {told}");
+    assert!(told.text().contains("<bdi>Next team</bdi>"), "{told}");
     assert!(lead.get(&format!("/dashboard/groups/{other}")).await.text().contains("Next team"));
     assert_eq!(lead.get(&format!("/dashboard/groups/{own}")).await.status, 404);
 }

@@ -3,7 +3,7 @@
 use http::Method;
 use serde_json::json;
 use tests::{
-    harness::{Account, Answer, ApiKey, Browser, Options, Stack, attribute, usd},
+    harness::{Account, Answer, ApiKey, Browser, Dialect, Options, Stack, attribute, usd},
     upstream::Script,
 };
 
@@ -562,6 +562,24 @@ async fn link_to(stack: &Stack, other: &Account) {
 }
 
 #[apply(fact)]
+async fn a_request_is_found_by_the_id_of_its_answer_in_any_api() {
+    let stack = Stack::start().await;
+    let key = stack.key().await;
+    let mut viewer = signed_in(&stack, &stack.account, "viewer").await;
+    for dialect in Dialect::ALL {
+        let answer = stack.call(&key, Script::tokens(12, 5)).speaking(dialect).send().await;
+        let id = answer.json()["id"].as_str().unwrap().to_owned();
+        viewer.get("/dashboard").await;
+        let found = viewer.post("/dashboard/find", &[("q", &id)]).await;
+        let bill = format!("/dashboard/activity?generation={}", answer.header("x-generation-id"));
+        assert_eq!(found.header("location"), bill, "{dialect:?} {id}: {found}");
+        let request = answer.header("x-request-id");
+        let said = viewer.get(&format!("/dashboard/find?q={request}")).await;
+        assert!(said.text().contains("Only the gateway’s log has the id"), "{said}");
+    }
+}
+
+#[apply(fact)]
 async fn members_are_invited_change_roles_and_leave_but_an_owner_stays() {
     let stack = replicas().await;
     let mut owner = signed_in(&stack, &stack.account, "owner").await;
@@ -594,6 +612,12 @@ async fn members_are_invited_change_roles_and_leave_but_an_owner_stays() {
         303
     );
     assert_eq!(ann.post("/dashboard/management-keys", &[("name", "mine")]).await.status, 200, "an owner now");
+    let told = owner.get("/dashboard/events?type=member.role_changed").await;
+    assert!(told.text().contains("<bdi>ann@example.com</bdi>, viewer → owner"), "{told}");
+    let by = owner.get("/dashboard/events?by=OWNER").await;
+    assert!(by.text().contains(">member.role_changed</span>"), "{by}");
+    let by = owner.get("/dashboard/events?by=nobody").await;
+    assert!(by.text().contains("No events match."), "{by}");
     assert_eq!(owner.post(&format!("/dashboard/members/{last}/remove"), &[]).await.status, 303);
     assert!(!ann.is_signed_in().await);
 }

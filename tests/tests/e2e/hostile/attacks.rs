@@ -30,7 +30,9 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::{Value, json};
 use shared::key::Class;
 use tests::{
-    harness::{Browser, Deployment, Http, MAX, Options, PATIENCE, Server, Settings, Stack, raw, usd},
+    harness::{
+        Browser, Deployment, Http, MAX, Options, PATIENCE, SERVER_PATIENCE, Server, Settings, Stack, raw, usd,
+    },
     upstream::Script,
 };
 use tokio::{
@@ -418,7 +420,7 @@ async fn an_account_that_changes_its_keys_without_end_fills_no_redis_and_others_
     bound_memory(&stack, 12 << 20);
     let parties = (&greedy, &key, &other);
     // Until the store is nearly full: a second of it, or many on a busy machine.
-    let deadline = Instant::now() + 4 * PATIENCE;
+    let deadline = Instant::now() + SERVER_PATIENCE;
     loop {
         let long = change_without_end(&stack, parties, Duration::from_secs(5), long_names).await;
         assert!(long.other == 0 && long.slowest_chat < PATIENCE, "{long:?}");

@@ -21,6 +21,13 @@ async fn accounts_are_listed_with_what_they_have_and_spend_and_found_by_name() {
     for text in ["Northwind", "Empty", "default", "no credit", "not spent", "1–3 of 3"] {
         assert!(page.text().contains(text), "{text}: {page}");
     }
+    for (order, first, direction) in [("credit", "Empty", "ascending"), ("spent", "default", "descending")] {
+        let page = ann.get(&format!("/operator?order={order}")).await;
+        let (_, row) = page.text().split_once("<tbody>").unwrap();
+        let name = row.split("</bdi>").next().unwrap();
+        assert!(name.ends_with(&format!(">{first}")), "{order}: {page}");
+        assert!(page.text().contains(&format!("aria-sort=\"{direction}\"")), "{order}: {page}");
+    }
     let found = ann.get("/operator?q=north").await;
     assert!(found.text().contains("Northwind") && !found.text().contains("Empty"), "{found}");
     assert!(ann.get("/operator?q=nobody").await.text().contains("No accounts match."));

@@ -6,7 +6,7 @@ use totp_rs::{Builder, Secret, Totp};
 use super::*;
 use crate::{
     members::{SignIn, SignInStep},
-    testing::Office,
+    testing::{Office, refused},
 };
 use domain::member::{LinkMaker, Role};
 
@@ -80,13 +80,6 @@ impl Ann {
 fn code(app: &Totp, office: &Office, steps: i64) -> String {
     let seconds = office.management.now().seconds() + 30 * steps;
     app.generate(u64::try_from(seconds).unwrap()).to_string()
-}
-
-fn refused<T: std::fmt::Debug>(outcome: Result<T, Error<MemberRefused>>) -> MemberRefused {
-    match outcome {
-        Err(Error::Refused(refused)) => refused,
-        other => panic!("{other:?}"),
-    }
 }
 
 #[tokio::test]

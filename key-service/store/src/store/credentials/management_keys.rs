@@ -27,16 +27,16 @@ impl Store {
     /// Creates a management key of an existing account; repeating it changes nothing. `false` if the account is at its
     /// bound of such keys.
     pub async fn create_management_key(&self, key: NewManagementKey, act: &Act) -> Result<bool, StoreError> {
-        let NewManagementKey { account, key, digest, most } = key;
+        let (account, id) = (key.account, key.key.id);
         // A call that is refused here leaves no owner of a key behind.
         if self.account_money(account).await?.is_none() {
             return Err(StoreError::no_account(account));
         }
         let list = self.get::<IdList>(&layout::space(account), list_name()).await?.unwrap_or_default();
-        if !has_room(&list, key.id, most) {
+        if !has_room(&list, id, key.most) {
             return Ok(false);
         }
-        let (space, of_owner) = owner_record(key.id);
+        let (space, of_owner) = owner_record(id);
         let owner = ManagementKeyOwner { account: account.as_bytes().to_vec() };
         let own = |view: &mut View| {
             view.presume_absent(&of_owner);
@@ -46,11 +46,10 @@ impl Store {
             Ok(())
         };
         self.change(&space, own).await?;
-        let is_there =
-            self.lanes.change(account, |change| add_key(change, (account, &key, most), act)).await?;
+        let is_there = self.lanes.change(account, |change| add_key(change, &key, act)).await?;
         if is_there {
-            let owner = Principal::ManagementKey(account, key.id);
-            self.put_credential(&digest, Credential::first(owner)).await?;
+            let owner = Principal::ManagementKey(account, id);
+            self.put_credential(&key.digest, Credential::first(owner)).await?;
         }
         Ok(is_there)
     }
@@ -112,19 +111,16 @@ impl Store {
 }
 
 /// Adds a key, unless the account has as many as allowed. Returns whether the key exists.
-fn add_key(
-    change: &mut Change<'_>,
-    (account, key, most): (AccountId, &ManagementKey, u64),
-    act: &Act,
-) -> Result<bool, StoreError> {
+fn add_key(change: &mut Change<'_>, new: &NewManagementKey, act: &Act) -> Result<bool, StoreError> {
+    let NewManagementKey { account, key, digest: _, most } = new;
     let name = key_name(key.id);
     change.presume_absent(&name);
     let (money, list) = (change.account()?, change.get::<IdList>(&list_name())?);
     if money.is_none() {
-        return Err(StoreError::no_account(account));
+        return Err(StoreError::no_account(*account));
     }
     let mut list = list.unwrap_or_default();
-    if !has_room(&list, key.id, most) {
+    if !has_room(&list, key.id, *most) {
         return Ok(false);
     }
     if change.has_record(&name) {

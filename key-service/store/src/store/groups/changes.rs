@@ -103,7 +103,7 @@ pub(crate) fn insert_group(change: &mut Change<'_>, group: &Group) -> Result<boo
         change.put(&external_id(name), &ExternalId { group: id.as_bytes().to_vec() });
     }
     change.enter(layout::GROUPS, id.as_bytes().to_vec());
-    move_group(change, *id, (None, spend.parent))?;
+    move_group(change, *id, None, spend.parent)?;
     Ok(true)
 }
 
@@ -126,7 +126,7 @@ pub(super) fn update(
     let external_id = before.external_id.clone();
     change.set_group(id, group.spend.clone());
     change.put(&name, &GroupProfile { opening, children, external_id, ..to_profile(&group) });
-    move_group(change, id, (before.spend.parent, group.spend.parent))?;
+    move_group(change, id, before.spend.parent, group.spend.parent)?;
     if let Some(kind) = group.change(&before, act.at) {
         change.event(act.event(0, None, Some(id), kind));
     }
@@ -157,7 +157,8 @@ fn may_have_parent(
 fn move_group(
     change: &mut Change<'_>,
     id: GroupId,
-    (before, after): (Option<GroupId>, Option<GroupId>),
+    before: Option<GroupId>,
+    after: Option<GroupId>,
 ) -> Result<(), StoreError> {
     if before == after {
         return Ok(());
@@ -177,7 +178,8 @@ fn move_group(
 /// Counts a key that is made in a group, moves to another one, or leaves.
 pub(crate) fn count_key(
     change: &mut Change<'_>,
-    (before, after): (Option<GroupId>, Option<GroupId>),
+    before: Option<GroupId>,
+    after: Option<GroupId>,
 ) -> Result<(), StoreError> {
     if before == after {
         return Ok(());

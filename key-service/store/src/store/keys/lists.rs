@@ -1,6 +1,6 @@
 //! Lists of API keys, each of which is read from an index page by page.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, ops::RangeInclusive};
 
 use domain::key::{ApiKey, Status};
 use key_service_ledger::{Change, StoreError, names};
@@ -187,10 +187,10 @@ impl Store {
     pub async fn keys_expiring(
         &self,
         account: AccountId,
-        (from, to): (Timestamp, Timestamp),
+        within: RangeInclusive<Timestamp>,
         limit: usize,
     ) -> Result<Vec<KeyId>, StoreError> {
-        let range = (layout::time(from).to_vec(), layout::behind(&layout::time(to)));
+        let range = (layout::time(*within.start()).to_vec(), layout::behind(&layout::time(*within.end())));
         let order = (records::Order::Ascending, limit);
         let entries = self.entries(&layout::space(account), layout::KEYS_EXPIRING, range, order).await?;
         Ok(entries.iter().filter_map(|entry| id_at(entry, size_of::<u64>())).collect())

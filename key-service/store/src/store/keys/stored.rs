@@ -51,7 +51,7 @@ pub(crate) fn insert_key(change: &mut Change<'_>, key: &ApiKey) -> Result<bool, 
     if let Some(group) = spend.group {
         change.enter(layout::KEYS_OF_GROUPS, group_entry(group, *id));
     }
-    groups::count_key(change, (None, spend.group))?;
+    groups::count_key(change, None, spend.group)?;
     list_by_status(change, key);
     Ok(true)
 }
@@ -87,11 +87,10 @@ pub(crate) fn put(
     let id = after.id;
     change.set_key(id, after.spend.clone());
     change.put(&layout::key_profile(id), &with_texts(profile, after));
-    move_entry(change, layout::KEYS, (Some(name_entry(before)), Some(name_entry(after))));
-    let groups = (before.spend.group, after.spend.group);
-    let of_group = |group: Option<GroupId>| group.map(|group| group_entry(group, id));
-    move_entry(change, layout::KEYS_OF_GROUPS, (of_group(groups.0), of_group(groups.1)));
-    groups::count_key(change, groups)?;
+    move_entry(change, layout::KEYS, Some(name_entry(before)), Some(name_entry(after)));
+    let of_group = |key: &ApiKey| key.spend.group.map(|group| group_entry(group, id));
+    move_entry(change, layout::KEYS_OF_GROUPS, of_group(before), of_group(after));
+    groups::count_key(change, before.spend.group, after.spend.group)?;
     let standing = |ApiKey { spend, .. }: &ApiKey| (spend.expires_at, spend.disabled, spend.revoked_at);
     if standing(before) != standing(after) {
         // An expired key may be listed as active or as expired.
@@ -110,7 +109,8 @@ pub(crate) fn put(
 pub(crate) fn move_entry(
     change: &mut Change<'_>,
     index: Index,
-    (before, after): (Option<Vec<u8>>, Option<Vec<u8>>),
+    before: Option<Vec<u8>>,
+    after: Option<Vec<u8>>,
 ) {
     if before == after {
         return;

@@ -125,12 +125,7 @@ impl Store {
     }
 
     /// Replaces value and expiry of a record. A removed record stays removed.
-    pub async fn replace_record(
-        &self,
-        account: AccountId,
-        record: ExpiringRecord,
-        _: Timestamp,
-    ) -> Result<(), StoreError> {
+    pub async fn replace_record(&self, account: AccountId, record: ExpiringRecord) -> Result<(), StoreError> {
         let of_record = record_name(record.kind, &record.name);
         let replace = |view: &mut View| {
             let Some(found) = view.get::<messages::ExpiringRecord>(&of_record)? else { return Ok(()) };

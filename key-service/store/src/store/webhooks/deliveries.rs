@@ -64,7 +64,8 @@ impl Store {
         &self,
         account: AccountId,
         id: WebhookId,
-        (now, until): (Timestamp, Timestamp),
+        now: Timestamp,
+        until: Timestamp,
         limit: usize,
     ) -> Result<Vec<Delivery>, StoreError> {
         let space = layout::space(account);
@@ -72,7 +73,7 @@ impl Store {
             let Some(mut waiting) = view.get::<PendingDeliveries>(&pending(id))? else {
                 return Ok(Vec::new());
             };
-            let claimed = claim(&mut waiting, (now, until), limit);
+            let claimed = claim(&mut waiting, now, until, limit);
             view.put(&pending(id), &waiting);
             Ok(claimed)
         });
@@ -151,7 +152,8 @@ impl Store {
 /// Begins attempts for the deliveries that are due, and returns these.
 fn claim(
     waiting: &mut PendingDeliveries,
-    (now, until): (Timestamp, Timestamp),
+    now: Timestamp,
+    until: Timestamp,
     limit: usize,
 ) -> Vec<PendingDelivery> {
     let due = waiting.deliveries.iter_mut().filter(|delivery| delivery.due_at <= now.millis());

@@ -184,7 +184,7 @@ pub(crate) async fn events_are_found_by_type_key_and_group_page_by_page(subject:
     }
     subject.interrupt().await;
     let store = subject.store();
-    let search = |kind, key, group| EventSearch { kind, key, group, within: None };
+    let search = |kind, key, group| EventSearch { kind, key, group, by: None, within: None };
     for (search, numbers) in [
         (search(None, None, None), vec![7, 6, 5, 4, 3, 2, 1]),
         (search(Some("key.updated"), None, None), vec![7, 5, 3]),
@@ -199,6 +199,9 @@ pub(crate) async fn events_are_found_by_type_key_and_group_page_by_page(subject:
         ),
         (EventSearch { within: Some(vec![group(1)]), ..search(None, Some(key(3)), None) }, vec![]),
         (EventSearch { within: Some(Vec::new()), ..EventSearch::default() }, vec![]),
+        (EventSearch { by: Some("ünï \"4".into()), ..EventSearch::default() }, vec![4]),
+        (EventSearch { by: Some("ünï".into()), ..search(Some("key.created"), None, None) }, vec![6, 4, 2]),
+        (EventSearch { by: Some("nobody".into()), ..EventSearch::default() }, vec![]),
     ] {
         for order in [Order::Descending, Order::Ascending] {
             let found = found(store, mine, &search, (order, 2)).await;

@@ -18,8 +18,9 @@ use crate::{
     suite::{Subject, act, after, digest, nouns::events, open_account},
 };
 use domain::{
+    event::EventKind,
     ledger::histories::{START, account, group},
-    member::{LinkMaker, MadeLink, Member, MemberChange, PasswordHash, Role},
+    member::{LinkMaker, MadeLink, Member, MemberChange, PasswordHash, Role, RoleChange},
     second_factor::{FactorId, SecondFactor},
 };
 
@@ -43,6 +44,10 @@ async fn make(store: &Store, account: AccountId, member: Member) -> MemberCreate
 async fn add(store: &Store, account: AccountId, n: u8) -> Member {
     assert_eq!(make(store, account, member(n)).await, MemberCreated::Made);
     member(n)
+}
+
+fn new_role(role: Role) -> MemberChange {
+    MemberChange { role: Some(RoleChange { role, act: act(after(3)) }), ..MemberChange::default() }
 }
 
 fn link(n: u8, member: MemberId, expires_at: Timestamp) -> ExpiringRecord {
@@ -139,8 +144,7 @@ pub(crate) async fn a_change_of_a_member_changes_what_it_names(subject: &mut imp
     let store = subject.store();
     let (mine, theirs) = (open_account(store, 1).await, open_account(store, 2).await);
     let one = add(store, mine, 1).await;
-    let owner = MemberChange { role: Some(Role::Owner), ..MemberChange::default() };
-    let lead = MemberChange { role: Some(Role::Lead(group(1))), ..MemberChange::default() };
+    let (owner, lead) = (new_role(Role::Owner), new_role(Role::Lead(group(1))));
     let secret =
         MemberChange { password: Some(PasswordHash("$argon2id$x".into())), ..MemberChange::default() };
     let seen = MadeLink { by: LinkMaker::Owner("Bob the owner".into()), at: after(7) };
@@ -156,6 +160,36 @@ pub(crate) async fn a_change_of_a_member_changes_what_it_names(subject: &mut imp
         subject.store().members(mine).await.unwrap(),
         [one.changed(owner).changed(secret).changed(seen).changed(lead)]
     );
+}
+
+pub(crate) async fn another_role_is_told_and_the_same_one_is_not(subject: &mut impl Subject) {
+    let store = subject.store();
+    let mine = open_account(store, 1).await;
+    let one = add(store, mine, 1).await;
+    let [of_one, of_two] = [1, 2].map(|n| Role::Lead(group(n)));
+    for role in [Role::Viewer, of_one, of_one, of_two, Role::Owner] {
+        assert!(store.update_member(mine, one.id, new_role(role)).await.unwrap());
+    }
+    subject.interrupt().await;
+    let told =
+        events::kept(subject.store(), mine).await.into_iter().filter_map(|told| match told.event.kind {
+            EventKind::MemberRoleChanged {
+                member_id,
+                name,
+                role,
+                group_id,
+                previous_role,
+                previous_group_id,
+            } => {
+                assert_eq!((told.event.at, member_id, name), (after(3), one.id, one.name.clone()));
+                Some(((previous_role, previous_group_id), (role, group_id)))
+            }
+            _ => None,
+        });
+    let lead = |n| ("lead".to_owned(), Some(group(n)));
+    let [viewer, owner] = ["viewer", "owner"].map(|role| (role.to_owned(), None));
+    let expected = [(viewer, lead(1)), (lead(1), lead(2)), (lead(2), owner)];
+    assert_eq!(told.collect::<Vec<_>>(), expected);
 }
 
 pub(crate) async fn a_second_factor_is_replaced_once_and_tells_when_it_comes_and_goes(
@@ -184,7 +218,7 @@ pub(crate) async fn a_second_factor_is_replaced_once_and_tells_when_it_comes_and
     assert_eq!(store.member_named(mine, &none.name).await.unwrap().as_ref(), Some(&later));
     let (_, found) = store.record(mine, Session, digest("session 1"), START).await.unwrap().unwrap();
     assert_eq!(found, later);
-    let owner = MemberChange { role: Some(Role::Owner), ..MemberChange::default() };
+    let owner = new_role(Role::Owner);
     assert!(store.update_member(mine, none.id, owner.clone()).await.unwrap());
     assert!(!store.replace_second_factor(mine, &first, None, &act(START)).await.unwrap());
     assert!(store.replace_second_factor(mine, &later, None, &act(START)).await.unwrap());
@@ -263,10 +297,10 @@ pub(crate) async fn a_session_lives_until_it_expires_or_is_ended(subject: &mut i
     assert_eq!(store.record(theirs, Session, of(1).name, START).await.unwrap(), None);
     assert_eq!(sessions(store, mine, one.id, START).await, [of(1), of(2), of(3)]);
     let touched = |n| ExpiringRecord { expires_at: after(160), value: format!("{n} seen"), ..of(n) };
-    store.replace_record(mine, touched(1), after(60)).await.unwrap();
+    store.replace_record(mine, touched(1)).await.unwrap();
     store.remove_record(mine, Session, of(2).name).await.unwrap();
     store.remove_record(mine, Session, of(2).name).await.unwrap();
-    store.replace_record(mine, touched(2), after(60)).await.unwrap();
+    store.replace_record(mine, touched(2)).await.unwrap();
     let touched = touched(1);
     assert_eq!(
         store.record(mine, Session, of(1).name, after(159)).await.unwrap(),

@@ -63,7 +63,7 @@ async fn add(store: &Store, account: AccountId, seen: &mut StoredWebhook, number
 
 async fn claim(store: &Store, account: AccountId, id: WebhookId, now: Timestamp) -> Vec<Delivery> {
     let until = now.plus(std::time::Duration::from_secs(30));
-    store.claim_deliveries(account, id, (now, until), 100).await.unwrap()
+    store.claim_deliveries(account, id, now, until, 100).await.unwrap()
 }
 
 fn end(reason: Option<DisabledReason>) -> WebhookPatch {
@@ -183,7 +183,7 @@ pub(crate) async fn a_cursor_moves_together_with_the_deliveries(subject: &mut im
     let too_many: Vec<_> = (10..=10 + free).map(delivery).collect();
     assert!(!store.fan_out(account, seen.clone(), 300, too_many[..].to_vec()).await.unwrap(), "no room");
     assert!(store.fan_out(account, seen, 299, too_many[1..].to_vec()).await.unwrap());
-    let all = store.claim_deliveries(account, id, (START, after(30)), 1000).await.unwrap();
+    let all = store.claim_deliveries(account, id, START, after(30), 1000).await.unwrap();
     assert_eq!(all.len(), MAX_PENDING_DELIVERIES);
 }
 
@@ -193,7 +193,7 @@ pub(crate) async fn a_delivery_is_claimed_once_until_it_falls_due_again(subject:
     let id = seen.webhook.id;
     add(subject.store(), account, &mut seen, &(8..58).collect::<Vec<_>>()).await;
     let store = subject.store();
-    let claims = (0..10).map(|_| store.claim_deliveries(account, id, (START, after(30)), 7));
+    let claims = (0..10).map(|_| store.claim_deliveries(account, id, START, after(30), 7));
     let claimed: Vec<_> = join_all(claims).await.into_iter().flat_map(Result::unwrap).collect();
     let events: HashSet<_> = claimed.iter().map(|delivery| delivery.event).collect();
     assert_eq!((claimed.len(), events.len()), (50, 50), "each once, and none is left");

@@ -4,12 +4,12 @@ use bench::attack::filling::{empty, fill, made};
 use http::Method;
 use serde_json::json;
 use tests::{
-    harness::{Deployment, Form, Options, PATIENCE, Stack, attribute},
+    harness::{Deployment, FLASH, Form, MAX, Options, PATIENCE, Stack, attribute},
     upstream::Script,
 };
 use tokio::time::{Instant, sleep};
 
-use crate::dashboard::signed_in;
+use crate::{dashboard::signed_in, money::budgets::group};
 
 #[apply(fact)]
 async fn a_form_makes_a_key_only_with_an_attempt_that_a_page_wrote() {
@@ -26,6 +26,26 @@ async fn a_form_makes_a_key_only_with_an_attempt_that_a_page_wrote() {
     assert_eq!(stack.manage(Method::GET, "", None).await.json(), before);
     let made = owner.post("/dashboard/keys", &[("label", "mine"), ("attempt", &attempt)]).await;
     assert_eq!(made.status, 200, "{made}");
+}
+
+#[apply(fact)]
+async fn the_page_of_models_counts_the_keys_that_may_call_each() {
+    let stack = Stack::start().await;
+    let mut viewer = signed_in(&stack, &stack.account, "viewer").await;
+    assert!(!viewer.get("/dashboard/models").await.text().contains("Allowed for"), "there is no key");
+    stack.key_with(json!({"label": "any"})).await;
+    let page = viewer.get("/dashboard/models").await;
+    assert!(page.text().contains("Allowed for 1 of 1 active key."), "{page}");
+    stack.key_with(json!({"label": "one", "models": [FLASH]})).await;
+    let parent = group(&stack, json!({"name": "Course", "models": [MAX]})).await;
+    let child = group(&stack, json!({"name": "Class", "parent_id": parent["id"]})).await;
+    stack.key_with(json!({"label": "pupil", "group_id": child["id"]})).await;
+    let page = viewer.get("/dashboard/models").await;
+    let allowed = |model: &str| {
+        let (_, card) = page.text().split_once(&format!("<h2>{model}</h2>")).unwrap();
+        card.split("Allowed for ").nth(1).unwrap().split('.').next().unwrap()
+    };
+    assert_eq!([FLASH, MAX].map(allowed), ["2 of 3 active keys"; 2], "{page}");
 }
 
 #[apply(fact)]

@@ -99,6 +99,23 @@ async fn keys_that_are_refused_for_a_limit_of_theirs_or_of_a_group_are_seen_and_
 }
 
 #[apply(fact)]
+async fn credit_for_less_than_a_week_stands_out_beside_every_page_from_the_first_on() {
+    let stack = Stack::start().await;
+    let poor = stack.open_account("poor", requests(6));
+    let key = stack.key_of(&poor, json!({"label": "only"})).await;
+    let mut viewer = signed_in(&stack, &poor, "viewer").await;
+    let short = "class=\"balance short\"";
+    assert!(!viewer.get("/dashboard").await.text().contains(short), "nothing is spent");
+    for _ in 0..5 {
+        assert_eq!(send(&stack, &key).await.status, 200);
+    }
+    for path in ["/dashboard", "/dashboard/events", "/dashboard/models"] {
+        let page = viewer.get(path).await;
+        assert!(page.text().contains(short) && page.text().contains("Credit, 6 days"), "{path}: {page}");
+    }
+}
+
+#[apply(fact)]
 async fn a_page_that_was_opened_earlier_takes_nothing_back() {
     let stack = Stack::start().await;
     let key = stack.key_with(json!({"label": "one", "limit": 10})).await;

@@ -1,0 +1,87 @@
+//! A stream whose reads and writes are watched.
+
+use std::{
+    io::{self, IoSlice},
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use hyper_util::client::legacy::connect::{Connected, Connection};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// What is done beside the reads and the writes of a stream.
+pub trait StreamWatch {
+    /// Sees what a read brought: nothing, if it waits. An error fails the read.
+    fn after_read(&mut self, context: &mut Context<'_>, waits: bool, bytes: &[u8]) -> io::Result<()>;
+
+    /// Sees that something is about to be written.
+    fn before_write(&mut self) {}
+
+    /// Sees whether a write waits.
+    fn after_write(&mut self, _waits: bool) {}
+}
+
+pub struct WatchedStream<S, W> {
+    stream: S,
+    watch: W,
+}
+
+impl<S, W> WatchedStream<S, W> {
+    pub const fn new(stream: S, watch: W) -> Self {
+        Self { stream, watch }
+    }
+}
+
+impl<S: AsyncRead + Unpin, W: StreamWatch + Unpin> AsyncRead for WatchedStream<S, W> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let Self { stream, watch } = self.get_mut();
+        let before = buffer.filled().len();
+        let read = Pin::new(stream).poll_read(context, buffer);
+        let watched = watch.after_read(context, read.is_pending(), &buffer.filled()[before..]);
+        read.map(|read| read.and(watched))
+    }
+}
+
+impl<S: AsyncWrite + Unpin, W: StreamWatch + Unpin> AsyncWrite for WatchedStream<S, W> {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let Self { stream, watch } = self.get_mut();
+        watch.before_write();
+        let written = Pin::new(stream).poll_write(context, bytes);
+        watch.after_write(written.is_pending());
+        written
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let Self { stream, watch } = self.get_mut();
+        watch.before_write();
+        let written = Pin::new(stream).poll_write_vectored(context, slices);
+        watch.after_write(written.is_pending());
+        written
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_shutdown(context)
+    }
+}
+
+impl<S: Connection, W> Connection for WatchedStream<S, W> {
+    fn connected(&self) -> Connected {
+        self.stream.connected()
+    }
+}

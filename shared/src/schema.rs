@@ -1,0 +1,18 @@
+//! JSON Schemas of types that no derivation describes.
+
+/// Gives a type the schema of this name, which a function makes.
+#[macro_export]
+macro_rules! schema {
+    ($of:ty, $name:expr, $describe:expr) => {
+        impl schemars::JsonSchema for $of {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                $name.into()
+            }
+
+            fn json_schema(schemas: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                let describe: fn(&mut schemars::SchemaGenerator) -> schemars::Schema = $describe;
+                describe(schemas)
+            }
+        }
+    };
+}
