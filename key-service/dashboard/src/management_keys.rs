@@ -225,7 +225,7 @@ fn created(settings: &ManagementKeySettings, plaintext: &SecretString, base: &st
 
 /// Explains what revoking does, before the key is revoked.
 pub(super) async fn confirm(
-    ObjectPage { app, viewer, object: key, .. }: ObjectPage<ManagementKey>,
+    ObjectPage { viewer, object: key, .. }: ObjectPage<ManagementKey>,
 ) -> Result<Response, Failure> {
     let effects = [
         "The next request with it is refused, on every server.",

@@ -260,7 +260,7 @@ pub(super) async fn set_enabled(
 
 /// Explains what deleting does, before the webhook is deleted.
 pub(super) async fn confirm(
-    ObjectPage { app, viewer, object: webhook, .. }: ObjectPage<Webhook>,
+    ObjectPage { viewer, object: webhook, .. }: ObjectPage<Webhook>,
 ) -> Result<Response, Failure> {
     let effects = [
         "Nothing more is sent, not even deliveries that wait for another attempt.",

@@ -23,7 +23,7 @@ const PROTOCOL: &[u8] = b"HTTP/1.";
 pub struct NoFinalHead;
 
 /// A client's connection that fails with [`NoFinalHead`] if an answer exceeds the bounds.
-pub type FinalHead<S> = WatchedStream<S, Heads>;
+pub(crate) type FinalHead<S> = WatchedStream<S, Heads>;
 
 /// Reads the heads of an answer, up to the end of the final one.
 #[derive(Debug, Default)]

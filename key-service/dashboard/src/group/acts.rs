@@ -200,7 +200,7 @@ fn question(viewer: &Viewer, group: &Group, title: &str, deed: &str, effects: &[
 
 /// Explains what archiving does, before the group is archived.
 pub(crate) async fn confirm_archiving(
-    ObjectPage { app, viewer, object: group, .. }: ObjectPage<Group>,
+    ObjectPage { viewer, object: group, .. }: ObjectPage<Group>,
 ) -> Result<Response, Failure> {
     let effects = [
         "The next request of each key in it, and in the groups in it, is refused, on every server.",
@@ -219,7 +219,7 @@ pub(crate) async fn archive(
 
 /// Explains what revoking all keys of a group does, before it is done.
 pub(crate) async fn confirm_revoking(
-    ObjectPage { app, viewer, object: group, .. }: ObjectPage<Group, KeysViewer>,
+    ObjectPage { viewer, object: group, .. }: ObjectPage<Group, KeysViewer>,
 ) -> Result<Response, Failure> {
     let number =
         format!("{} in it, revoked ones included; those of groups in it stay.", keys_in(&group, None));

@@ -230,7 +230,7 @@ fn asked(viewer: &Viewer, member: &Member, deed: &str, question: &Markup, effect
 
 /// Explains what removing a second factor does, before it is removed.
 pub(crate) async fn confirm_second_factor(
-    ObjectPage { app, viewer, object: member, .. }: ObjectPage<Member>,
+    ObjectPage { viewer, object: member, .. }: ObjectPage<Member>,
 ) -> Result<Response, Failure> {
     let effects = [
         "The member’s password, or a sign-in link, alone signs in from then on. Make sure that it is the member who asks for this.",
@@ -255,7 +255,7 @@ pub(crate) async fn remove_second_factor(
 
 /// Explains what removing does, before the member is removed.
 pub(crate) async fn confirm(
-    ObjectPage { app, viewer, object: member, .. }: ObjectPage<Member>,
+    ObjectPage { viewer, object: member, .. }: ObjectPage<Member>,
 ) -> Result<Response, Failure> {
     let effects = [
         "Every browser in which this member is signed in is signed out at once.",

@@ -26,10 +26,10 @@ impl Management {
     ) -> Result<(), Error<MemberRefused>> {
         let _owners = self.owners.lock().await;
         self.check_led_group(account, role).await?;
-        if role != Role::Owner {
-            self.keep_an_owner(account, id).await?;
-        } else {
+        if role == Role::Owner {
             self.check_room(MemberRefused::StoreFull).await?;
+        } else {
+            self.keep_an_owner(account, id).await?;
         }
         let change = RoleChange { role, act: self.act(actor) };
         let change = MemberChange { role: Some(change), ..MemberChange::default() };
