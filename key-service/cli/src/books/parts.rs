@@ -40,6 +40,7 @@ struct PartLine<'a> {
     model: Option<&'a str>,
     /// Null for requests that named none, and for other users.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[expect(clippy::option_option, reason = "a line that is not apart by user has no member, and not null")]
     user: Option<Option<&'a str>>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     other_users: bool,

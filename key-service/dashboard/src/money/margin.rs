@@ -100,8 +100,7 @@ pub(crate) async fn csv(
     let (mut margins, _) = app.management.margins(account, range.days.clone(), by).await?;
     margins.sort_by_key(|(_, margin)| Reverse(margin.sums.charged));
     let groups = groups_of(&app, account, &margins).await?;
-    let mut text = HEAD.to_owned();
-    for (of, margin) in margins {
+    let line = |(of, margin): (MarginOf, Margin)| {
         let (id, name) = match of {
             MarginOf::Model(model) => (cell(&model), cell(&model)),
             MarginOf::Key(id, label) => (id.to_string(), cell(&label)),
@@ -114,13 +113,14 @@ pub(crate) async fn csv(
         let Sums { requests, tokens, charged } = margin.sums;
         let known = margin.amount().map(|amount| (margin.upstream_cost, amount));
         let known = known.map_or_else(|| ",".to_owned(), |(cost, amount)| format!("{cost},{amount}"));
-        text += &format!("{part},{id},{name},{requests},{tokens},{charged},{known}\r\n");
-    }
+        format!("{part},{id},{name},{requests},{tokens},{charged},{known}\r\n")
+    };
+    let lines: String = margins.into_iter().map(line).collect();
     let headers = [
         (header::CONTENT_TYPE, "text/csv; charset=utf-8"),
         (header::CONTENT_DISPOSITION, "attachment; filename=\"margin.csv\""),
     ];
-    Ok((headers, text).into_response())
+    Ok((headers, format!("{HEAD}{lines}")).into_response())
 }
 
 fn parts_of(query: &Fields) -> (SpendBy, &'static str, &'static str) {

@@ -55,15 +55,12 @@ impl Management {
             return self.sums_of_group(reach, search, group, first..=last).await.map(Some);
         }
         let is_wanted = |model: &str| search.model.as_ref().is_none_or(|wanted| wanted == model);
-        let sums = match search.key {
-            Some(key) => {
-                self.sums_of_key(account, key, first..=last, |payer| is_wanted(&payer.model)).await?
-            }
-            None => {
-                let models = self.spend(account, first..=last).await?.into_values().flatten();
-                let wanted = models.filter(|(model, _)| is_wanted(model));
-                wanted.fold(Sums::default(), |all, (_, sums)| all.plus(sums))
-            }
+        let sums = if let Some(key) = search.key {
+            self.sums_of_key(account, key, first..=last, |payer| is_wanted(&payer.model)).await?
+        } else {
+            let models = self.spend(account, first..=last).await?.into_values().flatten();
+            let wanted = models.filter(|(model, _)| is_wanted(model));
+            wanted.fold(Sums::default(), |all, (_, sums)| all.plus(sums))
         };
         Ok(Some(EntrySums { days: first..=last, sums }))
     }
@@ -108,22 +105,19 @@ impl Management {
         days: RangeInclusive<Day>,
     ) -> Result<EntrySums, StoreError> {
         let is_wanted = |model: &str| search.model.as_ref().is_none_or(|wanted| wanted == model);
-        let sums = match search.key {
-            Some(key) => {
-                let is_wanted =
-                    |payer: &Payer| payer.is_in(group) && reach.has(payer.groups) && is_wanted(&payer.model);
-                self.sums_of_key(reach.account, key, days.clone(), is_wanted).await?
-            }
-            None => {
-                let mut all = Sums::default();
-                let add = |_, model: &str, sums, _: &HoursOfDay| {
-                    if is_wanted(model) {
-                        all = all.plus(sums);
-                    }
-                };
-                self.add_group(reach, group, days.clone(), add).await?;
-                all
-            }
+        let sums = if let Some(key) = search.key {
+            let is_wanted =
+                |payer: &Payer| payer.is_in(group) && reach.has(payer.groups) && is_wanted(&payer.model);
+            self.sums_of_key(reach.account, key, days.clone(), is_wanted).await?
+        } else {
+            let mut all = Sums::default();
+            let add = |_, model: &str, sums, _: &HoursOfDay| {
+                if is_wanted(model) {
+                    all = all.plus(sums);
+                }
+            };
+            self.add_group(reach, group, days.clone(), add).await?;
+            all
         };
         Ok(EntrySums { days, sums })
     }
