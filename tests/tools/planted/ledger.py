@@ -160,7 +160,7 @@ FAULTS = {
          "rates::a_rate_admits_its_number_at_once_and_then_as_many_in_each_minute"),
         ("a clock that steps back refills a rate again", BOUNDS,
          "at: self.at.max(now)", "at: now",
-         "rates::a_clock_that_steps_refills_nothing_twice"),
+         "rates::a_clock_that_is_behind_by_a_second_refills_nothing_and_by_more_begins_anew"),
         ("an answer beyond the rate is forgiven", BOUNDS,
          ".clamp(0, MOST_TAKEN)", ".clamp(0, self.capacity())",
          "rates::an_answer_may_pass_the_rate_and_is_made_up_for"),
