@@ -32,7 +32,7 @@ pub struct ReportLine<'a> {
 }
 
 impl Report {
-    /// Begins another row, of which everything is that is added until the next one.
+    /// Begins another row. Whatever is added before the next one belongs to it.
     pub(super) fn begin_row(&mut self) {
         self.row += 1;
     }
