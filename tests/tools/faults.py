@@ -27,10 +27,11 @@ def main(words):
         return
     faults = [fault for fault in faults if not words or any(word in fault[1] for word in words)]
     copy()
+    missed = []
     for package in dict.fromkeys(fault[0] for fault in faults):
         if failed := failure(package, None):
             sys.exit(f"the tests fail without a fault:\n{failed}")
-    missed = [fault[1] for fault in faults if not is_caught(*fault)]
+        missed += [fault[1] for fault in faults if fault[0] == package and not is_caught(*fault)]
     for name in missed:
         print(f"not caught: {name}")
     print(f"{len(faults) - len(missed)} of {len(faults)} faults caught")

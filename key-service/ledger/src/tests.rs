@@ -9,10 +9,12 @@ mod rivals;
 use std::{collections::BTreeMap, slice, sync::Arc};
 
 use domain::{
+    event::Actor,
     ledger::{
-        Ending, Key, Record as GenerationRecord, RecordId, Told,
+        Command, Ending, Key, Record as GenerationRecord, RecordId, Told,
         histories::{
-            ACCOUNTS, GROUPS, KEYS, LONGEST_HISTORY, START, Step, World, account, group, history, key,
+            ACCOUNTS, GROUPS, KEYS, LONGEST_HISTORY, START, Step, World, account, deposit, group, history,
+            key, of_history,
         },
     },
     usage::{self, GroupDay, Margin, UserDay},
@@ -356,6 +358,30 @@ proptest! {
     }
 }
 
+/// The bill of an expiry is kept apart from others, and a late capture replaces it.
+#[test]
+fn a_late_capture_leaves_no_bill_of_the_expiry() {
+    let (key, generation, amount) = (key(0), of_history(0), NanoUsd::from_nanos(100));
+    let (note, actor) = (String::new(), Actor::System);
+    let deposit = Command::Deposit { id: deposit(0), amount, note, payment_id: None, actor };
+    let ticks = (0..7).map(|tick| Command::Tick { seen: Some(tick) });
+    let end = [Command::Expire { key, generation }, durability::capture(generation)];
+    let commands = [deposit, durability::hold(generation)].into_iter().chain(ticks).chain(end);
+    run(async {
+        let mut installation = Installation::new(Arc::new(Maps::default()), 1).await;
+        for command in commands {
+            installation.take(&Step::Execute(account(0), vec![command]), 0).await;
+            installation.is_as_the_model().await;
+        }
+        let records = &installation.model.records;
+        let kept = &records[&(account(0), RecordId::Generation(generation))];
+        assert!(
+            matches!(kept, GenerationRecord::Closed(bill) if bill.ending == Ending::Captured),
+            "{kept:?}"
+        );
+    });
+}
+
 /// The databases, with two processes over each. One Redis serves all histories.
 #[test]
 fn histories_over_redis_and_sqlite_are_those_of_the_model() {
@@ -448,7 +474,7 @@ async fn a_change_that_is_refused_after_lost_commits_gives_the_turn_back() {
 
 /// Holds and captures the amount. Returns whether it could.
 async fn spend(ledger: &Lanes, (account, key): (AccountId, KeyId), one: NanoUsd) -> bool {
-    use domain::ledger::{Command, NewHold, Outcome, Progress, Refused};
+    use domain::ledger::{NewHold, Outcome, Progress, Refused};
     let generation = GenerationId::generate(&System);
     loop {
         let now = System.now();

@@ -64,7 +64,10 @@ pub fn read(tables: Vec<Table>) -> Result<(Draft, Report), Vec<Wrong>> {
             TEAMS => teams.extend(rows),
             BUDGETS => reader.budgets.extend(by_id(rows, "budget_id")),
             MODELS => reader.aliases.extend(by_id(rows, "id")),
-            other => rows.iter().for_each(|_| reader.report.add(other, "", "not imported: no counterpart")),
+            other => rows.iter().for_each(|_| {
+                reader.report.begin_row();
+                reader.report.add(other, "", "not imported: no counterpart");
+            }),
         }
     }
     for (place, row) in teams {

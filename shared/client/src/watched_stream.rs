@@ -9,7 +9,7 @@ use std::{
 use hyper_util::client::legacy::connect::{Connected, Connection};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// What is done beside the reads and the writes of a stream.
+/// Watches the reads and the writes of a stream.
 pub trait StreamWatch {
     /// Sees what a read brought: nothing, if it waits. An error fails the read.
     fn after_read(&mut self, context: &mut Context<'_>, waits: bool, bytes: &[u8]) -> io::Result<()>;

@@ -38,7 +38,7 @@ async fn replicas() -> Stack {
 #[apply(fact)]
 async fn the_first_run_prints_a_link_that_signs_the_owner_in() {
     let stack = Stack::start().await;
-    let printed = stack.server().stdout();
+    let printed = stack.server().printed("/sign-in/link#").await;
     let link = printed.lines().find(|line| line.contains("/sign-in/link#")).unwrap();
     let mut browser = Browser::at(&stack.url(""));
     assert_eq!(browser.get("/dashboard").await.header("location"), "/dashboard/sign-in");

@@ -6,10 +6,9 @@ use axum::{
     extract::{Request, State},
     response::{IntoResponse, Redirect, Response},
 };
-use http::StatusCode;
 use maud::{Markup, html};
 use shared::{
-    ids::{GroupId, KeyId, Principal},
+    ids::{GroupId, Principal},
     key::without_keys,
     money::NanoUsd,
     time::Timestamp,
@@ -31,11 +30,12 @@ use key_service_management::{
 use key_service_page::{
     app::App,
     browser::form_token,
-    entry::{Entered, Fault},
+    entry::{Entered, Fault, refused_form},
     failure::Failure,
     form::{Fields, query, with},
     layout::{Section, hidden, page},
     notice,
+    object_page::PageObject as _,
     pagination::{Pagination, ROWS_ON_PAGE, Shown},
     paths::{GROUPS, KEYS as PATH, MANAGEMENT_KEYS},
     session::{Act, KeysAct, KeysViewer, Viewer},
@@ -341,7 +341,7 @@ pub(crate) async fn new(
     let query = query(&request);
     let filled = if query.filled("like").is_some() {
         // A link from the page of a key fills in its settings.
-        let (key, now) = (named(&app, &viewer, query.get("like")).await?, app.management.now());
+        let (key, now) = (ApiKey::find(&app, &viewer, query.get("like")).await?, app.management.now());
         let label: String = key.label.chars().take(MAX_LABEL_OF_COPY).collect();
         let settings = settings_form::entered(|field: KeyField| key.value(field, now));
         let settings =
@@ -380,7 +380,7 @@ pub(crate) async fn create(
     }
     let refused = async |fault: &Fault| {
         let again = asked(&app, &viewer, Entered::refused(&form, fault)).await?;
-        Ok((StatusCode::UNPROCESSABLE_ENTITY, again).into_response())
+        Ok(refused_form(again))
     };
     let mut settings: KeyPatch = match settings_form::read(&form) {
         Ok(settings) => settings,
@@ -417,14 +417,10 @@ pub(crate) async fn create(
     }
 }
 
-/// Finds the key of a path, if it is reached.
-pub(crate) async fn named(app: &App, viewer: &Viewer, id: &str) -> Result<ApiKey, Failure> {
-    let id: KeyId = id.parse().map_err(|_| Failure::NotFound)?;
-    Ok(app.management.key_in(viewer.reach(), id).await?)
-}
-
 #[cfg(test)]
 mod tests {
+    use shared::ids::KeyId;
+
     use super::*;
 
     #[test]

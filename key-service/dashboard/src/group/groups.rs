@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use axum::{
-    extract::{Path, Request, State},
+    extract::{Request, State},
     response::Response,
 };
 use maud::{Markup, html};
@@ -33,6 +33,7 @@ use key_service_page::{
     failure::Failure,
     form::{PageAddress, query},
     layout::{Section, page},
+    object_page::ObjectPage,
     pagination::{Pagination, ROWS_ON_PAGE, Shown},
     paths::{GROUPS as PATH, KEYS},
     session::{KeysViewer, Viewer},
@@ -180,12 +181,9 @@ fn badges(group: &Group, reached: &ReachedLimits) -> Markup {
 
 /// Shows a group at a glance: its limits, its spend, its keys and what happened lately.
 pub(crate) async fn show(
-    State(app): State<App>,
-    KeysViewer(viewer): KeysViewer,
-    Path(id): Path<String>,
+    ObjectPage { app, viewer, object: group, .. }: ObjectPage<Group, KeysViewer>,
     request: Request,
 ) -> Result<Response, Failure> {
-    let group = named(&app, &viewer, &id).await?;
     let (reach, today) = (viewer.reach(), app.management.today());
     let (here, query) = (path(&group), query(&request));
     let view = SpendView::of(&query, SpendScope::Group(group.id), today);
@@ -221,22 +219,16 @@ pub(super) fn tabbed(group: &Group) -> TabbedPage {
 
 /// Lists the requests of a group.
 pub(crate) async fn requests(
-    State(app): State<App>,
-    KeysViewer(viewer): KeysViewer,
-    Path(id): Path<String>,
+    ObjectPage { app, viewer, object: group, .. }: ObjectPage<Group, KeysViewer>,
     request: Request,
 ) -> Result<Response, Failure> {
-    let group = named(&app, &viewer, &id).await?;
     tabbed(&group).requests(&app, &viewer, &query(&request)).await
 }
 
 /// Shows how to use a key of a group.
 pub(crate) async fn use_it(
-    State(app): State<App>,
-    KeysViewer(viewer): KeysViewer,
-    Path(id): Path<String>,
+    ObjectPage { app, viewer, object: group, .. }: ObjectPage<Group, KeysViewer>,
 ) -> Result<Response, Failure> {
-    let group = named(&app, &viewer, &id).await?;
     let reached = [group];
     let limits = app.management.reached_limits(viewer.reach(), &[], &reached).await?;
     let [group] = &reached;
@@ -246,12 +238,6 @@ pub(crate) async fn use_it(
         (first_steps::commands_of_known_key(&viewer.browser.base(), &model))
     };
     Ok(tabbed(group).show(&viewer, Tab::UseIt, &content))
-}
-
-/// Finds the group of a path, if it is reached.
-pub(super) async fn named(app: &App, viewer: &Viewer, id: &str) -> Result<Group, Failure> {
-    let id: GroupId = id.parse().map_err(|_| Failure::NotFound)?;
-    Ok(app.management.group_in(viewer.reach(), id).await?)
 }
 
 /// Shows what a group may spend and has spent, and the groups in it.

@@ -25,8 +25,8 @@ use key_service_page::{
 use key_service_settings::words::list_of;
 use key_service_store::store::Found;
 
-/// Active keys among which the page counts those that may call a model: as many as two pages of the list have, which
-/// takes some milliseconds in an account of any size.
+/// Active keys among which the page counts those that may call a model: as many as two pages of the list have, however
+/// many there are.
 const COUNTED_KEYS: usize = 100;
 
 /// Shows the catalogue, as far as callers need it.

@@ -71,7 +71,7 @@ async fn make(ledger: &Lanes, number: u8) -> Result<(), crate::error::StoreError
     ledger.change(account(0), decide).await
 }
 
-fn hold(generation: GenerationId) -> Command {
+pub(super) fn hold(generation: GenerationId) -> Command {
     let one = NanoUsd::from_nanos(10);
     Command::Hold(NewHold {
         key: key(0),
@@ -88,7 +88,7 @@ fn hold(generation: GenerationId) -> Command {
     })
 }
 
-fn capture(generation: GenerationId) -> Command {
+pub(super) fn capture(generation: GenerationId) -> Command {
     let total = Progress { cost: NanoUsd::from_nanos(10), ..Progress::default() };
     Command::Capture { key: key(0), generation, model: "m".into(), total, chargeable: None, estimated: false }
 }

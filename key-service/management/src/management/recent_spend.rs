@@ -1,5 +1,5 @@
-//! What accounts spent in the last days, remembered from the last time that it was added up. Each page says by it how
-//! long the credit lasts, and reads nothing more.
+//! Remembers what accounts spent in the last days. Overview adds it up; by it every other page says how long the credit
+//! lasts, without a read of its own.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use shared::{ids::AccountId, money::NanoUsd};
 
 use domain::usage::Day;
 
-/// Most accounts that are remembered, in some 500 kB.
+/// Most accounts that are remembered, in less than a megabyte.
 const MAX_ACCOUNTS: usize = 10_000;
 
 /// Spend of accounts, each with the day on which it was added up.

@@ -66,6 +66,7 @@ pub(super) struct RowFields<'a> {
 
 impl<'a> RowFields<'a> {
     pub(super) fn new(table: &'static str, row: Row, report: &'a mut Report) -> Self {
+        report.begin_row();
         Self { table, row, report }
     }
 

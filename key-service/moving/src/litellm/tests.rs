@@ -77,6 +77,7 @@ fn a_key_keeps_its_credential_its_money_and_its_bounds() {
         became(&report, "metadata"),
         ["dropped: `logging` is nested, too long, or one too many", "metadata"]
     );
+    assert!(report.lines().all(|line| line.rows == 1), "a row counts once, with however many values");
 }
 
 #[test]

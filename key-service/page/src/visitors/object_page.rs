@@ -1,4 +1,4 @@
-//! What pages and forms of an object begin with: the member who asks, and the object that the address names.
+//! Extractors for pages and forms of one object: the member who asks, and the object that the address names.
 
 use std::{marker::PhantomData, str::FromStr};
 

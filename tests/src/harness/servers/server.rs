@@ -19,7 +19,7 @@ use super::ports::free_port;
 use crate::{
     harness::{
         command::{run_to_end, signal},
-        patience::{LOOK_EVERY, SERVER_PATIENCE},
+        patience::{LOOK_EVERY, SERVER_PATIENCE, until},
     },
     upstream::UPSTREAM_KEY,
 };
@@ -300,6 +300,12 @@ impl Server {
     /// Standard output since the last start.
     pub fn stdout(&self) -> String {
         read(&self.settings.data.join(OUTPUT))
+    }
+
+    /// Standard output once it has a text. A program serves before its first screen is written.
+    pub async fn printed(&self, text: &str) -> String {
+        until(text, async || self.stdout().contains(text)).await;
+        self.stdout()
     }
 
     /// Log of this process and of its predecessors on the same data, once no more lines arrive: a process gathers them

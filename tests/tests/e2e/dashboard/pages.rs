@@ -276,7 +276,7 @@ async fn the_first_steps_lead_to_a_key_that_says_how_to_use_it() {
         assert!(page.text().contains(text), "{text}: {page}");
     }
     // The commands of agents are those of the first screen, which a test of clients runs.
-    let printed = stack.server().stdout();
+    let printed = stack.server().printed("if they are installed\n").await;
     let (_, screen) = printed.split_once("if they are installed\n").unwrap();
     let screen = screen.split("\n\n").next().unwrap();
     let commands = ["Codex", "Claude Code"].map(|agent| pasted(&page, agent));

@@ -72,8 +72,7 @@ async fn every_model_has_its_price_and_cached_tokens_theirs() {
 #[apply(fact)]
 async fn a_first_run_prints_what_to_paste_and_a_later_one_nothing_secret() {
     let stack = Stack::start().await;
-    let printed = stack.server().stdout();
-    assert!(printed.contains("curl"), "{printed}");
+    let printed = stack.server().printed("curl").await;
     let start = printed.find("fg_mgmt_").unwrap_or_else(|| panic!("no management key: {printed}"));
     let management_key: String =
         printed[start..].chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect();

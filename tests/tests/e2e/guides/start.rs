@@ -109,7 +109,7 @@ async fn run(page: &str) -> String {
     let models = ("FAREGATE_MODELS", catalogue.display().to_string());
     let settings = Settings::all_in_one(folder.path(), [&keys[..], &[models]].concat());
     let server = Server::start(&settings).await;
-    let printed = server.stdout();
+    let printed = server.printed("export MANAGEMENT_KEY=").await;
     let (_, key) = printed.split_once("export MANAGEMENT_KEY=").unwrap();
     let management_key = key.lines().next().unwrap().to_owned();
     let env = [("FAREGATE", server.public().to_owned()), ("MANAGEMENT_KEY", management_key)];

@@ -55,7 +55,7 @@ async fn assert_turns(stack: &Stack, api: Api, tag: &str) {
 async fn agents_answer_to_the_commands_of_the_first_screen() {
     let stack = of(Models::Builtin).await;
     let key = stack.key().await;
-    let printed = stack.server().stdout();
+    let printed = stack.server().printed("if they are installed\n").await;
     let (_, commands) = printed.split_once("if they are installed\n").unwrap();
     let (commands, _) = commands.split_once("\n\n").unwrap();
     // Codex refuses a home below the folder for temporary files.
