@@ -201,7 +201,14 @@ fn read_hours(hours: Option<messages::HourColumns>) -> Option<HoursOfDay> {
 }
 
 fn write_parts(parts: impl Iterator<Item = PartCounts>) -> messages::CountColumns {
-    let mut columns = messages::CountColumns::default();
+    let (most, _) = parts.size_hint();
+    let mut columns = messages::CountColumns {
+        requests: Vec::with_capacity(most),
+        prompt: Vec::with_capacity(most),
+        cached: Vec::with_capacity(most),
+        completion: Vec::with_capacity(most),
+        charged: Vec::with_capacity(most),
+    };
     for PartCounts { requests, prompt, cached, completion, charged } in parts {
         columns.requests.push(requests);
         columns.prompt.push(prompt);

@@ -18,12 +18,12 @@ use crate::messages;
 
 /// A kind of the ledger's records, named by its own id.
 pub(crate) trait RecordKind: Clone + Eq + Hash {
-    /// Type of the value, whose default stands for an absent record.
+    /// Type of the value, whose default stands for an absent record, and is written as none.
     type Value: Clone + PartialEq + Default;
 
     fn name(&self) -> Name;
 
-    /// Writes a value as a message; `None` if no record stands for it.
+    /// Writes a value as a message; `None` of a default that has none.
     fn write(value: &Self::Value) -> Option<impl Message>;
 
     /// Reads a value from a message; `None` if no program writes such a message.

@@ -95,7 +95,8 @@ impl<K: RecordKind> Touched for Copy<K> {
     fn write(&self, revision: Revision) -> Option<Write> {
         let next = self.next.as_ref().filter(|next| Some(*next) != self.value.as_ref())?;
         let name = self.name.clone();
-        Some(match K::write(next) {
+        let message = K::write(next).filter(|_| *next != K::Value::default());
+        Some(match message {
             Some(message) => Write::Put(name, Record::of(revision, FORM, &message)),
             None => Write::Remove(name),
         })
@@ -105,7 +106,7 @@ impl<K: RecordKind> Touched for Copy<K> {
         self.is_touched = false;
         let Some(next) = self.next.take() else { return };
         if Some(&next) != self.value.as_ref() {
-            self.seen = K::write(&next).is_some().then_some(revision);
+            self.seen = (next != K::Value::default()).then_some(revision);
             self.value = Some(next);
         }
     }
