@@ -1,12 +1,9 @@
 //! A checked request, whichever dialect its body has.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use reply::Reply;
 use shared::{
     error::{ApiError, Code},
-    generation::{ModelApi, Origin},
     tokens::Usage,
 };
 use shared_catalog::{Effort, ImageUrls, Model, UpstreamApi, UpstreamKind};
@@ -92,8 +89,8 @@ impl Request {
         let Self { stream, n, user, reply, draft, .. } = self;
         let dropped = (self.dropped_tools.into_header(), self.dropped_members.into_header());
         Ok(Forward {
-            origin: Arc::new(Origin { api: model_api(&reply), stream, user }),
             stream,
+            user,
             reply,
             dropped_tools: dropped.0,
             dropped_members: dropped.1,
@@ -290,14 +287,4 @@ fn handed_to_some(model: &Model, need: Option<(ImageUrls, String)>) -> Result<Im
         }
     };
     Err(ApiError::at(Code::InvalidValue, place.clone(), format!("Invalid '{place}': {problem}.")))
-}
-
-/// The API of the call.
-const fn model_api(reply: &Reply) -> ModelApi {
-    match reply {
-        Reply::Chat { .. } => ModelApi::Chat,
-        Reply::Responses(_) => ModelApi::Responses,
-        Reply::Messages(_) => ModelApi::Messages,
-        Reply::Embeddings => ModelApi::Embeddings,
-    }
 }

@@ -68,7 +68,7 @@ impl Generator {
             enough_output_tokens: enough.min(asked),
             least_output_tokens: job.forward.least_output.min(asked),
             valid_until: None,
-            origin: Some(Arc::clone(&job.forward.origin)),
+            origin: Some(Arc::new(job.forward.take_origin(job.request))),
         };
         if job.forward.needs_count {
             return self.authorize_counted(job, pool, request, None).await;
@@ -233,7 +233,7 @@ impl Generator {
         &self,
         credential: String,
         model: &str,
-        origin: Arc<Origin>,
+        origin: Origin,
         account: AccountId,
     ) -> Result<(), ApiError> {
         let request = Authorize {
@@ -249,7 +249,7 @@ impl Generator {
             enough_output_tokens: 0,
             least_output_tokens: 0,
             valid_until: None,
-            origin: Some(origin),
+            origin: Some(Arc::new(origin)),
         };
         let asked_at = Instant::now();
         let grant = self.keys.authorize(request).await??;

@@ -25,7 +25,7 @@ const MAX_SHOWN_REASON: usize = 40;
 pub(crate) struct Job {
     /// Generation, renewed by every new authorization.
     pub(crate) id: GenerationId,
-    /// The HTTP request, for the log.
+    /// The HTTP request, for the log and the bill.
     pub(crate) request: RequestId,
     /// The span of the HTTP request.
     pub(crate) span: Span,

@@ -28,15 +28,15 @@ pub(super) struct TokenCount {
 /// `POST /v1/messages/count_tokens`
 pub(super) async fn count(app: Arc<App>, call: Call) -> Result<Response, ApiError> {
     let caller = call.caller();
-    let (parts, body) = call.request.into_parts();
+    let (request, (parts, body)) = (call.id, call.request.into_parts());
     let credential = credential(&app, &parts.headers, &caller).await?;
     let account = authenticate(&app, &credential, &caller).await?.account();
     let passed = PassedHead::of(&parts)?;
     let mut permit = app.generator.admission.prompt(account);
     let parse = |body: &Bytes, _: &Catalog| messages::parse_to_count(body);
-    let checked = check(&app, (&parts.headers, body), parse, false, &mut permit).await?;
+    let mut checked = check(&app, (&parts.headers, body), parse, false, &mut permit).await?;
     // A model that the key may not use, or a used-up rate, is refused before an upstream counts.
-    let origin = Arc::clone(&checked.forward.origin);
+    let origin = checked.forward.take_origin(request);
     app.generator.admit_free(credential, &checked.model, origin, account).await?;
     let pool = checked.models.pool(&checked.model).ok_or_else(ApiError::internal)?;
     let input_tokens = app.generator.count_prompt(pool, &checked.forward, &passed, account).await?;

@@ -287,7 +287,7 @@ async fn a_journal_is_exported_line_by_line_from_where_one_left_off() {
          \"audio_input_tokens\":0,\"images\":0,\"reasoning_tokens\":0,\"audio_output_tokens\":0,\
          \"cost\":3.000000001,\"upstream_cost\":null,\"charged\":3.000000001,\"shortfall\":0,\"estimated\":true,\"ending\":\"captured\",\
          \"at\":\"{BEGIN}\",\"charged_change\":3.000000001,\"key_used\":3.000000001,\
-         \"dialect\":null,\"stream\":null,\"user\":null,\"upstream\":null,\"finish_reason\":null,\
+         \"dialect\":null,\"stream\":null,\"user\":null,\"request_id\":null,\"upstream\":null,\"finish_reason\":null,\
          \"authorized_ms\":null,\"first_token_ms\":null,\"latency_ms\":null}}\n"
     );
     assert_eq!(lines, expected);

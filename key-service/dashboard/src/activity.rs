@@ -6,7 +6,7 @@ use axum::{
 };
 use maud::{Markup, html};
 use shared::{
-    ids::{GenerationId, GroupId, KeyId},
+    ids::{GenerationId, GroupId, KeyId, RequestId},
     money::NanoUsd,
     time::Timestamp,
 };
@@ -59,6 +59,9 @@ pub(super) async fn show(
     if let Some(id) = query.filled("generation") {
         return find_generation(&app, &viewer, &query, id).await;
     }
+    if let Some(id) = query.filled("request").filter(|id| id.parse::<RequestId>().is_err()) {
+        return Ok(no_request(&app, &viewer, &query, id));
+    }
     match query.filled("key") {
         Some(text) if text.parse::<KeyId>().is_err() => find_key(&app, &viewer, &query, text).await,
         Some(_) | None => list(&app, &viewer, &query).await,
@@ -79,6 +82,15 @@ async fn find_generation(app: &App, viewer: &Viewer, query: &Fields, id: &str) -
         p.empty { "No generation with the id " code { (id) } " was billed. " a href=(PATH) { "Clear filters" } }
     };
     Ok(page(viewer, Section::Requests, "Requests", &content))
+}
+
+/// Says that a text is no id of a request.
+fn no_request(app: &App, viewer: &Viewer, query: &Fields, text: &str) -> Response {
+    let content = html! {
+        (filters::form(app, query, None, true))
+        p.empty { code { (text) } " is not the id of a request, which every answer has in its header " code { "x-request-id" } ". " a href=(PATH) { "Clear filters" } }
+    };
+    page(viewer, Section::Requests, "Requests", &content)
 }
 
 /// Leads to the requests of the key that matches a text, or offers those of each key that does.
@@ -154,7 +166,7 @@ async fn list(app: &App, viewer: &Viewer, asked: &Fields) -> Result<Response, Fa
                 nav.pages aria-label="Files" { (files(query)) }
             }
         }
-        @if found.found.is_empty() { (nothing(is_filtered, oldest.is_some())) }
+        @if found.found.is_empty() { (nothing(asked, is_filtered, oldest.is_some())) }
         @else { (table(&found.found, Some(&keys))) }
         (pagination.links(PATH, if asked.has("from") { query } else { asked }, &shown))
     };
@@ -257,10 +269,13 @@ fn key_of(request: &AnyRequest) -> KeyId {
 }
 
 /// Says that there is no request, and where there may be some.
-fn nothing(is_filtered: bool, has_older: bool) -> Markup {
+fn nothing(asked: &Fields, is_filtered: bool, has_older: bool) -> Markup {
     html! {
         p.empty {
-            @if is_filtered { "Nothing matches. " a href=(PATH) { "Clear filters" } }
+            @if let Some(id) = asked.filled("request") {
+                "No request of these days with the id " code { (id) } " was billed or refused. A refused call is listed within ten seconds; one whose key may not call at all has no id here. "
+                a href=(PATH) { "Clear filters" }
+            } @else if is_filtered { "Nothing matches. " a href=(PATH) { "Clear filters" } }
             @else if has_older { "Nothing was billed in the last " (DAYS) " days. " a href={ (PATH) "?from=" } { "Show all" } }
             @else { "Nothing was billed yet." }
         }

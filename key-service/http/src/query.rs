@@ -51,6 +51,7 @@ impl Filtered for Bill {
             model: query.text("model")?,
             ending: ending.transpose()?,
             user: query.text("user")?,
+            request: query.id("request_id", "a request")?,
             upstream: query.text("upstream")?,
             ..EntrySearch::default()
         };
@@ -68,6 +69,7 @@ impl Filtered for RefusedCall {
             reason: query.text("reason")?,
             model: query.text("model")?,
             user: query.text("user")?,
+            request: query.id("request_id", "a request")?,
             begins: begins.map(|(first, _)| first),
             ends: ends.map(|(_, end)| end),
         };

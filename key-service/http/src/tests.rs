@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use shared::{
     clock::random_bytes,
     generation::{Course, FinishReason, ModelApi, Origin},
-    ids::{AccountId, GenerationId, KeyId},
+    ids::{AccountId, GenerationId, KeyId, RequestId},
     money::NanoUsd,
     time::Timestamp,
     tokens::Usage,
@@ -81,7 +81,8 @@ impl Desk {
         format!("{GROUPS}/{}", id_of(&answer.json))
     }
 
-    /// Commands that hold this amount for a generation, and bill it to the key.
+    /// Commands that hold this amount for a generation, and bill it to the key. The request has the digits of the
+    /// generation.
     fn commands(id: &str, generation: GenerationId, nanos: i64) -> [Command; 2] {
         let (key, cost) = (id.parse::<KeyId>().unwrap(), NanoUsd::from_nanos(nanos));
         let hold = Command::Hold(NewHold {
@@ -99,6 +100,7 @@ impl Desk {
                 api: ModelApi::Responses,
                 stream: true,
                 user: Some("u-1".into()),
+                request: RequestId::from_slice(generation.as_bytes()),
             })),
         });
         let course = Some(Arc::new(Course {

@@ -50,8 +50,8 @@ fn examples() -> Examples {
     };
     let generation = |state| {
         let (payer, progress) = (Some(payer.clone()), Some(progress.clone()));
-        let origin = Some(messages::Origin { api: 1, stream: true, user: "ann".into() });
-        messages::Generation { payer, progress, origin, state: Some(state) }.encode_to_vec()
+        let origin = messages::Origin { api: 1, stream: true, user: "ann".into(), request: vec![4; 16] };
+        messages::Generation { payer, progress, origin: Some(origin), state: Some(state) }.encode_to_vec()
     };
     let hold = messages::Hold { amount: 7, lease_until: 9, counted_levels: 5, counted_tokens: 12 };
     let bill = messages::Bill { charged: 3, expired: true, estimated: false, at: AT };

@@ -280,6 +280,10 @@ pub struct Origin {
     /// The caller's own name of its user; empty for none.
     #[prost(string, tag = "3")]
     pub user: ::prost::alloc::string::String,
+    /// Id of the request; empty if the gateway did not tell.
+    #[prost(bytes = "vec", tag = "4")]
+    #[serde(serialize_with = "crate::show::hex")]
+    pub request: ::prost::alloc::vec::Vec<u8>,
 }
 /// How a generation went. Times are milliseconds since its request was accepted.
 #[derive(serde::Serialize)]

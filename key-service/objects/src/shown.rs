@@ -58,6 +58,7 @@ impl Shown for Bill {
             dialect: origin.map(|origin| origin.api),
             stream: origin.map(|origin| origin.stream),
             user: settlement.user(),
+            request_id: settlement.request(),
             upstream: settlement.upstream(),
             finish_reason: course.and_then(|course| course.finish_reason),
             authorized_ms: course.and_then(|course| course.authorized_ms),
@@ -80,6 +81,7 @@ impl Shown for RefusedCall {
             dialect: origin.map(|origin| origin.api),
             stream: origin.map(|origin| origin.stream),
             user: self.user(),
+            request_id: self.request(),
             created_at: self.at().to_whole_seconds(),
         }
     }

@@ -4,7 +4,7 @@ use std::fs;
 
 use prost::Message;
 use shared::{
-    ids::{AccountId, GenerationId, KeyId},
+    ids::{AccountId, GenerationId, KeyId, RequestId},
     time::Timestamp,
 };
 use shared_fuzz::{Examples, Input, fuzz};
@@ -46,6 +46,9 @@ fn hold() -> v1::HoldRef {
 }
 
 fn calls() -> Vec<Vec<u8>> {
+    let request = RequestId::new(Timestamp::from_millis(1_795_140_665_000), [4; 10]);
+    let origin =
+        v1::Origin { api: 1, stream: true, user: "ann".into(), request_id: request.as_bytes().to_vec() };
     let authorize = v1::AuthorizeRequest {
         credential: "fg_api_x".into(),
         generation_id: ids().0.to_string(),
@@ -56,6 +59,7 @@ fn calls() -> Vec<Vec<u8>> {
         enough_output_tokens: 64,
         least_output_tokens: 1,
         valid_until_ms: 3000,
+        origin: Some(origin),
         ..v1::AuthorizeRequest::default()
     };
     let authenticate = v1::AuthenticateRequest { credential: "fg_mgmt_x".into(), required_class: 2 };

@@ -124,6 +124,9 @@ pub struct Origin {
     /// The caller's own name of its user, at most 64 characters; empty for none.
     #[prost(string, tag = "3")]
     pub user: ::prost::alloc::string::String,
+    /// The 16 bytes of the id in `x-request-id` of the answer; empty from a version that does not tell.
+    #[prost(bytes = "vec", tag = "4")]
+    pub request_id: ::prost::alloc::vec::Vec<u8>,
 }
 /// How a generation went, as far as it has come. Times are milliseconds since the gateway accepted the request.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

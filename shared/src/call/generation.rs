@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::text::is_control;
+use crate::{ids::RequestId, text::is_control};
 
 /// Characters kept of a caller's name for its user, as many as vendors accept.
 const MAX_USER_CHARS: usize = 64;
@@ -71,6 +71,8 @@ pub struct Origin {
     pub stream: bool,
     /// The caller's name for its user, as [`kept_user`] leaves it.
     pub user: Option<String>,
+    /// The request, as `x-request-id` of its answer names it; `None` from a version that does not tell.
+    pub request: Option<RequestId>,
 }
 
 /// How a generation has gone so far. Times are milliseconds since the request was accepted.

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::{
     call::generation::{FinishReason, ModelApi},
-    ids::{EventId, GenerationId, GroupId, KeyId, RefusalId},
+    ids::{EventId, GenerationId, GroupId, KeyId, RefusalId, RequestId},
     money::NanoUsd,
     timing::time::Timestamp,
 };
@@ -115,6 +115,8 @@ pub struct BillObject<'a> {
     pub stream: Option<bool>,
     /// The caller's own name of its user, cut to 64 characters: `user`, `safety_identifier` or `metadata.user_id`.
     pub user: Option<&'a str>,
+    /// The request, as `x-request-id` of the answer named it.
+    pub request_id: Option<RequestId>,
     /// Name of the upstream that was asked last, by the catalogue.
     pub upstream: Option<&'a str>,
     /// Why the first choice ended.
@@ -150,6 +152,8 @@ pub struct RefusalObject<'a> {
     pub stream: Option<bool>,
     /// The caller's own name of its user, cut to 64 characters.
     pub user: Option<&'a str>,
+    /// The request, as `x-request-id` of the answer named it.
+    pub request_id: Option<RequestId>,
     /// Time of the refusal.
     pub created_at: Timestamp,
 }

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     error::Code,
-    ids::{GenerationId, GroupId, KeyId},
+    ids::{GenerationId, GroupId, KeyId, RequestId},
 };
 use Endpoint::Of;
 
@@ -99,6 +99,7 @@ const METADATA: Parameter =
     parameter("metadata", |_| json_schema!({"type": "object", "additionalProperties": {"type": "string"}}));
 const MODEL: Parameter = parameter("model", |_| json_schema!({"type": "string"}));
 const USER: Parameter = parameter("user", |_| json_schema!({"type": "string"}));
+const REQUEST_ID: Parameter = parameter("request_id", SchemaGenerator::subschema_for::<RequestId>);
 const UPSTREAM: Parameter = parameter("upstream", |_| json_schema!({"type": "string"}));
 const ENDING: Parameter = parameter("ending", |_| json_schema!({"enum": ["captured", "expired"]}));
 const REASON: Parameter = parameter("reason", |_| json_schema!({"type": "string"}));
@@ -286,7 +287,7 @@ pub static ROUTES: [Route; 27] = [
     Route::new::<List<BillObject<'_>>>(Endpoint::Generations, "listGenerations",
         "The bills of generations, in the order of the bills.")
         .at(GENERATIONS, Reach::Keys).paged::<BillObject<'_>>()
-        .by(&[KEY_ID, GROUP_ID, MODEL, USER, UPSTREAM, ENDING, START, END]),
+        .by(&[KEY_ID, GROUP_ID, MODEL, USER, REQUEST_ID, UPSTREAM, ENDING, START, END]),
     Route {
         named: Some((SchemaGenerator::subschema_for::<GenerationId>, Code::GenerationNotFound, "")),
         ..Route::new::<BillObject<'_>>(Endpoint::Generation, "retrieveGeneration", "The bill of a generation.")
@@ -295,7 +296,7 @@ pub static ROUTES: [Route; 27] = [
     Route::new::<List<RefusalObject<'_>>>(Endpoint::Refusals, "listRefusals",
         "The last 1,000 refused calls, of keys that are known.")
         .at(REFUSALS, Reach::Keys).paged::<RefusalObject<'_>>()
-        .by(&[KEY_ID, GROUP_ID, REASON, MODEL, USER, START, END]),
+        .by(&[KEY_ID, GROUP_ID, REASON, MODEL, USER, REQUEST_ID, START, END]),
     Route::new::<List<EventObject>>(Endpoint::Events, "listEvents",
         "Who governed what, and which thresholds were passed.")
         .at(EVENTS, Reach::Account).paged::<EventObject>().by(&[TYPE, KEY_ID, GROUP_ID]),

@@ -1,10 +1,12 @@
 //! The request for upstreams: the finished body, and what is known of it.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use reply::Reply;
-use shared::{generation::Origin, ids::AccountId, tokens::Usage};
+use shared::{
+    generation::{ModelApi, Origin},
+    ids::{AccountId, RequestId},
+    tokens::Usage,
+};
 use shared_catalog::{ImageUrls, LimitParam, UpstreamApi};
 
 use super::{
@@ -48,9 +50,9 @@ pub struct UpstreamParams<'a> {
 #[derive(Clone)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about a request")]
 pub struct Forward {
-    /// How the caller asked, for its bills.
-    pub origin: Arc<Origin>,
     pub stream: bool,
+    /// The caller's own name of its user, until the bill has it.
+    pub(crate) user: Option<String>,
     pub reply: Reply,
     pub dropped_tools: Option<String>,
     /// Names of members that no upstream is sent, as the value of a header.
@@ -95,6 +97,12 @@ pub struct Forward {
 }
 
 impl Forward {
+    /// Tells how the caller asked, for the bill of this request. The name of the user moves there.
+    pub fn take_origin(&mut self, request: RequestId) -> Origin {
+        let (api, user) = (model_api(&self.reply), self.user.take());
+        Origin { api, stream: self.stream, user, request: Some(request) }
+    }
+
     /// Returns the body for an upstream in two pieces: a small one, and one that all attempts share.
     pub fn body(&self, to: UpstreamParams<'_>) -> (Bytes, Bytes) {
         let mut head = String::with_capacity(256);
@@ -174,6 +182,15 @@ impl Forward {
     /// beginning. `None` if the messages are too short for the choice of the upstream to matter.
     pub fn prompt_prefix(&self) -> Option<&[u8]> {
         (!self.opening.is_empty()).then_some(&self.opening[..])
+    }
+}
+
+const fn model_api(reply: &Reply) -> ModelApi {
+    match reply {
+        Reply::Chat { .. } => ModelApi::Chat,
+        Reply::Responses(_) => ModelApi::Responses,
+        Reply::Messages(_) => ModelApi::Messages,
+        Reply::Embeddings => ModelApi::Embeddings,
     }
 }
 

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use shared::{
     generation::{FinishReason, ModelApi},
-    ids::{GenerationId, GroupId, KeyId},
+    ids::{GenerationId, GroupId, KeyId, RequestId},
     money::NanoUsd,
     time::Timestamp,
     tokens::{Usage, UsageDetails},
@@ -35,6 +35,7 @@ pub(crate) struct EntryLine<'a> {
     dialect: Option<ModelApi>,
     stream: Option<bool>,
     user: Option<&'a str>,
+    request_id: Option<RequestId>,
     upstream: Option<&'a str>,
     finish_reason: Option<FinishReason>,
     authorized_ms: Option<u64>,
@@ -106,6 +107,7 @@ impl<'a> EntryLine<'a> {
             dialect: origin.map(|origin| origin.api),
             stream: origin.map(|origin| origin.stream),
             user: settlement.user(),
+            request_id: settlement.request(),
             upstream: settlement.upstream(),
             finish_reason: course.and_then(|course| course.finish_reason),
             authorized_ms: course.and_then(|course| course.authorized_ms),

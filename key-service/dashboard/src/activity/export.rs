@@ -9,7 +9,7 @@ use key_service_store::store::JournalEntry;
 
 /// Names of the columns, and of the members of a JSON line. Scripts rely on the names: add, never rename. Only owners
 /// get the last one.
-const NAMES: [&str; 32] = [
+const NAMES: [&str; 33] = [
     "number",
     "time",
     "generation_id",
@@ -41,6 +41,7 @@ const NAMES: [&str; 32] = [
     "authorized_ms",
     "first_token_ms",
     "latency_ms",
+    "request_id",
     "upstream_cost",
 ];
 
@@ -110,6 +111,7 @@ fn values<'a>(entry: &'a JournalEntry, label: &'a str) -> [Cell<'a>; NAMES.len()
         milliseconds(course.and_then(|course| course.authorized_ms)),
         milliseconds(course.and_then(|course| course.first_token_ms)),
         milliseconds(course.and_then(|course| course.latency_ms)),
+        settlement.request().map_or(Cell::Nothing, |request| Cell::Plain(request.to_string())),
         upstream_cost.map_or(Cell::Nothing, Cell::Amount),
     ]
 }

@@ -1,10 +1,10 @@
 //! Filters of requests: how they are read from an address, and the form that writes them there.
 
-use std::time::Duration;
+use std::{str::FromStr, time::Duration};
 
 use maud::{Markup, html};
 use shared::{
-    ids::{GroupId, KeyId},
+    ids::{GroupId, KeyId, RequestId},
     time::Timestamp,
 };
 
@@ -24,10 +24,10 @@ use key_service_page::{app::App, failure::Failure, form::Fields, paths::ACTIVITY
 use key_service_ranges::range::Range;
 
 /// All filters. A page without them has the requests of the last [`DAYS`].
-const FILTERS: [&str; 10] =
-    ["key", "group", "model", "from", "to", "hour", "outcome", "reason", "user", "upstream"];
+const FILTERS: [&str; 11] =
+    ["key", "group", "model", "from", "to", "hour", "outcome", "reason", "user", "request", "upstream"];
 /// Filters that are seldom used, and come after the others.
-const MORE: [&str; 4] = ["reason", "user", "upstream", "generation"];
+const MORE: [&str; 5] = ["reason", "user", "request", "upstream", "generation"];
 /// Outcome of a refused request, besides those of [`Outcome`].
 const REFUSED: &str = "refused";
 /// Most minutes by which a zone differs from UTC.
@@ -40,9 +40,8 @@ pub(super) fn are_any(query: &Fields) -> bool {
 
 /// Reads the filters of a query. Days are those of the zones that the query names by their offsets from UTC.
 pub(super) fn search(query: &Fields) -> Result<RequestSearch, Failure> {
-    let key = query.filled("key").map(|id| id.parse::<KeyId>().map_err(|_| Failure::NotFound)).transpose()?;
-    let group =
-        query.filled("group").map(|id| id.parse::<GroupId>().map_err(|_| Failure::NotFound)).transpose()?;
+    let (key, group): (Option<KeyId>, Option<GroupId>) = (id(query, "key")?, id(query, "group")?);
+    let request: Option<RequestId> = id(query, "request")?;
     let midnight = |day: Day, offset| Timestamp::from_millis(day.millis().0 - offset * 60_000);
     let (from, to) = (query.filled("from").and_then(Day::parse), query.filled("to").and_then(Day::parse));
     let begins = from.map(|day| midnight(day, offset(query, "from_offset")));
@@ -62,7 +61,7 @@ pub(super) fn search(query: &Fields) -> Result<RequestSearch, Failure> {
     let has_billed = query.get("outcome") != REFUSED && reason.is_none();
     let refused = has_refused.then(|| {
         let (model, user) = (model.clone(), user.clone());
-        let search = RefusedSearch { key, reason, model, user, begins, ends };
+        let search = RefusedSearch { key, reason, model, user, request, begins, ends };
         RefusedFilter { search, group, within: None }
     });
     let billed = has_billed.then_some(EntrySearch {
@@ -75,9 +74,15 @@ pub(super) fn search(query: &Fields) -> Result<RequestSearch, Failure> {
         outcome,
         ending: None,
         user,
+        request,
         upstream,
     });
     Ok(RequestSearch { billed, refused })
+}
+
+/// Reads the id in a field of a query.
+fn id<I: FromStr>(query: &Fields, name: &str) -> Result<Option<I>, Failure> {
+    query.filled(name).map(|id| id.parse().map_err(|_| Failure::NotFound)).transpose()
 }
 
 /// Reads the hour of the first day to which requests are confined, if there is one.
@@ -158,6 +163,7 @@ pub(super) fn form(app: &App, query: &Fields, group: Option<&Group>, is_default:
                 div.filters {
                     (chosen("reason", "Reason of a refusal", refused::REASONS.to_vec()))
                     (text("user", "User", "As the caller names it"))
+                    (text("request", "Request", "req_…"))
                     (text("upstream", "Upstream", "name"))
                     (text("generation", "Generation", "gen_…"))
                 }
@@ -245,6 +251,14 @@ mod tests {
         let id = GroupId::new(Timestamp::from_millis(0), [7; 10]);
         assert_eq!(billed(&format!("group={id}")).group, Some(id));
         assert!(search(&query("group=agents")).is_err(), "and a group that is none is not passed over");
+    }
+
+    #[test]
+    fn a_request_is_searched_for_among_bills_and_refused_calls() {
+        let id = RequestId::new(Timestamp::from_millis(0), [7; 10]);
+        let RequestSearch { billed, refused } = search(&query(&format!("request={id}"))).unwrap();
+        assert_eq!((billed.unwrap().request, refused.unwrap().search.request), (Some(id), Some(id)));
+        assert!(search(&query("request=gen_1")).is_err(), "and an id that is none is not passed over");
     }
 
     #[test]

@@ -22,7 +22,7 @@ use key_service_page::{
     layout::{Section, page},
     paths::{ACTIVITY, GROUPS, KEYS},
     session::KeysViewer,
-    show::{copyable, count, duration, or_unnamed, time_to_second, usd},
+    show::{copyable, copyable_line, count, duration, or_unnamed, time_to_second, usd},
 };
 
 pub(crate) async fn show(
@@ -42,6 +42,7 @@ pub(crate) async fn show(
     let content = html! {
         (copyable("Id of the generation", &id.to_string()))
         p.quiet { "The caller has it in the header " code { "x-generation-id" } " of the answer." }
+        @if let Some(request) = settlement.request() { (copyable_line("Request id", &request.to_string())) }
         @if let Some(course) = settlement.course.as_deref() { (timeline(course, settlement)) }
         h2 { "Request" }
         div.scroll.free.facts tabindex="0" role="region" aria-label="Request" {

@@ -71,7 +71,7 @@ fn not_billed(call: &RefusedCall, keys: Option<&HashMap<KeyId, ApiKey>>) -> Mark
     let key = link(call.key, keys);
     let model = call.model.as_deref();
     html! {
-        tr title=(call.id.to_string()) {
+        tr title=(title_of_refused(call)) {
             td { (time_to_second(call.at())) p.narrow-only { @if let Some(key) = &key { (key) @if model.is_some() { " · " } } @if let Some(model) = model { (model) } } }
             @if let Some(key) = &key { td.wide-only { (key) } }
             td.wide-only { @if let Some(model) = model { (model) } @else { span.quiet { "–" } } }
@@ -85,10 +85,18 @@ fn reason(call: &RefusedCall) -> Markup {
     html! { span.badge.short { "refused" } " " (refused::reason(&call.reason, &format!("{KEYS}/{}", call.key))) }
 }
 
-/// Writes the id of a generation, and the parts of its tokens that have no column.
+/// Writes the ids of a refused call and of its request.
+fn title_of_refused(call: &RefusedCall) -> String {
+    call.request().map_or_else(|| call.id.to_string(), |request| format!("{}, {request}", call.id))
+}
+
+/// Writes the ids of a generation and of its request, and the parts of its tokens that have no column.
 fn title(entry: &JournalEntry) -> String {
-    let parts = parts(entry.entry.settlement.usage).map(|(tokens, name)| format!("{} {name}", count(tokens)));
-    [entry.generation.to_string()].into_iter().chain(parts).collect::<Vec<_>>().join(", ")
+    let settlement = &entry.entry.settlement;
+    let request = settlement.request().map(|request| request.to_string());
+    let parts = parts(settlement.usage).map(|(tokens, name)| format!("{} {name}", count(tokens)));
+    let texts = [entry.generation.to_string()].into_iter().chain(request).chain(parts);
+    texts.collect::<Vec<_>>().join(", ")
 }
 
 /// Lists the parts of a usage other than prompt and output, if above zero, with their names.

@@ -1,4 +1,4 @@
-//! Finding anything of an account from any page: a key, a group, a member, a generation or an event.
+//! Finding anything of an account from any page: a key, a group, a member, a generation, a request or an event.
 
 use axum::{
     extract::{Request, State},
@@ -8,7 +8,11 @@ use maud::{Markup, html};
 use shared::ids::{EventId, GenerationId, GroupId, KeyId, MemberId, RequestId};
 
 use crate::{api_keys::keys, events};
-use domain::access::{Effect, Subject};
+use domain::{
+    access::{Effect, Subject},
+    ledger::CLOCK_LEAD,
+    usage::Day,
+};
 use key_service_management::reading::KeySearch;
 use key_service_page::{
     app::App,
@@ -54,6 +58,9 @@ async fn page_of(app: &App, viewer: &Viewer, text: &str) -> Result<Option<String
     if let Some(generation) = generation_of(text) {
         return Ok(Some(format!("{ACTIVITY}?generation={generation}")));
     }
+    if let Ok(request) = text.parse::<RequestId>() {
+        return Ok(Some(address_of(request)));
+    }
     let Ok(id) = text.parse::<EventId>() else { return Ok(None) };
     // The list begins with the event. The number of one that is out of reach is not told.
     if viewer.reach().group.is_some() {
@@ -61,6 +68,13 @@ async fn page_of(app: &App, viewer: &Viewer, text: &str) -> Result<Option<String
     }
     let number = app.management.event_number(viewer.signed_in.account, id).await?;
     Ok(number.map(|number| format!("{}?after=0-{}", events::PATH, number + 1)))
+}
+
+/// Returns the address of the list with a request: of the day on which its id was made, by a clock that may be ahead of
+/// ours, and of the next, since it is billed at its end.
+fn address_of(request: RequestId) -> String {
+    let (first, last) = (request.created_at().minus(CLOCK_LEAD), request.created_at());
+    format!("{ACTIVITY}?request={request}&from={}&to={}", Day::of(first), Day::of(last).plus(1))
 }
 
 /// Reads the generation that an answer's id names. Answers in the Responses and Messages APIs that are written here have
@@ -108,9 +122,7 @@ pub(crate) async fn show(
         return Ok(Redirect::to(address).into_response());
     }
     let content = html! {
-        @if text.parse::<RequestId>().is_ok() {
-            p.empty { "Only the gateway’s log has the id " code { (text) } " of a request. A bill is found by the answer’s id or its header " code { "x-generation-id" } ", and a refused call among the requests of its key." }
-        } @else if found.is_empty() {
+        @if found.is_empty() {
             p.empty { "No key, group or member has " strong { bdi { (text) } } " in its name, and it is no id of this account." }
         } @else {
             (scrolled_table("Found", &html! {
@@ -128,6 +140,8 @@ pub(crate) async fn show(
 
 #[cfg(test)]
 mod tests {
+    use shared::time::Timestamp;
+
     use super::*;
 
     #[test]
@@ -141,5 +155,17 @@ mod tests {
         {
             assert_eq!(generation_of(other), None, "{other}");
         }
+    }
+
+    #[test]
+    fn a_request_is_listed_by_the_days_on_which_it_may_have_been_billed() {
+        let address = |at: &str| {
+            let request = RequestId::new(Timestamp::parse(at).unwrap(), [7; 10]);
+            address_of(request).replace(&request.to_string(), "req_")
+        };
+        let days =
+            |first: &str, last: &str| format!("/dashboard/activity?request=req_&from={first}&to={last}");
+        assert_eq!(address("2026-11-24T12:00:00Z"), days("2026-11-24", "2026-11-25"));
+        assert_eq!(address("2026-11-24T00:00:59Z"), days("2026-11-23", "2026-11-25"));
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use shared::{
     generation::Origin,
-    ids::{KeyId, RefusalId},
+    ids::{KeyId, RefusalId, RequestId},
     time::Timestamp,
 };
 
@@ -31,6 +31,11 @@ impl RefusedCall {
     pub fn user(&self) -> Option<&str> {
         self.origin.as_ref()?.user.as_deref()
     }
+
+    /// Returns the request that was refused, if it is known.
+    pub fn request(&self) -> Option<RequestId> {
+        self.origin.as_ref()?.request
+    }
 }
 
 /// Filter of refused calls; parts that are `None` match any.
@@ -43,6 +48,7 @@ pub struct RefusedSearch {
     pub model: Option<String>,
     /// The caller's name for its user.
     pub user: Option<String>,
+    pub request: Option<RequestId>,
     /// Instant from which the calls were refused.
     pub begins: Option<Timestamp>,
     /// Instant before which the calls were refused.
@@ -56,6 +62,7 @@ impl RefusedSearch {
             && self.reason.as_ref().is_none_or(|reason| *reason == call.reason)
             && self.model.as_ref().is_none_or(|model| Some(model) == call.model.as_ref())
             && self.user.as_deref().is_none_or(|user| Some(user) == call.user())
+            && self.request.is_none_or(|request| Some(request) == call.request())
             && self.begins.is_none_or(|begins| begins <= call.at())
             && self.ends.is_none_or(|ends| call.at() < ends)
     }

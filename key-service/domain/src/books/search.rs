@@ -1,11 +1,11 @@
 //! Filters with which members search the journal.
 
 use shared::{
-    ids::{GroupId, KeyId},
+    ids::{GroupId, KeyId, RequestId},
     time::Timestamp,
 };
 
-use crate::ledger::{Ending, Settlement};
+use crate::ledger::{CLOCK_LEAD, Ending, Settlement};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EntrySearch {
@@ -26,6 +26,8 @@ pub struct EntrySearch {
     pub ending: Option<Ending>,
     /// The caller's own name of its user; `None` matches any.
     pub user: Option<String>,
+    /// The request that was billed; `None` matches any.
+    pub request: Option<RequestId>,
     /// Name of the upstream; `None` matches any.
     pub upstream: Option<String>,
 }
@@ -58,6 +60,13 @@ impl Outcome {
 }
 
 impl EntrySearch {
+    /// Returns the instant before which no entry matches. A request is billed after its id was made, but by the clock of
+    /// its gateway, which may be ahead of ours.
+    pub fn earliest(&self) -> Option<Timestamp> {
+        let began = self.request.map(|request| request.created_at().minus(CLOCK_LEAD));
+        self.begins.max(began)
+    }
+
     /// Returns whether the settlement of an entry matches.
     pub fn matches(&self, settlement: &Settlement) -> bool {
         self.key.is_none_or(|key| key == settlement.payer.key)
@@ -68,6 +77,22 @@ impl EntrySearch {
             && self.outcome.is_none_or(|outcome| outcome.is_of(settlement))
             && self.ending.is_none_or(|ending| ending == settlement.ending)
             && self.user.as_deref().is_none_or(|user| settlement.user() == Some(user))
+            && self.request.is_none_or(|request| settlement.request() == Some(request))
             && self.upstream.as_deref().is_none_or(|upstream| settlement.upstream() == Some(upstream))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_entry_of_a_request_is_older_than_its_id() {
+        let request = RequestId::new(Timestamp::from_millis(90_000), [7; 10]);
+        let search = EntrySearch { request: Some(request), ..EntrySearch::default() };
+        assert_eq!(search.earliest(), Some(Timestamp::from_millis(30_000)));
+        let begins = Some(Timestamp::from_millis(40_000));
+        assert_eq!(EntrySearch { begins, ..search }.earliest(), begins);
+        assert_eq!(EntrySearch::default().earliest(), None);
     }
 }

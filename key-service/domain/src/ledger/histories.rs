@@ -21,7 +21,7 @@ use proptest::{
 use shared::{
     calendar::Per,
     generation::{ModelApi, Origin},
-    ids::{AccountId, DepositId, GenerationId, GroupId, KeyId},
+    ids::{AccountId, DepositId, GenerationId, GroupId, KeyId, RequestId},
     money::NanoUsd,
     rates::RateStatus,
     time::Timestamp,
@@ -260,10 +260,11 @@ fn raise() -> impl Strategy<Value = Raise> {
     (nanos(600..2_000), until).prop_map(|(amount, until)| Raise { amount, until })
 }
 
-/// How a caller asked: two thirds of the callers name one of some users.
+/// How a caller asked: two thirds of the callers name one of some users, and the gateways of half of them the request.
 fn origin(n: u64) -> Option<Arc<Origin>> {
     let user = (!n.is_multiple_of(3)).then(|| format!("user-{}", n % 40));
-    user.map(|user| Arc::new(Origin { api: ModelApi::Chat, stream: false, user: Some(user) }))
+    let request = n.is_multiple_of(2).then(|| RequestId::new(START.plus(Duration::from_secs(n)), [7; 10]));
+    user.map(|user| Arc::new(Origin { api: ModelApi::Chat, stream: false, user: Some(user), request }))
 }
 
 fn command() -> impl Strategy<Value = Command> {

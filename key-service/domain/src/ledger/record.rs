@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use shared::{
     generation::{Course, Origin},
-    ids::{GroupId, KeyId},
+    ids::{GroupId, KeyId, RequestId},
     money::NanoUsd,
     time::Timestamp,
     tokens::Usage,
@@ -100,6 +100,11 @@ impl Settlement {
     /// The caller's own name of its user, where it is known.
     pub fn user(&self) -> Option<&str> {
         self.origin.as_ref()?.user.as_deref()
+    }
+
+    /// The request that was billed, where it is known.
+    pub fn request(&self) -> Option<RequestId> {
+        self.origin.as_ref()?.request
     }
 
     /// Name of the upstream, where it is known.

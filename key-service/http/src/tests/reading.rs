@@ -2,7 +2,7 @@
 
 use shared::{
     generation::{ModelApi, Origin},
-    ids::RefusalId,
+    ids::{RefusalId, RequestId},
     wire::REFUSALS,
 };
 
@@ -11,6 +11,11 @@ use domain::{event::Actor, refused::RefusedCall};
 use key_service_management::{accounts::NewDeposit, testing::BEGIN};
 
 const UNKNOWN: &str = "gen_00000000000070008000000000000000";
+
+/// The request of a bill that was made here.
+fn request_of(generation: &str) -> String {
+    generation.replace("gen_", "req_")
+}
 
 impl Desk {
     async fn key_in(&self, group: Option<&str>) -> String {
@@ -120,8 +125,9 @@ async fn a_bill_is_found_by_its_generation_and_listed_by_filters() {
     }
     let one = desk.get(&format!("{GENERATIONS}/{}", made[2])).await;
     let expected = format!(
-        r#"{{"id":"{}","object":"generation","key_id":"{inside}","group_id":"{group_id}","model":"Model Flash","prompt_tokens":12,"cached_tokens":0,"completion_tokens":5,"cost":0.000001002,"charged":0.000001002,"shortfall":0,"ending":"captured","estimated":false,"dialect":"responses","stream":true,"user":"u-1","upstream":"eu-2","finish_reason":"length","authorized_ms":3,"first_token_ms":41,"latency_ms":950,"created_at":"2026-11-22T04:05:06Z"}}"#,
-        made[2]
+        r#"{{"id":"{}","object":"generation","key_id":"{inside}","group_id":"{group_id}","model":"Model Flash","prompt_tokens":12,"cached_tokens":0,"completion_tokens":5,"cost":0.000001002,"charged":0.000001002,"shortfall":0,"ending":"captured","estimated":false,"dialect":"responses","stream":true,"user":"u-1","request_id":"{}","upstream":"eu-2","finish_reason":"length","authorized_ms":3,"first_token_ms":41,"latency_ms":950,"created_at":"2026-11-22T04:05:06Z"}}"#,
+        made[2],
+        request_of(&made[2])
     );
     assert_eq!((one.status.as_u16(), one.text), (200, expected));
     let newest_first: Vec<String> = made.iter().rev().cloned().collect();
@@ -138,9 +144,15 @@ async fn a_bill_is_found_by_its_generation_and_listed_by_filters() {
     assert_eq!(desk.bills("model=Model%20Max").await, (Vec::new(), false));
     let told = "user=u-1&upstream=eu-2&ending=captured";
     assert_eq!(desk.bills(told).await, (newest_first.clone(), false));
-    for none in ["user=u-2", "upstream=eu-3", "ending=expired"] {
+    let of_request = format!("request_id={}", request_of(&made[1]));
+    assert_eq!(desk.bills(&of_request).await, (made[1..2].to_vec(), false));
+    assert_eq!(desk.bills(&format!("{of_request}&order=asc")).await, (made[1..2].to_vec(), false));
+    let unknown = format!("request_id={}", request_of(UNKNOWN));
+    for none in ["user=u-2", "upstream=eu-3", "ending=expired", &unknown] {
         assert_eq!(desk.bills(none).await, (Vec::new(), false), "{none}");
     }
+    let no_request = desk.get(&format!("{GENERATIONS}?request_id={}", made[1])).await;
+    no_request.is_error(400, "invalid_value", Some("request_id"));
     desk.get(&format!("{GENERATIONS}?ending=lost")).await.is_error(400, "invalid_value", Some("ending"));
     assert_eq!(desk.bills("start=2026-11-21&end=2026-11-22").await, (newest_first[2..4].to_vec(), false));
     assert_eq!(desk.bills("start=2026-11-24T04:05:06.789Z").await, (newest_first[..1].to_vec(), false));
@@ -184,7 +196,9 @@ async fn refused_calls_are_listed_newest_first_to_who_may_see_their_keys() {
         reason: reason.into(),
         model: user.map(|_| "Model Flash".into()),
         origin: user.map(|user| {
-            Arc::new(Origin { api: ModelApi::Embeddings, stream: false, user: Some(user.into()) })
+            let request =
+                Some(RequestId::new(Timestamp::parse(BEGIN).unwrap(), [u8::try_from(minute).unwrap(); 10]));
+            Arc::new(Origin { api: ModelApi::Embeddings, stream: false, user: Some(user.into()), request })
         }),
     };
     let calls = [
@@ -194,17 +208,19 @@ async fn refused_calls_are_listed_newest_first_to_who_may_see_their_keys() {
     ];
     desk.office.store.add_refused_calls(desk.account, &calls).await.unwrap();
     let ids = calls.each_ref().map(|call| call.id.to_string());
+    let requests =
+        calls.each_ref().map(|call| call.request().map_or_else(String::new, |request| request.to_string()));
     let listed = async |query: &str| ids_in(&desk.get(&format!("{REFUSALS}?{query}")).await);
     let all = desk.get(&format!("{REFUSALS}?limit=1&after={}", ids[1])).await;
     let expected = format!(
-        r#"{{"object":"list","data":[{{"id":"{0}","object":"refusal","key_id":"{inside}","reason":"key_limit_reached","model":"Model Flash","dialect":"embeddings","stream":false,"user":"u-1","created_at":"2026-11-20T02:10:00Z"}}],"first_id":"{0}","last_id":"{0}","has_more":false,"complete_since":null}}"#,
-        ids[0]
+        r#"{{"object":"list","data":[{{"id":"{0}","object":"refusal","key_id":"{inside}","reason":"key_limit_reached","model":"Model Flash","dialect":"embeddings","stream":false,"user":"u-1","request_id":"{1}","created_at":"2026-11-20T02:10:00Z"}}],"first_id":"{0}","last_id":"{0}","has_more":false,"complete_since":null}}"#,
+        ids[0], requests[0]
     );
     assert_eq!((all.status.as_u16(), all.text), (200, expected));
     let revoked = &desk.get(&format!("{REFUSALS}?reason=invalid_api_key")).await.json["data"][0];
     assert_eq!(
-        (&revoked["model"], &revoked["dialect"], &revoked["user"]),
-        (&Value::Null, &Value::Null, &Value::Null)
+        [&revoked["model"], &revoked["dialect"], &revoked["user"], &revoked["request_id"]],
+        [&Value::Null; 4]
     );
     let [first, second, third] = ids.clone();
     assert_eq!(listed("").await.0, [third.clone(), second.clone(), first.clone()]);
@@ -213,6 +229,8 @@ async fn refused_calls_are_listed_newest_first_to_who_may_see_their_keys() {
         (format!("key_id={inside}"), vec![&first]),
         (format!("group_id={group_id}"), vec![&first]),
         ("user=u-2".into(), vec![&third]),
+        (format!("request_id={}", requests[2]), vec![&third]),
+        (format!("request_id={}", request_of(UNKNOWN)), vec![]),
         ("model=Model%20Flash".into(), vec![&third, &first]),
         ("start=2026-11-20T02:11:00Z&end=2026-11-20T02:12:00Z".into(), vec![&second]),
         ("reason=none".into(), vec![]),

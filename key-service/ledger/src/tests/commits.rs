@@ -4,6 +4,7 @@ use domain::ledger::{Account, Command, Group, Key, NewHold, Progress, histories:
 use records::{Commit, Revision, Write};
 use shared::{
     generation::{ModelApi, Origin},
+    ids::RequestId,
     money::NanoUsd,
 };
 
@@ -52,7 +53,8 @@ fn committed(copies: &mut Copies, commands: &[Command]) -> Commit {
 /// The sets of the records that a bill writes, and the number of records that it compares.
 fn bill(copies: &mut Copies, n: u8, user: Option<&str>) -> (Vec<u8>, usize) {
     let (key, generation, cost) = (key(1), generation(n), NanoUsd::from_nanos(5));
-    let origin = Origin { api: ModelApi::Chat, stream: false, user: user.map(str::to_owned) };
+    let request = RequestId::from_slice(generation.as_bytes());
+    let origin = Origin { api: ModelApi::Chat, stream: false, user: user.map(str::to_owned), request };
     let hold = Command::Hold(NewHold {
         key,
         credential: 0,

@@ -11,7 +11,7 @@ use records::sqlite::Sqlite;
 use shared::{
     clock::{Clock, System},
     generation::{ModelApi, Origin},
-    ids::{AccountId, GenerationId, GroupId, KeyId},
+    ids::{AccountId, GenerationId, GroupId, KeyId, RequestId},
     money::NanoUsd,
 };
 
@@ -76,6 +76,7 @@ async fn ledger(store: Arc<Sqlite>, account: AccountId, callers: Callers) -> Arc
 /// A hold and a capture.
 async fn request(ledger: &Lanes, account: AccountId, key: KeyId, user: Option<String>) {
     let (generation, cost) = (GenerationId::generate(&System), NanoUsd::from_nanos(700));
+    let request = Some(RequestId::generate(&System));
     let hold = Command::Hold(NewHold {
         key,
         credential: 0,
@@ -87,7 +88,7 @@ async fn request(ledger: &Lanes, account: AccountId, key: KeyId, user: Option<St
         prompt_tokens: 1,
         readmitted: false,
         lease_ticks: 7,
-        origin: Some(Arc::new(Origin { api: ModelApi::Chat, stream: true, user })),
+        origin: Some(Arc::new(Origin { api: ModelApi::Chat, stream: true, user, request })),
     });
     let outcome = ledger.execute(account, vec![hold], System.now()).await.unwrap().remove(0);
     assert!(matches!(outcome, Ok(Outcome::Held { .. })), "{outcome:?}");

@@ -16,7 +16,7 @@ use key_service_store::store::{Order, REFUSED_CALLS_KEPT, StoreError};
 
 #[derive(Clone, Debug, Default)]
 pub struct RefusedFilter {
-    /// Key, reason, model, user and time.
+    /// Key, reason, model, user, request and time.
     pub search: RefusedSearch,
     /// Group to which the keys belong now, or its parent.
     pub group: Option<GroupId>,

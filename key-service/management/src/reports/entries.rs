@@ -29,8 +29,8 @@ pub struct EntrySums {
 
 impl Management {
     /// Adds up the counters of the days, the key, the group and the model of a search. Counters are kept by whole days in UTC: those
-    /// that a search for other times touches count whole. `None` for an outcome or an upstream, by which no counters are kept,
-    /// for a user whose counters are not kept apart, and where no day is searched. Users are counted for the whole account, so
+    /// that a search for other times touches count whole. `None` for an outcome, a request or an upstream, by which no counters are
+    /// kept, for a user whose counters are not kept apart, and where no day is searched. Users are counted for the whole account, so
     /// whoever reaches one group alone has no sums of theirs.
     pub async fn sums_of_entries(
         &self,
@@ -41,7 +41,10 @@ impl Management {
         let last = search.ends.map(|ends| Day::of(Timestamp::from_millis(ends.millis() - 1)));
         let last = last.map_or(self.today(), |last| last.min(self.today()));
         let first = search.begins.map_or_else(|| last.plus(1 - DAYS), Day::of).max(last.plus(1 - MAX_DAYS));
-        let is_counted = search.outcome.is_none() && search.ending.is_none() && search.upstream.is_none();
+        let is_counted = search.outcome.is_none()
+            && search.ending.is_none()
+            && search.request.is_none()
+            && search.upstream.is_none();
         if !is_counted || first > last {
             return Ok(None);
         }

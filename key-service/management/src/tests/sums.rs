@@ -64,7 +64,8 @@ impl Billed {
         chance[..4].copy_from_slice(&self.bills.to_be_bytes());
         let now = self.office.management.now();
         let generation = GenerationId::new(now, chance);
-        let origin = user.map(|user| Origin { api: ModelApi::Chat, stream: false, user: Some(user) });
+        let origin =
+            user.map(|user| Origin { api: ModelApi::Chat, stream: false, user: Some(user), request: None });
         let Command::Hold(new) = hold(key, generation, 5, 9) else { panic!("a hold is a hold") };
         let hold = Command::Hold(NewHold { origin: origin.map(Arc::new), ..new });
         let outcomes = self

@@ -1,18 +1,22 @@
 //! How a caller requested a generation, and how it went, in messages.
 
-use shared::generation::{Course, FinishReason, ModelApi, Origin, kept_user};
+use shared::{
+    generation::{Course, FinishReason, ModelApi, Origin, kept_user},
+    ids::RequestId,
+};
 
 use crate::v1;
 
 impl From<&Origin> for v1::Origin {
-    fn from(Origin { api, stream, user }: &Origin) -> Self {
+    fn from(Origin { api, stream, user, request }: &Origin) -> Self {
         let api = match api {
             ModelApi::Chat => v1::ModelApi::Chat,
             ModelApi::Responses => v1::ModelApi::Responses,
             ModelApi::Messages => v1::ModelApi::Messages,
             ModelApi::Embeddings => v1::ModelApi::Embeddings,
         };
-        Self { api: api.into(), stream: *stream, user: user.clone().unwrap_or_default() }
+        let request_id = request.map_or_else(Vec::new, |request| request.as_bytes().to_vec());
+        Self { api: api.into(), stream: *stream, user: user.clone().unwrap_or_default(), request_id }
     }
 }
 
@@ -25,7 +29,12 @@ pub(super) fn read_origin(origin: &v1::Origin) -> Option<Origin> {
         v1::ModelApi::Messages => ModelApi::Messages,
         v1::ModelApi::Embeddings => ModelApi::Embeddings,
     };
-    Some(Origin { api, stream: origin.stream, user: kept_user(&origin.user) })
+    Some(Origin {
+        api,
+        stream: origin.stream,
+        user: kept_user(&origin.user),
+        request: RequestId::from_slice(&origin.request_id),
+    })
 }
 
 impl From<&Course> for v1::Course {
@@ -68,13 +77,16 @@ impl From<v1::Course> for Course {
 
 #[cfg(test)]
 mod tests {
+    use shared::time::Timestamp;
+
     use super::*;
 
     #[test]
     fn how_a_generation_was_asked_for_and_went_arrives() {
         for api in ModelApi::ALL {
             for user in [None, Some("u-1".to_owned())] {
-                let origin = Origin { api, stream: user.is_some(), user };
+                let request = user.is_some().then(|| RequestId::new(Timestamp::from_millis(1), [7; 10]));
+                let origin = Origin { api, stream: user.is_some(), user, request };
                 assert_eq!(read_origin(&v1::Origin::from(&origin)), Some(origin));
             }
         }
@@ -93,8 +105,10 @@ mod tests {
 
     #[test]
     fn what_only_a_newer_gateway_says_is_as_if_it_were_not_told() {
-        let origin = v1::Origin { api: 99, stream: true, user: "u".into() };
+        let origin = v1::Origin { api: 99, stream: true, user: "u".into(), request_id: vec![7; 17] };
         assert_eq!(read_origin(&origin), None);
+        let of_chat = v1::Origin { api: v1::ModelApi::Chat.into(), ..origin };
+        assert_eq!(read_origin(&of_chat).map(|read| read.request), Some(None));
         assert_eq!(
             Course::from(v1::Course { finish_reason: 99, ..v1::Course::default() }).finish_reason,
             None

@@ -3,12 +3,12 @@
 use http::Method;
 use serde_json::json;
 use tests::{
-    harness::{Account, Answer, ApiKey, Browser, Dialect, Options, Stack, attribute, usd},
+    harness::{Account, Answer, ApiKey, Browser, Dialect, Options, PATIENCE, Stack, attribute, usd},
     upstream::Script,
 };
 
-use super::{first_use::pasted, replicas, signed_in};
-use crate::money::budgets::group;
+use super::{browser::refused_calls_are_listed, first_use::pasted, replicas, signed_in};
+use crate::money::budgets::{group, manage};
 
 /// Every page without an id in its address.
 const PAGES: [&str; 14] = [
@@ -573,10 +573,39 @@ async fn a_request_is_found_by_the_id_of_its_answer_in_any_api() {
         let found = viewer.post("/dashboard/find", &[("q", &id)]).await;
         let bill = format!("/dashboard/activity?generation={}", answer.header("x-generation-id"));
         assert_eq!(found.header("location"), bill, "{dialect:?} {id}: {found}");
-        let request = answer.header("x-request-id");
-        let said = viewer.get(&format!("/dashboard/find?q={request}")).await;
-        assert!(said.text().contains("Only the gateway’s log has the id"), "{said}");
     }
+}
+
+#[apply(fact)]
+async fn a_bill_and_a_refused_call_are_found_by_the_id_of_their_request() {
+    let stack = replicas().await;
+    let (payer, poor) = (stack.key().await, stack.key_with(json!({"limit": 0})).await);
+    let served = stack.call(&payer, Script::tokens(12, 5)).send().await;
+    assert_eq!(served.status, 200, "{served}");
+    let refused = stack.call(&poor, Script::tokens(12, 5)).send().await;
+    assert_eq!(refused.status, 402, "{refused}");
+    stack.released(PATIENCE).await;
+    refused_calls_are_listed(&stack).await;
+    let mut viewer = signed_in(&stack, &stack.account, "viewer").await;
+    for (list, answer, key) in [("generations", &served, &payer), ("refusals", &refused, &poor)] {
+        let id = answer.header("x-request-id");
+        for listed in ["generations", "refusals"] {
+            let page = manage(&stack, Method::GET, &format!("/{listed}?request_id={id}"), None).await;
+            let found = page.json()["data"].clone();
+            let ids = found.as_array().unwrap().iter().map(|one| (&one["request_id"], &one["key_id"]));
+            let expected = [(&json!(id), &json!(key.id))];
+            assert_eq!(ids.collect::<Vec<_>>(), if listed == list { &expected[..] } else { &[] }, "{page}");
+        }
+        viewer.get("/dashboard").await;
+        let found = viewer.post("/dashboard/find", &[("q", id)]).await;
+        let page = viewer.get(found.header("location")).await;
+        assert_eq!(page.text().matches(&format!(", {id}")).count(), 1, "{found} {page}");
+        assert_eq!(page.text().matches("<tr title=").count(), 1, "{page}");
+    }
+    let page = viewer.get(&format!("/dashboard/activity/{}", served.header("x-generation-id"))).await;
+    assert!(page.text().contains(served.header("x-request-id")), "{page}");
+    let unknown = viewer.get("/dashboard/activity?request=req_1").await;
+    assert!(unknown.text().contains("is not the id of a request"), "{unknown}");
 }
 
 #[apply(fact)]

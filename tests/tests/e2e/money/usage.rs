@@ -314,10 +314,11 @@ const USERS: [(Dialect, &str, &str); 3] = [
 ];
 
 /// What a bill says of its request beside tokens and money.
-const DETAILS: [&str; 8] = [
+const DETAILS: [&str; 9] = [
     "dialect",
     "stream",
     "user",
+    "request_id",
     "upstream",
     "finish_reason",
     "authorized_ms",
@@ -332,13 +333,16 @@ async fn a_bill_says_who_asked_in_which_api_which_upstream_served_and_how_long_i
         let key = stack.key().await;
         let user = if member == "metadata" { json!({"user_id": "u-1"}) } else { json!("u-1") };
         let call = stack.call(&key, Script::tokens(12, 30)).speaking(dialect).with(member, user);
-        call.stream().await.rest().await.assert_done();
+        let stream = call.stream().await;
+        let request = stream.header("x-request-id").to_owned();
+        stream.rest().await.assert_done();
         stack.released(PATIENCE).await;
         let journal = stack.journal(&key.account);
         let entry = journal.iter().rfind(|entry| entry["key_id"] == key.id.as_str()).unwrap();
         let asked = [&entry["dialect"], &entry["stream"], &entry["user"], &entry["finish_reason"]];
         assert_eq!(asked, [&json!(name), &json!(true), &json!("u-1"), &json!("stop")]);
         assert_eq!(entry["upstream"], "upstream-1", "no address");
+        assert_eq!(entry["request_id"], request.as_str());
         let [authorized, first_token, latency] =
             ["authorized_ms", "first_token_ms", "latency_ms"].map(|name| entry[name].as_u64().unwrap());
         assert!(authorized <= first_token && first_token <= latency && latency < 60_000, "{entry}");

@@ -8,7 +8,7 @@ use std::{
 use futures_util::{StreamExt, stream};
 use shared::{
     generation::{Course, FinishReason, ModelApi, Origin},
-    ids::{AccountId, DepositId, GenerationId, GroupId, KeyId, RefusalId},
+    ids::{AccountId, DepositId, GenerationId, GroupId, KeyId, RefusalId, RequestId},
     money::NanoUsd,
     time::Timestamp,
     tokens::Usage,
@@ -167,6 +167,7 @@ async fn bill(store: &Store, account: AccountId, end: Timestamp) {
                     api: ModelApi::Chat,
                     stream: true,
                     user: Some(format!("user-{}", n % 5_000)),
+                    request: RequestId::from_slice(generation.as_bytes()),
                 })),
             });
             // The cost of one model to the operator is known.

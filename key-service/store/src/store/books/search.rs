@@ -102,7 +102,7 @@ pub(crate) async fn entries(
     let mut scan = Scan::new(end, limit);
     while scan.goes_on() {
         let mut entries = store.latest_entries(account, scan.place(), READ_AT_ONCE).await?;
-        if let Some(begins) = search.begins {
+        if let Some(begins) = search.earliest() {
             // Entries only get older: after the first that is too old, no wanted one follows.
             let is_past = |entry: &JournalEntry| entry.entry.settlement.at < begins;
             entries.truncate(entries.iter().position(is_past).unwrap_or(entries.len()));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use shared::{
     generation::{Course, FinishReason, ModelApi, Origin},
-    ids::{AccountId, RefusalId},
+    ids::{AccountId, RefusalId, RequestId},
 };
 
 use crate::{
@@ -22,7 +22,12 @@ use domain::{
 };
 
 fn origin(user: Option<&str>) -> Arc<Origin> {
-    Arc::new(Origin { api: ModelApi::Messages, stream: true, user: user.map(str::to_owned) })
+    let (user, request) = (user.map(str::to_owned), Some(request(1)));
+    Arc::new(Origin { api: ModelApi::Messages, stream: true, user, request })
+}
+
+fn request(n: u8) -> RequestId {
+    RequestId::new(START, [n; 10])
 }
 
 fn course(latency_ms: Option<u64>) -> Arc<Course> {
@@ -97,6 +102,8 @@ pub(crate) async fn a_bill_says_how_its_request_was_asked_for_and_went(subject: 
     assert_eq!((found(of_user("u-1")).await, found(of_user("u-2")).await), (3, 0));
     let of_upstream = |of: &str| EntrySearch { upstream: Some(of.into()), ..EntrySearch::default() };
     assert_eq!((found(of_upstream("eu-2")).await, found(of_upstream("eu-3")).await), (3, 0));
+    let of_request = |n| EntrySearch { request: Some(request(n)), ..EntrySearch::default() };
+    assert_eq!((found(of_request(1)).await, found(of_request(2)).await), (3, 0));
     let expired = EntrySearch { ending: Some(Ending::Expired), ..EntrySearch::default() };
     assert_eq!(found(expired).await, 1);
 }

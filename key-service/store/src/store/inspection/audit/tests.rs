@@ -80,7 +80,12 @@ fn hold(key: KeyId, n: u8, amount: i64, lease_ticks: u64) -> Command {
         prompt_tokens: 1,
         readmitted: false,
         lease_ticks,
-        origin: Some(Arc::new(Origin { api: ModelApi::Chat, stream: true, user: Some(USER.into()) })),
+        origin: Some(Arc::new(Origin {
+            api: ModelApi::Chat,
+            stream: true,
+            user: Some(USER.into()),
+            request: None,
+        })),
     })
 }
 
