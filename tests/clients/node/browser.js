@@ -13,6 +13,8 @@ const PATIENCE_MS = Number(process.env.PATIENCE_MS ?? 30_000);
 const HEIGHT = 800;
 /** Rules that axe-core leaves off: those of level AAA, and a new one. */
 const MORE_RULES = ['color-contrast-enhanced', 'identical-links-same-purpose', 'meta-refresh-no-exceptions', 'target-size'];
+/** Rules about colours, all that another theme can break. */
+const COLOUR_RULES = ['color-contrast', 'color-contrast-enhanced', 'link-in-text-block'];
 const ASSETS = '/dashboard/assets/';
 const folder = process.env.SCREENSHOTS;
 
@@ -251,9 +253,17 @@ export class Person {
 
   /** All that axe-core finds wrong, of any impact and level. */
   async violations() {
-    await this.page.evaluate(axe.source);
-    const rules = Object.fromEntries(MORE_RULES.map((id) => [id, { enabled: true }]));
-    const options = { rules, resultTypes: ['violations'] };
+    return this.#violations({ rules: Object.fromEntries(MORE_RULES.map((id) => [id, { enabled: true }])) });
+  }
+
+  /** What axe-core finds wrong in colours. */
+  async wrongColours() {
+    return this.#violations({ runOnly: COLOUR_RULES });
+  }
+
+  async #violations(chosen) {
+    if (!await this.page.evaluate(() => 'axe' in window)) await this.page.evaluate(axe.source);
+    const options = { ...chosen, resultTypes: ['violations'] };
     const { violations } = await this.page.evaluate((given) => window.axe.run(document, given), options);
     return violations.flatMap(({ id, impact, nodes }) => nodes.map(({ html, failureSummary }) => {
       return `${this.width} ${this.theme}: ${id} (${impact}): ${html.slice(0, 160)}: ${failureSummary.replace(/\s+/g, ' ')}`;

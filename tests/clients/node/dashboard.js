@@ -24,7 +24,8 @@ const MIDDLE = 768;
 /** Nothing is wider than the narrowest window. */
 const NARROWEST = 320;
 const THEMES = ['light', 'dark'];
-const SCENES = WIDTHS.flatMap((width) => THEMES.map((theme) => ({ width, theme })));
+/** What acts are done in: both widths and both themes, since pages themselves are looked at in all four. */
+const SCENES = [{ width: 375, theme: 'dark' }, { width: 1280, theme: 'light' }];
 const PASSWORD = 'four quiet words here';
 /** A name of the navigation, its address, and a name for pictures. */
 const SECTIONS = [
@@ -57,36 +58,28 @@ const newcomer = await Person.at(browser, origin);
 const pathOf = (person) => new URL(person.page.url()).pathname;
 const inScenes = async (act) => { for (const scene of SCENES) await act(scene); };
 
-/** Looks at the page that is open, in both colours, and loads it at every width. */
+/** Loads the page that is open, wide and narrow, and looks at it in both themes and at widths below and between. */
 async function examine(person, name, status = 200) {
   const { pathname, search } = new URL(person.page.url());
   const wrong = [];
   for (const width of WIDTHS) {
     await person.look(width, 'light');
     await person.visit(pathname + search, status);
-    wrong.push(...await wrongInColours(person, name));
-  }
-  // Narrower and in between, one of the colours is judged.
-  for (const width of [NARROWEST, MIDDLE]) {
+    await person.picture(name);
+    wrong.push(...await person.violations());
     await person.look(width, 'dark');
-    await person.visit(pathname + search, status);
     await person.picture(name);
-    await person.look(width, 'light');
-    await person.picture(name);
+    wrong.push(...await person.wrongColours());
+  }
+  for (const width of [NARROWEST, MIDDLE]) {
+    for (const theme of THEMES) {
+      await person.look(width, theme);
+      await person.fits();
+      await person.picture(name);
+    }
     if (width === MIDDLE) wrong.push(...await person.violations());
   }
   assert.deepEqual(wrong, [], pathname);
-}
-
-/** What is wrong with what is open, in either colours. */
-async function wrongInColours(person, name) {
-  const wrong = [];
-  for (const theme of THEMES) {
-    await person.look(person.width, theme);
-    await person.picture(name);
-    wrong.push(...await person.violations());
-  }
-  return wrong;
 }
 
 /** Opens a link that signs in and confirms it. */
