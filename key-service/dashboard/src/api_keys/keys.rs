@@ -8,7 +8,7 @@ use axum::{
 };
 use maud::{Markup, html};
 use shared::{
-    ids::{GroupId, Principal},
+    ids::{GroupId, KeyId, Principal},
     key::without_keys,
     money::NanoUsd,
     time::Timestamp,
