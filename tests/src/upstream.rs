@@ -40,7 +40,7 @@ pub use calls::ScriptedCall;
 pub use faults::fault::{Fault, Shape};
 pub use faults::too_long::TooLong;
 pub use faults::vendor_error::{ORGANIZATION, RETRY_AFTER_SECONDS, VendorError};
-pub use record::{Api, Count, End, Generation, TOKENS_IN_TRANSIT};
+pub use record::{Api, Count, End, Generation};
 pub use script::{Script, Told, Usage, text};
 pub use state::{Keep, State};
 pub use style::{CallIds, ReasoningField, ReasoningTold, Style};

@@ -67,7 +67,7 @@ pub(crate) async fn open_account(maps: &Arc<SharedMaps>, began: Instant, dice: &
         let made = ApiKey::create(management.by(id, Actor::System), patch, None).await.unwrap();
         let Made::New(key, Some(plaintext)) = made else { panic!("{made:?}") };
         let credential = plaintext.expose_secret().to_owned();
-        keys.push(RunKey { id: key.id, credential, revoked: None, limit: None, allowed: NanoUsd::ZERO });
+        keys.push(RunKey { id: key.id, credential, revoked: None });
     }
     Account { id, groups, keys, store: use_cases.store }
 }

@@ -1,6 +1,6 @@
 //! The keys of a run, as its clients, its owner and its judge know them.
 
-use shared::{ids::KeyId, money::NanoUsd};
+use shared::ids::KeyId;
 use tokio::time::Instant;
 
 /// A key of the run.
@@ -9,7 +9,4 @@ pub(crate) struct RunKey {
     pub(crate) credential: String,
     /// Time at which the answer to a revocation came.
     pub(crate) revoked: Option<Instant>,
-    /// The limit as it was seen last, and what may be used and held beyond it: lowering a limit takes back nothing.
-    pub(crate) limit: Option<NanoUsd>,
-    pub(crate) allowed: NanoUsd,
 }

@@ -1,5 +1,6 @@
 //! Processes, the network and the store between them, and model servers.
 
+pub(crate) mod call_times;
 pub(crate) mod gateway;
 pub(crate) mod key_service;
 pub(crate) mod network;

@@ -7,6 +7,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request, header};
 use http_body_util::Full;
 use serde_json::{Value, json};
 use shared::money::NanoUsd;
+use tokio::time::timeout_at;
 
 use super::{
     book::{ApiKey, Book, Entry},
@@ -229,6 +230,12 @@ impl Stream {
     /// Reads the stream to its end.
     pub async fn rest(mut self) -> Ended {
         while self.read_one().await {}
+        self.ended
+    }
+
+    /// Reads the stream to its end, or until this time.
+    pub async fn rest_until(mut self, until: Instant) -> Ended {
+        while timeout_at(until.into(), self.read_one()).await.unwrap_or(false) {}
         self.ended
     }
 

@@ -14,10 +14,6 @@ use super::script::{Script, Usage};
 /// Largest number of records: a test that sends more requests is wrong.
 const MOST_RECORDS: usize = 200_000;
 
-/// Tokens that a stream may generate after the gateway ended it and before the upstream notices: half a second at the pace of
-/// most scripts, on a machine that is busy with other tests.
-pub const TOKENS_IN_TRANSIT: u64 = 25;
-
 /// An API in which an upstream is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Api {

@@ -6,7 +6,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::{
     chance::dice::Dice,
-    course::owner,
+    course::owner::{self, OwnLimit},
     services::upstream::UPSTREAMS,
     trace::tell,
     world::{BUSY, GATEWAYS, KEY_SERVICES, World},
@@ -33,10 +33,14 @@ enum Fault {
     Revoke,
     /// The owner lowers the limit of a key.
     Lower,
+    /// The owner raises the limit of a key or a group for good.
+    Raise,
+    /// The owner raises the limit of a key or a group for a time.
+    RaiseForATime,
 }
 
 impl Fault {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 12] = [
         Self::Cut,
         Self::Break,
         Self::KillKeyService,
@@ -47,6 +51,8 @@ impl Fault {
         Self::StepClock,
         Self::Revoke,
         Self::Lower,
+        Self::Raise,
+        Self::RaiseForATime,
     ];
 }
 
@@ -122,12 +128,26 @@ async fn carry_out(world: &Arc<World>, fault: Fault, dice: &mut Dice) {
         }
         Fault::Revoke => owner::revoke(world, key_service, own_key(dice)).await,
         Fault::Lower => owner::lower(world, key_service, own_key(dice), dice.within(1..=3)).await,
+        Fault::Raise => owner::raise(world, key_service, own_limit(dice), dice.within(1..=12)).await,
+        Fault::RaiseForATime => {
+            let (of, requests, time) = (own_limit(dice), dice.within(1..=12), dice.millis(100..=4_000));
+            owner::raise_for(world, key_service, of, requests, time).await;
+        }
     }
 }
 
 /// A key other than the one with which the last requests are made.
 fn own_key(dice: &mut Dice) -> usize {
     usize::try_from(dice.within(0..=2)).unwrap()
+}
+
+/// The limit of such a key, or of a group.
+fn own_limit(dice: &mut Dice) -> OwnLimit {
+    if dice.one_in(2) {
+        OwnLimit::Group(usize::try_from(dice.within(0..=1)).unwrap())
+    } else {
+        OwnLimit::Key(own_key(dice))
+    }
 }
 
 /// Cuts a gateway off from some of its peers, one way or both.

@@ -3,8 +3,14 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use domain::ledger::{Budget, Ending};
-use key_service_store::store::JournalEntry;
-use shared::{ids::GenerationId, money::NanoUsd};
+use key_service_store::store::{JournalEntry, Store};
+use parking_lot::Mutex;
+use shared::{
+    ids::{AccountId, GenerationId, GroupId, KeyId},
+    money::NanoUsd,
+    time::Timestamp,
+    wire::Raise,
+};
 use tests::upstream::{Api, End, Fault, Generation, Told, Usage};
 use tokio::time::Instant;
 
@@ -18,31 +24,62 @@ const ALL: usize = 10_000;
 /// Compares all bounds whenever something was written.
 pub(crate) fn after_every_commit(world: &Arc<World>) {
     let (store, account, trace) = (world.present.clone(), world.account, world.trace.clone());
-    let (keys, groups) = (world.keys.clone(), world.groups.clone());
-    world.maps.after_each_commit(Box::new(move || {
+    let keys: Vec<KeyId> = world.keys.lock().iter().map(|key| key.id).collect();
+    let groups = world.groups.clone();
+    let before = Mutex::new(limited(&store, account, &keys, &groups));
+    world.maps.after_each_commit(Box::new(move |judged_at| {
         let Some(funds) = at_once(store.funds(account)).unwrap() else { return };
         if funds.held > funds.credit {
             trace.break_promise(format!("{} are held of a credit of {}", funds.held, funds.credit));
         }
-        let spent = |budget: &Budget| NanoUsd::from_nanos(budget.used.nanos() + budget.held.nanos());
-        let is_over = |budget: &Budget| budget.limit.is_some_and(|limit| spent(budget) > limit);
-        for (number, known) in keys.lock().iter_mut().enumerate() {
-            let budget = at_once(store.key(account, known.id)).unwrap().unwrap().spend.budget;
-            if known.limit != budget.limit {
-                (known.limit, known.allowed) = (budget.limit, spent(&budget));
-            }
-            if is_over(&budget) && spent(&budget) > known.allowed {
-                trace.break_promise(format!("key {number} is beyond its limit: {budget:?}"));
-            }
-            known.allowed = known.allowed.min(spent(&budget));
-        }
-        for id in &groups {
-            let group = at_once(store.group(account, *id)).unwrap().unwrap();
-            if is_over(&group.spend.budget) {
-                trace.break_promise(format!("{} is beyond its limit: {:?}", group.name, group.spend.budget));
+        let (present, mut before) = (limited(&store, account, &keys, &groups), before.lock());
+        for (now, before) in present.iter().zip(&*before) {
+            if let Err(broken) = limit_holds(&now.budget, &before.budget, judged_at) {
+                let (name, now, before) = (&now.name, &now.budget, &before.budget);
+                trace.break_promise(format!("{name} {broken}: {now:?} after {before:?}"));
             }
         }
+        *before = present;
     }));
+}
+
+/// A key or group that may be limited.
+struct Limited {
+    name: String,
+    budget: Budget,
+}
+
+fn limited(store: &Store, account: AccountId, keys: &[KeyId], groups: &[GroupId]) -> Vec<Limited> {
+    let key = |(number, id): (usize, &KeyId)| {
+        let key = at_once(store.key(account, *id)).unwrap().unwrap();
+        Limited { name: format!("key {number}"), budget: key.spend.budget }
+    };
+    let group = |id: &GroupId| {
+        let group = at_once(store.group(account, *id)).unwrap().unwrap();
+        Limited { name: group.name, budget: group.spend.budget }
+    };
+    keys.iter().enumerate().map(key).chain(groups.iter().map(group)).collect()
+}
+
+/// A commit lets no budget spend and hold more than the limit that was in force for one of the commit's calls, each judged at its
+/// own time. What is above a limit that was lowered, or whose raise has ended, may stay. `judged_at` is the earliest of those
+/// times. A raise whose end they all have seen is gone for good, also for a clock that is behind.
+fn limit_holds(now: &Budget, before: &Budget, judged_at: Option<Timestamp>) -> Result<(), &'static str> {
+    let spent = |budget: &Budget| budget.used.nanos() + budget.held.nanos();
+    if spent(now) <= spent(before) {
+        return Ok(());
+    }
+    let raised = |budget: &Budget| budget.bounds.as_ref().and_then(|bounds| bounds.limit_raised);
+    let is_over = |raise: &Raise| judged_at.is_some_and(|at| raise.until <= at);
+    if raised(now).is_some_and(|raise| is_over(&raise)) {
+        return Err("keeps a raise that is over");
+    }
+    let in_force = raised(before).filter(|raise| !is_over(raise));
+    let limit = before.limit.map(|limit| in_force.map_or(limit, |raise| raise.amount));
+    if limit.is_some_and(|limit| spent(now) > limit.nanos()) {
+        return Err("is beyond its limit");
+    }
+    Ok(())
 }
 
 /// Judges a run that has come to rest.

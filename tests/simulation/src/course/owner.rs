@@ -1,30 +1,97 @@
-//! The owner, who governs the keys while they spend.
+//! The owner, who governs keys and groups while they spend.
+
+use std::time::Duration;
 
 use domain::{
     event::Actor,
+    group::{Group, GroupPatch},
     key::{ApiKey, KeyPatch},
     ledger::BoundsPatch,
 };
 use key_service_management::governed::Governed as _;
-use shared::money::NanoUsd;
+use shared::{clock::Clock as _, money::NanoUsd, wire::Raise};
 use tokio::time::Instant;
 
 use crate::{account::REQUEST, trace::tell, world::World};
 
+/// Whose limit the owner changes: a key's or a group's, by its number in the run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum OwnLimit {
+    Key(usize),
+    Group(usize),
+}
+
 /// Lowers the limit of a key at a key-service, to what this many requests cost.
 pub(crate) async fn lower(world: &World, place: &'static str, key: usize, requests: u64) {
-    let Some(key_service) = world.key_services.lock().get(place).cloned() else { return };
-    let id = world.keys.lock()[key].id;
-    let limit = NanoUsd::from_nanos(REQUEST / 4 * i64::try_from(requests).unwrap());
+    let limit = cost_of(requests);
     tell!(world.trace, "the owner lowers the limit of key {key} to {limit} at {place}");
-    let patch = KeyPatch { bounds: BoundsPatch::of_limit(Some(limit)), ..KeyPatch::default() };
+    bound(world, place, OwnLimit::Key(key), BoundsPatch::of_limit(Some(limit))).await;
+}
+
+/// Raises a limit for good at a key-service, by what this many requests cost.
+pub(crate) async fn raise(world: &World, place: &'static str, of: OwnLimit, requests: u64) {
+    let Some(limit) = limit_above(world, of, requests).await else { return };
+    tell!(world.trace, "the owner raises the limit of {of:?} to {limit} at {place}");
+    bound(world, place, of, BoundsPatch::of_limit(Some(limit))).await;
+}
+
+/// Raises a limit for a time at a key-service, by what this many requests cost. The owner's own clock is right. A key-service whose
+/// clock has passed the end refuses the raise.
+pub(crate) async fn raise_for(
+    world: &World,
+    place: &'static str,
+    of: OwnLimit,
+    requests: u64,
+    time: Duration,
+) {
+    let Some(amount) = limit_above(world, of, requests).await else { return };
+    let until = world.clock("owner").now().plus(time);
+    tell!(world.trace, "the owner raises the limit of {of:?} to {amount} until {until} at {place}");
+    let limit_raised = Some(Some(Raise { amount, until }));
+    bound(world, place, of, BoundsPatch { limit_raised, ..BoundsPatch::default() }).await;
+}
+
+/// Rough cost of this many small requests.
+fn cost_of(requests: u64) -> NanoUsd {
+    NanoUsd::from_nanos(REQUEST / 4 * i64::try_from(requests).unwrap())
+}
+
+/// A limit above the present one.
+async fn limit_above(world: &World, of: OwnLimit, requests: u64) -> Option<NanoUsd> {
+    let budget = match of {
+        OwnLimit::Key(number) => {
+            let id = world.keys.lock()[number].id;
+            world.present.key(world.account, id).await.unwrap()?.spend.budget
+        }
+        OwnLimit::Group(number) => {
+            world.present.group(world.account, world.groups[number]).await.unwrap()?.spend.budget
+        }
+    };
+    budget.limit?.checked_add(cost_of(requests))
+}
+
+/// Changes bounds at a key-service, and waits for its answer, if one comes.
+async fn bound(world: &World, place: &'static str, of: OwnLimit, bounds: BoundsPatch) {
+    let Some(key_service) = world.key_services.lock().get(place).cloned() else { return };
     let by = || key_service.management.by(world.account, Actor::System);
-    let lowered = tokio::select! {
+    let changing = async {
+        match of {
+            OwnLimit::Key(number) => {
+                let id = world.keys.lock()[number].id;
+                ApiKey::update(by(), id, KeyPatch { bounds, ..KeyPatch::default() }).await.is_ok()
+            }
+            OwnLimit::Group(number) => {
+                let patch = GroupPatch { bounds, ..GroupPatch::default() };
+                Group::update(by(), world.groups[number], patch).await.is_ok()
+            }
+        }
+    };
+    let is_changed = tokio::select! {
         biased;
         () = key_service.process.ended() => return,
-        lowered = ApiKey::update(by(), id, patch) => lowered,
+        is_changed = changing => is_changed,
     };
-    tell!(world.trace, "the new limit of key {key} is answered: {}", lowered.is_ok());
+    tell!(world.trace, "the new limit of {of:?} is answered: {is_changed}");
 }
 
 /// Revokes a key at a key-service. The time of the answer counts, if one comes.

@@ -37,6 +37,7 @@ use crate::{
     chance::{clock::ProcessClock, dice::Dice},
     keys::RunKey,
     services::{
+        call_times::{CallTimes, TimedLedger},
         gateway::{LEASE, internal_token},
         network::Network,
         process::{Process, TasksOf},
@@ -79,10 +80,17 @@ pub(crate) fn start(
     (catalog, keys): (Arc<Current<Catalog>>, Arc<Mutex<Vec<RunKey>>>),
 ) -> SimulatedKeyService {
     let process = Process::new(place);
-    let way = WayToMaps { shared: maps.clone(), process: process.clone(), dice: Mutex::new(dice.fork()) };
+    let call_times = Arc::new(CallTimes::default());
+    let way = WayToMaps {
+        shared: maps.clone(),
+        process: process.clone(),
+        call_times: call_times.clone(),
+        dice: Mutex::new(dice.fork()),
+    };
     let UseCases { store, credentials, management } = UseCases::over(Arc::new(way), clock.clone());
     let shutdown = CancellationToken::new();
-    let service = Service::new(store.clone(), clock.clone(), credentials, catalog, LEASE);
+    let ledger = Arc::new(TimedLedger { store: store.clone(), times: call_times });
+    let service = Service::new(ledger.clone(), clock.clone(), credentials, catalog, LEASE);
     let refusals = service.refusals();
     let service = Told { service, trace: network.trace.clone(), place: place.to_owned(), keys };
     let grpc = KeyServiceServer::new(Grpc::new(Arc::new(service), shutdown.clone(), &*clock));
@@ -90,8 +98,8 @@ pub(crate) fn start(
         .into_axum_router()
         .layer(middleware::from_fn(drop_late_calls));
     process.spawn(refusals.run(store.clone(), shutdown.clone()));
-    process.spawn(held_money::show(store.clone(), shutdown.clone()));
-    process.spawn(sweeper::run(store, clock, LEASE, shutdown));
+    process.spawn(held_money::show(store, shutdown.clone()));
+    process.spawn(sweeper::run(ledger, clock, LEASE, shutdown));
     let (mut connections, of_process) = (network.listen(place), process.clone());
     process.spawn(async move {
         while let Some(wire) = connections.recv().await {

@@ -11,18 +11,22 @@ use std::{
 use async_trait::async_trait;
 use key_service_records::{Answer, Commit, Committed, Failure, Place, Question, Records, Space, maps::Maps};
 use parking_lot::Mutex;
+use shared::time::Timestamp;
 use tokio::{
     sync::oneshot,
     time::{Instant, sleep, sleep_until, timeout},
 };
 
-use crate::{chance::dice::Dice, services::process::Process};
+use crate::{
+    chance::dice::Dice,
+    services::{call_times::CallTimes, process::Process},
+};
 
 /// Longest time of a call, as over Redis.
 const CALL_DEADLINE: Duration = Duration::from_millis(1_500);
 
-/// What is asked after every commit that has written.
-pub(crate) type AfterCommit = Box<dyn Fn() + Send + Sync>;
+/// What is asked after every commit that has written, with the earliest time by which one of its calls is judged.
+pub(crate) type AfterCommit = Box<dyn Fn(Option<Timestamp>) + Send + Sync>;
 
 /// The maps, as every key-service shares them.
 #[derive(Default)]
@@ -57,6 +61,7 @@ impl SharedMaps {
 pub(crate) struct WayToMaps {
     pub(crate) shared: Arc<SharedMaps>,
     pub(crate) process: Arc<Process>,
+    pub(crate) call_times: Arc<CallTimes>,
     pub(crate) dice: Mutex<Dice>,
 }
 
@@ -107,15 +112,15 @@ impl Records for WayToMaps {
     }
 
     async fn commit(&self, space: &Space, commit: Commit) -> Result<Committed, Failure> {
-        let space = space.clone();
-        self.call(|shared| async move {
+        let (space, judged_at) = (space.clone(), self.call_times.earliest());
+        self.call(move |shared| async move {
             let is_changed = !commit.writes.is_empty();
             let committed = shared.maps.commit(&space, commit).await;
             if !is_changed {
                 return committed;
             }
             if let (Ok(Committed::Written), Some(ask)) = (&committed, &*shared.after_commit.lock()) {
-                ask();
+                ask(judged_at);
             }
             committed
         })

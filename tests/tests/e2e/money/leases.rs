@@ -13,8 +13,8 @@ use futures_util::future::join_all;
 use serde_json::Value;
 use shared::money::NanoUsd;
 use tests::{
-    harness::{Answer, Call, Deployment, Options, PATIENCE, Server, Stack, cost_of, nanos},
-    upstream::{End, Script, TOKENS_IN_TRANSIT},
+    harness::{Answer, ApiKey, Call, Deployment, Options, PATIENCE, Server, Stack, Stream, cost_of, nanos},
+    upstream::{End, Script},
 };
 use tokio::time::sleep;
 
@@ -53,22 +53,23 @@ async fn survives(stack: &Stack, at_risk: bool, outage: impl Future<Output = ()>
     };
     let over = AtomicBool::new(false);
     let streams = join_all([stream(), stream()].map(Call::stream)).await;
+    let mut received: Vec<Received> = streams.iter().map(Received::nothing_yet).collect();
     let wholes = join_all([whole(), whole()].map(Call::try_send));
     let running = async {
-        let ended = join_all(streams.into_iter().map(tests::harness::Stream::rest));
+        let ended = join_all(streams.into_iter().map(Stream::rest));
         let outcome = tokio::join!(ended, wholes);
         over.store(true, Ordering::Relaxed);
         outcome
     };
     let competing = async {
-        let mut received = 0;
+        let mut received = Vec::new();
         // By then all four are authorized.
         sleep(Duration::from_secs(1)).await;
         while !over.load(Ordering::Relaxed) {
             let call = stack.call_at(last, &key, Script::tokens(PROMPT, COMPLETION));
             if let Ok(answer) = call.with("max_tokens", COMPLETION).try_send().await {
                 assert!(matches!(answer.status, 200 | 402 | 429 | 503), "{answer}");
-                received += completion_tokens(&answer);
+                received.push(Received::of(&answer));
             }
             sleep(Duration::from_millis(100)).await;
         }
@@ -78,10 +79,13 @@ async fn survives(stack: &Stack, at_risk: bool, outage: impl Future<Output = ()>
         sleep(Duration::from_millis(1_500)).await;
         outage.await;
     };
-    let ((ended, answers), mut received, ()) = tokio::join!(running, competing, outage);
+    let ((ended, answers), competed, ()) = tokio::join!(running, competing, outage);
     stack.released(PATIENCE).await;
-    received += ended.iter().map(|ended| ended.tokens() as u64).sum::<u64>();
-    received += answers.iter().flatten().map(completion_tokens).sum::<u64>();
+    for (received, ended) in received.iter_mut().zip(&ended) {
+        received.tokens = ended.tokens() as u64;
+    }
+    received.extend(answers.iter().flatten().map(Received::of));
+    received.extend(competed);
     if !at_risk {
         for ended in &ended {
             assert_eq!(ended.assert_done().tokens() as u64, COMPLETION, "no stream is cut: {ended:?}");
@@ -91,31 +95,72 @@ async fn survives(stack: &Stack, at_risk: bool, outage: impl Future<Output = ()>
             assert_eq!(answer.status, 200, "{answer}");
         }
     }
-    let (served, used) = (stack.cost_of_served(&key), stack.used(&key).await);
+    assert_accounted_for(stack, &key, &received, at_risk).await;
+}
+
+/// What a client received of an answer.
+struct Received {
+    tag: Option<String>,
+    generation: String,
+    tokens: u64,
+}
+
+impl Received {
+    fn nothing_yet(stream: &Stream) -> Self {
+        let generation = stream.header("x-generation-id").to_owned();
+        Self { tag: Some(stream.tag.clone()), generation, tokens: 0 }
+    }
+
+    /// A whole answer, or a refusal, which has no tokens.
+    fn of(answer: &Answer) -> Self {
+        let tokens = answer.json()["usage"]["completion_tokens"].as_u64().unwrap_or(0);
+        Self { tag: None, generation: answer.header("x-generation-id").to_owned(), tokens }
+    }
+}
+
+/// Asserts that all that was received is recorded, and all that was served is billed or recorded as shortfall. With `at_risk`
+/// what was on its way to a client whose stream was cut may be neither.
+async fn assert_accounted_for(stack: &Stack, key: &ApiKey, received: &[Received], at_risk: bool) {
+    let (limit, served, used) = (limit(), stack.cost_of_served(key), stack.used(key).await);
     let entries = stack.journal(&stack.account);
     let shortfall = entries.iter().map(|entry: &Value| nanos(&entry["shortfall"]).nanos()).sum::<i64>();
     println!("{served} served, {used} billed, {shortfall} n$ recorded as shortfall, of {limit}");
     assert!(used <= limit, "{used} of {limit} is billed");
-    let recorded: u64 = entries.iter().filter_map(|entry| entry["completion_tokens"].as_u64()).sum();
-    assert!(received <= recorded, "clients received {received} tokens, {recorded} are recorded");
-    if at_risk {
-        let generations = stack.served(&key);
-        let cut =
-            generations.iter().filter(|one| one.streamed && one.ended_by(End::ClientLeft)).count() as u64;
-        let in_transit = cost_of(0, cut * TOKENS_IN_TRANSIT).nanos();
-        let beyond = served.nanos() - limit.nanos();
-        assert!(
-            beyond <= shortfall + in_transit,
-            "{beyond} n$ beyond the limit are served, {shortfall} recorded, at most {in_transit} in transit in {cut} cut streams"
-        );
-    } else {
-        assert_eq!((used, shortfall), (served, 0), "the served tokens are billed");
+    for received in received {
+        assert_recorded(received, &entries);
     }
+    if !at_risk {
+        assert_eq!((used, shortfall), (served, 0), "the served tokens are billed");
+        return;
+    }
+    let generations = stack.served(key);
+    let cut = generations.iter().filter(|one| one.streamed && one.ended_by(End::ClientLeft));
+    let on_their_way = cut.map(|one| {
+        let received = received.iter().find(|received| received.tag.as_ref() == Some(&one.tag));
+        let tokens = received.map_or(0, |received| received.tokens);
+        cost_of(0, one.served.completion.saturating_sub(tokens)).nanos()
+    });
+    let (beyond, on_their_way) = (served.nanos() - limit.nanos(), on_their_way.sum::<i64>());
+    assert!(
+        beyond <= shortfall + on_their_way,
+        "{beyond} n$ beyond the limit are served, {shortfall} recorded, {on_their_way} on their way"
+    );
 }
 
-/// Tokens of a whole answer; none of a refusal.
-fn completion_tokens(answer: &Answer) -> u64 {
-    answer.json()["usage"]["completion_tokens"].as_u64().unwrap_or(0)
+/// Asserts that the bill and the shortfall of an answer have all that its client received, in tokens and in money.
+fn assert_recorded(received: &Received, entries: &[Value]) {
+    let Received { tag: _, generation, tokens } = received;
+    if *tokens == 0 {
+        return;
+    }
+    let entry = entries.iter().find(|entry| entry["generation_id"] == *generation);
+    let entry = entry.unwrap_or_else(|| panic!("{tokens} tokens of {generation} are not recorded"));
+    let recorded = entry["completion_tokens"].as_u64().unwrap();
+    let cost = nanos(&entry["charged"]).nanos() + nanos(&entry["shortfall"]).nanos();
+    assert!(
+        *tokens <= recorded && cost_of(PROMPT, *tokens).nanos() <= cost,
+        "a client received {tokens} tokens of {entry}"
+    );
 }
 
 async fn services(gateways: usize, key_services: usize) -> Stack {

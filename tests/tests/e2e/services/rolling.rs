@@ -199,7 +199,7 @@ fn reason(
         .any(|restart| restart.gateway == sent.gateway && restart.from < sent.to && restart.to > sent.from);
     let cut = drained && generation.streamed && !generation.ended_by(End::Finished);
     let right = !bills::is_above(generation, entry) && !bills::is_estimated(entry);
-    (cut && right && bills::lacks_only_tokens_on_their_way(generation, entry)).then_some(CUT)
+    (cut && right && bills::lacks_only_tokens_on_their_way(generation, sent, entry)).then_some(CUT)
 }
 
 /// Asserts that each key's `used` is the cost of all that was served to it, but for the differences that are explained,

@@ -260,9 +260,12 @@ fn reason(
         Some("its gateway was killed: billed as last reported")
     } else if estimated {
         Some("estimated")
-    } else if meanwhile(Fault::HangGateway(sent.gateway)) && !generation.ended_by(End::Finished) {
-        Some("its gateway was frozen")
-    } else if bills::lacks_only_tokens_on_their_way(generation, entry) {
+    } else if meanwhile(Fault::HangGateway(sent.gateway))
+        && !generation.ended_by(End::Finished)
+        && sent.received == 0
+    {
+        Some("its gateway was frozen, and nothing arrived")
+    } else if bills::lacks_only_tokens_on_their_way(generation, sent, entry) {
         Some(CUT)
     } else if meanwhile(Fault::RestartGateway(sent.gateway)) && !generation.streamed && entry.is_none() {
         Some("a whole answer, cut at the end of its gateway's drain")
@@ -272,7 +275,7 @@ fn reason(
 }
 
 /// Asserts that no more than a key's limit was served, apart from recorded shortfalls and explained differences: tokens
-/// that a killed gateway could not report, and tokens in transit when a stream was cut.
+/// that a killed gateway could not report, and tokens on their way when a stream was cut.
 fn assert_within_its_limit(stack: &Stack, key: &ApiKey, differences: &[Difference]) {
     let journal = stack.journal(&stack.account);
     let of_key = journal.iter().filter(|entry| entry["key_id"] == key.id);

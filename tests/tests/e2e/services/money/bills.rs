@@ -9,10 +9,10 @@ use std::{
 use serde_json::{Value, json};
 use shared::money::NanoUsd;
 use tests::{
-    harness::{ApiKey, Call, FLASH, PATIENCE, Server, Stack, billed, cost, nanos, usd},
-    upstream::{Generation, Script, TOKENS_IN_TRANSIT},
+    harness::{Answer, ApiKey, Call, FLASH, PATIENCE, Server, Stack, billed, cost, nanos, usd},
+    upstream::{Generation, Script, Usage},
 };
-use tokio::time::{sleep, timeout};
+use tokio::time::{sleep, timeout_at};
 
 /// Smallest prompt in tokens. Each prompt of a key has a different length, so that a journal entry identifies its
 /// request.
@@ -22,7 +22,7 @@ pub(crate) const MOST: u64 = 2_000;
 /// Longest time that a client waits for an answer.
 pub(crate) const GIVEN_UP: Duration = Duration::from_secs(20);
 
-/// Reason for a stream that was ended early.
+/// Reason for an answer that was ended early.
 pub(crate) const CUT: &str = "cut, with tokens on their way";
 
 /// A request and the time during which its client waited.
@@ -37,6 +37,8 @@ pub(crate) struct Sent {
     generation: Option<String>,
     /// Status of the answer; 0 if none came.
     pub(crate) status: u16,
+    /// Tokens of the answer that the client received.
+    pub(crate) received: u64,
     /// The client may try again on another gateway.
     pub(crate) may_be_repeated: bool,
 }
@@ -52,22 +54,9 @@ pub(crate) async fn send(
     let prompt = script.prompt_tokens.unwrap();
     let call = call(stack, &stack.gateways[gateway], key, script).with("n", choices);
     let (tag, from) = (call.tag.clone(), Instant::now());
-    let answered = async {
-        if !streamed {
-            let answer = call.try_send().await.ok()?;
-            let id = answer.header("x-generation-id").to_owned();
-            return Some((answer.status, id, answer.header("x-should-retry") == "false"));
-        }
-        match call.reach_stream().await.ok()? {
-            Ok(stream) => {
-                let id = stream.header("x-generation-id").to_owned();
-                // No client repeats a stream that it has begun to read.
-                Some((if stream.rest().await.chunks.is_empty() { 0 } else { 200 }, id, true))
-            }
-            Err(answer) => Some((answer.status, String::new(), answer.header("x-should-retry") == "false")),
-        }
-    };
-    let (status, generation, last) = timeout(GIVEN_UP, answered).await.ok().flatten().unwrap_or_default();
+    let given_up = from + GIVEN_UP;
+    let received = if streamed { stream(call, given_up).await } else { whole(call, given_up).await };
+    let Received { status, generation, is_last, tokens } = received.unwrap_or_default();
     Sent {
         tag,
         key: key.id.clone(),
@@ -77,7 +66,49 @@ pub(crate) async fn send(
         to: Instant::now(),
         generation: Some(generation).filter(|id| !id.is_empty()),
         status,
-        may_be_repeated: (matches!(status, 0 | 429) || status >= 500) && !last,
+        received: tokens,
+        may_be_repeated: (matches!(status, 0 | 429) || status >= 500) && !is_last,
+    }
+}
+
+/// What a client received until it gave up.
+#[derive(Default)]
+struct Received {
+    status: u16,
+    /// Generation id; empty if the answer did not tell it.
+    generation: String,
+    /// No client tries again.
+    is_last: bool,
+    tokens: u64,
+}
+
+impl Received {
+    fn of(answer: &Answer) -> Self {
+        let tokens = (answer.status == 200).then(|| answer.json()["usage"]["completion_tokens"].as_u64());
+        Self {
+            status: answer.status,
+            generation: answer.header("x-generation-id").to_owned(),
+            is_last: answer.header("x-should-retry") == "false",
+            tokens: tokens.flatten().unwrap_or_default(),
+        }
+    }
+}
+
+async fn whole(call: Call, given_up: Instant) -> Option<Received> {
+    let answer = timeout_at(given_up.into(), call.try_send()).await.ok()?.ok()?;
+    Some(Received::of(&answer))
+}
+
+async fn stream(call: Call, given_up: Instant) -> Option<Received> {
+    match timeout_at(given_up.into(), call.reach_stream()).await.ok()?.ok()? {
+        Ok(stream) => {
+            let generation = stream.header("x-generation-id").to_owned();
+            let ended = stream.rest_until(given_up).await;
+            let status = if ended.chunks.is_empty() { 0 } else { 200 };
+            // No client repeats a stream that it has begun to read.
+            Some(Received { status, generation, is_last: true, tokens: ended.tokens() as u64 })
+        }
+        Err(answer) => Some(Received::of(&answer)),
     }
 }
 
@@ -225,12 +256,18 @@ pub(crate) fn is_estimated(entry: Option<&Value>) -> bool {
     entry.is_some_and(|entry| entry["estimated"] == true)
 }
 
-/// Returns whether the bill lacks only tokens that the upstream generated after its stream was ended.
-pub(crate) fn lacks_only_tokens_on_their_way(generation: &Generation, entry: Option<&Value>) -> bool {
+/// Returns whether the bill lacks only tokens that were on their way when the answer was ended: it has all tokens that the client
+/// received, and their cost, and no more than the upstream generated.
+pub(crate) fn lacks_only_tokens_on_their_way(
+    generation: &Generation,
+    sent: &Sent,
+    entry: Option<&Value>,
+) -> bool {
     entry.is_some_and(|entry| {
         let billed = entry["completion_tokens"].as_u64().unwrap();
-        let lacking = generation.served.completion.checked_sub(billed);
-        let choices = generation.script.lengths.len().max(1) as u64;
-        lacking.is_some_and(|lacking| lacking <= TOKENS_IN_TRANSIT * choices)
+        let received = Usage { completion: sent.received, ..generation.served };
+        // Where nothing arrived, the gateway may not have heard of the prompt either.
+        let is_paid = sent.received == 0 || nanos(&entry["charged"]) >= cost(FLASH, received);
+        (sent.received..=generation.served.completion).contains(&billed) && is_paid
     })
 }

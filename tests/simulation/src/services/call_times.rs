@@ -1,0 +1,113 @@
+//! The ledger as a key-service calls it, and the times by which its calls are judged.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use domain::ledger::Command;
+use key_service_store::store::{Cursor, DueHolds, HoldIndex, Ledger, Outcomes, Skew, Store, StoreError};
+use parking_lot::Mutex;
+use shared::{ids::AccountId, time::Timestamp};
+use tokio::time::Instant;
+
+/// Time in which a call that its caller gave up may still be carried out: it waits in its lane for 1.5 s, loses to the other
+/// key-service for 0.4 s, and is held up by a store that stalls for 2.5 s.
+const CARRIED_OUT_WITHIN: Duration = Duration::from_secs(5);
+
+/// Wall times of the calls to the ledger that are under way in a process: each is judged by the time that its caller read.
+#[derive(Default)]
+pub(crate) struct CallTimes(Mutex<CallsUnderWay>);
+
+#[derive(Default)]
+struct CallsUnderWay {
+    begun: u64,
+    awaited: BTreeMap<u64, Timestamp>,
+    given_up: Vec<GivenUpCall>,
+}
+
+struct GivenUpCall {
+    judged_at: Timestamp,
+    given_up_at: Instant,
+}
+
+impl CallTimes {
+    /// The earliest time by which a call is judged that a commit of this moment may carry out; `None` if there is no call.
+    pub(crate) fn earliest(&self) -> Option<Timestamp> {
+        let mut calls = self.0.lock();
+        calls.given_up.retain(|call| call.given_up_at.elapsed() <= CARRIED_OUT_WITHIN);
+        let given_up = calls.given_up.iter().map(|call| call.judged_at);
+        calls.awaited.values().copied().chain(given_up).min()
+    }
+
+    fn begin(&self, judged_at: Timestamp) -> CallUnderWay<'_> {
+        let mut calls = self.0.lock();
+        calls.begun += 1;
+        let number = calls.begun;
+        calls.awaited.insert(number, judged_at);
+        CallUnderWay { times: self, number, judged_at, is_answered: false }
+    }
+}
+
+/// A call to the ledger. Dropped before its answer, it was given up.
+struct CallUnderWay<'t> {
+    times: &'t CallTimes,
+    number: u64,
+    judged_at: Timestamp,
+    is_answered: bool,
+}
+
+impl CallUnderWay<'_> {
+    fn end(mut self) {
+        self.is_answered = true;
+    }
+}
+
+impl Drop for CallUnderWay<'_> {
+    fn drop(&mut self) {
+        let mut calls = self.times.0.lock();
+        calls.awaited.remove(&self.number);
+        if !self.is_answered {
+            calls.given_up.push(GivenUpCall { judged_at: self.judged_at, given_up_at: Instant::now() });
+        }
+    }
+}
+
+/// The store of a key-service, which notes the times of calls.
+pub(crate) struct TimedLedger {
+    pub(crate) store: Arc<Store>,
+    pub(crate) times: Arc<CallTimes>,
+}
+
+#[async_trait]
+impl Ledger for TimedLedger {
+    fn system(&self) -> &'static str {
+        self.store.system()
+    }
+
+    async fn execute(
+        &self,
+        account: AccountId,
+        commands: Vec<Command>,
+        now: Timestamp,
+    ) -> Result<Outcomes, StoreError> {
+        let call = self.times.begin(now);
+        let outcomes = self.store.execute(account, commands, now).await;
+        call.end();
+        outcomes
+    }
+
+    async fn accounts_with_holds(&self) -> HoldIndex {
+        self.store.accounts_with_holds().await
+    }
+
+    async fn due_holds(&self, account: AccountId, after: Option<Cursor>) -> Result<DueHolds, StoreError> {
+        self.store.due_holds(account, after).await
+    }
+
+    async fn clock_skew(&self) -> Result<Option<Skew>, StoreError> {
+        self.store.clock_skew().await
+    }
+
+    async fn ping(&self) -> Result<(), StoreError> {
+        self.store.ping().await
+    }
+}
