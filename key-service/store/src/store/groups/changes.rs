@@ -150,7 +150,7 @@ fn may_have_parent(
     let found = change.group(parent)?;
     let profile = change.get::<GroupProfile>(&layout::group_profile(id))?;
     let has_children = profile.is_some_and(|profile| profile.children > 0);
-    Ok(group::may_be_parent((parent, found.as_ref()), id, has_children))
+    Ok(group::may_be_parent(parent, found.as_ref(), id, has_children))
 }
 
 /// Lists and counts a group among the children of its parent, and no longer among those of the previous parent.
