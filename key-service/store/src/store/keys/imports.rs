@@ -254,10 +254,10 @@ fn make(
         change.event(act.event(n, key, group, kind));
     }
     for group in &plan.groups {
-        groups::tell_passed(change, (None, group), act);
+        groups::tell_passed(change, None, group, act);
     }
     for (key, _) in &plan.keys {
-        stored::tell_passed(change, (None, key), act);
+        stored::tell_passed(change, None, key, act);
     }
     Ok(Ok(plan))
 }
