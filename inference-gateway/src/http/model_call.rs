@@ -67,7 +67,7 @@ pub(super) async fn create(app: Arc<App>, dialect: Dialect, call: Call) -> Resul
         };
     }
     let parse = move |body: &Bytes, catalog: &Catalog| dialect.parse(body, catalog);
-    let checked = check(&app, (&parts.headers, body), parse, small, &mut permit).await;
+    let checked = check(&app, &parts.headers, body, parse, small, &mut permit).await;
     let checked = checked.and_then(|checked| Ok((checked, PassedHead::of(&parts)?)));
     let (Checked { models, model, alias, mut forward }, passed) = match checked {
         Ok(checked) => checked,
@@ -153,7 +153,8 @@ pub(super) struct Checked {
 /// kept of it count against the permit.
 pub(super) async fn check(
     app: &App,
-    (headers, body): (&HeaderMap, Body),
+    headers: &HeaderMap,
+    body: Body,
     parse: impl FnOnce(&Bytes, &Catalog) -> Result<Request, ApiError> + Send + 'static,
     permitted: bool,
     permit: &mut Permit,

@@ -160,7 +160,8 @@ impl Management {
         &self,
         account: AccountId,
         by: SpendBy,
-        (days, step): (RangeInclusive<Day>, ChartStep),
+        days: RangeInclusive<Day>,
+        step: ChartStep,
     ) -> Result<SpendParts, StoreError> {
         match by {
             SpendBy::Model => {
@@ -196,7 +197,8 @@ impl Management {
         &self,
         reach: AccountReach,
         key: KeyId,
-        (days, step): (RangeInclusive<Day>, ChartStep),
+        days: RangeInclusive<Day>,
+        step: ChartStep,
     ) -> Result<SpendParts, StoreError> {
         let _permit = self.read_permit(reach.account).await?;
         let mut parts = PartsAndRest::new(step);
@@ -216,7 +218,8 @@ impl Management {
         reach: AccountReach,
         group: GroupId,
         by: SpendBy,
-        (days, step): (RangeInclusive<Day>, ChartStep),
+        days: RangeInclusive<Day>,
+        step: ChartStep,
     ) -> Result<SpendParts, StoreError> {
         let _permit = self.read_permit(reach.account).await?;
         let (mut parts, mut rest) = (PartsAndRest::new(step), PartsAndRest::new(step));
@@ -265,7 +268,8 @@ impl Management {
         &self,
         reach: AccountReach,
         group: GroupId,
-        (days, keys): (RangeInclusive<Day>, &[KeyId]),
+        days: RangeInclusive<Day>,
+        keys: &[KeyId],
     ) -> Result<HashMap<KeyId, NanoUsd>, StoreError> {
         let _permit = self.read_permit(reach.account).await?;
         let mut sums: HashMap<KeyId, Sums> = HashMap::new();
