@@ -7,7 +7,7 @@ use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, header, uri:
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use metering::UsageScope;
-use request::{BodyForm, Forward, ProgressReports, UpstreamParams};
+use request::{BodyForm, BodyPieces, Forward, ProgressReports, UpstreamParams};
 use routing::cache_salt;
 use shared::ids::AccountId;
 use shared_catalog::UpstreamApi;
@@ -235,7 +235,7 @@ impl Upstream {
         &self,
         client: &UpstreamClient,
         question: UpstreamRequest<'_>,
-        body: impl Fn() -> (Bytes, Bytes),
+        body: impl Fn() -> BodyPieces,
     ) -> Result<Response<Incoming>, UpstreamFailure> {
         let until = Instant::now() + question.deadline;
         let headers = self.headers.get();
@@ -259,7 +259,7 @@ impl Upstream {
         &self,
         client: &UpstreamClient,
         question: &UpstreamRequest<'_>,
-        (head, rest): (Bytes, Bytes),
+        BodyPieces { head, rest }: BodyPieces,
         values: &HeaderValues,
         until: Instant,
     ) -> Result<Response<Incoming>, UpstreamFailure> {
