@@ -30,7 +30,7 @@ use key_service_page::{
     layout::{Section, page},
     paths::{KEYS, MARGIN},
     session::Owner,
-    show::{aligned, count, glance, or_unnamed, requests},
+    show::{aligned, count, glance, or_unnamed, requests, scrolled_table},
 };
 use key_service_ranges::range::Range;
 
@@ -146,21 +146,16 @@ fn table(
     groups: &HashMap<GroupId, Group>,
     total: &Margin,
 ) -> Markup {
-    html! {
-        div.scroll tabindex="0" role="region" aria-label="Margins" {
-            table {
-                thead { tr {
-                    th scope="col" { (title) } th.n.wide-only scope="col" { "Requests" }
-                    th.n.wide-only scope="col" { "Charged" } th.n.wide-only scope="col" { "Upstream cost" }
-                    th.n scope="col" { "Margin" }
-                } }
-                tbody {
-                    @for (of, margin) in margins { (row(&name(of, groups), margin)) }
-                    (row(&html! { "All" }, total))
-                }
-            }
-        }
-    }
+    let head = html! {
+        th scope="col" { (title) } th.n.wide-only scope="col" { "Requests" }
+        th.n.wide-only scope="col" { "Charged" } th.n.wide-only scope="col" { "Upstream cost" }
+        th.n scope="col" { "Margin" }
+    };
+    let rows = html! {
+        @for (of, margin) in margins { (row(&name(of, groups), margin)) }
+        (row(&html! { "All" }, total))
+    };
+    scrolled_table("Margins", &head, &rows)
 }
 
 fn row(name: &Markup, of: &Margin) -> Markup {
