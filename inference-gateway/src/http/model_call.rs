@@ -116,8 +116,8 @@ pub(super) async fn create(app: Arc<App>, dialect: Dialect, call: Call) -> Resul
         running.run_in_background();
         Err(late())
     };
-    let stream = started.as_ref().ok().and_then(|(_, started)| started.body.stream());
-    let mut response = started.map_or_else(IntoResponse::into_response, |(id, started)| respond(id, started));
+    let stream = started.as_ref().ok().and_then(|started| started.body.stream());
+    let mut response = started.map_or_else(IntoResponse::into_response, respond);
     name_dropped(dropped, response.headers_mut());
     // A stream ends, and is billed, if the client reads nothing for this long.
     response.extensions_mut().insert(Unread { bound: app.generator.client_stall, stream });
@@ -195,7 +195,7 @@ impl Checked {
 }
 
 /// The response to a generation whose answer begins.
-fn respond(id: GenerationId, Started { max_tokens, rates, body }: Started) -> Response {
+fn respond(Started { id, max_tokens, rates, body }: Started) -> Response {
     let (body, content_type, stream) = match body {
         AnswerBody::Whole(bytes) => (Body::from(bytes), "application/json", false),
         AnswerBody::Stream(stream) => (Body::new(stream), "text/event-stream", true),

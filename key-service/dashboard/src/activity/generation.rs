@@ -123,8 +123,8 @@ fn costs(app: &App, settlement: &Settlement, is_owner: bool) -> Markup {
     let head = html! { th scope="col" { "Kind" } th.n scope="col" { "Tokens" } th.n scope="col" { "Cost" } };
     let rows = html! {
         @if let Some(price) = price {
-            @for (kind, tokens, cost) in pricing::parts(price, *usage) {
-                tr { th scope="row" { (kind) } td.n { (count(tokens)) } td.n { (usd(cost)) } }
+            @for part in pricing::parts(price, *usage) {
+                tr { th scope="row" { (part.kind) } td.n { (count(part.number)) } td.n { (usd(part.cost)) } }
             }
         } @else {
             tr { th scope="row" { "prompt" @if usage.cached > 0 { ", " (count(usage.cached)) " from a cache" } } td.n { (count(usage.prompt)) } td {} }

@@ -9,7 +9,7 @@ use shared::ids::{AccountId, GroupId, KeyId};
 
 use crate::{management::Management, reports::spend::SpendBy};
 use domain::usage::{Day, Margin};
-use key_service_store::store::{OtherSums, StoreError};
+use key_service_store::store::{OtherSums, StoreError, TopGroups};
 
 /// Number of keys whose margins are read: two of the list's pages.
 pub const MARGIN_KEYS: usize = 50;
@@ -27,7 +27,7 @@ pub enum MarginOf {
     OtherGroups,
 }
 
-/// Margins of an account.
+/// Margins of an account, and of its parts.
 pub struct Margins {
     pub parts: Vec<(MarginOf, Margin)>,
     /// Margin of the whole account.
@@ -69,7 +69,7 @@ impl Management {
         account: AccountId,
         days: RangeInclusive<Day>,
     ) -> Result<Margins, StoreError> {
-        let (groups, are_all) = self.groups_apart(account).await?;
+        let TopGroups { ids: groups, are_all } = self.groups_apart(account).await?;
         let (mut margins, mut all) = (vec![Margin::default(); groups.len()], Margin::default());
         let others = OtherSums { groups: &groups, users: false };
         for of_day in self.store.account_days(account, days, others).await? {

@@ -23,7 +23,7 @@ use domain::{
     ledger::Payer,
     usage::{Day, DayTotal, GroupKeys, Hour, HoursOfDay, Margin, Sums},
 };
-use key_service_store::store::{AccountDay, Order, OtherSums, Page, StoreError, UsageLine};
+use key_service_store::store::{AccountDay, Order, OtherSums, Page, StoreError, TopGroups, UsageLine};
 
 /// Days added up unless others are requested.
 pub const DAYS: i64 = 30;
@@ -323,7 +323,7 @@ impl Management {
         step: ChartStep,
     ) -> Result<SpendParts, StoreError> {
         let _permit = self.read_permit(account).await?;
-        let (groups, are_all) = self.groups_apart(account).await?;
+        let TopGroups { ids: groups, are_all } = self.groups_apart(account).await?;
         let others = OtherSums { groups: &groups, users: false };
         let mut parts = PartsAndRest::new(step);
         for of_day in self.store.account_days(account, days, others).await? {
@@ -338,8 +338,8 @@ impl Management {
         Ok(parts.with_rest(if are_all { SpendPart::Group(None) } else { SpendPart::OtherGroups }))
     }
 
-    /// Lists the groups whose sums are kept apart, and tells whether these are all groups of the account.
-    pub(super) async fn groups_apart(&self, account: AccountId) -> Result<(Vec<GroupId>, bool), StoreError> {
+    /// Lists the groups whose sums are kept apart.
+    pub(super) async fn groups_apart(&self, account: AccountId) -> Result<TopGroups, StoreError> {
         self.store.groups_by_use(account, TOP_GROUPS, GROUPS_LOOKED_AT).await
     }
 

@@ -25,7 +25,7 @@ use self::{
     profile::from_records,
 };
 use crate::{
-    data::{GroupCreated, GroupPage, GroupUpdated, Idempotency, Order, Page},
+    data::{GroupCreated, GroupPage, GroupUpdated, Idempotency, Order, Page, TopGroups},
     store::{
         base::{Store, damaged},
         groups::profile::group_id,
@@ -184,26 +184,26 @@ impl Store {
             .await
     }
 
-    /// Lists the groups of the account that have used most, at most `most`, among the newest `looked_at`; and whether these
-    /// are all groups.
+    /// Lists the groups of the account that have used most, at most `most`, among the newest `looked_at`.
     pub async fn groups_by_use(
         &self,
         account: AccountId,
         most: usize,
         looked_at: usize,
-    ) -> Result<(Vec<GroupId>, bool), StoreError> {
+    ) -> Result<TopGroups, StoreError> {
         let (space, all, order) = (layout::space(account), (Vec::new(), None), records::Order::Descending);
         let entries = self.entries(&space, layout::GROUPS, all, order, looked_at).await?;
         let ids = entries.iter().map(|entry| group_id(entry)).collect::<Result<Vec<_>, _>>()?;
         if ids.len() <= most && ids.len() < looked_at {
-            return Ok((ids, true));
+            return Ok(TopGroups { ids, are_all: true });
         }
         let names = ids.iter().map(|id| names::group(*id)).collect();
         let found = self.get_all::<messages::Group>(&space, names).await?;
         let used = found.iter().map(|group| group.as_ref()?.budget.as_ref().map(|budget| budget.used));
         let mut by_use: Vec<_> = used.zip(ids).collect();
         by_use.sort_by_key(|(used, _)| std::cmp::Reverse(*used));
-        Ok((by_use.into_iter().take(most).map(|(_, id)| id).collect(), false))
+        let ids = by_use.into_iter().take(most).map(|(_, id)| id).collect();
+        Ok(TopGroups { ids, are_all: false })
     }
 
     /// Finds the groups of the account that have these external ids, in their order.
