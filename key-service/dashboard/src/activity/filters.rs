@@ -40,9 +40,7 @@ pub(super) fn are_any(query: &Fields) -> bool {
 
 /// Reads the filters of a query. Days are those of the zones that the query names by their offsets from UTC.
 pub(super) fn search(query: &Fields) -> Result<RequestSearch, Failure> {
-    let key = query.filled("key").map(|id| id.parse::<KeyId>().map_err(|_| Failure::NotFound)).transpose()?;
-    let group =
-        query.filled("group").map(|id| id.parse::<GroupId>().map_err(|_| Failure::NotFound)).transpose()?;
+    let (key, group): (Option<KeyId>, Option<GroupId>) = (query.id("key")?, query.id("group")?);
     let midnight = |day: Day, offset| Timestamp::from_millis(day.millis().0 - offset * 60_000);
     let (from, to) = (query.filled("from").and_then(Day::parse), query.filled("to").and_then(Day::parse));
     let begins = from.map(|day| midnight(day, offset(query, "from_offset")));

@@ -92,7 +92,7 @@ pub(crate) async fn list(
         order: order.map_or(KeyOrder::Newest, |(order, _, _)| *order),
         status: Status::parse(query.get("status")),
         condition: Condition::parse(query.get("status")),
-        group: query.filled("group").map(str::parse).transpose().map_err(|_| Failure::NotFound)?,
+        group: query.id("group")?,
         text: query.filled("q").unwrap_or_default().to_owned(),
         limit: ROWS_ON_PAGE,
     };

@@ -58,8 +58,7 @@ pub(crate) async fn list(
     let query = query(&request);
     let (reach, pagination) = (viewer.reach(), Pagination::of(&query)?);
     let after: Option<GroupId> = pagination.after(|id| id.parse().ok())?;
-    let parent: Option<GroupId> =
-        query.filled("parent").map(str::parse).transpose().map_err(|_| Failure::NotFound)?;
+    let parent: Option<GroupId> = query.id("parent")?;
     let (items, next) = if let Some(text) = query.filled("q") {
         let Found { found, next } = app.management.find_groups(reach, text, after, ROWS_ON_PAGE).await?;
         (found, next)
