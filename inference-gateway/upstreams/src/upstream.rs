@@ -220,14 +220,14 @@ impl Upstream {
         if response.status() == StatusCode::OK {
             return Ok(response.into_body());
         }
-        let (head_status, retry_after) = (response.status(), failure::retry_after(response.headers()));
-        let (error, status) = failure::read_error(response).await;
+        let (status, retry_after) = (response.status(), failure::retry_after(response.headers()));
+        let error = failure::read_error(response).await;
         let model = &self.entry.model;
-        let mut failure = failure::of_error(&error, status, model, forward);
+        let mut failure = failure::of_error(&error, status.as_u16(), model, forward);
         if form.is_passed() {
-            failure = failure::of_passed(failure, &error, head_status, model, retry_after);
+            failure = failure::of_passed(failure, &error, status, model, retry_after);
         }
-        Err(NotAnswered { failure, limit: error.refused_limit(status) })
+        Err(NotAnswered { failure, limit: error.refused_limit(status.as_u16()) })
     }
 
     /// Sends a request; once more if the upstream refuses a credential that was replaced in its file meanwhile.
