@@ -17,7 +17,6 @@ use std::sync::Arc;
 use holds::{HoldStatus, OpenHold};
 use shared::{
     error::{ApiError, Code},
-    ids::GenerationId,
     refusal::Refusal,
     tokens::{Usage, UsageDetails},
 };
@@ -32,18 +31,13 @@ pub(crate) use job::{AnswerBody, Job, Started};
 use log::GenerationLog;
 
 impl Generator {
-    /// Runs a generation until its answer begins, or to the end of a whole answer. The returned id is that of the hold
-    /// that pays.
-    pub(crate) async fn run(
-        self: Arc<Self>,
-        mut job: Job,
-        client: Client,
-    ) -> Result<(GenerationId, Started), ApiError> {
+    /// Runs a generation until its answer begins, or to the end of a whole answer.
+    pub(crate) async fn run(self: Arc<Self>, mut job: Job, client: Client) -> Result<Started, ApiError> {
         let mut log = GenerationLog::begin(&job);
         let deadline = whole::Deadline::new(&client, self.answer_deadline);
         let started = match self.begin(&mut job, &deadline, &mut log).await {
             Ok(begun) if job.forward.stream => {
-                return Ok((job.id, streamed::start(&self, job, begun, client, log)));
+                return Ok(streamed::start(&self, job, begun, client, log));
             }
             Ok(begun) => {
                 job.forget_prompt();
@@ -59,7 +53,7 @@ impl Generator {
             log.fail(error);
         }
         log.write(&job);
-        started.map(|started| (job.id, Started { body: started.body.keeping(&mut job.admitted), ..started }))
+        started.map(|started| Started { body: started.body.keeping(&mut job.admitted), ..started })
     }
 
     /// Authorizes the generation and brings it to an upstream.

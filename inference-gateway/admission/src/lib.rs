@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use request::CountBody;
+use request::{BodyPieces, CountBody};
 use shared::{
     error::{ApiError, Code},
     ids::AccountId,
@@ -178,16 +178,16 @@ impl Admission {
 
     /// Writes the body that asks for a prompt's tokens, within the owner's bytes of prompts; a large one on its own
     /// thread.
-    pub async fn count_body(&self, owner: Owner, body: CountBody) -> Result<(Bytes, Bytes), ApiError> {
+    pub async fn count_body(&self, owner: Owner, body: CountBody) -> Result<BodyPieces, ApiError> {
         let unwritten = match body {
-            CountBody::Written(head, rest) => return Ok((head, rest)),
+            CountBody::Written(body) => return Ok(body),
             CountBody::Unwritten(body) if body.bytes() < LARGE_BODY => return Ok(body.write()),
             CountBody::Unwritten(body) => body,
         };
         let mut permit = self.prompt_of(owner);
         take_bytes(&mut permit, unwritten.bytes())?;
-        let (head, rest) = self.apart(&mut permit, |_| unwritten.write()).await?;
-        Ok((head, permit.kept_by(rest)))
+        let BodyPieces { head, rest } = self.apart(&mut permit, |_| unwritten.write()).await?;
+        Ok(BodyPieces { head, rest: permit.kept_by(rest) })
     }
 
     /// Most bytes that answers of an account may have in memory.

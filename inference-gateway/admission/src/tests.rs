@@ -119,7 +119,7 @@ async fn the_body_of_a_large_count_is_written_in_the_turn_of_its_account_and_wit
     let mut waiting = std::pin::pin!(admission.count_body(one, question()));
     assert!(timeout(Duration::from_millis(20), &mut waiting).await.is_err(), "it has no turn yet");
     drop(turn);
-    let (head, rest) = waiting.await.unwrap();
+    let BodyPieces { head, rest } = waiting.await.unwrap();
     let written: serde_json::Value = serde_json::from_slice(&[&head[..], &rest].concat()).unwrap();
     assert!(written == request);
     // A second copy does not fit beside the first one.

@@ -378,8 +378,8 @@ impl StreamMeter {
         self.unknown_finish.as_deref()
     }
 
-    /// Returns the usage so far, and whether that usage is an estimate.
-    pub fn usage(&self) -> (Usage, bool) {
-        (self.counter.usage(), self.counter.is_estimate())
+    /// Returns the usage so far.
+    pub fn usage(&self) -> Usage {
+        self.counter.usage()
     }
 }

@@ -75,17 +75,17 @@ fn an_event_larger_than_a_grant_is_delivered_when_more_is_granted() {
         StreamEnd::Complete
     ));
     assert_eq!(texts(&mut meter), 1);
-    assert_eq!(meter.usage(), (Usage::of(12, 0, 25_000), false));
+    assert_eq!((meter.usage(), meter.is_reported()), (Usage::of(12, 0, 25_000), true));
 }
 
 #[test]
 fn an_event_that_waits_for_tokens_is_counted_once() {
     let mut meter = meter(100, 10_000);
     assert!(meter.push(chunk(&"x".repeat(4_000), 0, false).into()).is_none() && meter.is_blocked());
-    assert_eq!((meter.usage().0.completion, texts(&mut meter)), (1_000, 0));
+    assert_eq!((meter.usage().completion, texts(&mut meter)), (1_000, 0));
     for granted in [500, 2_000] {
         assert!(meter.extended(granted, granted).is_none());
-        assert_eq!((meter.usage().0.completion, meter.is_blocked()), (1_000, granted < 1_000));
+        assert_eq!((meter.usage().completion, meter.is_blocked()), (1_000, granted < 1_000));
     }
     assert_eq!(texts(&mut meter), 1);
 }
@@ -96,7 +96,7 @@ fn usage_that_jumps_beyond_a_grant_asks_for_its_need() {
     assert!(meter.push(chunk("x", 3_000, true).into()).is_none() && meter.is_blocked());
     assert!(meter.ask().is_some_and(|asked| asked >= 3_000));
     assert!(meter.extended(3_000, 3_000).is_none() && !meter.is_blocked());
-    assert_eq!(meter.usage().0.completion, 3_000);
+    assert_eq!(meter.usage().completion, 3_000);
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn hidden_tokens_beyond_the_last_grant_end_the_stream_and_are_counted() {
     let hidden = json!({"choices": [{"index": 0, "delta": {}}], "usage": {"prompt_tokens": 12, "completion_tokens": 150}});
     let end = carry(&mut meter, &[format!("data: {hidden}\n\n").into()], 120);
     assert!(matches!(end, StreamEnd::GrantUsedUp));
-    assert_eq!(meter.usage(), (Usage::of(12, 0, 150), false));
+    assert_eq!((meter.usage(), meter.is_reported()), (Usage::of(12, 0, 150), true));
     assert_eq!(meter.usage_up_to_cut(), Usage::of(12, 0, 120));
 }
 
@@ -123,7 +123,7 @@ fn an_event_beyond_the_last_grant_is_withheld_and_counted_and_so_is_what_follows
     let pieces = [chunk("x", 10_000, true).into(), chunk("x", 10_001, true).into()];
     assert!(matches!(carry(&mut meter, &pieces, 120), StreamEnd::GrantUsedUp));
     assert_eq!(texts(&mut meter), 0);
-    assert_eq!(meter.usage(), (Usage::of(12, 0, 10_001), false));
+    assert_eq!((meter.usage(), meter.is_reported()), (Usage::of(12, 0, 10_001), true));
     meter.cut();
     let out = String::from_utf8(meter.output().take().to_vec()).unwrap();
     assert!(out.contains(r#""finish_reason":"length""#), "{out}");
@@ -183,7 +183,7 @@ fn a_finish_reason_passes_whatever_was_counted_with_it() {
         "usage": {"prompt_tokens": 12, "completion_tokens": 6}});
     let pieces = [chunk("x", 5, true).into(), format!("data: {last}\n\ndata: [DONE]\n\n").into()];
     assert!(matches!(carry(&mut meter, &pieces, 5), StreamEnd::Complete));
-    assert_eq!(meter.usage().0.completion, 6);
+    assert_eq!(meter.usage().completion, 6);
 }
 
 proptest! {
@@ -216,7 +216,8 @@ proptest! {
             let end = carry(&mut meter, pieces, available.max(first));
             let (complete, events) = (matches!(end, StreamEnd::Complete), texts(&mut meter));
             let delivered: u64 = tokens[..events].iter().sum();
-            (complete, delivered, meter.granted.covers(delivered), meter.usage())
+            let usage = (meter.usage(), meter.is_reported());
+            (complete, delivered, meter.granted.covers(delivered), usage)
         };
         let whole = run(&pieces(&[0, body.len()]));
         prop_assert_eq!(run(&pieces(&cuts)), whole);
@@ -241,14 +242,14 @@ fn tokens_that_were_reported_without_text_before_an_error_are_billed() {
         let end = carry(&mut meter, &[reported(completion).into(), error.into()], 100);
         assert!(matches!(end, StreamEnd::Complained(_)));
         assert_eq!(meter.has_begun(), begun, "{completion}");
-        assert_eq!(meter.usage().0.completion, if begun { completion } else { 0 });
+        assert_eq!(meter.usage().completion, if begun { completion } else { 0 });
     }
     let aborted = json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "abort"}],
         "usage": {"prompt_tokens": 12, "completion_tokens": 40}});
     let mut meter = meter(100, 100);
     let end = carry(&mut meter, &[format!("data: {aborted}\n\n").into()], 100);
     assert!(matches!(end, StreamEnd::Complained(_)));
-    assert_eq!((meter.has_begun(), meter.usage()), (true, (Usage::of(12, 0, 40), false)));
+    assert_eq!((meter.has_begun(), meter.usage(), meter.is_reported()), (true, Usage::of(12, 0, 40), true));
 }
 
 #[test]
@@ -261,7 +262,7 @@ fn an_early_report_that_is_false_ends_no_stream() {
         let pieces = [first.into(), chunk("x", 2, false).into(), finish(2).into()];
         assert!(matches!(carry(&mut meter, &pieces, 100), StreamEnd::Complete), "{lie}");
         assert_eq!(texts(&mut meter), 2);
-        assert_eq!(meter.usage(), (Usage::of(12, 0, 2), false));
+        assert_eq!((meter.usage(), meter.is_reported()), (Usage::of(12, 0, 2), true));
         assert_ne!(meter.counter().disbelieved().completion, None);
     }
 }
@@ -284,7 +285,7 @@ fn usage_in_a_last_event_without_its_blank_line_counts() {
     let usage = r#"data: {"choices":[],"usage":{"prompt_tokens":12,"completion_tokens":200}}"#;
     assert!(meter.push(format!("{finish}\n\n{usage}\n").into()).is_none());
     assert!(matches!(meter.upstream_ended(None), StreamEnd::Complete));
-    assert_eq!(meter.usage(), (Usage::of(12, 0, 200), false));
+    assert_eq!((meter.usage(), meter.is_reported()), (Usage::of(12, 0, 200), true));
 }
 
 #[test]
@@ -327,7 +328,7 @@ fn silence_counts_for_the_grant_and_never_for_the_bill() {
     meter.assume_silent(3 * GRANT_TOKENS);
     let asked = meter.ask().unwrap();
     assert!(matches!(meter.extended(2 * GRANT_TOKENS, asked), Some(StreamEnd::GrantUsedUp)));
-    assert_eq!(meter.usage(), (Usage::of(12, 0, 100), false));
+    assert_eq!((meter.usage(), meter.is_reported()), (Usage::of(12, 0, 100), true));
 }
 
 #[test]
@@ -346,7 +347,7 @@ fn tokens_that_are_listed_without_text_are_held_back_like_text() {
     let pieces = [format!("data: {listed}\n\n").into()];
     assert!(matches!(carry(&mut meter, &pieces, 15), StreamEnd::GrantUsedUp));
     assert!(!meter.has_output(), "nothing of it leaves");
-    assert_eq!((meter.usage().0.completion, meter.usage_up_to_cut().completion), (20, 15));
+    assert_eq!((meter.usage().completion, meter.usage_up_to_cut().completion), (20, 15));
 }
 
 #[test]

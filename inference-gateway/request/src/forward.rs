@@ -8,4 +8,4 @@ mod refused;
 pub use body::{Forward, ProgressReports, UpstreamParams};
 pub use count::{CountBody, UnwrittenCount};
 pub(crate) use form::Bodies;
-pub use form::BodyForm;
+pub use form::{BodyForm, BodyPieces};

@@ -18,7 +18,9 @@ mod sampled;
 mod trimmed;
 
 pub use checked::{Request, Room};
-pub use forward::{BodyForm, CountBody, Forward, ProgressReports, UnwrittenCount, UpstreamParams};
+pub use forward::{
+    BodyForm, BodyPieces, CountBody, Forward, ProgressReports, UnwrittenCount, UpstreamParams,
+};
 pub use sampled::Sampling;
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use shared_catalog::{Catalog, LimitParam, Model};
 
 use crate::{
     checked::Request,
-    forward::{BodyForm, Forward, ProgressReports, UpstreamParams},
+    forward::{BodyForm, BodyPieces, Forward, ProgressReports, UpstreamParams},
 };
 
 /// A model whose upstream is of this kind.
@@ -94,7 +94,7 @@ pub(crate) fn account() -> AccountId {
 /// The text that the only upstream of this model reads.
 pub(crate) fn text_for(forward: &Forward, model: &Model) -> String {
     let form = BodyForm::of(&model.upstreams[0], &forward.reply);
-    let (head, rest) = forward.body(UpstreamParams { form, account: Some(account()), ..TO });
+    let BodyPieces { head, rest } = forward.body(UpstreamParams { form, account: Some(account()), ..TO });
     String::from_utf8([head, rest].concat()).unwrap()
 }
 
@@ -111,7 +111,7 @@ const TO: UpstreamParams<'_> = UpstreamParams {
 
 /// The body for an upstream, without the head's members.
 pub(crate) fn body(forward: &Forward) -> Value {
-    let (head, rest) = forward.body(TO);
+    let BodyPieces { head, rest } = forward.body(TO);
     let mut body: Value = serde_json::from_slice(&[head, rest].concat()).unwrap();
     let members = body.as_object_mut().unwrap();
     for name in ["model", "stream", "stream_options"] {
@@ -169,7 +169,7 @@ fn a_body_whose_long_member_is_left_out_keeps_no_room_for_that() {
     let text =
         serde_json::json!({"model": "m", "messages": messages, "user": "x".repeat(1 << 20)}).to_string();
     let forward = crate::chat::parse(&Bytes::from(text)).unwrap().forward(&model("openai")).unwrap();
-    let (_, rest) = forward.body(TO);
+    let rest = forward.body(TO).rest;
     drop(forward);
     let Ok(body) = rest.try_into_mut() else { panic!("the body is shared") };
     assert!(body.capacity() < 1 << 10, "{}", body.capacity());

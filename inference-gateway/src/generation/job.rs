@@ -53,6 +53,8 @@ pub(crate) struct Job {
 
 /// A generation whose answer begins.
 pub(crate) struct Started {
+    /// Id of the hold that pays.
+    pub(crate) id: GenerationId,
     /// Lowered value of `max_tokens`, if any.
     pub(crate) max_tokens: Option<u64>,
     /// State of the rates of the key and its groups.

@@ -64,7 +64,7 @@ pub(super) fn start(
         GrantedTokens::new(hold.output_tokens(), wanted),
         job.forward.n,
     );
-    let lowered = job.lowered(max_tokens);
+    let (id, lowered) = (job.id, job.lowered(max_tokens));
     let memory = AnswerPermit::new(generator.admission.answers(), hold.account());
     let rates = hold.take_rates();
     let (now, pace) = (Instant::now(), PaceMeter::new(job.forward.n));
@@ -91,7 +91,7 @@ pub(super) fn start(
             Box::pin(stream.end(end)).await;
         }
     });
-    Started { max_tokens: lowered, rates, body: AnswerBody::Stream(body) }
+    Started { id, max_tokens: lowered, rates, body: AnswerBody::Stream(body) }
 }
 
 impl Stream {

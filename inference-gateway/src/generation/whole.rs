@@ -199,7 +199,7 @@ pub(super) async fn run(
     let written = completion.write(job.generation(), &job.forward.reply, settled);
     drop((answer, body));
     let body = AnswerBody::Whole(memory.leave_with(written));
-    Ok(Started { max_tokens: job.lowered(max_tokens), rates, body })
+    Ok(Started { id: job.id, max_tokens: job.lowered(max_tokens), rates, body })
 }
 
 /// Makes the meter of a stream that is folded.

@@ -34,7 +34,7 @@ pub(super) async fn count(app: Arc<App>, call: Call) -> Result<Response, ApiErro
     let passed = PassedHead::of(&parts)?;
     let mut permit = app.generator.admission.prompt(account);
     let parse = |body: &Bytes, _: &Catalog| messages::parse_to_count(body);
-    let mut checked = check(&app, (&parts.headers, body), parse, false, &mut permit).await?;
+    let mut checked = check(&app, &parts.headers, body, parse, false, &mut permit).await?;
     // A model that the key may not use, or a used-up rate, is refused before an upstream counts.
     let origin = checked.forward.take_origin(request);
     app.generator.admit_free(credential, &checked.model, origin, account).await?;

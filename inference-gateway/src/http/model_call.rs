@@ -67,7 +67,7 @@ pub(super) async fn create(app: Arc<App>, dialect: Dialect, call: Call) -> Resul
         };
     }
     let parse = move |body: &Bytes, catalog: &Catalog| dialect.parse(body, catalog);
-    let checked = check(&app, (&parts.headers, body), parse, small, &mut permit).await;
+    let checked = check(&app, &parts.headers, body, parse, small, &mut permit).await;
     let checked = checked.and_then(|checked| Ok((checked, PassedHead::of(&parts)?)));
     let (Checked { models, model, alias, mut forward }, passed) = match checked {
         Ok(checked) => checked,
@@ -116,8 +116,8 @@ pub(super) async fn create(app: Arc<App>, dialect: Dialect, call: Call) -> Resul
         running.run_in_background();
         Err(late())
     };
-    let stream = started.as_ref().ok().and_then(|(_, started)| started.body.stream());
-    let mut response = started.map_or_else(IntoResponse::into_response, |(id, started)| respond(id, started));
+    let stream = started.as_ref().ok().and_then(|started| started.body.stream());
+    let mut response = started.map_or_else(IntoResponse::into_response, respond);
     name_dropped(dropped, response.headers_mut());
     // A stream ends, and is billed, if the client reads nothing for this long.
     response.extensions_mut().insert(Unread { bound: app.generator.client_stall, stream });
@@ -153,7 +153,8 @@ pub(super) struct Checked {
 /// kept of it count against the permit.
 pub(super) async fn check(
     app: &App,
-    (headers, body): (&HeaderMap, Body),
+    headers: &HeaderMap,
+    body: Body,
     parse: impl FnOnce(&Bytes, &Catalog) -> Result<Request, ApiError> + Send + 'static,
     permitted: bool,
     permit: &mut Permit,
@@ -194,7 +195,7 @@ impl Checked {
 }
 
 /// The response to a generation whose answer begins.
-fn respond(id: GenerationId, Started { max_tokens, rates, body }: Started) -> Response {
+fn respond(Started { id, max_tokens, rates, body }: Started) -> Response {
     let (body, content_type, stream) = match body {
         AnswerBody::Whole(bytes) => (Body::from(bytes), "application/json", false),
         AnswerBody::Stream(stream) => (Body::new(stream), "text/event-stream", true),

@@ -108,9 +108,9 @@ impl Upstream {
         let question = UpstreamRequest { path: counter, passed, deadline: COUNT_DEADLINE, traceparent };
         let response = self.ask(client, question, || body.clone()).await;
         let response = response.map_err(|_| NotCounted::Away)?;
-        if response.status() != StatusCode::OK {
-            let (error, status) = failure::read_error(response).await;
-            return Err(not_counted(&error, status));
+        let status = response.status();
+        if status != StatusCode::OK {
+            return Err(not_counted(&failure::read_error(response).await, status.as_u16()));
         }
         let body = Limited::new(response.into_body(), MAX_COUNT_BYTES).collect().await;
         let body = body.map_err(|_| NotCounted::Away)?.to_bytes();

@@ -266,11 +266,10 @@ pub(crate) fn of_passed(
 }
 
 /// Reads the error of a response.
-pub(crate) async fn read_error(response: Response<Incoming>) -> (UpstreamError, u16) {
-    let status = response.status().as_u16();
+pub(crate) async fn read_error(response: Response<Incoming>) -> UpstreamError {
     let body = timeout(BODY_DEADLINE, Limited::new(response.into_body(), MAX_ERROR_BYTES).collect()).await;
     let body = body.ok().and_then(Result::ok).map(http_body_util::Collected::to_bytes).unwrap_or_default();
-    (UpstreamError::read(&body), status)
+    UpstreamError::read(&body)
 }
 
 /// Interprets an error event of a stream.

@@ -7,7 +7,7 @@ use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, header, uri:
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use metering::UsageScope;
-use request::{BodyForm, Forward, ProgressReports, UpstreamParams};
+use request::{BodyForm, BodyPieces, Forward, ProgressReports, UpstreamParams};
 use routing::cache_salt;
 use shared::ids::AccountId;
 use shared_catalog::UpstreamApi;
@@ -220,14 +220,14 @@ impl Upstream {
         if response.status() == StatusCode::OK {
             return Ok(response.into_body());
         }
-        let (head_status, retry_after) = (response.status(), failure::retry_after(response.headers()));
-        let (error, status) = failure::read_error(response).await;
+        let (status, retry_after) = (response.status(), failure::retry_after(response.headers()));
+        let error = failure::read_error(response).await;
         let model = &self.entry.model;
-        let mut failure = failure::of_error(&error, status, model, forward);
+        let mut failure = failure::of_error(&error, status.as_u16(), model, forward);
         if form.is_passed() {
-            failure = failure::of_passed(failure, &error, head_status, model, retry_after);
+            failure = failure::of_passed(failure, &error, status, model, retry_after);
         }
-        Err(NotAnswered { failure, limit: error.refused_limit(status) })
+        Err(NotAnswered { failure, limit: error.refused_limit(status.as_u16()) })
     }
 
     /// Sends a request; once more if the upstream refuses a credential that was replaced in its file meanwhile.
@@ -235,7 +235,7 @@ impl Upstream {
         &self,
         client: &UpstreamClient,
         question: UpstreamRequest<'_>,
-        body: impl Fn() -> (Bytes, Bytes),
+        body: impl Fn() -> BodyPieces,
     ) -> Result<Response<Incoming>, UpstreamFailure> {
         let until = Instant::now() + question.deadline;
         let headers = self.headers.get();
@@ -259,7 +259,7 @@ impl Upstream {
         &self,
         client: &UpstreamClient,
         question: &UpstreamRequest<'_>,
-        (head, rest): (Bytes, Bytes),
+        BodyPieces { head, rest }: BodyPieces,
         values: &HeaderValues,
         until: Instant,
     ) -> Result<Response<Incoming>, UpstreamFailure> {

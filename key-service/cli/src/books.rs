@@ -159,7 +159,8 @@ pub(crate) async fn usage(
     let id = management.account(&account).await.map_err(operator_error)?;
     if let Some(by) = by {
         ensure!(by != UsageBy::User || key.is_none(), "--by user: users are not counted by key");
-        return parts::write((id, from..=to, key), (by, json), management, out).await;
+        let sums = management.sums_of_usage(id, &by.search(from..=to, key)).await?;
+        return by.write(&sums, json, out);
     }
     let lines = management.usage(id, from..=to, key).await?;
     if json {

@@ -44,8 +44,8 @@ pub(super) enum Subject {
 fn search(query: &Fields) -> Result<EventSearch, Failure> {
     Ok(EventSearch {
         kind: EVENT_TYPES.into_iter().find(|kind| *kind == query.get("type")),
-        key: query.filled("key").map(str::parse).transpose().map_err(|_| Failure::NotFound)?,
-        group: query.filled("group").map(str::parse).transpose().map_err(|_| Failure::NotFound)?,
+        key: query.id("key")?,
+        group: query.id("group")?,
         by: query.filled("by").map(str::to_lowercase),
         within: None,
     })

@@ -125,15 +125,13 @@ pub(super) async fn create(
     let account = viewer.signed_in.account;
     let chosen = EVENT_TYPES.into_iter().filter(|name| form.all("types").contains(name));
     let types: Vec<String> = chosen.map(str::to_owned).collect();
-    let settings = WebhookPatch {
-        types: Some(Some(types).filter(|types| !types.is_empty())),
-        ..WebhookPatch::default()
-    };
-    let made = match WebhookUrl::parse(form.get("url").trim()) {
-        Ok(url) => app.management.create_webhook_once(account, (url, settings), form.get("attempt")).await,
+    let url = match WebhookUrl::parse(form.get("url").trim()) {
+        Ok(url) => Some(url),
         Err(bad) => return again(&app, &viewer, &form, &format!("The URL {bad}.")).await,
     };
-    match made {
+    let types = Some(Some(types).filter(|types| !types.is_empty()));
+    let settings = WebhookPatch { url, types, disabled: None };
+    match app.management.create_webhook_once(account, &settings, form.get("attempt")).await {
         Ok(Once::Replayed) => {
             Ok(notice::done(&viewer, PATH, "This webhook was created before, by the same form."))
         }

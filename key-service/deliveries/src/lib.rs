@@ -202,7 +202,7 @@ impl Dispatcher {
             DeliveryOutcome::Disable(reason) => (Some(now.plus(CLAIMED_FOR)), Some(reason)),
         };
         let attempt = Attempt { event, kind, at, milliseconds, answer };
-        let is_last = self.store.finish_delivery(account, webhook.id, delivery, (attempt, next)).await?;
+        let is_last = self.store.finish_delivery(account, webhook.id, delivery, &attempt, next).await?;
         if let Some(reason) = ends.filter(|_| is_last) {
             let patch = WebhookPatch { disabled: Some(Some(reason)), ..WebhookPatch::default() };
             let act = Act { actor: Actor::System, at: now, chance: random_bytes(&*self.clock) };

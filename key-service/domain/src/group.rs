@@ -114,7 +114,8 @@ pub fn takes_keys(group: Option<&ledger::Group>, parent: Option<&ledger::Group>)
 
 /// Judges whether a group may become the parent of another. `group` is what the account has under the id of the parent.
 pub fn may_be_parent(
-    (parent, group): (GroupId, Option<&ledger::Group>),
+    parent: GroupId,
+    group: Option<&ledger::Group>,
     of: GroupId,
     has_children: bool,
 ) -> Result<(), BadGroup> {

@@ -29,9 +29,16 @@ pub fn cost(price: &Price, usage: Usage) -> NanoUsd {
     round_up(scaled)
 }
 
-/// The cost of each kind of tokens of a usage, to the nearest nano-dollar: name, number and price. Their sum may differ from
-/// [`cost`] by their roundings, and by more where parts add up to more than their whole.
-pub fn parts(price: &Price, usage: Usage) -> impl Iterator<Item = (&'static str, u64, NanoUsd)> {
+/// Cost of all tokens of a kind, of images, or of the request itself.
+pub struct CostPart {
+    pub kind: &'static str,
+    pub number: u64,
+    pub cost: NanoUsd,
+}
+
+/// The parts of a usage's cost, to the nearest nano-dollar. Their sum may differ from [`cost`] by their roundings, and by
+/// more where parts add up to more than their whole.
+pub fn parts(price: &Price, usage: Usage) -> impl Iterator<Item = CostPart> {
     let rates = price.rates(usage.prompt);
     let Usage { prompt, cached, completion, details } = usage;
     let sum = |parts: &[u64]| parts.iter().fold(0_u64, |sum, part| sum.saturating_add(*part));
@@ -47,17 +54,17 @@ pub fn parts(price: &Price, usage: Usage) -> impl Iterator<Item = (&'static str,
         ("reasoning", details.reasoning, rates.reasoning),
         ("audio in the output", details.audio_output, rates.audio_output),
     ];
-    let of_tokens = per_million.into_iter().map(|(name, tokens, rate)| {
-        let scaled = times(tokens, rate).saturating_add(TOKENS_PER_PRICE / 2) / TOKENS_PER_PRICE;
-        (name, tokens, NanoUsd::from_nanos(i64::try_from(scaled).unwrap_or(i64::MAX)))
+    let of_tokens = per_million.into_iter().map(|(kind, number, rate)| {
+        let scaled = times(number, rate).saturating_add(TOKENS_PER_PRICE / 2) / TOKENS_PER_PRICE;
+        CostPart { kind, number, cost: NanoUsd::from_nanos(i64::try_from(scaled).unwrap_or(i64::MAX)) }
     });
     let each = |n: u64, rate: NanoUsd| {
         NanoUsd::from_nanos(rate.nanos().saturating_mul(i64::try_from(n).unwrap_or(i64::MAX)))
     };
     let fees = [("images", details.images, rates.image), ("request", 1, rates.request)];
     let fees = fees.into_iter().filter(|(_, _, rate)| *rate > NanoUsd::ZERO);
-    let fees = fees.map(move |(name, n, rate)| (name, n, each(n, rate)));
-    of_tokens.chain(fees).filter(|(_, n, _)| *n > 0)
+    let fees = fees.map(move |(kind, number, rate)| CostPart { kind, number, cost: each(number, rate) });
+    of_tokens.chain(fees).filter(|part| part.number > 0)
 }
 
 /// Returns whether the parts of a usage add up to more than their whole.

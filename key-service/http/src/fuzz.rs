@@ -27,8 +27,8 @@ fn queries() {
         check::<Bill>(&text);
         let query = Query::parse(Some(&*text));
         for name in ["start", "end"] {
-            if let Ok(Some((first, end))) = query.time(name) {
-                assert!(first <= end);
+            if let Ok(Some(time)) = query.time(name) {
+                assert!(time.start <= time.end);
             }
         }
     });

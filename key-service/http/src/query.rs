@@ -1,6 +1,6 @@
 //! Queries of listings: `limit`, `after`, `order`, and the filters of each object. Other parameters are ignored.
 
-use std::{borrow::Cow, str::FromStr};
+use std::{borrow::Cow, ops::Range, str::FromStr};
 
 use shared::{
     error::{ApiError, Code},
@@ -56,7 +56,7 @@ impl Filtered for Bill {
             ..EntrySearch::default()
         };
         let (begins, ends) = (query.time("start")?, query.time("end")?);
-        let (begins, ends) = (begins.map(|(first, _)| first), ends.map(|(_, end)| end));
+        let (begins, ends) = (begins.map(|time| time.start), ends.map(|time| time.end));
         Ok(BillFilter { search, begins, ends })
     }
 }
@@ -70,8 +70,8 @@ impl Filtered for RefusedCall {
             model: query.text("model")?,
             user: query.text("user")?,
             request: query.id("request_id", "a request")?,
-            begins: begins.map(|(first, _)| first),
-            ends: ends.map(|(_, end)| end),
+            begins: begins.map(|time| time.start),
+            ends: ends.map(|time| time.end),
         };
         Ok(RefusedFilter { search, group: query.group()?, within: None })
     }
@@ -142,12 +142,12 @@ impl<'a> Query<'a> {
         id.transpose().map_err(|_| invalid(name, format!("`{name}` must be the id of {of}.")))
     }
 
-    /// Returns the first instant of a time, and the first instant after it. A date is the whole day.
-    pub(super) fn time(&self, name: &str) -> Result<Option<(Timestamp, Timestamp)>, ApiError> {
+    /// Reads a time. A date is the whole day; an instant begins and ends at once.
+    pub(super) fn time(&self, name: &str) -> Result<Option<Range<Timestamp>>, ApiError> {
         let Some(text) = self.one(name)? else { return Ok(None) };
         let begins = |day: Day| Timestamp::from_millis(day.millis().0);
-        let of_day = |day: Day| (begins(day), begins(day.plus(1)));
-        let instant = || Timestamp::parse(text).map(|at| (at, at));
+        let of_day = |day: Day| begins(day)..begins(day.plus(1));
+        let instant = || Timestamp::parse(text).map(|at| at..at);
         let time = Day::parse(text).map(of_day).or_else(instant);
         let message = format!("`{name}` must be a date, such as 2027-12-31, or a date and time.");
         time.map(Some).ok_or_else(|| invalid(name, message))

@@ -60,7 +60,7 @@ pub(super) async fn usage(
 }
 
 fn usage_search(query: &Query<'_>, today: Day) -> Result<UsageSearch, ApiError> {
-    let days = |name| Ok::<_, ApiError>(query.time(name)?.map(|(first, _)| Day::of(first)));
+    let days = |name| Ok::<_, ApiError>(query.time(name)?.map(|time| Day::of(time.start)));
     let last = days("end")?.unwrap_or(today);
     let first = days("start")?.unwrap_or(last.plus(1 - DEFAULT_DAYS));
     if last.number() - first.number() >= MAX_DAYS {

@@ -39,7 +39,8 @@ impl SteppedLane {
     pub fn execute(
         &mut self,
         records: &SpaceMaps,
-        (commands, now): (&[Command], Timestamp),
+        commands: &[Command],
+        now: Timestamp,
         revision: Revision,
     ) -> (Outcomes, Commit) {
         loop {
@@ -117,8 +118,10 @@ impl Books {
     /// bill of an expiry.
     pub fn read(
         records: &SpaceMaps,
-        (keys, groups): (&[KeyId], &[GroupId]),
-        (generations, deposits): (&[GenerationId], &[DepositId]),
+        keys: &[KeyId],
+        groups: &[GroupId],
+        generations: &[GenerationId],
+        deposits: &[DepositId],
     ) -> Option<Self> {
         let mut copies = Copies::default();
         let slots = std::iter::once(Slot::Account)

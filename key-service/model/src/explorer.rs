@@ -95,7 +95,7 @@ pub(crate) fn explore<M: Model>(model: &M) -> Result<Explored, Broken> {
             explorer.steps += 1;
             let next = model
                 .take(&state, action)
-                .map_err(|promise| explorer.broken(promise, (number, Some(action))))?;
+                .map_err(|promise| explorer.broken(promise, number, Some(action)))?;
             let (to, is_new) = explorer.reach(&model.sketch(&next), Some((number, action)));
             if !is_optional && to != number {
                 explorer.ways_back[to].push(u32::try_from(number).expect("fewer states than that"));
@@ -106,7 +106,7 @@ pub(crate) fn explore<M: Model>(model: &M) -> Result<Explored, Broken> {
         }
         if is_at_rest {
             explorer.rests.push(number);
-            model.rest(&state).map_err(|promise| explorer.broken(promise, (number, None)))?;
+            model.rest(&state).map_err(|promise| explorer.broken(promise, number, None))?;
         }
     }
     explorer.all_can_come_to_rest()?;
@@ -137,7 +137,7 @@ impl<A: Copy + Debug> Explorer<A> {
         (number, number == next)
     }
 
-    fn broken(&self, promise: String, (number, action): (usize, Option<A>)) -> Broken {
+    fn broken(&self, promise: String, number: usize, action: Option<A>) -> Broken {
         let mut way: Vec<_> = action.map(|action| format!("{action:?}")).into_iter().collect();
         let mut at = number;
         while let Some((before, action)) = self.reached[at].from {
@@ -159,7 +159,7 @@ impl<A: Copy + Debug> Explorer<A> {
         }
         match can.iter().position(|can| !can) {
             None => Ok(()),
-            Some(number) => Err(self.broken("the installation can come to rest".into(), (number, None))),
+            Some(number) => Err(self.broken("the installation can come to rest".into(), number, None)),
         }
     }
 

@@ -74,7 +74,7 @@ impl Model for Setup {
             Action::Does { service, what, and } => {
                 next.faults -= u8::from(and != Fate::Heard);
                 if let Some(job) = next.job(what, service) {
-                    next.carry_out(self, &job, (service, and))?;
+                    next.carry_out(self, &job, service, and)?;
                 }
             }
             Action::StrayCommits(stray) => {

@@ -8,7 +8,7 @@ mod values;
 
 pub use self::{
     draft::{Draft, DraftGroup, DraftKey, Wrong},
-    plan::{DigestOwner, Import, ImportRefused, ImportedKey, Plan, Present, events_of},
+    plan::{DigestOwner, Import, ImportRefused, ImportedKey, Plan, Present},
     report::{Report, ReportLine},
     values::Row,
 };

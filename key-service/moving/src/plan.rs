@@ -2,14 +2,11 @@
 
 use std::collections::HashMap;
 
-use shared::{
-    ids::{AccountId, GroupId, KeyId},
-    time::Timestamp,
-};
+use shared::ids::{AccountId, GroupId, KeyId};
 
 use domain::{
     digest::Digest,
-    event::EventKind,
+    event::{Act, Event, EventKind},
     group::{BadGroup, Group},
     key::ApiKey,
 };
@@ -146,22 +143,16 @@ impl Import {
 }
 
 impl Plan {
-    /// The events of what is made: the key, the group, and the kind of each.
-    pub fn events(
-        &self,
-        at: Timestamp,
-    ) -> impl Iterator<Item = ((Option<KeyId>, Option<GroupId>), EventKind)> {
-        let groups = self.groups.iter().map(move |group| ((None, Some(group.id)), group.creation(at)));
-        groups.chain(self.keys.iter().flat_map(move |(key, _)| events_of(key, at)))
+    /// The events of what is made, the `first`th of the act and those after it. A key that did not work any more is
+    /// revoked as soon as it is made.
+    pub fn events(&self, act: &Act, first: u32) -> impl Iterator<Item = Event> {
+        let at = act.at;
+        let groups = self.groups.iter().map(move |group| (None, Some(group.id), group.creation(at)));
+        let keys = self.keys.iter().flat_map(move |(key, _)| {
+            let revoked = key.spend.revoked_at.map(|_| EventKind::KeyRevoked {});
+            let kinds = [key.creation(at)].into_iter().chain(revoked);
+            kinds.map(move |kind| (Some(key.id), key.spend.group, kind))
+        });
+        (first..).zip(groups.chain(keys)).map(move |(n, (key, group, kind))| act.event(n, key, group, kind))
     }
-}
-
-/// The events of a key that is made, and revoked with it if it did not work any more.
-pub fn events_of(
-    key: &ApiKey,
-    at: Timestamp,
-) -> impl Iterator<Item = ((Option<KeyId>, Option<GroupId>), EventKind)> {
-    let subject = (Some(key.id), key.spend.group);
-    let revoked = key.spend.revoked_at.map(|_| (subject, EventKind::KeyRevoked {}));
-    [(subject, key.creation(at))].into_iter().chain(revoked)
 }

@@ -4,7 +4,7 @@ use axum::{extract::State, response::Response};
 use key_service_page::{
     app::App,
     operator::Operator,
-    show::{copyable, count, program, short_count, usd},
+    show::{copyable, count, program, scrolled_figures, short_count, usd},
 };
 use maud::{Markup, html};
 use shared::money::NanoUsd;
@@ -68,18 +68,17 @@ fn prices(model: &Model, upstream: &Upstream) -> Markup {
     let cost = upstream.cost.as_ref();
     // Without a known cost, the price stands alone.
     let pairs: Vec<RatePair> = shown(model.price.beside(cost.unwrap_or(&model.price)));
+    let head = html! { th scope="col" { "Rate" } th.n scope="col" { "Price" } th.n scope="col" { "Cost" } th.n scope="col" { "Margin" } };
+    let rows = html! {
+        @for pair in &pairs { tr {
+            th.wraps scope="row" { (name(pair)) }
+            td.n { (usd(pair.first)) }
+            @if cost.is_some() { td.n { (usd(pair.second)) } td.n { (margin(pair.first, pair.second)) } }
+            @else { td.n { span.quiet { "–" } } td.n { span.quiet { "–" } } }
+        } }
+    };
     html! {
-        div.scroll.free tabindex="0" role="region" aria-label={ "Prices of " (model.id) " at " (address(upstream)) } {
-            table {
-                thead { tr { th scope="col" { "Rate" } th.n scope="col" { "Price" } th.n scope="col" { "Cost" } th.n scope="col" { "Margin" } } }
-                tbody { @for pair in &pairs { tr {
-                    th.wraps scope="row" { (name(pair)) }
-                    td.n { (usd(pair.first)) }
-                    @if cost.is_some() { td.n { (usd(pair.second)) } td.n { (margin(pair.first, pair.second)) } }
-                    @else { td.n { span.quiet { "–" } } td.n { span.quiet { "–" } } }
-                } } }
-            }
-        }
+        (scrolled_figures(&format!("Prices of {} at {}", model.id, address(upstream)), &head, &rows))
         @if cost.is_none() { p.quiet { "The catalogue does not say what it costs: " code { "[model.upstream.cost]" } "." } }
     }
 }

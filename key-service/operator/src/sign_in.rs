@@ -19,7 +19,7 @@ use key_service_page::{
     paths::{OPERATOR, OPERATOR_SIGN_IN},
     second_factor::asked_code,
     show::program,
-    visitor::{self, answered, form_page, link_form, link_token, visitors_form, with_a_code},
+    visitor::{self, VisitorsForm, answered, form_page, link_form, link_token, visitors_form, with_a_code},
 };
 use maud::{Markup, html};
 
@@ -66,7 +66,7 @@ fn confirmed(visit: &Token, link: &str, operator: &Member) -> Markup {
 
 /// Says whom a link signs in, and offers to do so. This does not use the link up.
 pub(crate) async fn open_link(State(app): State<App>, request: Request) -> Result<Response, Failure> {
-    let (browser, _, form) = visitors_form(&app, request).await?;
+    let VisitorsForm { browser, form, .. } = visitors_form(&app, request).await?;
     opened(&app, &browser, &form, None).await
 }
 
@@ -87,7 +87,7 @@ async fn opened(
 
 /// Signs in with a link, in place of any session that the browser had.
 pub(crate) async fn with_link(State(app): State<App>, request: Request) -> Result<Response, Failure> {
-    let (browser, _, form) = visitors_form(&app, request).await?;
+    let VisitorsForm { browser, form, .. } = visitors_form(&app, request).await?;
     let signed_in = async {
         app.management.sign_in_operator(&link_token(&form)?, form.get("code"), browser.client()).await
     }

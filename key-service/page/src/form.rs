@@ -1,5 +1,7 @@
 //! Forms and queries as browsers send them.
 
+use std::str::FromStr;
+
 use axum::{body::Body, extract::Request};
 use http::{HeaderMap, header};
 use shared::error::Code;
@@ -118,6 +120,11 @@ impl Fields {
     /// Returns a field without surrounding blanks; `None` if nothing is left.
     pub fn filled(&self, name: &str) -> Option<&str> {
         Some(self.get(name).trim()).filter(|value| !value.is_empty())
+    }
+
+    /// Reads the id of an object, if the field is filled. A malformed one is reported as an unknown object.
+    pub fn id<I: FromStr>(&self, name: &str) -> Result<Option<I>, Failure> {
+        self.filled(name).map(str::parse).transpose().map_err(|_| Failure::NotFound)
     }
 }
 

@@ -21,9 +21,7 @@ pub async fn csv(
     request: Request,
 ) -> Result<Response, Failure> {
     let (reach, query) = (viewer.reach(), query(&request));
-    let key = query.filled("key").map(str::parse).transpose().map_err(|_| Failure::NotFound)?;
-    let group = query.filled("group").map(str::parse).transpose().map_err(|_| Failure::NotFound)?;
-    let scope = match (key, group.or(reach.group)) {
+    let scope = match (query.id("key")?, query.id("group")?.or(reach.group)) {
         (Some(key), _) => SpendScope::Key(key),
         (None, Some(group)) => SpendScope::Group(group),
         (None, None) => SpendScope::Account,

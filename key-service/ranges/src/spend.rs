@@ -122,11 +122,11 @@ impl SpendView {
         reach: AccountReach,
         days: RangeInclusive<Day>,
     ) -> Result<SpendParts, Failure> {
-        let (management, times) = (&app.management, (days, self.step()));
+        let (management, step) = (&app.management, self.step());
         Ok(match self.scope {
-            SpendScope::Account => management.spend_parts(reach.account, self.by, times).await?,
-            SpendScope::Key(key) => management.spend_of_key(reach, key, times).await?,
-            SpendScope::Group(group) => management.spend_of_group(reach, group, self.by, times).await?,
+            SpendScope::Account => management.spend_parts(reach.account, self.by, days, step).await?,
+            SpendScope::Key(key) => management.spend_of_key(reach, key, days, step).await?,
+            SpendScope::Group(group) => management.spend_of_group(reach, group, self.by, days, step).await?,
         })
     }
 
@@ -139,7 +139,7 @@ impl SpendView {
     ) -> Result<HashMap<KeyId, NanoUsd>, Failure> {
         let SpendScope::Group(group) = self.scope else { return Ok(HashMap::new()) };
         let keys: Vec<KeyId> = keys.iter().map(|key| key.id).collect();
-        Ok(app.management.charged_in_group(reach, group, (self.range.days.clone(), &keys)).await?)
+        Ok(app.management.charged_in_group(reach, group, self.range.days.clone(), &keys).await?)
     }
 
     /// Makes the tiles of the range: `credit` comes first.

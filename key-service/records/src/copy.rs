@@ -151,7 +151,7 @@ impl Pair<'_> {
         places: &BTreeSet<(Space, Place)>,
         tell: &impl Fn(&CopiedCounts),
     ) -> Result<(), CopyError> {
-        let copies = places.iter().map(|(space, place)| self.copy_place((space, *place), tell));
+        let copies = places.iter().map(|(space, place)| self.copy_place(space, *place, tell));
         stream::iter(copies.map(Ok))
             .try_buffer_unordered(PLACES_AT_ONCE)
             .try_for_each(|()| ready(Ok(())))
@@ -160,7 +160,8 @@ impl Pair<'_> {
 
     async fn copy_place(
         &self,
-        (space, place): (&Space, Place),
+        space: &Space,
+        place: Place,
         tell: &impl Fn(&CopiedCounts),
     ) -> Result<(), CopyError> {
         let mut target = Target::new(self.to, space);
@@ -192,7 +193,7 @@ impl Pair<'_> {
         extent: Extent,
         tell: &impl Fn(&CopiedCounts),
     ) -> Result<(), CopyError> {
-        let compared = places.iter().map(|(space, place)| self.compare_place((space, *place), extent, tell));
+        let compared = places.iter().map(|(space, place)| self.compare_place(space, *place, extent, tell));
         stream::iter(compared.map(Ok))
             .try_buffer_unordered(PLACES_AT_ONCE)
             .try_for_each(|()| ready(Ok(())))
@@ -201,13 +202,14 @@ impl Pair<'_> {
 
     async fn compare_place(
         &self,
-        (space, place): (&Space, Place),
+        space: &Space,
+        place: Place,
         extent: Extent,
         tell: &impl Fn(&CopiedCounts),
     ) -> Result<(), CopyError> {
         let is_same = match place {
-            Place::Set(set) => self.compare_records((space, set), extent, tell).await?,
-            Place::Index(_) | Place::Log(_) => self.compare_pages((space, place), extent, tell).await?,
+            Place::Set(set) => self.compare_records(space, set, extent, tell).await?,
+            Place::Index(_) | Place::Log(_) => self.compare_pages(space, place, extent, tell).await?,
         };
         self.counts.places.fetch_add(1, Ordering::Relaxed);
         if is_same { Ok(()) } else { Err(CopyError::Differs(describe(space, place))) }
@@ -216,7 +218,8 @@ impl Pair<'_> {
     /// Returns whether the target has the same entries or values in the same order.
     async fn compare_pages(
         &self,
-        (space, place): (&Space, Place),
+        space: &Space,
+        place: Place,
         extent: Extent,
         tell: &impl Fn(&CopiedCounts),
     ) -> Result<bool, CopyError> {
@@ -238,7 +241,8 @@ impl Pair<'_> {
     /// in the source, and both are counted.
     async fn compare_records(
         &self,
-        (space, set): (&Space, Set),
+        space: &Space,
+        set: Set,
         extent: Extent,
         tell: &impl Fn(&CopiedCounts),
     ) -> Result<bool, CopyError> {
@@ -260,12 +264,12 @@ impl Pair<'_> {
             tell(&self.counts);
         }
         let there = known.len();
-        Ok(extent == Extent::Beginning || there == count_records(self.from, (space, set)).await?)
+        Ok(extent == Extent::Beginning || there == count_records(self.from, space, set).await?)
     }
 }
 
 /// Counts the records. A record that stands on two pages counts once.
-async fn count_records(of: &Arc<dyn Records>, (space, set): (&Space, Set)) -> Result<usize, CopyError> {
+async fn count_records(of: &Arc<dyn Records>, space: &Space, set: Set) -> Result<usize, CopyError> {
     let (mut pages, mut known) = (Pages::of(Place::Set(set)), HashSet::new());
     while let Some(page) = pages.next(of, space).await? {
         let CopiedPage::Records(records) = page else { return Err(no_answer()) };

@@ -342,6 +342,13 @@ pub struct GroupPage {
     pub limit: usize,
 }
 
+/// The groups of an account that have used most.
+pub struct TopGroups {
+    pub ids: Vec<GroupId>,
+    /// The account has no others.
+    pub are_all: bool,
+}
+
 /// The order of a listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {

@@ -41,7 +41,7 @@ pub use crate::data::{
     AccountSummary, Created, Credential, Cursor, Deposit, DueHold, DueHolds, EventSlice, EventsPage,
     ExpiringRecord, Found, Funds, GroupCreated, GroupPage, GroupUpdated, HoldIndex, Idempotency,
     JournalEntry, JournalPage, KeyName, ManagementKey, MemberCreated, NewAccount, NewManagementKey,
-    NumberedEvent, Order, Page, RecordKind, Rotated, Skew, Updated, UsageLine, WebhookCreated,
+    NumberedEvent, Order, Page, RecordKind, Rotated, Skew, TopGroups, Updated, UsageLine, WebhookCreated,
 };
 #[cfg(any(test, feature = "testing"))]
 pub use crate::suite;

@@ -7,7 +7,7 @@ use shared_catalog::{Catalog, Effort, ImageUrls, LimitParam, Model, Serves, Upst
 
 use super::*;
 use crate::{
-    forward::{BodyForm, Forward, ProgressReports, UpstreamParams},
+    forward::{BodyForm, BodyPieces, Forward, ProgressReports, UpstreamParams},
     tests::catalogue,
 };
 
@@ -63,7 +63,7 @@ const THERE: UpstreamParams<'_> = UpstreamParams {
 
 /// Body that an upstream is sent.
 fn sent(forward: &Forward, to: UpstreamParams<'_>) -> Value {
-    let (head, rest) = forward.body(to);
+    let BodyPieces { head, rest } = forward.body(to);
     serde_json::from_slice(&[head, rest].concat()).unwrap()
 }
 
@@ -254,7 +254,7 @@ fn messages_that_are_soon_read_have_no_opening() {
 #[test]
 fn numbers_and_texts_are_forwarded_as_they_were_spelled() {
     let body = r#"{"model":"m","temperature":7.0E-1,"messages":[{"role":"user","content":"\u00e9\/é"}]}"#;
-    let (_, rest) = forward(body).body(THERE);
+    let rest = forward(body).body(THERE).rest;
     assert_eq!(rest, r#","temperature":7.0E-1,"messages":[{"role":"user","content":"\u00e9\/é"}]}"#);
 }
 

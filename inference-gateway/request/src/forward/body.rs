@@ -11,7 +11,7 @@ use shared_catalog::{ImageUrls, LimitParam, UpstreamApi};
 
 use super::{
     count::CountBody,
-    form::{Bodies, BodyForm},
+    form::{Bodies, BodyForm, BodyPieces},
 };
 use crate::{draft::RefusablePlaces, sampled::Sampling};
 
@@ -103,8 +103,8 @@ impl Forward {
         Origin { api, stream: self.stream, user, request: Some(request) }
     }
 
-    /// Returns the body for an upstream in two pieces: a small one, and one that all attempts share.
-    pub fn body(&self, to: UpstreamParams<'_>) -> (Bytes, Bytes) {
+    /// Returns the body for an upstream: a small head, and the rest, which all attempts share.
+    pub fn body(&self, to: UpstreamParams<'_>) -> BodyPieces {
         let mut head = String::with_capacity(256);
         head.push_str("{\"model\":");
         head.push_str(&serde_json::Value::from(to.model).to_string());
@@ -112,16 +112,13 @@ impl Forward {
             UpstreamApi::Chat => self.put_chat_head(to, &mut head),
             api @ (UpstreamApi::Responses | UpstreamApi::Messages) => self.put_head(api, to, &mut head),
         }
-        (Bytes::from(head), self.bodies.rest(to.form))
+        BodyPieces { head: Bytes::from(head), rest: self.bodies.rest(to.form) }
     }
 
     /// Returns a body that asks how many tokens the prompt has.
     pub fn count_body(&self, to: UpstreamParams<'_>) -> CountBody {
         match to.form.api() {
-            UpstreamApi::Chat => {
-                let (head, rest) = self.body(UpstreamParams { max_tokens: Some(1), ..to });
-                CountBody::Written(head, rest)
-            }
+            UpstreamApi::Chat => CountBody::Written(self.body(UpstreamParams { max_tokens: Some(1), ..to })),
             api @ (UpstreamApi::Responses | UpstreamApi::Messages) => {
                 CountBody::of(api, to.model, self.bodies.rest(to.form))
             }

@@ -6,6 +6,8 @@ use bytes::Bytes;
 use raw_json::Members;
 use shared_catalog::UpstreamApi;
 
+use super::form::BodyPieces;
+
 /// Members that `/responses/input_tokens` accepts besides the model.
 const COUNTED_BY_RESPONSES: [&str; 8] = [
     "input",
@@ -31,8 +33,8 @@ const COUNTED_BY_MESSAGES: [&str; 8] = [
 
 /// A body that asks for the tokens of a prompt.
 pub enum CountBody {
-    /// The request's own body, in two pieces.
-    Written(Bytes, Bytes),
+    /// The request's own body.
+    Written(BodyPieces),
     /// A body to be made from the request's, which takes time and a copy.
     Unwritten(UnwrittenCount),
 }
@@ -63,8 +65,8 @@ impl UnwrittenCount {
         self.rest.len()
     }
 
-    /// Writes the body in two pieces: a copy of the request's body, in which the counted members move together.
-    pub fn write(self) -> (Bytes, Bytes) {
+    /// Writes the body: a copy of the request's body, in which the counted members move together.
+    pub fn write(self) -> BodyPieces {
         let mut body = Vec::from(self.rest);
         if let Some(first) = body.first_mut() {
             *first = b'{';
@@ -93,6 +95,6 @@ impl UnwrittenCount {
         }
         body.truncate(end);
         body.push(b'}');
-        (self.head, Bytes::from(body))
+        BodyPieces { head: self.head, rest: Bytes::from(body) }
     }
 }

@@ -24,6 +24,14 @@ pub enum BodyForm {
     Passed(UpstreamApi),
 }
 
+/// A body for an upstream in two pieces.
+#[derive(Clone)]
+pub struct BodyPieces {
+    /// The members that depend on the upstream.
+    pub head: Bytes,
+    pub rest: Bytes,
+}
+
 impl BodyForm {
     /// Returns the form in which this upstream is asked for such an answer.
     pub fn of(upstream: &Upstream, reply: &Reply) -> Self {

@@ -8,7 +8,7 @@ use shared_catalog::ImageUrls;
 
 use crate::{
     checked::Request,
-    forward::{BodyForm, CountBody, Forward, UpstreamParams},
+    forward::{BodyForm, BodyPieces, CountBody, Forward, UpstreamParams},
     messages,
     names::pseudonym::pseudonym,
     tests::{account, model_with, responses, text_for},
@@ -293,8 +293,8 @@ fn a_count_is_asked_for_with_what_a_counter_takes() {
             cache_salt: None,
             folded: false,
         };
-        let (head, rest) = match asked.count_body(to) {
-            CountBody::Written(head, rest) => (head, rest),
+        let BodyPieces { head, rest } = match asked.count_body(to) {
+            CountBody::Written(body) => body,
             CountBody::Unwritten(body) => body.write(),
         };
         String::from_utf8([head, rest].concat()).unwrap()

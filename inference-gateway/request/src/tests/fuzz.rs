@@ -102,12 +102,12 @@ fn check_body(forward: &Forward, form: BodyForm) {
         cache_salt: Some("salt"),
         ..TO
     };
-    let (head, rest) = forward.body(to);
+    let BodyPieces { head, rest } = forward.body(to);
     let body = [head, rest].concat();
     let members = Object::from_slice(&body).unwrap_or_else(|error| panic!("{error} {}", lossy(&body)));
     assert_eq!(members.get("model").map(shared::json::RawValue::get), Some(r#""m""#));
-    let (head, rest) = match forward.count_body(to) {
-        crate::CountBody::Written(head, rest) => (head, rest),
+    let BodyPieces { head, rest } = match forward.count_body(to) {
+        crate::CountBody::Written(body) => body,
         crate::CountBody::Unwritten(count) => count.write(),
     };
     let counted = [head, rest].concat();
@@ -139,7 +139,7 @@ fn shown_bytes(value: &Value) -> u64 {
 
 /// The chat that an upstream reads, under the name by which clients ask for the model.
 fn checked(forward: &Forward) -> Bytes {
-    let (head, rest) = forward.body(UpstreamParams { model: "Model Flash", ..TO });
+    let BodyPieces { head, rest } = forward.body(UpstreamParams { model: "Model Flash", ..TO });
     [head, rest].concat().into()
 }
 

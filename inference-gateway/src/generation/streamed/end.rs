@@ -66,7 +66,7 @@ impl Stream {
             }
             End::Failed(_) | End::GrantUsedUp | End::ClientGone => {}
         }
-        let (usage, estimated) = self.meter.usage();
+        let (usage, estimated) = (self.meter.usage(), !self.meter.is_reported());
         // Tokens generated after the cut are not charged: the cost is the price of the usage that the client reads.
         let cut = matches!(end, End::GrantUsedUp).then(|| self.meter.usage_up_to_cut());
         let charged = cut.filter(|cut| *cut != usage);

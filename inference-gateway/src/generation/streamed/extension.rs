@@ -38,8 +38,7 @@ impl Stream {
     pub(super) fn record(&mut self) {
         if self.meter.has_begun() {
             self.log.first_token();
-            let (usage, estimated) = self.meter.usage();
-            self.hold.record(usage, estimated);
+            self.hold.record(self.meter.usage(), !self.meter.is_reported());
         }
     }
 

@@ -4,16 +4,9 @@ use std::{collections::BTreeSet, io::Write, ops::RangeInclusive};
 
 use clap::ValueEnum;
 use domain::usage::{Day, PartCounts};
-use key_service_management::{
-    Management,
-    usage::{Grouping, Parts, UsageSearch, UsageSum, UserPart},
-};
+use key_service_management::usage::{Grouping, Parts, UsageSearch, UsageSum, UserPart};
 use serde::Serialize;
-use shared::{
-    ids::{AccountId, KeyId},
-    money::NanoUsd,
-    table,
-};
+use shared::{ids::KeyId, money::NanoUsd, table};
 
 use crate::output::write_json;
 
@@ -51,28 +44,33 @@ struct PartLine<'a> {
     charged: NanoUsd,
 }
 
-/// Lists the usage of these days, of a key or of all.
-pub(crate) async fn write(
-    (account, days, key): (AccountId, RangeInclusive<Day>, Option<KeyId>),
-    (by, json): (UsageBy, bool),
-    management: &Management,
-    out: &mut (dyn Write + Send),
-) -> anyhow::Result<()> {
-    let groupings = match by {
-        UsageBy::Hour => BTreeSet::from([Grouping::Hour, Grouping::Key, Grouping::Model]),
-        UsageBy::User => BTreeSet::from([Grouping::Day, Grouping::User]),
-    };
-    let search = UsageSearch { days, key, group: None, within: None, by: groupings };
-    let sums = management.sums_of_usage(account, &search).await?;
-    if json {
-        return write_json(out, sums.iter().map(line));
+impl UsageBy {
+    /// Asks for the usage of these days, of a key or of all.
+    pub(crate) fn search(self, days: RangeInclusive<Day>, key: Option<KeyId>) -> UsageSearch {
+        let by = match self {
+            Self::Hour => BTreeSet::from([Grouping::Hour, Grouping::Key, Grouping::Model]),
+            Self::User => BTreeSet::from([Grouping::Day, Grouping::User]),
+        };
+        UsageSearch { days, key, group: None, within: None, by }
     }
-    let of_parts: &[&str] = match by {
-        UsageBy::Hour => &["HOUR", "KEY", "MODEL"],
-        UsageBy::User => &["DAY", "USER"],
-    };
-    table::write(out, &[of_parts, &COLUMNS[..]].concat(), sums.iter().map(row))?;
-    Ok(())
+
+    /// Lists the sums that were found.
+    pub(crate) fn write(
+        self,
+        sums: &[UsageSum],
+        json: bool,
+        out: &mut (dyn Write + Send),
+    ) -> anyhow::Result<()> {
+        if json {
+            return write_json(out, sums.iter().map(line));
+        }
+        let of_parts: &[&str] = match self {
+            Self::Hour => &["HOUR", "KEY", "MODEL"],
+            Self::User => &["DAY", "USER"],
+        };
+        table::write(out, &[of_parts, &COLUMNS[..]].concat(), sums.iter().map(row))?;
+        Ok(())
+    }
 }
 
 fn line((of, counts): &UsageSum) -> PartLine<'_> {

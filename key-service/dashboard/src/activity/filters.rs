@@ -40,8 +40,8 @@ pub(super) fn are_any(query: &Fields) -> bool {
 
 /// Reads the filters of a query. Days are those of the zones that the query names by their offsets from UTC.
 pub(super) fn search(query: &Fields) -> Result<RequestSearch, Failure> {
-    let (key, group): (Option<KeyId>, Option<GroupId>) = (id(query, "key")?, id(query, "group")?);
-    let request: Option<RequestId> = id(query, "request")?;
+    let (key, group): (Option<KeyId>, Option<GroupId>) = (query.id("key")?, query.id("group")?);
+    let request: Option<RequestId> = query.id("request")?;
     let midnight = |day: Day, offset| Timestamp::from_millis(day.millis().0 - offset * 60_000);
     let (from, to) = (query.filled("from").and_then(Day::parse), query.filled("to").and_then(Day::parse));
     let begins = from.map(|day| midnight(day, offset(query, "from_offset")));

@@ -22,7 +22,7 @@ use key_service_page::{
     layout::{Section, page},
     paths::{ACTIVITY, GROUPS, KEYS},
     session::KeysViewer,
-    show::{copyable, copyable_line, count, duration, or_unnamed, time_to_second, usd},
+    show::{copyable, copyable_line, count, duration, or_unnamed, scrolled_figures, time_to_second, usd},
 };
 
 pub(crate) async fn show(
@@ -121,32 +121,27 @@ fn costs(app: &App, settlement: &Settlement, is_owner: bool) -> Markup {
     let catalog = app.catalog.get();
     let price = catalog.model(&settlement.payer.model).map(|model| &model.price);
     let price = price.filter(|price| pricing::cost(price, *usage) == *cost && !pricing::contradicts(*usage));
-    html! {
-        div.scroll.free tabindex="0" role="region" aria-label="Cost" {
-            table {
-                thead { tr { th scope="col" { "Kind" } th.n scope="col" { "Tokens" } th.n scope="col" { "Cost" } } }
-                tbody {
-                    @if let Some(price) = price {
-                        @for (kind, tokens, cost) in pricing::parts(price, *usage) {
-                            tr { th scope="row" { (kind) } td.n { (count(tokens)) } td.n { (usd(cost)) } }
-                        }
-                    } @else {
-                        tr { th scope="row" { "prompt" @if usage.cached > 0 { ", " (count(usage.cached)) " from a cache" } } td.n { (count(usage.prompt)) } td {} }
-                        tr { th scope="row" { "output" @if usage.details.reasoning > 0 { ", " (count(usage.details.reasoning)) " of reasoning" } } td.n { (count(usage.completion)) } td {} }
-                    }
-                    @if cost > charged {
-                        (sum("Cost", &html! { (usd(*cost)) }))
-                        (sum("Shortfall: the limit or the credit was used up", &html! { span.badge.short { (usd(settlement.shortfall())) } }))
-                    }
-                    (sum("Charged", &html! { strong { (usd(*charged)) } }))
-                    @if let Some(upstream_cost) = upstream_cost {
-                        (sum("Upstream cost", &html! { (usd(upstream_cost)) }))
-                        (sum("Margin", &html! { (usd(NanoUsd::from_nanos(charged.nanos().saturating_sub(upstream_cost.nanos())))) }))
-                    }
-                }
+    let head = html! { th scope="col" { "Kind" } th.n scope="col" { "Tokens" } th.n scope="col" { "Cost" } };
+    let rows = html! {
+        @if let Some(price) = price {
+            @for part in pricing::parts(price, *usage) {
+                tr { th scope="row" { (part.kind) } td.n { (count(part.number)) } td.n { (usd(part.cost)) } }
             }
+        } @else {
+            tr { th scope="row" { "prompt" @if usage.cached > 0 { ", " (count(usage.cached)) " from a cache" } } td.n { (count(usage.prompt)) } td {} }
+            tr { th scope="row" { "output" @if usage.details.reasoning > 0 { ", " (count(usage.details.reasoning)) " of reasoning" } } td.n { (count(usage.completion)) } td {} }
         }
-    }
+        @if cost > charged {
+            (sum("Cost", &html! { (usd(*cost)) }))
+            (sum("Shortfall: the limit or the credit was used up", &html! { span.badge.short { (usd(settlement.shortfall())) } }))
+        }
+        (sum("Charged", &html! { strong { (usd(*charged)) } }))
+        @if let Some(upstream_cost) = upstream_cost {
+            (sum("Upstream cost", &html! { (usd(upstream_cost)) }))
+            (sum("Margin", &html! { (usd(NanoUsd::from_nanos(charged.nanos().saturating_sub(upstream_cost.nanos())))) }))
+        }
+    };
+    scrolled_figures("Cost", &head, &rows)
 }
 
 fn sum(name: &str, amount: &Markup) -> Markup {

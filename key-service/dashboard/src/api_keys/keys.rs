@@ -39,7 +39,7 @@ use key_service_page::{
     pagination::{Pagination, ROWS_ON_PAGE, Shown},
     paths::{GROUPS, KEYS as PATH, MANAGEMENT_KEYS},
     session::{Act, KeysAct, KeysViewer, Viewer},
-    show::{aligned, copyable_line, name_of, new_key, or_unnamed, status, time_or},
+    show::{aligned, copyable_line, name_of, new_key, or_unnamed, scrolled_table, status, time_or},
 };
 use key_service_settings::{
     budget::{reached_badge, tightest},
@@ -92,7 +92,7 @@ pub(crate) async fn list(
         order: order.map_or(KeyOrder::Newest, |(order, _, _)| *order),
         status: Status::parse(query.get("status")),
         condition: Condition::parse(query.get("status")),
-        group: query.filled("group").map(str::parse).transpose().map_err(|_| Failure::NotFound)?,
+        group: query.id("group")?,
         text: query.filled("q").unwrap_or_default().to_owned(),
         limit: ROWS_ON_PAGE,
     };
@@ -246,22 +246,17 @@ pub(crate) fn table(
     now: Timestamp,
     columns: &KeyColumns<'_>,
 ) -> Markup {
-    html! {
-        div.scroll tabindex="0" role="region" aria-label="API keys" {
-            table {
-                thead { tr {
-                    @if viewer.keeps_keys() { td.pick { input.needs-script type="checkbox" data-chooses-all aria-label="Choose all on this page"; } }
-                    th scope="col" { "Label" } th.wide-only scope="col" { "Status" } th.wide-only scope="col" { "Limit" }
-                    @if columns.list.is_some() { th.wide-only scope="col" { "Group" } }
-                    @if let Some((range, _)) = columns.charged { th.n.wide-only scope="col" { (range) } }
-                    th.n scope="col" aria-sort=[columns.is_by("spent")] { (columns.heading(viewer, "Used in all", "spent")) }
-                    th.wide-only scope="col" aria-sort=[columns.is_by("used")] { (columns.heading(viewer, "Last used", "used")) }
-                    th.wide-only scope="col" { "Expires" }
-                } }
-                tbody { @for key in keys { (row(viewer, key, reached, now, columns)) } }
-            }
-        }
-    }
+    let head = html! {
+        @if viewer.keeps_keys() { td.pick { input.needs-script type="checkbox" data-chooses-all aria-label="Choose all on this page"; } }
+        th scope="col" { "Label" } th.wide-only scope="col" { "Status" } th.wide-only scope="col" { "Limit" }
+        @if columns.list.is_some() { th.wide-only scope="col" { "Group" } }
+        @if let Some((range, _)) = columns.charged { th.n.wide-only scope="col" { (range) } }
+        th.n scope="col" aria-sort=[columns.is_by("spent")] { (columns.heading(viewer, "Used in all", "spent")) }
+        th.wide-only scope="col" aria-sort=[columns.is_by("used")] { (columns.heading(viewer, "Last used", "used")) }
+        th.wide-only scope="col" { "Expires" }
+    };
+    let rows = html! { @for key in keys { (row(viewer, key, reached, now, columns)) } };
+    scrolled_table("API keys", &head, &rows)
 }
 
 fn row(

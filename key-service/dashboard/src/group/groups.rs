@@ -37,7 +37,7 @@ use key_service_page::{
     pagination::{Pagination, ROWS_ON_PAGE, Shown},
     paths::{GROUPS as PATH, KEYS},
     session::{KeysViewer, Viewer},
-    show::{aligned, copyable_line, count, name_of, time},
+    show::{aligned, copyable_line, count, name_of, scrolled_table, time},
 };
 use key_service_ranges::spend::{SpendScope, SpendView};
 use key_service_settings::{
@@ -58,8 +58,7 @@ pub(crate) async fn list(
     let query = query(&request);
     let (reach, pagination) = (viewer.reach(), Pagination::of(&query)?);
     let after: Option<GroupId> = pagination.after(|id| id.parse().ok())?;
-    let parent: Option<GroupId> =
-        query.filled("parent").map(str::parse).transpose().map_err(|_| Failure::NotFound)?;
+    let parent: Option<GroupId> = query.id("parent")?;
     let (items, next) = if let Some(text) = query.filled("q") {
         let Found { found, next } = app.management.find_groups(reach, text, after, ROWS_ON_PAGE).await?;
         (found, next)
@@ -120,17 +119,14 @@ fn table(
     reached: &ReachedLimits,
     children: &HashMap<GroupId, Children>,
 ) -> Markup {
-    html! {
-        div.scroll tabindex="0" role="region" aria-label="Groups" {
-            table {
-                thead { tr {
-                    th scope="col" { "Name" } th.wide-only scope="col" { "Bounds" } th.wide-only scope="col" { "Limit" }
-                    th.n scope="col" { "Used in all" } th.n.wide-only scope="col" { "Keys" } th.wide-only scope="col" { "Created" }
-                } }
-                tbody { @for (group, is_below) in groups { (row(group, *is_below, reached, children.get(&group.id))) } }
-            }
-        }
-    }
+    let head = html! {
+        th scope="col" { "Name" } th.wide-only scope="col" { "Bounds" } th.wide-only scope="col" { "Limit" }
+        th.n scope="col" { "Used in all" } th.n.wide-only scope="col" { "Keys" } th.wide-only scope="col" { "Created" }
+    };
+    let rows = html! {
+        @for (group, is_below) in groups { (row(group, *is_below, reached, children.get(&group.id))) }
+    };
+    scrolled_table("Groups", &head, &rows)
 }
 
 fn row(group: &Group, is_below: bool, reached: &ReachedLimits, children: Option<&Children>) -> Markup {

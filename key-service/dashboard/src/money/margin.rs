@@ -18,7 +18,7 @@ use domain::{
     usage::{Margin, Sums},
 };
 use key_service_management::{
-    margin::{MARGIN_KEYS, MarginOf},
+    margin::{MARGIN_KEYS, MarginOf, Margins},
     reach::AccountReach,
     spend::SpendBy,
 };
@@ -30,7 +30,7 @@ use key_service_page::{
     layout::{Section, page},
     paths::{KEYS, MARGIN},
     session::Owner,
-    show::{aligned, count, glance, or_unnamed, requests},
+    show::{aligned, count, glance, or_unnamed, requests, scrolled_table},
 };
 use key_service_ranges::range::Range;
 
@@ -57,8 +57,9 @@ pub(crate) async fn show(
     let query = query(&request);
     let (by, _, title) = parts_of(&query);
     let range = Range::of(&query, today);
-    let (mut margins, total) = app.management.margins(account, range.days.clone(), by).await?;
-    let (_, before) = app.management.margins(account, range.before(), SpendBy::Model).await?;
+    let Margins { parts: mut margins, total } =
+        app.management.margins(account, range.days.clone(), by).await?;
+    let before = app.management.margins(account, range.before(), SpendBy::Model).await?.total;
     margins.sort_by_key(|(_, margin)| Reverse(margin.sums.charged));
     let hidden = margins.len().saturating_sub(ROWS);
     margins.truncate(ROWS);
@@ -97,7 +98,7 @@ pub(crate) async fn csv(
     let (account, query) = (viewer.signed_in.account, query(&request));
     let (by, part, _) = parts_of(&query);
     let range = Range::of(&query, app.management.today());
-    let (mut margins, _) = app.management.margins(account, range.days.clone(), by).await?;
+    let mut margins = app.management.margins(account, range.days.clone(), by).await?.parts;
     margins.sort_by_key(|(_, margin)| Reverse(margin.sums.charged));
     let groups = groups_of(&app, account, &margins).await?;
     let line = |(of, margin): (MarginOf, Margin)| {
@@ -145,21 +146,16 @@ fn table(
     groups: &HashMap<GroupId, Group>,
     total: &Margin,
 ) -> Markup {
-    html! {
-        div.scroll tabindex="0" role="region" aria-label="Margins" {
-            table {
-                thead { tr {
-                    th scope="col" { (title) } th.n.wide-only scope="col" { "Requests" }
-                    th.n.wide-only scope="col" { "Charged" } th.n.wide-only scope="col" { "Upstream cost" }
-                    th.n scope="col" { "Margin" }
-                } }
-                tbody {
-                    @for (of, margin) in margins { (row(&name(of, groups), margin)) }
-                    (row(&html! { "All" }, total))
-                }
-            }
-        }
-    }
+    let head = html! {
+        th scope="col" { (title) } th.n.wide-only scope="col" { "Requests" }
+        th.n.wide-only scope="col" { "Charged" } th.n.wide-only scope="col" { "Upstream cost" }
+        th.n scope="col" { "Margin" }
+    };
+    let rows = html! {
+        @for (of, margin) in margins { (row(&name(of, groups), margin)) }
+        (row(&html! { "All" }, total))
+    };
+    scrolled_table("Margins", &head, &rows)
 }
 
 fn row(name: &Markup, of: &Margin) -> Markup {

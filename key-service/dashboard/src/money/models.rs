@@ -20,7 +20,7 @@ use key_service_page::{
     layout::{Section, page},
     paths::ACTIVITY,
     session::KeysViewer,
-    show::{copyable_line, count, duration, short_count, usd},
+    show::{copyable_line, count, duration, scrolled_figures, short_count, usd},
 };
 use key_service_settings::words::list_of;
 use key_service_store::store::Found;
@@ -58,16 +58,15 @@ fn card(model: &Model, lately: Option<&UpstreamCalls>, keys: &CountedKeys) -> Ma
                 @if model.serves.chat { ", of which " (count(model.max_output_tokens)) " of output" } "."
             }
             p { (answers(lately)) @if let Some(allowed) = keys.allowed(&model.id) { " " (allowed) } }
-            div.scroll.free tabindex="0" role="region" aria-label={ "Prices of " (model.id) } {
-                table {
-                    thead { tr { th scope="col" { "A million tokens of" } th.n scope="col" { "Price" }
-                        @for Tier { above, .. } in &model.price.tiers { th.n scope="col" { "Prompts above " (short_count(*above)) } } } }
-                    tbody { @for (name, rate) in rates(&model.price) {
-                        tr { th scope="row" { (name) } td.n { (usd(rate(&model.price.base))) }
-                            @for Tier { rates, .. } in &model.price.tiers { td.n { (usd(rate(rates))) } } }
-                    } }
+            (scrolled_figures(&format!("Prices of {}", model.id), &html! {
+                th scope="col" { "A million tokens of" } th.n scope="col" { "Price" }
+                @for Tier { above, .. } in &model.price.tiers { th.n scope="col" { "Prompts above " (short_count(*above)) } }
+            }, &html! {
+                @for (name, rate) in rates(&model.price) {
+                    tr { th scope="row" { (name) } td.n { (usd(rate(&model.price.base))) }
+                        @for Tier { rates, .. } in &model.price.tiers { td.n { (usd(rate(rates))) } } }
                 }
-            }
+            }))
         }
     }
 }

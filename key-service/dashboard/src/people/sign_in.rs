@@ -23,7 +23,7 @@ use key_service_page::{
     second_factor::asked_code,
     session::Act,
     show::program,
-    visitor::{self, answered, form_page, link_form, link_token, visitors_form, with_a_code},
+    visitor::{self, VisitorsForm, answered, form_page, link_form, link_token, visitors_form, with_a_code},
 };
 
 /// Path of the page that signs in with a link, and of the page that names the member.
@@ -114,7 +114,7 @@ fn with_a_password(visit: &Token, entered: &Fields) -> Markup {
 
 /// Says whom a link signs in, and offers to do so. This does not use the link up, since mail scanners open links too.
 pub(crate) async fn open_link(State(app): State<App>, request: Request) -> Result<Response, Failure> {
-    let (browser, _, form) = visitors_form(&app, request).await?;
+    let VisitorsForm { browser, form, .. } = visitors_form(&app, request).await?;
     opened(&app, &browser, &form, None).await
 }
 
@@ -135,7 +135,7 @@ async fn opened(
 
 /// Signs in with a link.
 pub(crate) async fn with_link(State(app): State<App>, request: Request) -> Result<Response, Failure> {
-    let (browser, _, form) = visitors_form(&app, request).await?;
+    let VisitorsForm { browser, form, .. } = visitors_form(&app, request).await?;
     let code = form.get("code");
     let signed_in =
         async { app.management.sign_in_with_link(&link_token(&form)?, code, browser.client()).await }.await;
@@ -150,7 +150,7 @@ pub(crate) async fn with_link(State(app): State<App>, request: Request) -> Resul
 
 /// Signs in with a password, or asks for a code as well.
 pub(crate) async fn with_password(State(app): State<App>, request: Request) -> Result<Response, Failure> {
-    let (browser, visit, form) = visitors_form(&app, request).await?;
+    let VisitorsForm { browser, visit, form } = visitors_form(&app, request).await?;
     let attempt = SignIn {
         account: form.get("account").trim(),
         name: form.get("name").trim(),
@@ -171,7 +171,7 @@ pub(crate) async fn with_password(State(app): State<App>, request: Request) -> R
 
 /// Signs in with a code after a password.
 pub(crate) async fn with_code(State(app): State<App>, request: Request) -> Result<Response, Failure> {
-    let (browser, visit, form) = visitors_form(&app, request).await?;
+    let VisitorsForm { browser, visit, form } = visitors_form(&app, request).await?;
     let (challenge, code) = (form.get("challenge"), form.get("code"));
     let attempt = CodeSignIn { challenge, code, visit: &visit, client: browser.client() };
     match app.management.sign_in_with_code(attempt).await {

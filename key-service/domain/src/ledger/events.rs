@@ -52,6 +52,13 @@ pub struct Passed {
     pub threshold: Threshold,
 }
 
+/// Amount of a limit, and what is used of it.
+#[derive(Clone, Copy)]
+struct UsedAmount {
+    amount: NanoUsd,
+    used: NanoUsd,
+}
+
 /// Events of the commands of one call, which all have the same time. Thresholds compare the money before the call with
 /// the money after it.
 #[derive(Debug)]
@@ -106,13 +113,14 @@ impl CallEvents {
             }
         };
         if resets_at.is_none() {
-            let limit = budget.limit_at(self.now).unwrap_or(NanoUsd::ZERO);
-            return self.tell(Passed::of_limit(holder, (limit, budget.used), WHOLE));
+            let amount = budget.limit_at(self.now).unwrap_or(NanoUsd::ZERO);
+            let limit = UsedAmount { amount, used: budget.used };
+            return self.tell(Passed::of_limit(holder, limit, WHOLE));
         }
         let now = self.now;
         let amount = if budget.covers(NANO, now).is_ok() { *least } else { NANO };
         for window in budget.windows().filter(|window| window.left(now) < amount) {
-            self.tell(Passed::of_window(holder, window, (WHOLE, now)));
+            self.tell(Passed::of_window(holder, window, WHOLE, now));
         }
     }
 
@@ -179,23 +187,30 @@ fn passed<'a>(
     after: &'a Budget,
     now: Timestamp,
 ) -> impl Iterator<Item = Passed> + 'a {
-    let limit_before = before.and_then(|before| Some((before.recorded_limit()?, before.used)));
-    let limit = after.limit_at(now).map(|limit| (limit, after.used)).into_iter().flat_map(move |limit| {
+    let limit_before =
+        before.and_then(|before| Some(UsedAmount { amount: before.recorded_limit()?, used: before.used }));
+    let limit = after.limit_at(now).map(|amount| UsedAmount { amount, used: after.used });
+    let limit = limit.into_iter().flat_map(move |limit| {
         newly_reached(limit_before, limit).map(move |percent| Passed::of_limit(holder, limit, percent))
     });
     let windows = after.windows().flat_map(move |window| {
         let before = before.into_iter().flat_map(Budget::windows).find(|before| before.per == window.per);
-        let before = before.map(|before| (as_raised(before.amount, before.raised), before.at(now).used));
-        let newly = newly_reached(before, (window.amount_at(now), window.at(now).used));
-        newly.map(move |percent| Passed::of_window(holder, window, (percent, now)))
+        let before = before.map(|before| UsedAmount {
+            amount: as_raised(before.amount, before.raised),
+            used: before.at(now).used,
+        });
+        let newly =
+            newly_reached(before, UsedAmount { amount: window.amount_at(now), used: window.at(now).used });
+        newly.map(move |percent| Passed::of_window(holder, window, percent, now))
     });
     limit.chain(windows)
 }
 
-/// Returns the parts of an amount that are used after, and of the amount before were not used before. Each side is an
-/// amount and what is used of it. Zero use reaches nothing.
-fn newly_reached(before: Option<(NanoUsd, NanoUsd)>, after: (NanoUsd, NanoUsd)) -> impl Iterator<Item = u8> {
-    let is_reached = |(amount, used), percent| used > NanoUsd::ZERO && part(amount, percent, true) <= used;
+/// Returns the parts of an amount that are used after, and of the amount before were not used before. Zero use reaches
+/// nothing.
+fn newly_reached(before: Option<UsedAmount>, after: UsedAmount) -> impl Iterator<Item = u8> {
+    let is_reached =
+        |UsedAmount { amount, used }, percent| used > NanoUsd::ZERO && part(amount, percent, true) <= used;
     LIMIT_PERCENTS.into_iter().filter(move |percent| {
         is_reached(after, *percent) && !before.is_some_and(|before| is_reached(before, *percent))
     })
@@ -219,12 +234,12 @@ impl Budget {
 }
 
 impl Passed {
-    fn of_limit(holder: Holder, (amount, used): (NanoUsd, NanoUsd), percent: u8) -> Self {
+    fn of_limit(holder: Holder, UsedAmount { amount, used }: UsedAmount, percent: u8) -> Self {
         let threshold = Threshold { bound: MoneyBound::Limit, percent, amount, used };
         Self { holder, start: Timestamp::from_millis(0), threshold }
     }
 
-    fn of_window(holder: Holder, window: &Window, (percent, now): (u8, Timestamp)) -> Self {
+    fn of_window(holder: Holder, window: &Window, percent: u8, now: Timestamp) -> Self {
         let (bound, amount, window) = (bound_of(window.per), window.amount_at(now), window.at(now));
         let threshold = Threshold { bound, percent, amount, used: window.used };
         Self { holder, start: window.start, threshold }
@@ -238,7 +253,7 @@ impl Passed {
 
     fn name(&self) -> Vec<u8> {
         let Threshold { bound, percent, amount, .. } = self.threshold;
-        name((self.holder, bound), percent, (self.start, amount))
+        name(self.holder, bound, percent, self.start, amount)
     }
 
     /// Makes the event of the threshold. Its id follows from the time and the holder, so that every store makes the
@@ -269,12 +284,12 @@ impl Passed {
 impl Holder {
     /// Returns the name under which an event tells that a lifetime limit of this amount is reached.
     pub fn name_of_reached_limit(self, amount: NanoUsd) -> Vec<u8> {
-        name((self, MoneyBound::Limit), WHOLE, (Timestamp::from_millis(0), amount))
+        name(self, MoneyBound::Limit, WHOLE, Timestamp::from_millis(0), amount)
     }
 
     /// Returns the name under which an event tells that the bound in force of the window that runs is reached.
     pub fn name_of_reached_window(self, window: &Window, now: Timestamp) -> Vec<u8> {
-        name((self, bound_of(window.per)), WHOLE, (window.at(now).start, window.amount_at(now)))
+        name(self, bound_of(window.per), WHOLE, window.at(now).start, window.amount_at(now))
     }
 
     fn as_bytes(&self) -> &[u8] {
@@ -287,11 +302,7 @@ impl Holder {
 }
 
 /// Returns the name of a threshold that is told once. Stores write the same.
-fn name(
-    (holder, bound): (Holder, MoneyBound),
-    percent: u8,
-    (start, amount): (Timestamp, NanoUsd),
-) -> Vec<u8> {
+fn name(holder: Holder, bound: MoneyBound, percent: u8, start: Timestamp, amount: NanoUsd) -> Vec<u8> {
     let numbers = [start.millis(), amount.nanos()].map(i64::to_be_bytes).concat();
     [holder.as_bytes(), &[bound as u8, percent], &numbers].concat()
 }

@@ -86,7 +86,7 @@ impl Lanes {
                 }
             };
             let is_done = match &answer {
-                Ok(_) => self.commit(lane, &mut held, (mine, effects, &mut view)).await?,
+                Ok(_) => self.commit(lane, &mut held, &mut view, effects, mine).await?,
                 Err(_) => self.confirm(lane, &mut held, &mut view, mine).await?,
             };
             if is_done.is_some() {
@@ -245,7 +245,7 @@ impl Lanes {
         for attempt in 1..=MOST_ATTEMPTS {
             self.wait_for_turn(lane, copies, mine, attempt > ATTEMPTS_WITHOUT_TURN).await?;
             let (outcomes, effects) = self.decide(lane, copies, calls).await?;
-            if let Some(()) = self.commit(lane, copies, (mine, effects, &mut View::default())).await? {
+            if let Some(()) = self.commit(lane, copies, &mut View::default(), effects, mine).await? {
                 self.bound(lane, copies);
                 return Ok(outcomes);
             }
@@ -261,7 +261,9 @@ impl Lanes {
         &self,
         lane: &Lane,
         copies: &mut Copies,
-        (mine, effects, view): ([u8; 8], Effects, &mut View),
+        view: &mut View,
+        effects: Effects,
+        mine: [u8; 8],
     ) -> Result<Option<()>, Failure> {
         if copies.turn.get(&TheTurn) == Some(&Some(mine)) {
             // The turn ends with the commit.

@@ -45,14 +45,11 @@ impl Governed for Webhook {
         idempotency_key: Option<String>,
     ) -> Acted<Made<Self>> {
         let Acting { management, account, actor: _ } = by;
-        // Settings without a URL were refused where they were read.
-        let url =
-            settings.url.clone().ok_or_else(|| StoreError::Conflict("a webhook has no URL".to_owned()))?;
         let id = WebhookId::new(
             management.later_than_the_last(management.clock.now()),
             random_bytes(&*management.clock),
         );
-        management.make_webhook(account, id, (url, settings), idempotency_key).await
+        management.make_webhook(account, id, &settings, idempotency_key).await
     }
 
     async fn fetch(by: Acting<'_>, id: WebhookId) -> Acted<Self> {
@@ -83,7 +80,7 @@ impl Management {
     pub async fn create_webhook_once(
         &self,
         account: AccountId,
-        settings: (WebhookUrl, WebhookPatch),
+        settings: &WebhookPatch,
         attempt: &str,
     ) -> Result<Once<(Webhook, SecretString)>, Error<Refused>> {
         let Some(shown) = self.shown_at(attempt) else { return Ok(Once::Stale) };
@@ -103,16 +100,19 @@ impl Management {
         &self,
         account: AccountId,
         id: WebhookId,
-        (url, settings): (WebhookUrl, WebhookPatch),
+        settings: &WebhookPatch,
         idempotency_key: Option<String>,
     ) -> Acted<Made<Webhook>> {
+        // Settings without a URL were refused where they were read.
+        let url =
+            settings.url.clone().ok_or_else(|| StoreError::Conflict("a webhook has no URL".to_owned()))?;
         self.check_address(&url)?;
         self.check_room(Refused::StoreFull).await?;
         let secret = self.credentials.webhook_secret(id);
         let now = self.clock.now();
         let (digest, created_at) = (secret.digest(), now.to_whole_seconds());
         let blank = Webhook { id, url, types: None, secret: digest, created_at, disabled: None };
-        let webhook = blank.with(&settings, created_at);
+        let webhook = blank.with(settings, created_at);
         let last = self.store.events(account, EventSearch::default(), EventSlice::latest(1)).await?.found;
         let cursor = last.first().map_or(0, |event| event.number);
         let new = StoredWebhook { webhook: webhook.clone(), cursor };

@@ -9,7 +9,7 @@ use shared::ids::{AccountId, GroupId, KeyId};
 
 use crate::{management::Management, reports::spend::SpendBy};
 use domain::usage::{Day, Margin};
-use key_service_store::store::{OtherSums, StoreError};
+use key_service_store::store::{OtherSums, StoreError, TopGroups};
 
 /// Number of keys whose margins are read: two of the list's pages.
 pub const MARGIN_KEYS: usize = 50;
@@ -27,8 +27,12 @@ pub enum MarginOf {
     OtherGroups,
 }
 
-/// Margins, and the margin of the whole account.
-pub type Margins = (Vec<(MarginOf, Margin)>, Margin);
+/// Margins of an account, and of its parts.
+pub struct Margins {
+    pub parts: Vec<(MarginOf, Margin)>,
+    /// Margin of the whole account.
+    pub total: Margin,
+}
 
 impl Management {
     /// Returns the margins of these days. By key, they are those of the [`MARGIN_KEYS`] keys with the largest spend of
@@ -49,14 +53,13 @@ impl Management {
                     let margin = models.entry(model).or_default();
                     *margin = margin.plus(total.of);
                 }
-                let all = total(models.values().copied());
-                if by == SpendBy::Key {
-                    return Ok((self.margins_of_keys(account, days).await?, all));
-                }
-                Ok((
-                    models.into_iter().map(|(model, margin)| (MarginOf::Model(model), margin)).collect(),
-                    all,
-                ))
+                let total = total(models.values().copied());
+                let parts = if by == SpendBy::Key {
+                    self.margins_of_keys(account, days).await?
+                } else {
+                    models.into_iter().map(|(model, margin)| (MarginOf::Model(model), margin)).collect()
+                };
+                Ok(Margins { parts, total })
             }
         }
     }
@@ -66,7 +69,7 @@ impl Management {
         account: AccountId,
         days: RangeInclusive<Day>,
     ) -> Result<Margins, StoreError> {
-        let (groups, are_all) = self.groups_apart(account).await?;
+        let TopGroups { ids: groups, are_all } = self.groups_apart(account).await?;
         let (mut margins, mut all) = (vec![Margin::default(); groups.len()], Margin::default());
         let others = OtherSums { groups: &groups, users: false };
         for of_day in self.store.account_days(account, days, others).await? {
@@ -79,7 +82,7 @@ impl Management {
         let of_groups = groups.into_iter().map(|id| MarginOf::Group(Some(id))).zip(margins);
         let rest = (if are_all { MarginOf::Group(None) } else { MarginOf::OtherGroups }, rest);
         let of_all = of_groups.chain([rest]).filter(|(_, margin)| *margin != Margin::default());
-        Ok((of_all.collect(), all))
+        Ok(Margins { parts: of_all.collect(), total: all })
     }
 
     async fn margins_of_keys(

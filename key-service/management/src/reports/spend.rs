@@ -23,7 +23,7 @@ use domain::{
     ledger::Payer,
     usage::{Day, DayTotal, GroupKeys, Hour, HoursOfDay, Margin, Sums},
 };
-use key_service_store::store::{AccountDay, Order, OtherSums, Page, StoreError, UsageLine};
+use key_service_store::store::{AccountDay, Order, OtherSums, Page, StoreError, TopGroups, UsageLine};
 
 /// Days added up unless others are requested.
 pub const DAYS: i64 = 30;
@@ -160,7 +160,8 @@ impl Management {
         &self,
         account: AccountId,
         by: SpendBy,
-        (days, step): (RangeInclusive<Day>, ChartStep),
+        days: RangeInclusive<Day>,
+        step: ChartStep,
     ) -> Result<SpendParts, StoreError> {
         match by {
             SpendBy::Model => {
@@ -196,7 +197,8 @@ impl Management {
         &self,
         reach: AccountReach,
         key: KeyId,
-        (days, step): (RangeInclusive<Day>, ChartStep),
+        days: RangeInclusive<Day>,
+        step: ChartStep,
     ) -> Result<SpendParts, StoreError> {
         let _permit = self.read_permit(reach.account).await?;
         let mut parts = PartsAndRest::new(step);
@@ -216,7 +218,8 @@ impl Management {
         reach: AccountReach,
         group: GroupId,
         by: SpendBy,
-        (days, step): (RangeInclusive<Day>, ChartStep),
+        days: RangeInclusive<Day>,
+        step: ChartStep,
     ) -> Result<SpendParts, StoreError> {
         let _permit = self.read_permit(reach.account).await?;
         let (mut parts, mut rest) = (PartsAndRest::new(step), PartsAndRest::new(step));
@@ -265,7 +268,8 @@ impl Management {
         &self,
         reach: AccountReach,
         group: GroupId,
-        (days, keys): (RangeInclusive<Day>, &[KeyId]),
+        days: RangeInclusive<Day>,
+        keys: &[KeyId],
     ) -> Result<HashMap<KeyId, NanoUsd>, StoreError> {
         let _permit = self.read_permit(reach.account).await?;
         let mut sums: HashMap<KeyId, Sums> = HashMap::new();
@@ -319,7 +323,7 @@ impl Management {
         step: ChartStep,
     ) -> Result<SpendParts, StoreError> {
         let _permit = self.read_permit(account).await?;
-        let (groups, are_all) = self.groups_apart(account).await?;
+        let TopGroups { ids: groups, are_all } = self.groups_apart(account).await?;
         let others = OtherSums { groups: &groups, users: false };
         let mut parts = PartsAndRest::new(step);
         for of_day in self.store.account_days(account, days, others).await? {
@@ -334,8 +338,8 @@ impl Management {
         Ok(parts.with_rest(if are_all { SpendPart::Group(None) } else { SpendPart::OtherGroups }))
     }
 
-    /// Lists the groups whose sums are kept apart, and tells whether these are all groups of the account.
-    pub(super) async fn groups_apart(&self, account: AccountId) -> Result<(Vec<GroupId>, bool), StoreError> {
+    /// Lists the groups whose sums are kept apart.
+    pub(super) async fn groups_apart(&self, account: AccountId) -> Result<TopGroups, StoreError> {
         self.store.groups_by_use(account, TOP_GROUPS, GROUPS_LOOKED_AT).await
     }
 

@@ -121,7 +121,7 @@ async fn sums_of_a_group_are_those_of_the_lines_that_are_reached_wherever_the_gr
                 (SpendBy::Key, ChartStep::Day),
                 (SpendBy::Key, ChartStep::Hour),
             ] {
-                let parts = management.spend_of_group(reach, id, by, (days.clone(), step)).await.unwrap();
+                let parts = management.spend_of_group(reach, id, by, days.clone(), step).await.unwrap();
                 assert_eq!(requests(&parts), of_lines.requests, "{id} within {within:?} by {by:?}");
             }
             let search = EntrySearch { group: Some(id), ..EntrySearch::default() };
@@ -147,8 +147,7 @@ async fn the_users_of_a_day_that_are_too_many_are_summed_up_together_and_nobody_
     let days = management.today()..=management.today();
     let whole = AccountReach::whole(account);
 
-    let times = (days.clone(), ChartStep::Day);
-    let parts = management.spend_parts(account, SpendBy::User, times).await.unwrap();
+    let parts = management.spend_parts(account, SpendBy::User, days.clone(), ChartStep::Day).await.unwrap();
     let of =
         |part: &SpendPart| parts.get(part).map_or(0, |times| times.values().map(|sums| sums.requests).sum());
     let named = parts.keys().filter(|part| matches!(part, SpendPart::User(Some(_)))).count() as u64;

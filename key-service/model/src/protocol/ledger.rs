@@ -7,7 +7,7 @@ use domain::ledger::{
 use ledger::{Outcomes, stepped::Books};
 use records::maps::SpaceMaps;
 use shared::{
-    ids::{DepositId, GenerationId, GroupId, KeyId},
+    ids::{GenerationId, GroupId, KeyId},
     time::Timestamp,
 };
 
@@ -68,8 +68,7 @@ impl Setup {
     /// The books that the records have.
     pub(super) fn books(&self, store: &SpaceMaps) -> Option<Books> {
         let (keys, groups) = (self.keys().collect::<Vec<_>>(), groups().collect::<Vec<_>>());
-        let deposits: &[DepositId] = &[deposit()];
-        Books::read(store, (&keys, &groups), (&self.generations().collect::<Vec<_>>(), deposits))
+        Books::read(store, &keys, &groups, &self.generations().collect::<Vec<_>>(), &[deposit()])
     }
 
     pub(super) fn keys(&self) -> impl Iterator<Item = KeyId> {

@@ -31,7 +31,7 @@ pub(super) fn after_commit(setup: &Setup, before: &State, books: &Books) -> Prom
     for (request, (now, then)) in books.generations.iter().zip(&earlier.generations).enumerate() {
         match now {
             Record::Open(_) if *then == Record::None => may_open(setup, before, request)?,
-            Record::Closed(bill) => bill_is_of_what_was_served(setup, before, (request, bill))?,
+            Record::Closed(bill) => bill_is_of_what_was_served(setup, before, request, bill)?,
             Record::None | Record::Open(_) | Record::Deposited(_) => {}
         }
     }
@@ -86,11 +86,7 @@ fn may_open(setup: &Setup, before: &State, request: usize) -> Promise {
 }
 
 /// A bill is that of the final usage, or of a report that the gateway sent.
-fn bill_is_of_what_was_served(
-    setup: &Setup,
-    before: &State,
-    (request, bill): (usize, &Settlement),
-) -> Promise {
+fn bill_is_of_what_was_served(setup: &Setup, before: &State, request: usize, bill: &Settlement) -> Promise {
     let (of, asked, cost) = (&before.requests[request], &setup.requests[request], bill.cost.nanos());
     let may_be = match bill.ending {
         Ending::Captured => of.has_finished && cost == asked.cost,

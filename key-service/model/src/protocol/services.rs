@@ -39,7 +39,8 @@ impl State {
         &mut self,
         setup: &Setup,
         job: &Job,
-        (service, and): (usize, Fate),
+        service: usize,
+        and: Fate,
     ) -> Result<(), String> {
         for _ in 0..ATTEMPTS {
             let sent = self.decide(setup, job.clone(), service);
@@ -73,7 +74,7 @@ impl State {
                 (Outcomes::new(), lane.change(&self.store, |change| act.change(change, now), revision))
             }
             Job::Calls(_) | Job::Tick(_) | Job::Expire(_) | Job::Act(_) | Job::Check => {
-                lane.execute(&self.store, (&commands, now), revision)
+                lane.execute(&self.store, &commands, now, revision)
             }
         };
         Sent { job, now, revision, outcomes, commit }

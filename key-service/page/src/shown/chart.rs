@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, ops::RangeInclusive};
 use maud::{Markup, html};
 use shared::money::NanoUsd;
 
-use super::show::{aligned, count, glance, short_count, usd};
+use super::show::{aligned, count, glance, scrolled_figures, short_count, usd};
 use domain::usage::{Day, HOURS, Hour, Sums};
 use key_service_management::spend::ChartStep;
 
@@ -273,29 +273,22 @@ impl Chart<'_> {
         let cell = |amount: i64| {
             html! { td.n { @if amount == 0 { "–" } @else { (self.measure.aligned(amount)) } } }
         };
-        html! {
-            details {
-                summary { "Table" }
-                div.scroll.free tabindex="0" role="region" aria-label={ (self.measure.title()) " by " (self.unit()) } {
-                    table {
-                        thead { tr {
-                            th scope="col" { @match self.step { ChartStep::Day => "Day (UTC)", ChartStep::Hour => "Hour (UTC)" } }
-                            @for series in self.series { th.n scope="col" { (series.name) } }
-                            th.n scope="col" { "Sum" }
-                        } }
-                        tbody {
-                            @for time in self.times().rev() {
-                                tr {
-                                    th scope="row" { a href=(self.requests_of(time)) { (self.name(time)) } }
-                                    @for series in self.series { (cell(self.on(series, time))) }
-                                    (cell(self.total(time)))
-                                }
-                            }
-                        }
-                    }
+        let head = html! {
+            th scope="col" { @match self.step { ChartStep::Day => "Day (UTC)", ChartStep::Hour => "Hour (UTC)" } }
+            @for series in self.series { th.n scope="col" { (series.name) } }
+            th.n scope="col" { "Sum" }
+        };
+        let rows = html! {
+            @for time in self.times().rev() {
+                tr {
+                    th scope="row" { a href=(self.requests_of(time)) { (self.name(time)) } }
+                    @for series in self.series { (cell(self.on(series, time))) }
+                    (cell(self.total(time)))
                 }
             }
-        }
+        };
+        let name = format!("{} by {}", self.measure.title(), self.unit());
+        html! { details { summary { "Table" } (scrolled_figures(&name, &head, &rows)) } }
     }
 }
 

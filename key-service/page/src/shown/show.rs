@@ -159,11 +159,16 @@ pub fn shown_once(label: &str, plaintext: &SecretString) -> Markup {
 
 /// Makes a table that scrolls within the page, of the cells of its head and of its rows.
 pub fn scrolled_table(name: &str, head: &Markup, rows: &Markup) -> Markup {
-    html! {
-        div.scroll tabindex="0" role="region" aria-label=(name) {
-            table { thead { tr { (head) } } tbody { (rows) } }
-        }
-    }
+    html! { div.scroll tabindex="0" role="region" aria-label=(name) { (table(head, rows)) } }
+}
+
+/// Makes a table of figures like [`scrolled_table`], in which the names of rows are not bold.
+pub fn scrolled_figures(name: &str, head: &Markup, rows: &Markup) -> Markup {
+    html! { div.scroll.free tabindex="0" role="region" aria-label=(name) { (table(head, rows)) } }
+}
+
+fn table(head: &Markup, rows: &Markup) -> Markup {
+    html! { table { thead { tr { (head) } } tbody { (rows) } } }
 }
 
 #[cfg(test)]

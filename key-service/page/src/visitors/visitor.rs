@@ -62,15 +62,23 @@ pub fn link_form(visit: &Token, path: &str, link: &str, code: Option<Markup>) ->
     }
 }
 
-/// Reads a form of a browser in which no member has signed in, with the visit that it belongs to.
-pub async fn visitors_form(app: &App, request: Request) -> Result<(Browser, Token, Fields), Failure> {
+/// A form of a browser in which no member has signed in.
+pub struct VisitorsForm {
+    pub browser: Browser,
+    /// The visit that the form belongs to.
+    pub visit: Token,
+    pub form: Fields,
+}
+
+/// Reads a form, and refuses one that came from no page of the visit.
+pub async fn visitors_form(app: &App, request: Request) -> Result<VisitorsForm, Failure> {
     let (parts, body) = request.into_parts();
     let browser = Browser::of(&parts.headers, app.behind_tls);
     check_origin(&parts.headers, &browser)?;
     let form = Fields::of_form(&parts.headers, body).await?;
     let visit = browser.visit.clone().ok_or(Failure::StaleForm)?;
     check_form_token(&visit, form.get("token"))?;
-    Ok((browser, visit, form))
+    Ok(VisitorsForm { browser, visit, form })
 }
 
 /// Returns the token of a link in a form. If the whole link was pasted, it stands after the `#`.

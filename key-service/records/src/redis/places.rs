@@ -17,7 +17,7 @@ pub(super) async fn all(client: &Client, names: &KeySpace) -> Result<Vec<(Space,
     for master in client.masters().await.map_err(|e| failure(&e))? {
         let mut cursor = "0".to_owned();
         loop {
-            let (next, found) = page(client, names, (&master, &cursor)).await?;
+            let (next, found) = page(client, names, &master, &cursor).await?;
             places.extend(found);
             if next == "0" {
                 break;
@@ -32,7 +32,8 @@ pub(super) async fn all(client: &Client, names: &KeySpace) -> Result<Vec<(Space,
 async fn page(
     client: &Client,
     names: &KeySpace,
-    (master, cursor): (&str, &str),
+    master: &str,
+    cursor: &str,
 ) -> Result<(String, Vec<(Space, Place)>), Failure> {
     let mut scan = cmd("SCAN");
     scan.arg(cursor).arg("MATCH").arg(names.pattern()).arg("COUNT").arg(PAGE);

@@ -53,7 +53,7 @@ fn write_question(names: &KeySpace, commands: &mut Pipeline, space: &Space, ques
             command.arg("LIMIT").arg(0).arg(*limit);
         }
         Question::Values { log, from, to, order, limit } => {
-            write_values(commands, &names.place(space, Place::Log(*log)), (*from, *to), (*order, *limit));
+            write_values(commands, &names.place(space, Place::Log(*log)), (*from, *to), *order, *limit);
         }
     }
 }
@@ -65,7 +65,7 @@ fn by_set(names: &[Name]) -> impl Iterator<Item = &[Name]> {
 
 /// Reads values of a log. An item has the number of its last value, so the item with the value of `to` may have a
 /// higher one. The first such item is read too, if the items are read downwards.
-fn write_values(commands: &mut Pipeline, log: &[u8], (from, to): (u64, u64), (order, limit): (Order, usize)) {
+fn write_values(commands: &mut Pipeline, log: &[u8], (from, to): (u64, u64), order: Order, limit: usize) {
     match order {
         Order::Ascending => {
             commands.cmd("XRANGE").arg(log).arg(from).arg("+").arg("COUNT").arg(limit);
@@ -110,7 +110,7 @@ pub(super) fn read_answers(questions: &[Question], answers: Vec<Value>) -> Resul
                 if *order == Order::Descending && *to < u64::MAX {
                     items.extend(self::items(next()?)?);
                 }
-                Answer::Values(values(items, (*from, *to), (*order, *limit))?)
+                Answer::Values(values(items, (*from, *to), *order, *limit)?)
             }
         });
     }
@@ -128,7 +128,8 @@ fn items(answer: Value) -> Result<Vec<StreamItem>, Failure> {
 fn values(
     items: Vec<StreamItem>,
     (from, to): (u64, u64),
-    (order, limit): (Order, usize),
+    order: Order,
+    limit: usize,
 ) -> Result<Vec<(u64, Vec<u8>)>, Failure> {
     let mut all = Vec::new();
     for (id, fields) in items {

@@ -113,6 +113,6 @@ impl<'a, 'c> Changes<'a, 'c> {
     fn end(&mut self, log: Log, order: Order) -> Result<Option<u64>, CallError> {
         let range = self.keys.values(log, 0, u64::MAX);
         let number = |key: &[u8], _: ValueRef<'_>| number(&self.keys, key);
-        Ok(self.tables.logs.scan(&range, (order, 1), number)?.pop())
+        Ok(self.tables.logs.scan(&range, order, 1, number)?.pop())
     }
 }

@@ -36,7 +36,7 @@ fn answer(tables: &mut Tables<'_>, keys: &mut Keys, question: &Question) -> Resu
             let named = |key: &[u8], value: ValueRef<'_>| {
                 Ok((keys.within(key).get(4..).unwrap_or_default().to_vec(), record(value)?))
             };
-            let records = tables.records.scan(&range, (Order::Ascending, PAGE), named)?;
+            let records = tables.records.scan(&range, Order::Ascending, PAGE, named)?;
             // A cursor is the lowest name that may come next.
             let last = records.last().filter(|_| records.len() == PAGE);
             let next = last.map(|(name, _)| Cursor([name, &[0][..]].concat()));
@@ -45,14 +45,14 @@ fn answer(tables: &mut Tables<'_>, keys: &mut Keys, question: &Question) -> Resu
         Question::Entries { index, from, to, order, limit } => {
             let range = keys.entries(*index, from, to.as_deref());
             let entry = |key: &[u8], _: ValueRef<'_>| Ok(keys.within(key).to_vec());
-            Ok(Answer::Entries(tables.entries.scan(&range, (*order, *limit), entry)?))
+            Ok(Answer::Entries(tables.entries.scan(&range, *order, *limit, entry)?))
         }
         Question::Values { log, from, to, order, limit } => {
             let range = keys.values(*log, *from, *to);
             let value = |key: &[u8], value: ValueRef<'_>| {
                 Ok((number(keys, key)?, value.as_blob().map_err(rusqlite::Error::from)?.to_vec()))
             };
-            Ok(Answer::Values(tables.logs.scan(&range, (*order, *limit), value)?))
+            Ok(Answer::Values(tables.logs.scan(&range, *order, *limit, value)?))
         }
     }
 }

@@ -100,7 +100,7 @@ impl<'c> Tables<'c> {
             let mut from = Vec::new();
             loop {
                 let behind = from..vec![u8::MAX];
-                let first = table.scan(&behind, (Order::Ascending, 1), |key, _| Ok(key.to_vec()))?.pop();
+                let first = table.scan(&behind, Order::Ascending, 1, |key, _| Ok(key.to_vec()))?.pop();
                 let Some(first) = first else { break };
                 let (place, length) = place_of(&first, kind).ok_or_else(CallError::no_record)?;
                 places.push(place);
@@ -163,7 +163,8 @@ impl<'c> SqlTable<'c> {
     pub(super) fn scan<T>(
         &mut self,
         Range { start, end }: &Range<Vec<u8>>,
-        (order, limit): (Order, usize),
+        order: Order,
+        limit: usize,
         read: impl Fn(&[u8], ValueRef<'_>) -> Result<T, CallError>,
     ) -> Result<Vec<T>, CallError> {
         let statement = match order {

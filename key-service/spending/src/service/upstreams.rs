@@ -43,7 +43,7 @@ impl UpstreamBills {
         let mut taken = std::mem::take(&mut *self.noted.lock()).into_iter();
         while let Some((counter, calls)) = taken.next() {
             let (model, upstream, hour) = &counter;
-            let Err(error) = store.add_upstream_calls((model, upstream), *hour, calls).await else {
+            let Err(error) = store.add_upstream_calls(model, upstream, *hour, calls).await else {
                 continue;
             };
             tracing::warn!(%error, "cannot add the counts of upstreams; trying again in ten seconds");

@@ -1,6 +1,6 @@
 //! The store over its records: what all nouns need to read and to change them.
 
-use std::{sync::Arc, time::Duration};
+use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 
 use key_service_ledger::{
     EventBounds, Lanes, Retention, StoreError,
@@ -128,7 +128,8 @@ impl Store {
         space: &Space,
         index: Index,
         (from, to): (Vec<u8>, Option<Vec<u8>>),
-        (order, limit): (records::Order, usize),
+        order: records::Order,
+        limit: usize,
     ) -> Result<Vec<Vec<u8>>, StoreError> {
         let question = Question::Entries { index, from, to, order, limit };
         match self.ask(space, vec![question]).await?.pop() {
@@ -142,9 +143,11 @@ impl Store {
         &self,
         space: &Space,
         log: Log,
-        (from, to): (u64, u64),
-        (order, limit): (records::Order, usize),
+        numbers: RangeInclusive<u64>,
+        order: records::Order,
+        limit: usize,
     ) -> Result<Vec<(u64, Vec<u8>)>, StoreError> {
+        let (from, to) = numbers.into_inner();
         let question = Question::Values { log, from, to, order, limit };
         match self.ask(space, vec![question]).await?.pop() {
             Some(Answer::Values(values)) => Ok(values),

@@ -73,7 +73,7 @@ impl Store {
         let mut last = before.map_or(u64::MAX, |before| before.saturating_sub(1));
         while last > 0 && entries.len() < limit {
             let asked = AT_ONCE.min(limit - entries.len());
-            let found = self.values(&space, names::JOURNAL, (0, last), (Order::Descending, asked)).await?;
+            let found = self.values(&space, names::JOURNAL, 0..=last, Order::Descending, asked).await?;
             let was_last = found.len() < asked;
             for (number, value) in found {
                 entries.push(journal_entry(number, &value)?);
@@ -113,8 +113,8 @@ impl Store {
         let (space, mut deposits, mut end) = (names::space(account), Vec::new(), None);
         while deposits.len() < limit {
             let asked = AT_ONCE.min(limit - deposits.len());
-            let order = (Order::Descending, asked);
-            let entries = self.entries(&space, names::DEPOSITED, (Vec::new(), end.take()), order).await?;
+            let range = (Vec::new(), end.take());
+            let entries = self.entries(&space, names::DEPOSITED, range, Order::Descending, asked).await?;
             let ids: Vec<_> = entries.iter().map(|entry| deposit_id(entry)).collect::<Result<_, _>>()?;
             deposits.extend(self.deposits_of(&space, &ids).await?);
             end = entries.last().cloned();

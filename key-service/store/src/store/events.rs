@@ -42,7 +42,7 @@ impl Store {
         let at_once = if search.is_whole() { limit.min(READ_AT_ONCE) + 1 } else { READ_AT_ONCE };
         let mut scan = Scan::new(behind, limit);
         while scan.goes_on() {
-            let range = Range::behind(scan.place(), order, (first, at_once));
+            let range = Range::behind(scan.place(), order, first, at_once);
             let events = match search.subject() {
                 Some(subject) => self.events_of(&space, subject, range).await?,
                 None => self.events_of_all(&space, range).await?,
@@ -98,9 +98,8 @@ impl Store {
 
     /// The keys whose thresholds were told last, the latest first, of at most `limit` thresholds of keys and others.
     pub async fn last_told_keys(&self, account: AccountId, limit: usize) -> Result<Vec<KeyId>, StoreError> {
-        let order = (records::Order::Descending, limit);
-        let entries =
-            self.entries(&layout::space(account), names::TOLD_AT, (Vec::new(), None), order).await?;
+        let (space, all) = (layout::space(account), (Vec::new(), None));
+        let entries = self.entries(&space, names::TOLD_AT, all, records::Order::Descending, limit).await?;
         let mut keys = Vec::new();
         for entry in entries {
             // The name begins with the holder's id: that of a group or an account is no key's.
@@ -113,8 +112,8 @@ impl Store {
     /// Number of an event that is kept.
     pub async fn event_number(&self, account: AccountId, id: EventId) -> Result<Option<u64>, StoreError> {
         let range = (id.as_bytes().to_vec(), layout::behind(id.as_bytes()));
-        let last = (records::Order::Descending, 1);
-        let entries = self.entries(&layout::space(account), names::EVENT_IDS, range, last).await?;
+        let space = layout::space(account);
+        let entries = self.entries(&space, names::EVENT_IDS, range, records::Order::Descending, 1).await?;
         Ok(entries.first().and_then(|entry| names::event_number(entry)))
     }
 
@@ -126,7 +125,7 @@ impl Store {
         Range { from, to, order, limit }: Range,
     ) -> Result<Vec<(u64, Option<NumberedEvent>)>, StoreError> {
         let range = (names::event_of(subject, from), Some(names::event_of(subject, to.saturating_add(1))));
-        let entries = self.entries(space, names::EVENTS_OF, range, (order, limit)).await?;
+        let entries = self.entries(space, names::EVENTS_OF, range, order, limit).await?;
         let numbers: Vec<u64> = entries.iter().filter_map(|entry| names::event_number(entry)).collect();
         let value = |number: &u64| Question::Values {
             log: names::EVENTS,
@@ -161,14 +160,14 @@ impl Store {
             records::Order::Descending if to < u64::MAX => from.max(nearest),
             records::Order::Ascending | records::Order::Descending => from,
         };
-        let values = self.values(space, names::EVENTS, (from, to), (order, limit)).await?;
+        let values = self.values(space, names::EVENTS, from..=to, order, limit).await?;
         values.into_iter().map(|(number, value)| Ok((number, Some(event(number, &value)?)))).collect()
     }
 }
 
 impl Range {
     /// Returns the numbers after a place, none of which is below the first that is kept.
-    fn behind(place: Option<u64>, order: Order, (first, limit): (u64, usize)) -> Self {
+    fn behind(place: Option<u64>, order: Order, first: u64, limit: usize) -> Self {
         match (order, place) {
             (Order::Ascending, place) => {
                 let from = place.unwrap_or(0).saturating_add(1).max(first);

@@ -25,7 +25,7 @@ use self::{
     profile::from_records,
 };
 use crate::{
-    data::{GroupCreated, GroupPage, GroupUpdated, Idempotency, Order, Page},
+    data::{GroupCreated, GroupPage, GroupUpdated, Idempotency, Order, Page, TopGroups},
     store::{
         base::{Store, damaged},
         groups::profile::group_id,
@@ -36,6 +36,14 @@ use crate::{
 
 /// Entries of an index, and groups, read in a round trip: some 100 KB.
 const READ_AT_ONCE: usize = 500;
+
+/// A page of ids in an index.
+#[derive(Clone, Copy)]
+struct IdPage {
+    after: Option<[u8; 16]>,
+    order: Order,
+    limit: usize,
+}
 
 impl Store {
     /// Creates a group of an existing account, unless its idempotency key was used within its time to live, a group of
@@ -81,8 +89,8 @@ impl Store {
     ) -> Result<Vec<GroupId>, StoreError> {
         let (mut children, mut after) = (Vec::new(), None);
         loop {
-            let place = (parent.as_bytes().as_slice(), after, Order::Ascending);
-            let ids = self.ids(account, layout::CHILD_GROUPS, place, READ_AT_ONCE).await?;
+            let page = IdPage { after, order: Order::Ascending, limit: READ_AT_ONCE };
+            let ids = self.ids(account, layout::CHILD_GROUPS, parent.as_bytes(), page).await?;
             children.extend(ids.iter().map(|id| group_id(id)).collect::<Result<Vec<_>, _>>()?);
             if ids.len() < READ_AT_ONCE {
                 return Ok(children);
@@ -97,7 +105,8 @@ impl Store {
         let (mut groups, mut after) = (Vec::new(), page.after.map(|id| *id.as_bytes()));
         while groups.len() < page.limit {
             let wanted = (page.limit - groups.len()).min(READ_AT_ONCE);
-            let ids = self.ids(account, layout::GROUPS, (&[], after, page.order), wanted).await?;
+            let ids_page = IdPage { after, order: page.order, limit: wanted };
+            let ids = self.ids(account, layout::GROUPS, &[], ids_page).await?;
             let groups_of_page = ids.iter().map(|id| group_id(id)).collect::<Result<Vec<_>, _>>()?;
             groups.extend(self.fetch_groups(account, &groups_of_page).await?);
             if ids.len() < wanted {
@@ -123,8 +132,8 @@ impl Store {
             } else {
                 (page.limit - keys.len()).min(READ_AT_ONCE)
             };
-            let place = (group.as_bytes().as_slice(), after, page.order);
-            let ids = self.ids(account, layout::KEYS_OF_GROUPS, place, wanted).await?;
+            let ids_page = IdPage { after, order: page.order, limit: wanted };
+            let ids = self.ids(account, layout::KEYS_OF_GROUPS, group.as_bytes(), ids_page).await?;
             let keys_of_page =
                 ids.iter().map(|id| KeyId::from_slice(id).ok_or_else(|| damaged("a key's id")));
             let found = self.fetch_keys(account, keys_of_page.collect::<Result<_, _>>()?).await?;
@@ -175,26 +184,26 @@ impl Store {
             .await
     }
 
-    /// Lists the groups of the account that have used most, at most `most`, among the newest `looked_at`; and whether these
-    /// are all groups.
+    /// Lists the groups of the account that have used most, at most `most`, among the newest `looked_at`.
     pub async fn groups_by_use(
         &self,
         account: AccountId,
         most: usize,
         looked_at: usize,
-    ) -> Result<(Vec<GroupId>, bool), StoreError> {
-        let (space, order) = (layout::space(account), (records::Order::Descending, looked_at));
-        let entries = self.entries(&space, layout::GROUPS, (Vec::new(), None), order).await?;
+    ) -> Result<TopGroups, StoreError> {
+        let (space, all, order) = (layout::space(account), (Vec::new(), None), records::Order::Descending);
+        let entries = self.entries(&space, layout::GROUPS, all, order, looked_at).await?;
         let ids = entries.iter().map(|entry| group_id(entry)).collect::<Result<Vec<_>, _>>()?;
         if ids.len() <= most && ids.len() < looked_at {
-            return Ok((ids, true));
+            return Ok(TopGroups { ids, are_all: true });
         }
         let names = ids.iter().map(|id| names::group(*id)).collect();
         let found = self.get_all::<messages::Group>(&space, names).await?;
         let used = found.iter().map(|group| group.as_ref()?.budget.as_ref().map(|budget| budget.used));
         let mut by_use: Vec<_> = used.zip(ids).collect();
         by_use.sort_by_key(|(used, _)| std::cmp::Reverse(*used));
-        Ok((by_use.into_iter().take(most).map(|(_, id)| id).collect(), false))
+        let ids = by_use.into_iter().take(most).map(|(_, id)| id).collect();
+        Ok(TopGroups { ids, are_all: false })
     }
 
     /// Finds the groups of the account that have these external ids, in their order.
@@ -236,13 +245,13 @@ impl Store {
         Ok(groups)
     }
 
-    /// Lists ids at the end of entries of an index that begin with `of`, after the id `after`.
+    /// Lists ids at the end of entries of an index that begin with `of`.
     async fn ids(
         &self,
         account: AccountId,
         index: Index,
-        (of, after, order): (&[u8], Option<[u8; 16]>, Order),
-        limit: usize,
+        of: &[u8],
+        IdPage { after, order, limit }: IdPage,
     ) -> Result<Vec<[u8; 16]>, StoreError> {
         let behind = |id: [u8; 16]| [of, &id].concat();
         let (range, order) = match order {
@@ -256,7 +265,7 @@ impl Store {
                 ((of.to_vec(), to), records::Order::Descending)
             }
         };
-        let entries = self.entries(&layout::space(account), index, range, (order, limit)).await?;
+        let entries = self.entries(&layout::space(account), index, range, order, limit).await?;
         let id = |entry: &Vec<u8>| {
             entry
                 .get(of.len()..)

@@ -31,8 +31,8 @@ impl Store {
     ) -> Result<Vec<Vec<u8>>, StoreError> {
         let Some(attempt) = attempt else { return Ok(Vec::new()) };
         let until_now = (Vec::new(), layout::behind(&layout::time(attempt.now)));
-        let (space, oldest) = (layout::space(account), (Order::Ascending, PRUNED_AT_ONCE));
-        self.entries(&space, layout::IDEMPOTENCY_ENDS, until_now, oldest).await
+        let space = layout::space(account);
+        self.entries(&space, layout::IDEMPOTENCY_ENDS, until_now, Order::Ascending, PRUNED_AT_ONCE).await
     }
 }
 

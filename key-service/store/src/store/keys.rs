@@ -91,7 +91,7 @@ impl Store {
                     return Ok(Some(key));
                 }
                 let revoked = key.clone().revoked(act.at);
-                put(change, (&key, &revoked), profile)?;
+                put(change, &key, &revoked, profile)?;
                 change.event(act.event(0, Some(id), revoked.spend.group, EventKind::KeyRevoked {}));
                 Ok(Some(revoked))
             })
@@ -166,7 +166,7 @@ fn create(
     }
     if insert_key(change, key)? {
         change.event(act.event(0, Some(key.id), key.spend.group, key.creation(act.at)));
-        tell_passed(change, (None, key), act);
+        tell_passed(change, None, key, act);
     }
     idempotency::keep(change, attempt, key.id.as_bytes());
     let (made, _) = find(change, key.id)?.ok_or_else(missing)?;
@@ -183,11 +183,11 @@ fn update(change: &mut Change<'_>, id: KeyId, patch: &KeyPatch, act: &Act) -> Re
     if let Err(bad) = judged {
         return Ok(Updated::BadGroup(bad));
     }
-    put(change, (&before, &key), profile)?;
+    put(change, &before, &key, profile)?;
     if let Some(updated) = key.change(&before, act.at) {
         change.event(act.event(0, Some(id), key.spend.group, updated));
     }
-    tell_passed(change, (Some(&before), &key), act);
+    tell_passed(change, Some(&before), &key, act);
     Ok(Updated::Key(key))
 }
 

@@ -88,8 +88,8 @@ impl Ledger for Store {
         let from = after.map(|Cursor(from)| hex::decode(from)).transpose();
         let from = from.map_err(|_| StoreError::Conflict("a cursor of another listing".into()))?;
         let to = account.tick.saturating_add(1).to_be_bytes().to_vec();
-        let order = (Order::Ascending, HOLDS_AT_ONCE);
-        let due = self.entries(&space, names::DUE, (from.unwrap_or_default(), Some(to)), order).await?;
+        let range = (from.unwrap_or_default(), Some(to));
+        let due = self.entries(&space, names::DUE, range, Order::Ascending, HOLDS_AT_ONCE).await?;
         let next = due.last().filter(|_| due.len() == HOLDS_AT_ONCE);
         let next = next.map(|last| Cursor(hex::encode([last, &[0][..]].concat())));
         let hold =

@@ -184,8 +184,8 @@ impl World {
                 *of == account && group.parent == Some(id)
             };
             let has_children = self.groups.iter().any(children);
-            let parent = (parent, self.groups.get(&(account, parent)));
-            if may_be_parent(parent, id, has_children).is_err() {
+            let found = self.groups.get(&(account, parent));
+            if may_be_parent(parent, found, id, has_children).is_err() {
                 return Vec::new();
             }
         }

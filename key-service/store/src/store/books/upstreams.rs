@@ -28,7 +28,8 @@ impl Store {
     /// Adds to the counts of an upstream in an hour, and drops hours that are over for more than a day.
     pub async fn add_upstream_calls(
         &self,
-        (model, upstream): (&str, &str),
+        model: &str,
+        upstream: &str,
         hour: Hour,
         calls: UpstreamCalls,
     ) -> Result<(), StoreError> {

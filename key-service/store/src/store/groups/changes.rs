@@ -77,7 +77,7 @@ pub(super) fn create(
     }
     if insert_group(change, group)? {
         change.event(act.event(0, None, Some(group.id), group.creation(act.at)));
-        tell_passed(change, (None, group), act);
+        tell_passed(change, None, group, act);
     }
     idempotency::keep(change, attempt, group.id.as_bytes());
     find(change, group.id)?.map(GroupCreated::New).ok_or_else(|| damaged("a group"))
@@ -130,12 +130,12 @@ pub(super) fn update(
     if let Some(kind) = group.change(&before, act.at) {
         change.event(act.event(0, None, Some(id), kind));
     }
-    tell_passed(change, (Some(&before), &group), act);
+    tell_passed(change, Some(&before), &group, act);
     Ok(GroupUpdated::Group(group))
 }
 
 /// Writes events of the thresholds that a group's new bounds cross.
-pub(crate) fn tell_passed(change: &mut Change<'_>, (before, after): (Option<&Group>, &Group), act: &Act) {
+pub(crate) fn tell_passed(change: &mut Change<'_>, before: Option<&Group>, after: &Group, act: &Act) {
     let before = before.map(|group| &group.spend.budget);
     change.tell(ledger::passed_by_bounds(Holder::Group(after.id), before, &after.spend.budget, act.at));
 }
@@ -150,7 +150,7 @@ fn may_have_parent(
     let found = change.group(parent)?;
     let profile = change.get::<GroupProfile>(&layout::group_profile(id))?;
     let has_children = profile.is_some_and(|profile| profile.children > 0);
-    Ok(group::may_be_parent((parent, found.as_ref()), id, has_children))
+    Ok(group::may_be_parent(parent, found.as_ref(), id, has_children))
 }
 
 /// Lists and counts a group among the children of its parent, and no longer among those of the previous parent.

@@ -151,7 +151,7 @@ impl Store {
 
     /// Begins to read at the first entry that is still there.
     async fn begin_reading(&self, space: &Space, entries: u64) -> Result<JournalRead, StoreError> {
-        let first = self.values(space, names::JOURNAL, (0, u64::MAX), (Order::Ascending, 1)).await?;
+        let first = self.values(space, names::JOURNAL, 0..=u64::MAX, Order::Ascending, 1).await?;
         let first = first.first().map(|(number, value)| journal_entry(*number, value)).transpose()?;
         let number = first.as_ref().map_or(1, |first| first.number);
         let begins_at =
@@ -179,8 +179,8 @@ impl Store {
         balances.sort_by_key(|balance| std::cmp::Reverse(balance.last_entry));
         reading.until = reading.until.max(balances.first().map_or(0, |balance| balance.last_entry));
         while reading.next <= reading.until {
-            let range = (reading.next, reading.until);
-            let found = self.values(&space, names::JOURNAL, range, (Order::Ascending, AT_ONCE)).await?;
+            let range = reading.next..=reading.until;
+            let found = self.values(&space, names::JOURNAL, range, Order::Ascending, AT_ONCE).await?;
             if found.is_empty() {
                 if self.first_number(&space).await? > reading.next {
                     return Ok(false);
@@ -211,7 +211,7 @@ impl Store {
     /// Returns the number of the first entry that is still there; 1 for an empty journal, since never all entries are
     /// dropped.
     async fn first_number(&self, space: &Space) -> Result<u64, StoreError> {
-        let first = self.values(space, names::JOURNAL, (0, u64::MAX), (Order::Ascending, 1)).await?;
+        let first = self.values(space, names::JOURNAL, 0..=u64::MAX, Order::Ascending, 1).await?;
         Ok(first.first().map_or(1, |(number, _)| *number))
     }
 

@@ -144,7 +144,7 @@ impl Store {
         own.extend(named.map(|named| layout::name(layout::MEMBERS, named)));
         own.push(of_id(layout::EXPIRING));
         let range = (id.as_bytes().to_vec(), layout::behind(id.as_bytes()));
-        let entries = self.entries(space, layout::OF_MEMBERS, range, (Order::Ascending, MOST)).await?;
+        let entries = self.entries(space, layout::OF_MEMBERS, range, Order::Ascending, MOST).await?;
         let in_entry = |entry: &Vec<u8>| layout::name(layout::EXPIRING, entry.get(16..).unwrap_or_default());
         own.extend(entries.iter().map(in_entry));
         Ok(own)

@@ -80,7 +80,7 @@ impl Store {
                 Ok(of_part) => of_part,
                 Err(refused) => return Ok(Err(part.refused(refused))),
             };
-            events += u32::try_from(of_part.events(act.at).count()).unwrap_or(u32::MAX);
+            events += u32::try_from(of_part.events(act, events).count()).unwrap_or(u32::MAX);
             part.add(of_part, &mut made);
         }
         made.existing_groups.sort_unstable();
@@ -250,14 +250,14 @@ fn make(
     for (key, _) in &plan.keys {
         insert_key(change, key)?;
     }
-    for (n, ((key, group), kind)) in (events..).zip(plan.events(act.at)) {
-        change.event(act.event(n, key, group, kind));
+    for event in plan.events(act, events) {
+        change.event(event);
     }
     for group in &plan.groups {
-        groups::tell_passed(change, (None, group), act);
+        groups::tell_passed(change, None, group, act);
     }
     for (key, _) in &plan.keys {
-        stored::tell_passed(change, (None, key), act);
+        stored::tell_passed(change, None, key, act);
     }
     Ok(Ok(plan))
 }

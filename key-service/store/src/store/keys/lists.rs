@@ -46,8 +46,8 @@ impl Store {
         let (mut names, mut after) = (Vec::new(), page.after);
         while names.len() < page.limit {
             let wanted = (page.limit - names.len()).min(READ_AT_ONCE);
-            let place = (&[][..], after, page.order);
-            let entries = self.entries_behind(account, layout::KEYS, place, wanted).await?;
+            let some = Page { after, limit: wanted, ..page };
+            let entries = self.entries_behind(account, layout::KEYS, &[], some).await?;
             for entry in &entries {
                 names.push(read_name(entry).ok_or_else(|| damaged("an entry of the keys"))?);
             }
@@ -77,8 +77,8 @@ impl Store {
         let mut keys = Vec::new();
         while keys.len() < limit {
             let wanted = (limit - keys.len()).min(READ_AT_ONCE);
-            let (range, order) = ((from, None), (records::Order::Ascending, wanted));
-            let entries = self.entries(&layout::space(account), names::SPENDERS, range, order).await?;
+            let (space, order) = (layout::space(account), records::Order::Ascending);
+            let entries = self.entries(&space, names::SPENDERS, (from, None), order, wanted).await?;
             let ids = entries.iter().map(|entry| {
                 names::spending_key(entry).ok_or_else(|| damaged("an entry of the keys by spend"))
             });
@@ -99,8 +99,8 @@ impl Store {
         // If a hold is extended between two pages, it moves on and comes twice.
         let (mut generations, mut from) = (HashSet::new(), Vec::new());
         loop {
-            let order = (records::Order::Ascending, READ_AT_ONCE);
-            let entries = self.entries(&layout::space(account), names::DUE, (from, None), order).await?;
+            let (space, order) = (layout::space(account), records::Order::Ascending);
+            let entries = self.entries(&space, names::DUE, (from, None), order, READ_AT_ONCE).await?;
             let is_last = entries.len() < READ_AT_ONCE;
             let generation = |entry: &Vec<u8>| match names::read_due(entry) {
                 Some((of, generation)) if of == key => Some(generation),
@@ -128,8 +128,8 @@ impl Store {
         let (mut keys, mut after) = (Vec::new(), page.after);
         while keys.len() < page.limit {
             let wanted = (page.limit - keys.len()).min(READ_AT_ONCE);
-            let place = (prefix, after, page.order);
-            let entries = self.entries_behind(account, index, place, wanted).await?;
+            let some = Page { after, limit: wanted, ..page };
+            let entries = self.entries_behind(account, index, prefix, some).await?;
             let id = |entry: &Vec<u8>| {
                 id_at(entry, prefix.len()).ok_or_else(|| damaged("an entry of an index of keys"))
             };
@@ -157,13 +157,13 @@ impl Store {
         Ok(keys)
     }
 
-    /// Lists entries that have this beginning and an id after `after`, in an order of ids.
+    /// Lists entries that have this beginning, of keys of any status.
     async fn entries_behind(
         &self,
         account: AccountId,
         index: Index,
-        (prefix, after, order): (&[u8], Option<KeyId>, Order),
-        limit: usize,
+        prefix: &[u8],
+        Page { after, order, limit, status: _ }: Page,
     ) -> Result<Vec<Vec<u8>>, StoreError> {
         let beginning = after.map(|id| [prefix, id.as_bytes()].concat());
         let (range, order) = match order {
@@ -180,7 +180,7 @@ impl Store {
                 ((prefix.to_vec(), to), records::Order::Descending)
             }
         };
-        self.entries(&layout::space(account), index, range, (order, limit)).await
+        self.entries(&layout::space(account), index, range, order, limit).await
     }
 
     /// Active keys that expire within this time, the first to expire first, at most `limit`.
@@ -191,8 +191,8 @@ impl Store {
         limit: usize,
     ) -> Result<Vec<KeyId>, StoreError> {
         let range = (layout::time(*within.start()).to_vec(), layout::behind(&layout::time(*within.end())));
-        let order = (records::Order::Ascending, limit);
-        let entries = self.entries(&layout::space(account), layout::KEYS_EXPIRING, range, order).await?;
+        let (space, order) = (layout::space(account), records::Order::Ascending);
+        let entries = self.entries(&space, layout::KEYS_EXPIRING, range, order, limit).await?;
         Ok(entries.iter().filter_map(|entry| id_at(entry, size_of::<u64>())).collect())
     }
 
@@ -201,8 +201,8 @@ impl Store {
         let mut from = Vec::new();
         loop {
             let range = (from, layout::behind(&layout::time(now)));
-            let order = (records::Order::Ascending, EXPIRED_AT_ONCE);
-            let ended = self.entries(&layout::space(account), layout::KEYS_EXPIRING, range, order).await?;
+            let (space, order) = (layout::space(account), records::Order::Ascending);
+            let ended = self.entries(&space, layout::KEYS_EXPIRING, range, order, EXPIRED_AT_ONCE).await?;
             if !ended.is_empty() {
                 let decide = |change: &mut Change<'_>| {
                     for entry in &ended {

@@ -14,7 +14,7 @@ use key_service_ledger::{
     Change, StoreError,
     messages::{KeyProfile, key_profile},
 };
-use shared::ids::Principal;
+use shared::{ids::Principal, time::Timestamp};
 
 use crate::{
     data::{Credential, Idempotency, Rotated},
@@ -53,7 +53,7 @@ impl Store {
                 return Ok(Rotated::NotFound);
             };
             let mut written = None;
-            if let Some(number) = foreseen(&key, &profile, (&new, act)) {
+            if let Some(number) = foreseen(&key, &profile, &new, act.at) {
                 let credential = self.offer_credential(&new.digest, Credential { owner, number }).await?;
                 if credential.owner != owner || credential.number == 0 {
                     return Ok(Rotated::New(key)); // the digest is that of an earlier credential
@@ -63,7 +63,7 @@ impl Store {
             let number = written.map(|credential| credential.number);
             let decide = |change: &mut Change<'_>| {
                 idempotency::prune(change, &ended)?;
-                rotate(change, (&new, number), attempt, act)
+                rotate(change, &new, number, attempt, act)
             };
             let (rotated, outdated) = match self.lanes.change(new.account, decide).await? {
                 RotationOutcome::Answered(rotated, outdated) => (rotated, outdated),
@@ -106,8 +106,8 @@ impl Store {
 }
 
 /// Returns the number of a rotation's credential, which it has or will have; `None` if the key cannot be rotated.
-fn foreseen(key: &ApiKey, profile: &KeyProfile, (new, act): (&NewCredential, &Act)) -> Option<u64> {
-    let rotated = || key.clone().rotated(new, act.at).ok().map(|key| key.spend.rotation.current);
+fn foreseen(key: &ApiKey, profile: &KeyProfile, new: &NewCredential, now: Timestamp) -> Option<u64> {
+    let rotated = || key.clone().rotated(new, now).ok().map(|key| key.spend.rotation.current);
     number_of(profile, &new.digest).or_else(rotated)
 }
 
@@ -120,7 +120,8 @@ fn number_of(profile: &KeyProfile, digest: &Digest) -> Option<u64> {
 /// Gives a key a new credential, if that was written with the next number; repeating it changes nothing.
 fn rotate(
     change: &mut Change<'_>,
-    (new, written): (&NewCredential, Option<u64>),
+    new: &NewCredential,
+    written: Option<u64>,
     attempt: Option<&Idempotency>,
     act: &Act,
 ) -> Result<RotationOutcome, StoreError> {
@@ -147,7 +148,7 @@ fn rotate(
     let (mut kept, outdated): (Vec<_>, Vec<_>) =
         profile.rotated.iter().cloned().partition(|rotated| rotated.number + 1 >= number);
     kept.push(key_profile::Rotated { number, digest: new.digest.as_bytes().to_vec() });
-    put(change, (&before, &key), KeyProfile { rotated: kept, ..profile })?;
+    put(change, &before, &key, KeyProfile { rotated: kept, ..profile })?;
     change.event(act.event(0, Some(new.key), key.spend.group, key.rotation_event(act.at)));
     idempotency::keep(change, attempt, new.key.as_bytes());
     Ok(RotationOutcome::Answered(Rotated::New(key), outdated))

@@ -25,7 +25,7 @@ use crate::store::{
 };
 
 /// Writes events of the thresholds that a key's new bounds cross.
-pub(crate) fn tell_passed(change: &mut Change<'_>, (before, after): (Option<&ApiKey>, &ApiKey), act: &Act) {
+pub(crate) fn tell_passed(change: &mut Change<'_>, before: Option<&ApiKey>, after: &ApiKey, act: &Act) {
     let holder = Holder::Key(after.id, after.spend.group);
     let before = before.map(|key| &key.spend.budget);
     change.tell(ledger::passed_by_bounds(holder, before, &after.spend.budget, act.at));
@@ -81,7 +81,8 @@ pub(crate) fn find(change: &mut Change<'_>, id: KeyId) -> Result<Option<(ApiKey,
 /// Writes what has changed of a key, and moves its entries in indexes.
 pub(crate) fn put(
     change: &mut Change<'_>,
-    (before, after): (&ApiKey, &ApiKey),
+    before: &ApiKey,
+    after: &ApiKey,
     profile: KeyProfile,
 ) -> Result<(), StoreError> {
     let id = after.id;

@@ -26,8 +26,8 @@ impl Store {
     ) -> Result<u64, StoreError> {
         let (space, of_count) = count_record(&name);
         let to = Some(layout::time(now.plus(Duration::from_millis(1))).to_vec());
-        let page = (Order::Ascending, MOST_EXPIRED);
-        let ends = self.entries(&space, layout::ATTEMPT_ENDS, (Vec::new(), to), page).await?;
+        let range = (Vec::new(), to);
+        let ends = self.entries(&space, layout::ATTEMPT_ENDS, range, Order::Ascending, MOST_EXPIRED).await?;
         let count = |view: &mut View| {
             remove_expired(view, &ends, now);
             let counted = match view.get::<Attempts>(&of_count)? {

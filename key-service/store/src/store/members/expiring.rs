@@ -51,8 +51,8 @@ impl Store {
     ) -> Result<(), StoreError> {
         let space = layout::space(account);
         let to = Some(layout::time(act.at.plus(Duration::from_millis(1))).to_vec());
-        let page = (Order::Ascending, MOST_EXPIRED);
-        let ends = self.entries(&space, layout::EXPIRING_ENDS, (Vec::new(), to), page).await?;
+        let range = (Vec::new(), to);
+        let ends = self.entries(&space, layout::EXPIRING_ENDS, range, Order::Ascending, MOST_EXPIRED).await?;
         match record.kind {
             RecordKind::Link => {
                 let put = |view: &mut View| {
@@ -153,8 +153,9 @@ impl Store {
         let (mut from, to) = (prefix.clone(), layout::behind(&prefix));
         let mut records = Vec::new();
         loop {
-            let page = (Order::Ascending, READ_AT_ONCE);
-            let entries = self.entries(&space, layout::OF_MEMBERS, (from, to.clone()), page).await?;
+            let range = (from, to.clone());
+            let entries =
+                self.entries(&space, layout::OF_MEMBERS, range, Order::Ascending, READ_AT_ONCE).await?;
             let names = entries.iter().map(|entry| in_entry(entry, MEMBER_BYTES)).collect();
             let found = self.get_all::<messages::ExpiringRecord>(&space, names).await?;
             for (entry, found) in entries.iter().zip(found) {
@@ -192,9 +193,9 @@ impl Store {
         account: AccountId,
         member: MemberId,
     ) -> Result<Vec<Name>, StoreError> {
-        let (from, to) = (member.as_bytes().to_vec(), layout::behind(member.as_bytes()));
-        let page = (Order::Ascending, MOST_VOIDED);
-        let entries = self.entries(&layout::space(account), layout::OF_MEMBERS, (from, to), page).await?;
+        let space = layout::space(account);
+        let range = (member.as_bytes().to_vec(), layout::behind(member.as_bytes()));
+        let entries = self.entries(&space, layout::OF_MEMBERS, range, Order::Ascending, MOST_VOIDED).await?;
         Ok(entries.iter().map(|entry| in_entry(entry, MEMBER_BYTES)).collect())
     }
 }

@@ -113,7 +113,7 @@ impl Store {
             return Some(account);
         }
         let space = layout::space(account);
-        let open = self.entries(&space, names::DUE, (Vec::new(), None), (Order::Ascending, 1)).await;
+        let open = self.entries(&space, names::DUE, (Vec::new(), None), Order::Ascending, 1).await;
         if !open.is_ok_and(|open| open.is_empty()) {
             return Some(account);
         }

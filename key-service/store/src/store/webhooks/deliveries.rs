@@ -88,7 +88,8 @@ impl Store {
         account: AccountId,
         id: WebhookId,
         claimed: Delivery,
-        (attempt, next): (Attempt, Option<Timestamp>),
+        attempt: &Attempt,
+        next: Option<Timestamp>,
     ) -> Result<bool, StoreError> {
         let is_claimed = |waiting: &PendingDelivery| {
             waiting.event[..] == claimed.event.as_bytes()[..] && waiting.attempts == claimed.attempts
@@ -105,7 +106,7 @@ impl Store {
             }
             view.put(&pending(id), &waiting);
             let mut last = before.unwrap_or_default();
-            last.attempts.insert(0, write_attempt(&attempt));
+            last.attempts.insert(0, write_attempt(attempt));
             last.attempts.truncate(KEPT_ATTEMPTS);
             view.put(&attempts(id), &last);
             Ok(true)

@@ -140,7 +140,7 @@ pub(crate) async fn bills_of_upstreams_add_up_by_hour_and_those_of_the_day_befor
     let mut calls = UpstreamCalls::default();
     calls.count(&course(None));
     for (upstream, hour) in [("a", 1_000), ("a", 1_000), ("a", 1_003), ("b", 1_001)] {
-        subject.store().add_upstream_calls(("m", upstream), Hour(hour), calls).await.unwrap();
+        subject.store().add_upstream_calls("m", upstream, Hour(hour), calls).await.unwrap();
     }
     subject.interrupt().await;
     let store = subject.store();
@@ -150,7 +150,7 @@ pub(crate) async fn bills_of_upstreams_add_up_by_hour_and_those_of_the_day_befor
     };
     assert_eq!(since(1_000).await, [("a".to_owned(), 3), ("b".to_owned(), 1)]);
     assert_eq!(since(1_002).await, [("a".to_owned(), 1)]);
-    store.add_upstream_calls(("m", "a"), Hour(1_000 + UPSTREAM_HOURS), calls).await.unwrap();
+    store.add_upstream_calls("m", "a", Hour(1_000 + UPSTREAM_HOURS), calls).await.unwrap();
     assert_eq!(since(0).await, [("a".to_owned(), 2), ("b".to_owned(), 1)]);
     let all = store.upstream_calls(Hour(0)).await.unwrap();
     assert_eq!(all[&("m".to_owned(), "a".to_owned())].first_token(50), Some(ClassedTime::Within(50)));

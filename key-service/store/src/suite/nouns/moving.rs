@@ -85,10 +85,7 @@ pub(crate) async fn an_import_makes_groups_and_keys_that_are_found_and_listed_li
     assert_eq!((plan.groups.len(), plan.keys.len()), (1, 3));
     subject.interrupt().await;
     let store = &**subject.store();
-    let told = (1..).zip((0..).zip(plan.events(START))).map(|(number, (n, ((key, group), kind)))| {
-        let event = act.event(n, key, group, kind);
-        NumberedEvent { number, event }
-    });
+    let told = (1..).zip(plan.events(&act, 0)).map(|(number, event)| NumberedEvent { number, event });
     assert_eq!(kept(store, account).await, told.collect::<Vec<_>>());
     each_key_and_group_has_its_events(store, account, 2).await;
     for (made, digest) in &plan.keys {

@@ -85,7 +85,7 @@ pub(crate) async fn webhooks_are_listed_oldest_first_and_leave_nothing_behind(su
     add(store, one, &mut second, &[8]).await;
     let claimed = claim(store, one, id, START).await.remove(0);
     assert!(
-        store.finish_delivery(one, id, claimed.clone(), (attempt(&claimed, 500), Some(START))).await.unwrap()
+        store.finish_delivery(one, id, claimed.clone(), &attempt(&claimed, 500), Some(START)).await.unwrap()
     );
     assert_eq!(store.delete_webhook(other, id).await.unwrap(), None);
     subject.interrupt().await;
@@ -216,22 +216,22 @@ pub(crate) async fn an_attempt_that_another_one_followed_ends_nothing(subject: &
     let second = claim(store, account, id, after(30)).await.remove(0);
     for next in [None, Some(START)] {
         assert!(
-            !store.finish_delivery(account, id, first.clone(), (attempt(&first, 200), next)).await.unwrap()
+            !store.finish_delivery(account, id, first.clone(), &attempt(&first, 200), next).await.unwrap()
         );
     }
     assert_eq!(
         (store.attempts(account, id).await.unwrap(), claim(store, account, id, after(59)).await),
         (vec![], vec![])
     );
-    let retry = (attempt(&second, 503), Some(after(40)));
-    assert!(store.finish_delivery(account, id, second, retry).await.unwrap());
+    let failed = attempt(&second, 503);
+    assert!(store.finish_delivery(account, id, second, &failed, Some(after(40))).await.unwrap());
     assert_eq!(claim(store, account, id, after(39)).await, []);
     subject.interrupt().await;
     let store = subject.store();
     let third = claim(store, account, id, after(40)).await.remove(0);
     assert_eq!(third, Delivery { attempts: 3, ..delivery(8) });
-    assert!(store.finish_delivery(account, id, third.clone(), (attempt(&third, 204), None)).await.unwrap());
-    assert!(!store.finish_delivery(account, id, third.clone(), (attempt(&third, 204), None)).await.unwrap());
+    assert!(store.finish_delivery(account, id, third.clone(), &attempt(&third, 204), None).await.unwrap());
+    assert!(!store.finish_delivery(account, id, third.clone(), &attempt(&third, 204), None).await.unwrap());
     assert_eq!(claim(store, account, id, after(1000)).await, []);
     assert_eq!(store.attempts(account, id).await.unwrap(), [attempt(&third, 204), attempt(&third, 503)]);
 }
@@ -246,11 +246,11 @@ pub(crate) async fn the_last_attempts_are_kept(subject: &mut impl Subject) {
     let store = subject.store();
     let claimed = claim(store, account, other_id, START).await.remove(0);
     let refused = Attempt { answer: ReceiverAnswer::None("no connection".into()), ..attempt(&claimed, 0) };
-    assert!(store.finish_delivery(account, other_id, claimed, (refused.clone(), None)).await.unwrap());
+    assert!(store.finish_delivery(account, other_id, claimed, &refused, None).await.unwrap());
     for n in 0..KEPT_ATTEMPTS + 5 {
         let claimed = claim(store, account, id, START).await.remove(0);
         let answer = attempt(&claimed, u16::try_from(n).unwrap());
-        assert!(store.finish_delivery(account, id, claimed, (answer, Some(START))).await.unwrap());
+        assert!(store.finish_delivery(account, id, claimed, &answer, Some(START)).await.unwrap());
     }
     subject.interrupt().await;
     let kept = subject.store().attempts(account, id).await.unwrap();
@@ -270,7 +270,7 @@ pub(crate) async fn a_disabled_webhook_looks_at_the_events_of_its_deliveries_aga
     let store = subject.store();
     let claimed = claim(store, account, id, START).await;
     let first = claimed.iter().find(|delivery| delivery.number == Some(8)).unwrap().clone();
-    assert!(store.finish_delivery(account, id, first.clone(), (attempt(&first, 200), None)).await.unwrap());
+    assert!(store.finish_delivery(account, id, first.clone(), &attempt(&first, 200), None).await.unwrap());
     store
         .update_webhook(account, id, end(Some(DisabledReason::Failing)), &act(START))
         .await
@@ -282,7 +282,7 @@ pub(crate) async fn a_disabled_webhook_looks_at_the_events_of_its_deliveries_aga
     let ended = store.webhooks(account).await.unwrap().remove(0);
     assert_eq!((ended.cursor, ended.webhook.disabled), (8, Some((START, DisabledReason::Failing))));
     let late = claimed.into_iter().find(|delivery| delivery.number == Some(9)).unwrap();
-    assert!(!store.finish_delivery(account, id, late.clone(), (attempt(&late, 200), None)).await.unwrap());
+    assert!(!store.finish_delivery(account, id, late.clone(), &attempt(&late, 200), None).await.unwrap());
     // Disabled once more, and enabled: neither is told.
     for again in [Some(DisabledReason::Gone), None] {
         store.update_webhook(account, id, end(again), &act(after(1))).await.unwrap().unwrap();

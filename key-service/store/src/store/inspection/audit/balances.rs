@@ -156,7 +156,7 @@ impl Store {
                 Some(from) => from,
             },
         };
-        let entries = self.entries(space, index, (from, None), (Order::Ascending, AT_ONCE)).await?;
+        let entries = self.entries(space, index, (from, None), Order::Ascending, AT_ONCE).await?;
         let id = |entry: &Vec<u8>| entry.first_chunk().copied().ok_or_else(|| damaged("an index of keys"));
         let mut ids = entries.iter().map(id).collect::<Result<Vec<_>, _>>()?;
         // An entry moves when its key's label changes, so an id may come twice.

@@ -70,8 +70,8 @@ impl Store {
         auditor: &mut Auditor,
     ) -> Result<(), StoreError> {
         let space = names::space(account);
-        let due =
-            Due::of(self.entries(&space, names::DUE, (Vec::new(), None), (Order::Ascending, ALL)).await?);
+        let due = self.entries(&space, names::DUE, (Vec::new(), None), Order::Ascending, ALL).await?;
+        let due = Due::of(due);
         let mut fitting = HashSet::with_capacity(due.0.len());
         let mut doubted = Vec::new();
         self.each_generation(account, |id, generation| {
