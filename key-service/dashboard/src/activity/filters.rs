@@ -1,6 +1,6 @@
 //! Filters of requests: how they are read from an address, and the form that writes them there.
 
-use std::{str::FromStr, time::Duration};
+use std::time::Duration;
 
 use maud::{Markup, html};
 use shared::{
@@ -78,11 +78,6 @@ pub(super) fn search(query: &Fields) -> Result<RequestSearch, Failure> {
         upstream,
     });
     Ok(RequestSearch { billed, refused })
-}
-
-/// Reads the id in a field of a query.
-fn id<I: FromStr>(query: &Fields, name: &str) -> Result<Option<I>, Failure> {
-    query.filled(name).map(|id| id.parse().map_err(|_| Failure::NotFound)).transpose()
 }
 
 /// Reads the hour of the first day to which requests are confined, if there is one.
