@@ -42,8 +42,8 @@ fn check_stream(api: UpstreamApi, input: &Input) {
                     StreamEnd::Broken(_) => "broken",
                 };
                 let (usage, cut) = (meter.usage(), meter.usage_up_to_cut());
-                assert!(usage.0.completion >= meter.counter().reported().completion.unwrap_or(0));
-                assert!(usage.0.completion >= cut.completion && usage.0.prompt >= usage.0.cached);
+                assert!(usage.completion >= meter.counter().reported().completion.unwrap_or(0));
+                assert!(usage.completion >= cut.completion && usage.prompt >= usage.cached);
                 (end, usage, cut, meter.output().take())
             };
             assert_eq!(run(&pieces), run(std::slice::from_ref(&bytes)));
