@@ -1,5 +1,6 @@
 """Faults for the simulation of gateways and key-services."""
 
+BOUNDS = "key-service/domain/src/ledger/bounds.rs"
 COPIES = "key-service/ledger/src/copies.rs"
 FUNDS = "key-service/domain/src/ledger/funds.rs"
 LANES = "key-service/ledger/src/lanes/leader.rs"
@@ -34,6 +35,8 @@ FAULTS = {
         # 270
         ("a capture from the spool is billed beside the expiry", FUNDS,
          "self.bill(charged.left_after(settled.charged));", "self.bill(charged);", SEEDS),
+        # ?
+        ("a clock that steps back brings back a raise that has ended", BOUNDS, "bounds.end_raises(now);\n        if", "if", SEEDS),
         # 442
         ("an authorization whose answer was lost leaves its hold", ORPHANS,
          "if copies > u32::from(self.answered) {", "if copies > u32::MAX - u32::from(self.answered) {", SEEDS),

@@ -72,20 +72,24 @@ async fn stores_of_a_newer_or_an_earlier_version_are_refused_and_stay_as_they_ar
     assert_eq!(fs::read(&file).unwrap(), bytes, "it stays as it is");
 
     let stack = Stack::with(Options { deployment: Deployment::services(1, 1), ..Options::default() }).await;
-    for number in 0..stack.redis().masters() {
-        // In a cluster, one of the masters has the slot of the name; the others refuse the command.
+    // In a cluster, one of the masters has the slot of the name; the others refuse the commands.
+    let masters = 0..stack.redis().masters();
+    let answers: Vec<_> = masters.clone().map(|number| stack.redis().ask(number, "GET fg:schema")).collect();
+    for number in masters.clone() {
         stack.redis().ask(number, "SET fg:schema 1000");
     }
     let mut older = stack.key_services[0].settings().clone();
     older.data = folder.path().to_owned();
     let log = Server::refuses(&older).await;
     assert!(log.contains("error: FAREGATE_STORE") && log.contains("layout 1000"), "{log}");
-    for number in 0..stack.redis().masters() {
+    for number in masters {
         stack.redis().ask(number, "SET fg:schema 2");
     }
     let log = Server::refuses(&older).await;
     assert!(log.contains("error: FAREGATE_STORE") && log.contains("earlier version"), "{log}");
-    for number in 0..stack.redis().masters() {
-        stack.redis().ask(number, "SET fg:schema 3");
+    for (number, answer) in answers.iter().enumerate() {
+        // The length stands in the line before.
+        let layout = answer.lines().nth(1).unwrap();
+        stack.redis().ask(number, &format!("SET fg:schema {layout}"));
     }
 }
