@@ -86,12 +86,14 @@ export async function raises(ErrorClass, promise) {
 export async function run() {
   let failed = 0;
   for (const { name, check } of facts) {
+    const began = performance.now();
+    const took = () => `${((performance.now() - began) / 1_000).toFixed(1)} s`;
     try {
       await check();
-      console.log(`ok    ${name}`);
+      console.log(`ok    ${name} (${took()})`);
     } catch (error) {
       failed += 1;
-      console.log(`FAIL  ${name}: ${error.stack}`);
+      console.log(`FAIL  ${name} (${took()}): ${error.stack}`);
     }
   }
   console.log(`${facts.length - failed} passed, ${failed} failed`);
