@@ -12,32 +12,32 @@ SEEDS = "seeds::a_thousand_seeds_keep_every_promise"
 # that breaks a promise.
 FAULTS = {
     "simulation": [
-        # 3
+        # 5
         ("what is only read is not guarded, among gateways", COPIES,
          "guards.push(copy.guard());",
          "guards.extend(Some(copy.guard()).filter(|_| copy.write(revision).is_some()));", SEEDS),
-        # 18
+        # 24
         ("a capture that a gateway sends twice is billed twice", FUNDS,
          "Ending::Captured => settled,",
          "Ending::Captured => {\n                self.bill(claim.chargeable.min(self.available()));\n                settled\n            }",
          SEEDS),
-        # 33
+        # 407
         ("what changes nothing is answered by a copy", LANES,
          "            let (outcomes, effects) = self.decide(lane, copies, calls).await?;\n",
          "            let (outcomes, effects) = self.decide(lane, copies, calls).await?;\n"
          "            if copies.changes(Revision([0; 8])).1.is_empty() {\n"
          "                copies.roll_back();\n                return Ok(outcomes);\n            }\n", SEEDS),
-        # 70
+        # 20
         ("a capture is not spooled", SETTLEMENT,
          "if let Some(spool) = holds.spool() {\n            let (hold",
          "if let Some(spool) = holds.spool().filter(|_| false) {\n            let (hold",
          SEEDS),
-        # 270
+        # 788
         ("a capture from the spool is billed beside the expiry", FUNDS,
          "self.bill(charged.left_after(settled.charged));", "self.bill(charged);", SEEDS),
-        # ?
+        # 5
         ("a clock that steps back brings back a raise that has ended", BOUNDS, "bounds.end_raises(now);\n        if", "if", SEEDS),
-        # 442
+        # 643
         ("an authorization whose answer was lost leaves its hold", ORPHANS,
          "if copies > u32::from(self.answered) {", "if copies > u32::MAX - u32::from(self.answered) {", SEEDS),
     ],
