@@ -20,11 +20,25 @@ use crate::{
 const AT: i64 = 1_795_140_665_000;
 
 fn examples() -> Examples {
-    let at = Timestamp::from_millis(AT);
-    let (key, group) = (KeyId::new(at, [1; 10]), GroupId::new(at, [2; 10]));
+    Examples::of(written_money().into_iter().chain(written_sums()))
+}
+
+fn at() -> Timestamp {
+    Timestamp::from_millis(AT)
+}
+
+fn key() -> KeyId {
+    KeyId::new(at(), [1; 10])
+}
+
+fn group() -> GroupId {
+    GroupId::new(at(), [2; 10])
+}
+
+fn bounds() -> messages::Bounds {
     let rate = messages::Rate { per_minute: 60, taken: 7, at: AT };
     let raised = Some(messages::Raise { amount: 8, until: AT + 1 });
-    let bounds = messages::Bounds {
+    messages::Bounds {
         windows: vec![messages::Window { per: 1, amount: 5, start: AT, used: 3, raised }],
         requests_per_minute: Some(rate),
         tokens_per_minute: Some(rate),
@@ -32,16 +46,24 @@ fn examples() -> Examples {
         in_flight: 2,
         models: Some(messages::Models { ids: vec!["m".into()] }),
         limit_raised: raised,
-    };
-    let budget = Some(messages::Budget { limit: Some(9), used: 4, held: 1, bounds: Some(bounds) });
-    let progress = messages::Progress {
+    }
+}
+
+fn progress() -> messages::Progress {
+    messages::Progress {
         prompt: 12,
         cached: 4,
         completion: 5,
         cost: 3,
         upstream_cost: Some(2),
         ..Default::default()
-    };
+    }
+}
+
+fn written_money() -> Vec<Vec<u8>> {
+    let (key, group) = (key(), group());
+    let budget = Some(messages::Budget { limit: Some(9), used: 4, held: 1, bounds: Some(bounds()) });
+    let progress = progress();
     let payer = messages::Payer {
         key: key.as_bytes().to_vec(),
         model: "Model Flash".into(),
@@ -82,9 +104,23 @@ fn examples() -> Examples {
     };
     let deposit =
         messages::Deposit { amount: 5, credit: 9, note: "n".into(), payment_id: "pay_1".into(), at: AT };
+    vec![
+        account.encode_to_vec(),
+        key_record.encode_to_vec(),
+        group_record.encode_to_vec(),
+        generation(State::Hold(hold)),
+        generation(State::Bill(bill)),
+        deposit.encode_to_vec(),
+        messages::EventsKept { first: 3, bytes: 900 }.encode_to_vec(),
+        messages::Turn { of: vec![7; 8] }.encode_to_vec(),
+    ]
+}
+
+fn written_sums() -> [Vec<u8>; 4] {
+    let (key, group) = (key(), group());
     let sums = messages::Sums {
         requests: 2,
-        usage: Some(progress.clone()),
+        usage: Some(progress()),
         tokens: 7,
         charged: 3,
         hours: Some(messages::HourColumns { hours: vec![7, 23], counts: Some(columns(2)) }),
@@ -105,20 +141,12 @@ fn examples() -> Examples {
         counts: Some(columns(3)),
         last_entry: 4,
     };
-    Examples::of([
+    [
         of_groups.encode_to_vec(),
         messages::KeyPayers { payers: vec![listed], whole_from: 3 }.encode_to_vec(),
         of_users.encode_to_vec(),
-        account.encode_to_vec(),
-        key_record.encode_to_vec(),
-        group_record.encode_to_vec(),
-        generation(State::Hold(hold)),
-        generation(State::Bill(bill)),
-        deposit.encode_to_vec(),
         sums.encode_to_vec(),
-        messages::EventsKept { first: 3, bytes: 900 }.encode_to_vec(),
-        messages::Turn { of: vec![7; 8] }.encode_to_vec(),
-    ])
+    ]
 }
 
 /// Columns of this many parts.
