@@ -505,7 +505,7 @@ pub struct UserSums {
     /// The first users of the day, in the order in which they came.
     #[prost(string, repeated, tag = "1")]
     pub users: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// Of each of these users, and then of all others.
+    /// Counts of each of these users, and last those of all others.
     #[prost(message, optional, tag = "2")]
     pub counts: ::core::option::Option<CountColumns>,
     /// Number of the last entry of the journal that changed the sums.

@@ -18,7 +18,7 @@ const MOST_LISTED: usize = 200;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PayersOfKey {
     pub payers: Vec<PayerSpan>,
-    /// Part of the first day of which all payers are listed.
+    /// All payers are listed from this day on, named as the part of a set.
     pub whole_from: u32,
 }
 

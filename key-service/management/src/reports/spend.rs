@@ -65,7 +65,7 @@ pub enum SpendPart {
     OtherKeys,
     /// All groups but the ones that have spent most, and keys without a group.
     OtherGroups,
-    /// Users of days with so many users that no sums of theirs are kept.
+    /// Users without sums of their own: a day with many users adds up the later ones.
     OtherUsers,
 }
 
@@ -245,7 +245,7 @@ impl Management {
         days: RangeInclusive<Day>,
         mut add: impl FnMut(Day, &str, Sums, &HoursOfDay),
     ) -> Result<(), StoreError> {
-        // What both groups paid for together was paid while one was the other's parent.
+        // If a bill counts in both groups, one of them was the parent of the other at the time.
         let of = match reach.group.filter(|reached| *reached != group) {
             None => vec![(group, None)],
             Some(reached) => vec![

@@ -78,14 +78,14 @@ pub struct Parts {
     pub user: Option<UserPart>,
 }
 
-/// Whose requests a sum by user has.
+/// The requests that a sum by user has.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum UserPart {
-    /// Those of a user, by the caller's own name.
+    /// Requests of a user, by the caller's own name.
     Named(String),
-    /// Those whose callers named no user.
+    /// Requests whose callers named no user.
     Unnamed,
-    /// Those of users without sums of their own, since they came after many others on their days.
+    /// Requests of users without sums of their own: a day with many users adds up the later ones.
     Others,
 }
 

@@ -11,7 +11,7 @@ use tests::{
 
 use crate::apis::clients::{client, succeeds};
 
-/// How long a slow machine may take to load every page at each width, in each colours and for each role.
+/// How long a slow machine may take to look at every page, at each width, in both themes and for each role.
 const EVERY_PAGE: Duration = Duration::from_mins(15);
 
 /// Labels that are hard to show.

@@ -28,7 +28,7 @@ pub enum DayCounters {
     Users(UserDay),
 }
 
-/// Whose sums of a day a record has.
+/// The owner of the sums of a day in a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SumOwner {
     Payer(KeyId, String),

@@ -62,7 +62,7 @@ pub enum Figure {
     ModelSum(Day, String),
     /// What the keys of a group and of its child groups were charged on a day: the sum of the entries.
     GroupSum(GroupId, Day),
-    /// What was charged on a day for users of one record, which has this number: the sum of the entries.
+    /// What was charged on a day for the users in the record of this number: the sum of the entries.
     UserSum(Day, u8),
     /// Another counter of a key, a day and a model: the sum of the entries.
     KeyCount(KeyId, Day, String, Counter),

@@ -124,10 +124,10 @@ impl DayTotal<Margin> {
 /// Keys whose bills a sum of a group counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum GroupKeys {
-    /// Those in the group, while it had this parent. Who reaches the parent alone reaches these, and none of the time when
+    /// Keys in the group, while it had this parent. Who reaches the parent alone reaches these, and none of the time when
     /// the group had another parent.
     Own(Option<GroupId>),
-    /// Those in child groups of it.
+    /// Keys in its child groups.
     Below,
 }
 
