@@ -28,7 +28,7 @@ use crate::{
     output::{EXPORTED_AT_ONCE, write_json},
 };
 use domain::{
-    audit::{Audit, Figure, Quantity, Wrong},
+    audit::{Audit, BudgetOwner, Figure, Quantity, Wrong},
     usage::{Counts, Day},
 };
 use key_service_management::Management;
@@ -258,22 +258,14 @@ fn sentence(Wrong { figure, recorded, proven }: &Wrong) -> String {
         Figure::Entry(key, number) => {
             (format!("{key} used after journal entry {number}"), "the entries before it add up to")
         }
-        Figure::Used(key) => (format!("{key} used"), "its journal adds up to"),
-        Figure::KeyHeld(key) => (format!("{key} held"), "its open holds add up to"),
-        Figure::Window(key, per) => {
-            (format!("{key} used in the {}", per.as_str()), "its journal allows at the nearest")
-        }
-        Figure::GroupUsed(group) => (format!("{group} used"), "its journal adds up to"),
-        Figure::GroupHeld(group) => (format!("{group} held"), "its open holds add up to"),
-        Figure::GroupWindow(group, per) => {
-            (format!("{group} used in the {}", per.as_str()), "its journal allows at the nearest")
+        Figure::Used(of) => (format!("{of} used"), "its journal adds up to"),
+        Figure::BudgetHeld(of) => (format!("{of} held"), "its open holds add up to"),
+        Figure::Window(of, per) => {
+            (format!("{of} used in the {}", per.as_str()), "its journal allows at the nearest")
         }
         Figure::Held => ("held".to_owned(), "the open holds add up to"),
         Figure::Credit => ("credit".to_owned(), "deposits less what keys used are"),
-        Figure::InFlight(key) => (format!("{key} requests in flight"), "its open holds that count are"),
-        Figure::GroupInFlight(group) => {
-            (format!("{group} requests in flight"), "its open holds that count are")
-        }
+        Figure::InFlight(of) => (format!("{of} requests in flight"), "its open holds that count are"),
         Figure::Entries => ("number of journal entries".to_owned(), "there are"),
         Figure::Bill(generation) => (format!("{generation} charged"), "its journal entries add up to"),
         Figure::KeySum(key, day, model) => {
@@ -370,13 +362,14 @@ struct WrongJson {
 
 impl<'a> AuditJson<'a> {
     fn of(account_id: AccountId, account: &'a str, audit: &Audit) -> Self {
-        let wrong = audit.wrong.iter().map(|Wrong { figure, recorded, proven }| WrongJson {
-            figure: figure.name(),
-            key_id: figure.key(),
-            group_id: figure.group(),
-            recorded: value(*recorded),
-            proven: value(*proven),
-            off_by: off_by(*recorded, *proven),
+        let wrong = audit.wrong.iter().map(|Wrong { figure, recorded, proven }| {
+            let (key_id, group_id) = match figure.owner() {
+                Some(BudgetOwner::Key(key)) => (Some(key), None),
+                Some(BudgetOwner::Group(group)) => (None, Some(group)),
+                None => (None, None),
+            };
+            let (off_by, figure) = (off_by(*recorded, *proven), figure.name());
+            WrongJson { figure, key_id, group_id, recorded: value(*recorded), proven: value(*proven), off_by }
         });
         let balanced = audit.wrong.is_empty();
         Self {

@@ -7,27 +7,24 @@ mod replay;
 #[cfg(test)]
 mod tests;
 
-use std::{
-    collections::{HashMap, hash_map::Entry as Slot},
-    hash::Hash,
-};
+use std::collections::HashMap;
 
 use shared::{
     calendar::Per,
-    ids::{GenerationId, GroupId, KeyId},
+    ids::{GenerationId, KeyId},
     money::NanoUsd,
     time::Timestamp,
 };
 
 pub use self::day_counters::{DayCounters, SumOwner};
-pub use self::figure::{Counter, DayPart, Figure, Quantity, Wrong};
+pub use self::figure::{BudgetOwner, Counter, DayPart, Figure, Quantity, Wrong};
 use self::{
     bills::Bills,
     replay::{Known, Replay, Since},
 };
 use crate::{
     books::usage::Day,
-    ledger::{Account, Budget, Entry, Group, GroupChain, Key, Payer, Settlement},
+    ledger::{Account, Budget, Entry, GroupChain, Payer, Settlement},
 };
 
 /// Adds up the books of an account. It takes every entry of the journal in order, each key and group after the last
@@ -42,10 +39,9 @@ pub struct Auditor {
     first: Option<u64>,
     /// Number of the last entry that the account's credit has paid.
     paid: u64,
-    keys: HashMap<KeyId, SumsOfEntries>,
-    groups: HashMap<GroupId, SumsOfEntries>,
+    balances: HashMap<BudgetOwner, SumsOfEntries>,
     /// Times at which windows got their bounds, for bounds set within the recorded window.
-    bound_since: (HashMap<KeyId, Since>, HashMap<GroupId, Since>),
+    bound_since: HashMap<BudgetOwner, Since>,
     begins_at: Option<Timestamp>,
     bills: Bills,
     entries: u64,
@@ -106,9 +102,8 @@ impl Auditor {
             complete,
             first: None,
             paid: u64::MAX,
-            keys: HashMap::new(),
-            groups: HashMap::new(),
-            bound_since: (HashMap::new(), HashMap::new()),
+            balances: HashMap::new(),
+            bound_since: HashMap::new(),
             begins_at: None,
             bills: Bills::new(complete),
             entries: 0,
@@ -126,15 +121,10 @@ impl Auditor {
         Self { paid, ..self }
     }
 
-    /// Takes the bounds of a key before its entries, so that these are added up from the time at which a window's bound
-    /// was set.
-    pub fn key_bounds(&mut self, id: KeyId, budget: &Budget) {
-        self.bound_since.0.extend(replay::since(budget).map(|since| (id, since)));
-    }
-
-    /// Takes the bounds of a group before its entries, as [`Self::key_bounds`] does for a key.
-    pub fn group_bounds(&mut self, id: GroupId, budget: &Budget) {
-        self.bound_since.1.extend(replay::since(budget).map(|since| (id, since)));
+    /// Takes the bounds of a key or a group before its entries, so that these are added up from the time at which a
+    /// window's bound was set.
+    pub fn bounds(&mut self, of: BudgetOwner, budget: &Budget) {
+        self.bound_since.extend(replay::since(budget).map(|since| (of, since)));
     }
 
     pub fn entry(&mut self, entry: AuditedEntry) {
@@ -142,7 +132,8 @@ impl Auditor {
         self.begins_at.get_or_insert(entry.at);
         let is_paid = entry.number <= self.paid;
         self.paid_entries += u64::from(is_paid);
-        let known = self.keys.get(&entry.key).map(|balance| (balance.used, balance.known));
+        let key = BudgetOwner::Key(entry.key);
+        let known = self.balances.get(&key).map(|balance| (balance.used, balance.known));
         if let Some((before, _)) = known {
             self.follow(before, entry);
         }
@@ -152,9 +143,9 @@ impl Auditor {
             (false, false) => self.used -= i128::from(entry.delta.nanos()),
             (true, false) | (false, true) => {}
         }
-        balance(&mut self.keys, &self.bound_since.0, entry.key, entry).used = entry.used_after;
+        self.balance(key, entry).used = entry.used_after;
         for group in entry.groups.into_iter().flatten() {
-            let balance = balance(&mut self.groups, &self.bound_since.1, group, entry);
+            let balance = self.balance(BudgetOwner::Group(group), entry);
             balance.used = NanoUsd::from_nanos(balance.used.nanos().saturating_add(entry.delta.nanos()));
         }
     }
@@ -184,8 +175,8 @@ impl Auditor {
     }
 
     /// Compares the requests in flight of a key or a group with the open holds that count.
-    pub fn in_flight(&mut self, figure: Figure, recorded: u64, holds: u64) {
-        self.count(figure, recorded, holds);
+    pub fn in_flight(&mut self, of: BudgetOwner, recorded: u64, holds: u64) {
+        self.count(Figure::InFlight(of), recorded, holds);
     }
 
     /// Sets the number of the first entry of the journal. The audit then checks that no entry is missing between this
@@ -194,44 +185,36 @@ impl Auditor {
         self.first = Some(first);
     }
 
-    /// Adds a key, its opening balance from an import, and the sum of its open holds.
-    pub fn key(&mut self, id: KeyId, key: &Key, opening: NanoUsd, holds: NanoUsd) {
-        self.checked.0 += 1;
-        self.open(id, opening);
-        // Nothing is proven if all entries of the key may have been dropped.
-        let nothing = if self.complete { opening } else { key.budget.used };
-        let proven = proven(&mut self.keys, id, nothing);
-        self.used += i128::from(proven.nanos()) - i128::from(opening.nanos());
-        self.compare(Figure::Used(id), key.budget.used, i128::from(proven.nanos()));
-        self.compare(Figure::KeyHeld(id), key.budget.held, i128::from(holds.nanos()));
-        let windows = wrong_windows(&key.budget, self.keys.get(&id), self.known());
-        self.windows(windows, |per| Figure::Window(id, per));
+    /// Adds a key or a group, its opening balance from an import, and the sum of its open holds.
+    pub fn budget(&mut self, of: BudgetOwner, budget: &Budget, opening: NanoUsd, holds: NanoUsd) {
+        let proven = match of {
+            BudgetOwner::Key(id) => {
+                self.checked.0 += 1;
+                self.open(id, opening);
+                // Nothing is proven if all entries of the key may have been dropped.
+                let nothing = if self.complete { opening } else { budget.used };
+                let proven = i128::from(self.proven(of, nothing).nanos());
+                self.used += proven - i128::from(opening.nanos());
+                proven
+            }
+            BudgetOwner::Group(_) => {
+                self.checked.1 += 1;
+                let entries = self.proven(of, NanoUsd::ZERO);
+                let proven = i128::from(entries.nanos()) + i128::from(opening.nanos());
+                if self.complete { proven } else { budget.used.nanos().into() }
+            }
+        };
+        self.compare(Figure::Used(of), budget.used, proven);
+        self.compare(Figure::BudgetHeld(of), budget.held, i128::from(holds.nanos()));
+        let windows = wrong_windows(budget, self.balances.get(&of), self.known());
+        for (per, recorded, proven) in windows {
+            self.compare(Figure::Window(of, per), recorded, i128::from(proven.nanos()));
+        }
     }
 
-    /// Adds a group, its opening balance, and the sum of its open holds.
-    pub fn group(&mut self, id: GroupId, group: &Group, opening: NanoUsd, holds: NanoUsd) {
-        self.checked.1 += 1;
-        let entries = proven(&mut self.groups, id, NanoUsd::ZERO);
-        let proven = i128::from(entries.nanos()) + i128::from(opening.nanos());
-        let recorded = group.budget.used;
-        self.compare(
-            Figure::GroupUsed(id),
-            recorded,
-            if self.complete { proven } else { recorded.nanos().into() },
-        );
-        self.compare(Figure::GroupHeld(id), group.budget.held, i128::from(holds.nanos()));
-        let windows = wrong_windows(&group.budget, self.groups.get(&id), self.known());
-        self.windows(windows, |per| Figure::GroupWindow(id, per));
-    }
-
-    /// Keys that have entries but were not passed in so far.
-    pub fn unknown(&self) -> impl Iterator<Item = KeyId> {
-        self.keys.iter().filter(|(_, balance)| !balance.known).map(|(id, _)| *id)
-    }
-
-    /// Groups that have entries but were not passed in so far.
-    pub fn unknown_groups(&self) -> impl Iterator<Item = GroupId> {
-        self.groups.iter().filter(|(_, balance)| !balance.known).map(|(id, _)| *id)
+    /// Keys and groups that have entries but were not passed in so far.
+    pub fn unknown(&self) -> impl Iterator<Item = BudgetOwner> {
+        self.balances.iter().filter(|(_, balance)| !balance.known).map(|(of, _)| *of)
     }
 
     /// Ends the audit with the account, the sum of all open holds, and the deposits.
@@ -241,15 +224,14 @@ impl Auditor {
         holds: NanoUsd,
         deposits: impl Iterator<Item = NanoUsd>,
     ) -> Audit {
-        let unknown: Vec<_> = self.unknown().map(|id| (id, self.keys[&id].used)).collect();
-        for (id, used) in unknown {
-            self.open(id, NanoUsd::ZERO);
-            self.used += i128::from(used.nanos());
-            self.compare(Figure::Used(id), NanoUsd::ZERO, i128::from(used.nanos()));
-        }
-        let unknown: Vec<_> = self.unknown_groups().map(|id| (id, self.groups[&id].used)).collect();
-        for (id, used) in unknown {
-            self.compare(Figure::GroupUsed(id), NanoUsd::ZERO, i128::from(used.nanos()));
+        let mut unknown: Vec<_> = self.unknown().map(|of| (of, self.balances[&of].used)).collect();
+        unknown.sort_unstable_by_key(|(of, _)| *of);
+        for (of, used) in unknown {
+            if let BudgetOwner::Key(id) = of {
+                self.open(id, NanoUsd::ZERO);
+                self.used += i128::from(used.nanos());
+            }
+            self.compare(Figure::Used(of), NanoUsd::ZERO, i128::from(used.nanos()));
         }
         if let Some(first) = self.first {
             let recorded = self.paid.saturating_add(1).saturating_sub(first);
@@ -268,7 +250,7 @@ impl Auditor {
 
     /// Compares the first entry of a key with the opening balance.
     fn open(&mut self, id: KeyId, opening: NanoUsd) {
-        let first = self.keys.get_mut(&id).and_then(|balance| balance.first.take());
+        let first = self.balances.get_mut(&BudgetOwner::Key(id)).and_then(|balance| balance.first.take());
         if let Some(first) = first.filter(|_| self.complete) {
             self.follow(opening, first);
         }
@@ -280,10 +262,23 @@ impl Auditor {
         self.compare(Figure::Entry(entry.key, entry.number), entry.used_after, proven);
     }
 
-    fn windows(&mut self, wrong: Vec<(Per, NanoUsd, NanoUsd)>, figure: impl Fn(Per) -> Figure) {
-        for (per, recorded, proven) in wrong {
-            self.compare(figure(per), recorded, i128::from(proven.nanos()));
-        }
+    /// Adds an entry to the windows of a key or a group, and returns the balance.
+    fn balance(&mut self, of: BudgetOwner, entry: AuditedEntry) -> &mut SumsOfEntries {
+        let balance = self.balances.entry(of).or_insert_with(|| {
+            let windows = Replay::new(self.bound_since.get(&of).copied().unwrap_or_default());
+            SumsOfEntries { used: NanoUsd::ZERO, first: Some(entry), windows, known: false }
+        });
+        balance.windows.add(entry.at, entry.delta);
+        balance
+    }
+
+    /// Marks a key or a group as known, and returns the amount that entries prove, or `nothing` if there are no
+    /// entries.
+    fn proven(&mut self, of: BudgetOwner, nothing: NanoUsd) -> NanoUsd {
+        let new = || SumsOfEntries { used: nothing, first: None, windows: Replay::default(), known: false };
+        let balance = self.balances.entry(of).or_insert_with(new);
+        balance.known = true;
+        balance.used
     }
 
     fn compare(&mut self, figure: Figure, recorded: NanoUsd, proven: i128) {
@@ -299,32 +294,6 @@ impl Auditor {
     fn count(&mut self, figure: Figure, recorded: u64, proven: u64) {
         self.quantity(figure, Quantity::Count(recorded), Quantity::Count(proven));
     }
-}
-
-/// Adds an entry to the windows of a key or a group, and returns the balance.
-fn balance<'a, Id: Eq + Hash>(
-    balances: &'a mut HashMap<Id, SumsOfEntries>,
-    since: &HashMap<Id, Since>,
-    id: Id,
-    entry: AuditedEntry,
-) -> &'a mut SumsOfEntries {
-    let balance = match balances.entry(id) {
-        Slot::Occupied(balance) => balance.into_mut(),
-        Slot::Vacant(vacant) => {
-            let windows = Replay::new(since.get(vacant.key()).copied().unwrap_or_default());
-            vacant.insert(SumsOfEntries { used: NanoUsd::ZERO, first: Some(entry), windows, known: false })
-        }
-    };
-    balance.windows.add(entry.at, entry.delta);
-    balance
-}
-
-/// Marks a key or a group as known, and returns the amount that entries prove, or `nothing` if there are no entries.
-fn proven<Id: Eq + Hash>(balances: &mut HashMap<Id, SumsOfEntries>, id: Id, nothing: NanoUsd) -> NanoUsd {
-    let new = || SumsOfEntries { used: nothing, first: None, windows: Replay::default(), known: false };
-    let balance = balances.entry(id).or_insert_with(new);
-    balance.known = true;
-    balance.used
 }
 
 /// Finds the windows that entries disprove, each with its recorded and proven spend.

@@ -27,31 +27,40 @@ pub enum Quantity {
     Count(u64),
 }
 
+/// A key or a group, whose budget an audit proves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum BudgetOwner {
+    Key(KeyId),
+    Group(GroupId),
+}
+
+impl fmt::Display for BudgetOwner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Key(key) => key.fmt(f),
+            Self::Group(group) => group.fmt(f),
+        }
+    }
+}
+
 /// A figure that can be proven.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Figure {
     /// The balance of a key after the entry of this number: the balance before plus the entry's change.
     Entry(KeyId, u64),
-    /// A key's `used`: the balance after the last entry. A key that does not exist has a recorded zero.
-    Used(KeyId),
-    /// A key's `held`: the sum of open holds.
-    KeyHeld(KeyId),
-    /// The spend in a window of a key: the sum of the entries in the window, as far as entries can tell.
-    Window(KeyId, Per),
-    /// A group's `used`: the sum of its entries. A group that does not exist has a recorded zero.
-    GroupUsed(GroupId),
-    /// A group's `held`: the sum of open holds.
-    GroupHeld(GroupId),
-    /// The spend in a window of a group: the sum of the entries in the window, as far as entries can tell.
-    GroupWindow(GroupId, Per),
+    /// The `used` of a key, which is the balance after the last entry, or of a group, which is the sum of the group's
+    /// entries. A key or group that does not exist has a recorded zero.
+    Used(BudgetOwner),
+    /// The `held` of a key or a group: the sum of open holds.
+    BudgetHeld(BudgetOwner),
+    /// The spend in a window: the sum of the entries in the window, as far as entries can tell.
+    Window(BudgetOwner, Per),
     /// The account's `held`: the sum of all open holds.
     Held,
     /// The account's credit: deposits less the `used` of all keys.
     Credit,
-    /// Requests in flight of a key with bounds: the open holds that count.
-    InFlight(KeyId),
-    /// Requests in flight of a group with bounds: the open holds that count.
-    GroupInFlight(GroupId),
+    /// Requests in flight of a key or a group with bounds: the open holds that count.
+    InFlight(BudgetOwner),
     /// Number of entries from the first in the journal to the account's last one.
     Entries,
     /// The amount that the last entry bills for a generation: the sum of the generation's changes.
@@ -253,16 +262,16 @@ impl Figure {
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Entry(..) => "used_after",
-            Self::Used(_) | Self::GroupUsed(_) => "used",
-            Self::KeyHeld(_) | Self::GroupHeld(_) | Self::Held => "held",
-            Self::Window(_, per) | Self::GroupWindow(_, per) => match per {
+            Self::Used(_) => "used",
+            Self::BudgetHeld(_) | Self::Held => "held",
+            Self::Window(_, per) => match per {
                 Per::Hour => "used_in_hour",
                 Per::Day => "used_in_day",
                 Per::Week => "used_in_week",
                 Per::Month => "used_in_month",
             },
             Self::Credit => "credit",
-            Self::InFlight(_) | Self::GroupInFlight(_) => "in_flight",
+            Self::InFlight(_) => "in_flight",
             Self::Entries => "entries",
             Self::Bill(_) => "charged",
             Self::KeySum(..) | Self::ModelSum(..) | Self::GroupSum(..) | Self::UserSum(..) => {
@@ -279,61 +288,21 @@ impl Figure {
         }
     }
 
-    /// The key that the figure belongs to; `None` for a figure of a group or of the account.
-    pub const fn key(&self) -> Option<KeyId> {
+    /// The key or the group that the figure belongs to; `None` for a figure of the account.
+    pub const fn owner(&self) -> Option<BudgetOwner> {
         match self {
+            Self::Used(of) | Self::BudgetHeld(of) | Self::Window(of, _) | Self::InFlight(of) => Some(*of),
             Self::Entry(key, _)
-            | Self::Used(key)
-            | Self::KeyHeld(key)
-            | Self::Window(key, _)
-            | Self::InFlight(key)
             | Self::KeySum(key, ..)
             | Self::KeyCount(key, ..)
             | Self::Part(DayPart::KeyHour(key, ..), ..)
-            | Self::Listed(key, ..) => Some(*key),
-            Self::GroupUsed(_)
-            | Self::GroupHeld(_)
-            | Self::GroupWindow(..)
-            | Self::GroupInFlight(_)
-            | Self::GroupSum(..)
-            | Self::UserSum(..)
-            | Self::Part(..)
-            | Self::KeysOfGroup(_)
-            | Self::ChildGroups(_)
-            | Self::Held
-            | Self::Credit
-            | Self::Entries
-            | Self::Bill(_)
-            | Self::ModelSum(..)
-            | Self::ModelCount(..)
-            | Self::Hold(_)
-            | Self::HoldLease(_)
-            | Self::Keys
-            | Self::Groups => None,
-        }
-    }
-
-    /// The group that the figure belongs to; `None` for a figure of a key or of the account.
-    pub const fn group(&self) -> Option<GroupId> {
-        match self {
-            Self::GroupUsed(group)
-            | Self::GroupHeld(group)
-            | Self::GroupWindow(group, _)
-            | Self::GroupInFlight(group)
-            | Self::GroupSum(group, _)
+            | Self::Listed(key, ..) => Some(BudgetOwner::Key(*key)),
+            Self::GroupSum(group, _)
             | Self::Part(DayPart::GroupModel(group, ..) | DayPart::GroupHour(group, ..), ..)
             | Self::KeysOfGroup(group)
-            | Self::ChildGroups(group) => Some(*group),
-            Self::Entry(..)
-            | Self::Used(_)
-            | Self::KeyHeld(_)
-            | Self::Window(..)
-            | Self::InFlight(_)
-            | Self::KeySum(..)
-            | Self::KeyCount(..)
-            | Self::UserSum(..)
+            | Self::ChildGroups(group) => Some(BudgetOwner::Group(*group)),
+            Self::UserSum(..)
             | Self::Part(..)
-            | Self::Listed(..)
             | Self::Held
             | Self::Credit
             | Self::Entries

@@ -12,9 +12,16 @@ fn nanos(n: i64) -> NanoUsd {
     NanoUsd::from_nanos(n)
 }
 
-fn spent(used: i64, held: i64) -> Key {
-    let budget = Budget { used: nanos(used), held: nanos(held), ..Budget::default() };
-    Key { budget, ..Key::default() }
+fn of_key(id: u8) -> BudgetOwner {
+    BudgetOwner::Key(key(id))
+}
+
+fn of_group(id: u8) -> BudgetOwner {
+    BudgetOwner::Group(group(id))
+}
+
+fn spent(used: i64, held: i64) -> Budget {
+    Budget { used: nanos(used), held: nanos(held), ..Budget::default() }
 }
 
 /// An entry of a key without groups.
@@ -24,13 +31,13 @@ fn entry(number: u64, id: u8, delta: i64, used_after: i64) -> AuditedEntry {
 }
 
 /// Two keys of an account with deposits of 100: one was charged 5 and 2 and holds 9, the other 8, of which 5 came back.
-fn audit(first: &Key, second: &Key, account: Account) -> Audit {
+fn audit(first: &Budget, second: &Budget, account: Account) -> Audit {
     let mut auditor = Auditor::new(true);
     for (number, id, delta, used_after) in [(1, 1, 5, 5), (2, 2, 8, 8), (3, 1, 2, 7), (4, 2, -5, 3)] {
         auditor.entry(entry(number, id, delta, used_after));
     }
-    auditor.key(key(1), first, nanos(0), nanos(9));
-    auditor.key(key(2), second, nanos(0), nanos(0));
+    auditor.budget(of_key(1), first, nanos(0), nanos(9));
+    auditor.budget(of_key(2), second, nanos(0), nanos(0));
     auditor.account(account, nanos(9), [nanos(60), nanos(40)].into_iter())
 }
 
@@ -50,7 +57,7 @@ fn books_that_add_up_are_sound() {
 #[test]
 fn a_wrong_figure_is_named_with_its_proven_value() {
     let found = audit(&spent(8, 9), &spent(3, 1), SOUND).wrong;
-    assert_eq!(found, [wrong(Figure::Used(key(1)), 8, 7), wrong(Figure::KeyHeld(key(2)), 1, 0)]);
+    assert_eq!(found, [wrong(Figure::Used(of_key(1)), 8, 7), wrong(Figure::BudgetHeld(of_key(2)), 1, 0)]);
     let account = Account { credit: nanos(91), held: nanos(0), tick: 4, last_deposit: None };
     let found = audit(&spent(7, 9), &spent(3, 0), account).wrong;
     assert_eq!(found, [wrong(Figure::Held, 0, 9), wrong(Figure::Credit, 91, 90)]);
@@ -61,7 +68,7 @@ fn a_missing_entry_breaks_the_chain_of_balances() {
     let mut auditor = Auditor::new(true);
     auditor.entry(entry(1, 1, 5, 5));
     auditor.entry(entry(3, 1, 2, 10));
-    auditor.key(key(1), &spent(10, 0), nanos(0), nanos(0));
+    auditor.budget(of_key(1), &spent(10, 0), nanos(0), nanos(0));
     let account = Account { credit: nanos(90), ..Account::default() };
     let found = auditor.account(account, nanos(0), [nanos(100)].into_iter()).wrong;
     assert_eq!(found, [wrong(Figure::Entry(key(1), 3), 10, 7)]);
@@ -72,15 +79,15 @@ fn a_journal_without_its_beginning_proves_the_rest() {
     let books = |complete| {
         let mut auditor = Auditor::new(complete);
         auditor.entry(entry(8, 1, 5, 25));
-        auditor.key(key(1), &spent(25, 0), nanos(0), nanos(0));
-        auditor.key(key(2), &spent(30, 0), nanos(0), nanos(0));
+        auditor.budget(of_key(1), &spent(25, 0), nanos(0), nanos(0));
+        auditor.budget(of_key(2), &spent(30, 0), nanos(0), nanos(0));
         let account = Account { credit: nanos(45), ..Account::default() };
         auditor.account(account, nanos(0), [nanos(100)].into_iter()).wrong
     };
     assert_eq!(books(false), []);
     let unproven = [
         wrong(Figure::Entry(key(1), 8), 25, 5),
-        wrong(Figure::Used(key(2)), 30, 0),
+        wrong(Figure::Used(of_key(2)), 30, 0),
         wrong(Figure::Credit, 45, 75),
     ];
     assert_eq!(books(true), unproven);
@@ -90,16 +97,16 @@ fn a_journal_without_its_beginning_proves_the_rest() {
 fn entries_of_a_key_that_does_not_exist_are_found() {
     let mut auditor = Auditor::new(true);
     auditor.entry(entry(1, 1, 4, 4));
-    assert_eq!(auditor.unknown().collect::<Vec<_>>(), [key(1)]);
+    assert_eq!(auditor.unknown().collect::<Vec<_>>(), [of_key(1)]);
     let account = Account { credit: nanos(6), ..Account::default() };
     let found = auditor.account(account, nanos(0), [nanos(10)].into_iter()).wrong;
-    assert_eq!(found, [wrong(Figure::Used(key(1)), 0, 4)]);
+    assert_eq!(found, [wrong(Figure::Used(of_key(1)), 0, 4)]);
 }
 
-/// A group with a window for a day, of which this much is used.
-fn shared(used: i64, held: i64, window: Window) -> Group {
+/// The budget of a group with a window for a day, of which this much is used.
+fn shared(used: i64, held: i64, window: Window) -> Budget {
     let bounds = Some(Box::new(Bounds { windows: vec![window], ..Bounds::default() }));
-    Group { budget: Budget { used: nanos(used), held: nanos(held), bounds, limit: None }, ..Group::default() }
+    Budget { used: nanos(used), held: nanos(held), bounds, limit: None }
 }
 
 /// The window of the day on which all histories start.
@@ -118,15 +125,15 @@ fn of_groups(complete: bool) -> Auditor {
         let groups = [Some(group(1)), Some(group(0))];
         auditor.entry(AuditedEntry { groups, at, ..entry(number, 1, delta, used_after) });
     }
-    auditor.key(key(1), &spent(26, 0), nanos(0), nanos(0));
+    auditor.budget(of_key(1), &spent(26, 0), nanos(0), nanos(0));
     auditor
 }
 
 /// What is wrong with group 1, whose parent is sound.
-fn wrong_in(group_1: &Group, holds: i64) -> Vec<Wrong> {
+fn wrong_in(group_1: &Budget, holds: i64) -> Vec<Wrong> {
     let mut auditor = of_groups(true);
-    auditor.group(group(1), group_1, nanos(0), nanos(holds));
-    auditor.group(group(0), &shared(26, 0, day(20)), nanos(0), nanos(0));
+    auditor.budget(of_group(1), group_1, nanos(0), nanos(holds));
+    auditor.budget(of_group(0), &shared(26, 0, day(20)), nanos(0), nanos(0));
     let account = Account { credit: nanos(74), ..Account::default() };
     let audit = auditor.account(account, nanos(0), [nanos(100)].into_iter());
     assert_eq!((audit.keys, audit.groups), (1, 2));
@@ -137,7 +144,10 @@ fn wrong_in(group_1: &Group, holds: i64) -> Vec<Wrong> {
 fn what_a_group_used_and_holds_is_the_sum_of_its_entries_and_holds() {
     assert_eq!(wrong_in(&shared(26, 7, day(20)), 7), []);
     let found = wrong_in(&shared(27, 7, day(20)), 8);
-    assert_eq!(found, [wrong(Figure::GroupUsed(group(1)), 27, 26), wrong(Figure::GroupHeld(group(1)), 7, 8)]);
+    assert_eq!(
+        found,
+        [wrong(Figure::Used(of_group(1)), 27, 26), wrong(Figure::BudgetHeld(of_group(1)), 7, 8)]
+    );
 }
 
 #[test]
@@ -146,7 +156,7 @@ fn a_window_used_what_its_entries_add_up_to() {
     for sound in [20, 18, 16] {
         assert_eq!(wrong_in(&shared(26, 0, day(sound)), 0), [], "{sound}");
     }
-    let figure = || Figure::GroupWindow(group(1), Per::Day);
+    let figure = || Figure::Window(of_group(1), Per::Day);
     assert_eq!(wrong_in(&shared(26, 0, day(21)), 0), [wrong(figure(), 21, 20)]);
     assert_eq!(wrong_in(&shared(26, 0, day(15)), 0), [wrong(figure(), 15, 16)]);
     // A window that did not turn.
@@ -160,35 +170,34 @@ fn a_window_used_what_its_entries_add_up_to() {
 #[test]
 fn a_window_of_a_key_without_entries_used_nothing() {
     let mut auditor = Auditor::new(true);
-    let Group { budget, .. } = shared(0, 0, day(1));
-    auditor.key(key(1), &Key { budget, ..Key::default() }, nanos(0), nanos(0));
+    auditor.budget(of_key(1), &shared(0, 0, day(1)), nanos(0), nanos(0));
     let found = auditor.account(Account::default(), nanos(0), [].into_iter()).wrong;
-    assert_eq!(found, [wrong(Figure::Window(key(1), Per::Day), 1, 0)]);
+    assert_eq!(found, [wrong(Figure::Window(of_key(1), Per::Day), 1, 0)]);
 }
 
 #[test]
 fn a_journal_without_its_beginning_proves_nothing_of_groups_but_what_they_must_have_used() {
-    let wrong_in = |group_1: &Group| {
+    let wrong_in = |group_1: &Budget| {
         let mut auditor = of_groups(false);
-        auditor.group(group(1), group_1, nanos(0), nanos(0));
-        auditor.group(group(0), &shared(500, 0, day(20)), nanos(0), nanos(0));
+        auditor.budget(of_group(1), group_1, nanos(0), nanos(0));
+        auditor.budget(of_group(0), &shared(500, 0, day(20)), nanos(0), nanos(0));
         auditor
             .account(Account { credit: nanos(74), ..Account::default() }, nanos(0), [nanos(100)].into_iter())
             .wrong
     };
     assert_eq!(wrong_in(&shared(400, 0, day(25))), []);
-    let figure = Figure::GroupWindow(group(1), Per::Day);
+    let figure = Figure::Window(of_group(1), Per::Day);
     assert_eq!(wrong_in(&shared(400, 0, day(3))), [wrong(figure, 3, 16)]);
 }
 
 #[test]
 fn entries_of_a_group_that_does_not_exist_are_found() {
     let mut auditor = of_groups(true);
-    auditor.group(group(0), &shared(26, 0, day(20)), nanos(0), nanos(0));
-    assert_eq!(auditor.unknown_groups().collect::<Vec<_>>(), [group(1)]);
+    auditor.budget(of_group(0), &shared(26, 0, day(20)), nanos(0), nanos(0));
+    assert_eq!(auditor.unknown().collect::<Vec<_>>(), [of_group(1)]);
     let account = Account { credit: nanos(74), ..Account::default() };
     let found = auditor.account(account, nanos(0), [nanos(100)].into_iter()).wrong;
-    assert_eq!(found, [wrong(Figure::GroupUsed(group(1)), 0, 26)]);
+    assert_eq!(found, [wrong(Figure::Used(of_group(1)), 0, 26)]);
 }
 
 #[test]
@@ -197,14 +206,9 @@ fn a_balance_that_an_import_brought_is_proven_from_the_first_entry_on() {
         let mut auditor = Auditor::new(complete);
         let paid = AuditedEntry { groups: [Some(group(1)), None], ..entry(1, 1, 5, 35) };
         auditor.entry(paid);
-        auditor.group(
-            group(1),
-            &Group { budget: spent(25, 0).budget, ..Group::default() },
-            nanos(20),
-            nanos(0),
-        );
-        auditor.key(key(1), &spent(35, 0), nanos(opening), nanos(0));
-        auditor.key(key(2), &spent(40, 0), nanos(40), nanos(0));
+        auditor.budget(of_group(1), &spent(25, 0), nanos(20), nanos(0));
+        auditor.budget(of_key(1), &spent(35, 0), nanos(opening), nanos(0));
+        auditor.budget(of_key(2), &spent(40, 0), nanos(40), nanos(0));
         let account = Account { credit: nanos(95), ..Account::default() };
         auditor.account(account, nanos(0), [nanos(100)].into_iter()).wrong
     };
@@ -216,10 +220,10 @@ fn a_balance_that_an_import_brought_is_proven_from_the_first_entry_on() {
 #[test]
 fn an_imported_key_that_spent_nothing_here_has_its_opening_balance() {
     let mut auditor = Auditor::new(true);
-    auditor.key(key(1), &spent(8, 0), nanos(7), nanos(0));
-    auditor.group(group(1), &Group { budget: spent(8, 0).budget, ..Group::default() }, nanos(9), nanos(0));
+    auditor.budget(of_key(1), &spent(8, 0), nanos(7), nanos(0));
+    auditor.budget(of_group(1), &spent(8, 0), nanos(9), nanos(0));
     let found = auditor.account(Account::default(), nanos(0), std::iter::empty()).wrong;
-    assert_eq!(found, [wrong(Figure::Used(key(1)), 8, 7), wrong(Figure::GroupUsed(group(1)), 8, 9)]);
+    assert_eq!(found, [wrong(Figure::Used(of_key(1)), 8, 7), wrong(Figure::Used(of_group(1)), 8, 9)]);
 }
 
 #[test]
@@ -227,18 +231,18 @@ fn figures_of_other_moments_are_compared_with_the_entries_up_to_theirs() {
     // The account has paid two entries. The first key's balance is of before them, the second's of after the third.
     let books = |second_used, credit| {
         let mut auditor = Auditor::new(true).paid(2);
-        auditor.key(key(1), &spent(0, 0), nanos(0), nanos(0));
+        auditor.budget(of_key(1), &spent(0, 0), nanos(0), nanos(0));
         auditor.entry(entry(1, 1, 5, 5));
         auditor.entry(entry(2, 2, 8, 8));
         auditor.entry(entry(3, 2, 1, 9));
-        auditor.key(key(2), &spent(second_used, 0), nanos(0), nanos(0));
+        auditor.budget(of_key(2), &spent(second_used, 0), nanos(0), nanos(0));
         auditor.entry(entry(4, 2, 2, 11));
         auditor.begins(1);
         let account = Account { credit: nanos(credit), ..Account::default() };
         auditor.account(account, nanos(0), [nanos(100)].into_iter()).wrong
     };
     assert_eq!(books(9, 87), []);
-    assert_eq!(books(11, 87), [wrong(Figure::Used(key(2)), 11, 9)]);
+    assert_eq!(books(11, 87), [wrong(Figure::Used(of_key(2)), 11, 9)]);
     assert_eq!(books(9, 84), [wrong(Figure::Credit, 84, 87)]);
 }
 
@@ -267,7 +271,7 @@ fn a_generation_that_is_billed_twice_and_a_number_that_is_missing_are_found() {
         auditor.entry(entry(1, 1, 5, 5));
         auditor.entry(entry(3, 1, 0, 5));
         auditor.begins(1);
-        auditor.key(key(1), &spent(5, 0), nanos(0), nanos(0));
+        auditor.budget(of_key(1), &spent(5, 0), nanos(0), nanos(0));
         let account = Account { credit: nanos(95), ..Account::default() };
         auditor.account(account, nanos(0), [nanos(100)].into_iter()).wrong
     };

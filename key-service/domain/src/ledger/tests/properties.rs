@@ -12,7 +12,7 @@ use shared::{
 
 use crate::{
     books::{
-        audit::{AuditedEntry, Auditor},
+        audit::{AuditedEntry, Auditor, BudgetOwner},
         usage::{COUNTED, Counts},
     },
     ledger::{
@@ -62,10 +62,12 @@ fn every_account_passes_an_audit(world: &World) -> Result<(), TestCaseError> {
             auditor.entry(AuditedEntry::of(number, entry));
         }
         for ((_, id), key) in world.keys.iter().filter(|((of, _), _)| of == account) {
-            auditor.key(*id, key, NanoUsd::ZERO, world.booked(*account, |payer| payer.key == *id).0);
+            let holds = world.booked(*account, |payer| payer.key == *id).0;
+            auditor.budget(BudgetOwner::Key(*id), &key.budget, NanoUsd::ZERO, holds);
         }
         for ((_, id), group) in world.groups.iter().filter(|((of, _), _)| of == account) {
-            auditor.group(*id, group, NanoUsd::ZERO, world.booked(*account, |payer| payer.is_in(*id)).0);
+            let holds = world.booked(*account, |payer| payer.is_in(*id)).0;
+            auditor.budget(BudgetOwner::Group(*id), &group.budget, NanoUsd::ZERO, holds);
         }
         let held = world.booked(*account, |_| true).0;
         let audit = auditor.account(*money, held, [world.deposited(*account)].into_iter());

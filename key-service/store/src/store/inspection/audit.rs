@@ -16,20 +16,16 @@ mod sums;
 mod tests;
 
 use domain::{
-    audit::{Audit, AuditedEntry, Auditor, Figure, Quantity},
+    audit::{Audit, AuditedEntry, Auditor, BudgetOwner, Figure, Quantity},
     ledger::Account,
     usage::Day,
 };
 use key_service_ledger::{StoreError, codec, messages, names};
 use records::{Answer, Order, Question, Space};
-use shared::{
-    ids::{AccountId, KeyId},
-    money::NanoUsd,
-    time::Timestamp,
-};
+use shared::{ids::AccountId, money::NanoUsd, time::Timestamp};
 
 use self::{
-    balances::{Balanced, Holds, Ids},
+    balances::{Balanced, Holds},
     listings::PayerListings,
     sums::{DaySums, RecordedSum},
 };
@@ -106,11 +102,10 @@ impl Store {
                 return Ok(ReadAttempt::Overtaken);
             }
             // A key or group that has entries but was not listed may have been made meanwhile.
-            let keys: Vec<KeyId> = reading.auditor.unknown().collect();
-            let groups: Vec<_> = reading.auditor.unknown_groups().collect();
+            let unknown: Vec<BudgetOwner> = reading.auditor.unknown().collect();
             balances = Vec::new();
-            for ids in keys.chunks(AT_ONCE).map(Ids::Keys).chain(groups.chunks(AT_ONCE).map(Ids::Groups)) {
-                balances.extend(self.balances_of(&space, ids).await?);
+            for owners in unknown.chunks(AT_ONCE) {
+                balances.extend(self.balances_of(&space, owners).await?);
             }
             if balances.is_empty() {
                 let JournalRead { mut auditor, sums, .. } = reading;

@@ -16,7 +16,7 @@ use crate::{
     },
 };
 use domain::{
-    audit::{Audit, Figure, Quantity, Wrong},
+    audit::{Audit, BudgetOwner, Figure, Quantity, Wrong},
     ledger::{
         Command, Ending, Entry, Outcome, Progress,
         histories::{self, START, account, generation, key},
@@ -217,13 +217,17 @@ pub(crate) async fn doctored_books_are_found(subject: &mut impl Subject) {
         proven: Quantity::Usd(nanos(proven)),
     };
     let (mine, lost, held) = (key(1), generation(1), generation(2));
+    let of_mine = BudgetOwner::Key(mine);
     let cases = [
-        (Fault::Used(mine), vec![wrong(Figure::Used(mine), 101, 100)]),
+        (Fault::Used(mine), vec![wrong(Figure::Used(of_mine), 101, 100)]),
         (Fault::Credit, vec![wrong(Figure::Credit, 901, 900)]),
-        (Fault::LostEntry(lost), vec![wrong(Figure::Used(mine), 100, 0), wrong(Figure::Credit, 900, 1_000)]),
+        (
+            Fault::LostEntry(lost),
+            vec![wrong(Figure::Used(of_mine), 100, 0), wrong(Figure::Credit, 900, 1_000)],
+        ),
         (
             Fault::PhantomHold(generation(3), held),
-            vec![wrong(Figure::KeyHeld(mine), 50, 100), wrong(Figure::Held, 50, 100)],
+            vec![wrong(Figure::BudgetHeld(of_mine), 50, 100), wrong(Figure::Held, 50, 100)],
         ),
     ];
     for (n, (fault, expected)) in (1..).zip(cases) {

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use domain::{
-    audit::{Auditor, Figure},
-    ledger::{Budget, Group, Key},
+    audit::{Auditor, BudgetOwner},
+    ledger::Budget,
 };
 use key_service_ledger::{
     StoreError, codec, messages,
@@ -27,22 +27,11 @@ use crate::store::{
 pub(super) struct Balanced {
     /// Number of the last entry that the balance counts.
     pub(super) last_entry: u64,
-    of: BalanceOwner,
+    of: BudgetOwner,
+    budget: Budget,
     /// Amount that was spent before an import, with which `used` began.
     opening: NanoUsd,
     holds: Held,
-}
-
-enum BalanceOwner {
-    Key(KeyId, Key),
-    Group(GroupId, Group),
-}
-
-/// Keys or groups of a page.
-#[derive(Clone, Copy)]
-pub(super) enum Ids<'a> {
-    Keys(&'a [KeyId]),
-    Groups(&'a [GroupId]),
 }
 
 /// Open holds of a key or a group.
@@ -57,14 +46,7 @@ struct Held {
 #[derive(Default)]
 pub(super) struct Holds {
     nanos: i64,
-    of: HashMap<HoldPayer, Held>,
-}
-
-/// A key or a group that pays for a hold.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum HoldPayer {
-    Key(KeyId),
-    Group(GroupId),
+    of: HashMap<BudgetOwner, Held>,
 }
 
 impl Holds {
@@ -76,7 +58,7 @@ impl Holds {
         {
             holds.nanos += amount.nanos();
             let payers =
-                [Some(HoldPayer::Key(key)), group.map(HoldPayer::Group), parent.map(HoldPayer::Group)];
+                [Some(BudgetOwner::Key(key)), group.map(BudgetOwner::Group), parent.map(BudgetOwner::Group)];
             for (payer, counts) in payers.into_iter().zip(levels) {
                 let Some(payer) = payer else { continue };
                 let held = holds.of.entry(payer).or_default();
@@ -91,53 +73,67 @@ impl Holds {
         NanoUsd::from_nanos(self.nanos)
     }
 
-    fn of(&self, payer: HoldPayer) -> Held {
+    fn of(&self, payer: BudgetOwner) -> Held {
         self.of.get(&payer).copied().unwrap_or_default()
     }
 }
 
 impl Balanced {
+    fn read(
+        of: BudgetOwner,
+        money: &Record,
+        profile: Option<&Record>,
+        holds: &Holds,
+    ) -> Result<Self, StoreError> {
+        let (budget, last_entry, opening) = match of {
+            BudgetOwner::Key(_) => {
+                let read = codec::read_key(message(money)?).ok_or_else(|| damaged("a key"))?;
+                let profile = profile.map(message::<messages::KeyProfile>).transpose()?;
+                (read.of.budget, read.last_entry, profile.map(|profile| profile.opening))
+            }
+            BudgetOwner::Group(_) => {
+                let read = codec::read_group(message(money)?).ok_or_else(|| damaged("a group"))?;
+                let profile = profile.map(message::<messages::GroupProfile>).transpose()?;
+                (read.of.budget, read.last_entry, profile.map(|profile| profile.opening))
+            }
+        };
+        Ok(Self { last_entry, of, budget, opening: codec::usd(opening.unwrap_or(0)), holds: holds.of(of) })
+    }
+
     /// Gives an audit the bounds, before it has any entry.
     pub(super) fn tell_bounds(&self, auditor: &mut Auditor) {
-        match &self.of {
-            BalanceOwner::Key(id, key) => auditor.key_bounds(*id, &key.budget),
-            BalanceOwner::Group(id, group) => auditor.group_bounds(*id, &group.budget),
-        }
+        auditor.bounds(self.of, &self.budget);
     }
 
     /// Adds the balance to an audit that has all entries up to the balance's last one.
     pub(super) fn add_to(self, auditor: &mut Auditor) {
-        let Self { of, opening, holds: Held { nanos, in_flight }, last_entry: _ } = self;
-        let held = NanoUsd::from_nanos(nanos);
-        let counted = |budget: &Budget| budget.bounds.as_ref().map_or(0, |bounds| bounds.in_flight);
-        match of {
-            BalanceOwner::Key(id, key) => {
-                auditor.key(id, &key, opening, held);
-                auditor.in_flight(Figure::InFlight(id), counted(&key.budget), in_flight);
-            }
-            BalanceOwner::Group(id, group) => {
-                auditor.group(id, &group, opening, held);
-                auditor.in_flight(Figure::GroupInFlight(id), counted(&group.budget), in_flight);
-            }
-        }
+        let Self { of, budget, opening, holds: Held { nanos, in_flight }, last_entry: _ } = self;
+        auditor.budget(of, &budget, opening, NanoUsd::from_nanos(nanos));
+        auditor.in_flight(of, budget.bounds.map_or(0, |bounds| bounds.in_flight), in_flight);
     }
 }
 
 impl Store {
     /// Reads the balances of all groups and keys, each page at one moment.
     pub(super) async fn all_balances(&self, space: &Space) -> Result<Vec<Balanced>, StoreError> {
-        let mut balances = Vec::new();
-        let mut after = None;
-        while let Some(ids) = self.ids_behind(space, layout::GROUPS, after.take()).await? {
-            let ids: Vec<GroupId> = ids.iter().filter_map(|id| GroupId::from_slice(id)).collect();
-            after = ids.last().map(|id| *id.as_bytes());
-            balances.extend(self.balances_of(space, Ids::Groups(&ids)).await?);
-        }
-        let mut after = None;
-        while let Some(ids) = self.ids_behind(space, layout::KEYS, after.take()).await? {
-            let ids: Vec<KeyId> = ids.iter().filter_map(|id| KeyId::from_slice(id)).collect();
-            after = ids.last().map(|id| *id.as_bytes());
-            balances.extend(self.balances_of(space, Ids::Keys(&ids)).await?);
+        let group = |id: &[u8; 16]| GroupId::from_slice(id).map(BudgetOwner::Group);
+        let key = |id: &[u8; 16]| KeyId::from_slice(id).map(BudgetOwner::Key);
+        let mut balances = self.listed_balances(space, layout::GROUPS, group).await?;
+        balances.extend(self.listed_balances(space, layout::KEYS, key).await?);
+        Ok(balances)
+    }
+
+    async fn listed_balances(
+        &self,
+        space: &Space,
+        index: Index,
+        owner: fn(&[u8; 16]) -> Option<BudgetOwner>,
+    ) -> Result<Vec<Balanced>, StoreError> {
+        let (mut balances, mut after) = (Vec::new(), None);
+        while let Some(ids) = self.ids_behind(space, index, after).await? {
+            after = ids.last().copied();
+            let owners: Vec<_> = ids.iter().filter_map(owner).collect();
+            balances.extend(self.balances_of(space, &owners).await?);
         }
         Ok(balances)
     }
@@ -165,62 +161,29 @@ impl Store {
     }
 
     /// Reads the balances of these keys or groups, as far as they exist.
-    pub(super) async fn balances_of(&self, space: &Space, ids: Ids<'_>) -> Result<Vec<Balanced>, StoreError> {
-        let (money, profiles) = match ids {
-            Ids::Keys(ids) => (
-                ids.iter().map(|id| names::key(*id)).collect(),
-                ids.iter().map(|id| layout::key_profile(*id)).collect(),
-            ),
-            Ids::Groups(ids) => (
-                ids.iter().map(|id| names::group(*id)).collect(),
-                ids.iter().map(|id| layout::group_profile(*id)).collect(),
-            ),
-        };
+    pub(super) async fn balances_of(
+        &self,
+        space: &Space,
+        owners: &[BudgetOwner],
+    ) -> Result<Vec<Balanced>, StoreError> {
+        let money = owners.iter().map(|of| match of {
+            BudgetOwner::Key(id) => names::key(*id),
+            BudgetOwner::Group(id) => names::group(*id),
+        });
+        let profiles = owners.iter().map(|of| match of {
+            BudgetOwner::Key(id) => layout::key_profile(*id),
+            BudgetOwner::Group(id) => layout::group_profile(*id),
+        });
         let (index, from, order) = (names::DUE, Vec::new(), Order::Ascending);
         let due = Question::Entries { index, from, to: None, order, limit: ALL };
-        let questions = vec![Question::Records(money), Question::Records(profiles), due];
+        let questions = vec![Question::Records(money.collect()), Question::Records(profiles.collect()), due];
         let answers: [Answer; 3] = self.ask(space, questions).await?.try_into().map_err(|_| no_answer())?;
         let [Answer::Records(money), Answer::Records(profiles), Answer::Entries(due)] = answers else {
             return Err(no_answer());
         };
         let holds = Holds::read(&due);
-        let records = money.iter().zip(&profiles);
-        match ids {
-            Ids::Keys(ids) => ids
-                .iter()
-                .zip(records)
-                .filter_map(|(id, (money, profile))| {
-                    money.as_ref().map(|money| key(*id, money, profile.as_ref(), &holds))
-                })
-                .collect(),
-            Ids::Groups(ids) => ids
-                .iter()
-                .zip(records)
-                .filter_map(|(id, (money, profile))| {
-                    money.as_ref().map(|money| group(*id, money, profile.as_ref(), &holds))
-                })
-                .collect(),
-        }
+        let found = owners.iter().zip(money.iter().zip(&profiles));
+        let found = found.filter_map(|(of, (money, profile))| Some((*of, money.as_ref()?, profile.as_ref())));
+        found.map(|(of, money, profile)| Balanced::read(of, money, profile, &holds)).collect()
     }
-}
-
-fn key(id: KeyId, money: &Record, profile: Option<&Record>, holds: &Holds) -> Result<Balanced, StoreError> {
-    let read = codec::read_key(message(money)?).ok_or_else(|| damaged("a key"))?;
-    let opening = profile.map(message::<messages::KeyProfile>).transpose()?;
-    let opening = opening.map_or(NanoUsd::ZERO, |profile| codec::usd(profile.opening));
-    let holds = holds.of(HoldPayer::Key(id));
-    Ok(Balanced { last_entry: read.last_entry, of: BalanceOwner::Key(id, read.of), opening, holds })
-}
-
-fn group(
-    id: GroupId,
-    money: &Record,
-    profile: Option<&Record>,
-    holds: &Holds,
-) -> Result<Balanced, StoreError> {
-    let read = codec::read_group(message(money)?).ok_or_else(|| damaged("a group"))?;
-    let opening = profile.map(message::<messages::GroupProfile>).transpose()?;
-    let opening = opening.map_or(NanoUsd::ZERO, |profile| codec::usd(profile.opening));
-    let holds = holds.of(HoldPayer::Group(id));
-    Ok(Balanced { last_entry: read.last_entry, of: BalanceOwner::Group(id, read.of), opening, holds })
 }

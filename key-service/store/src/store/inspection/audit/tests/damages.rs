@@ -1,7 +1,7 @@
 //! Planted damages: each is found, with its place.
 
 use domain::{
-    audit::{Counter, DayPart, Figure, Quantity, Wrong},
+    audit::{BudgetOwner, Counter, DayPart, Figure, Quantity, Wrong},
     ledger::Record as Generation,
     usage::{Day, GroupKeys, Hour, part_of_user},
 };
@@ -43,6 +43,14 @@ fn bounds(budget: &mut Option<messages::Budget>) -> &mut messages::Bounds {
 
 fn usage(sums: &mut messages::Sums) -> &mut messages::Progress {
     sums.usage.as_mut().unwrap()
+}
+
+fn a_key(n: u8) -> BudgetOwner {
+    BudgetOwner::Key(key(n))
+}
+
+fn a_group(n: u8) -> BudgetOwner {
+    BudgetOwner::Group(group(n))
 }
 
 fn of_key() -> Name {
@@ -235,31 +243,31 @@ async fn find(damages: Vec<(&str, Damage, Vec<Wrong>)>) {
 async fn damaged_balances_are_found() {
     find(vec![
         ("a key used more", Damage::Key(1, |key| key.budget.as_mut().unwrap().used += 1), {
-            vec![usd(Figure::Used(key(1)), 11, 10)]
+            vec![usd(Figure::Used(a_key(1)), 11, 10)]
         }),
         ("a key used less", Damage::Key(1, |key| key.budget.as_mut().unwrap().used = 0), {
-            vec![usd(Figure::Used(key(1)), 0, 10)]
+            vec![usd(Figure::Used(a_key(1)), 0, 10)]
         }),
         ("a key holds more", Damage::Key(3, |key| key.budget.as_mut().unwrap().held += 1), {
-            vec![usd(Figure::KeyHeld(key(3)), 51, 50)]
+            vec![usd(Figure::BudgetHeld(a_key(3)), 51, 50)]
         }),
         ("a key holds without a hold", Damage::Key(19, |key| key.budget.as_mut().unwrap().held = 5), {
-            vec![usd(Figure::KeyHeld(key(19)), 5, 0)]
+            vec![usd(Figure::BudgetHeld(a_key(19)), 5, 0)]
         }),
         ("a key has a request more", Damage::Key(3, |key| bounds(&mut key.budget).in_flight += 1), {
-            vec![number(Figure::InFlight(key(3)), 2, 1)]
+            vec![number(Figure::InFlight(a_key(3)), 2, 1)]
         }),
         ("a key has a request less", Damage::Key(3, |key| bounds(&mut key.budget).in_flight = 0), {
-            vec![number(Figure::InFlight(key(3)), 0, 1)]
+            vec![number(Figure::InFlight(a_key(3)), 0, 1)]
         }),
         ("a group used more", Damage::Group(0, |group| group.budget.as_mut().unwrap().used += 1), {
-            vec![usd(Figure::GroupUsed(group(0)), 118, 117)]
+            vec![usd(Figure::Used(a_group(0)), 118, 117)]
         }),
         ("a group holds less", Damage::Group(1, |group| group.budget.as_mut().unwrap().held = 0), {
-            vec![usd(Figure::GroupHeld(group(1)), 0, 50)]
+            vec![usd(Figure::BudgetHeld(a_group(1)), 0, 50)]
         }),
         ("a group has a request more", Damage::Group(0, |group| bounds(&mut group.budget).in_flight = 9), {
-            vec![number(Figure::GroupInFlight(group(0)), 9, 1)]
+            vec![number(Figure::InFlight(a_group(0)), 9, 1)]
         }),
         ("a credit is more", Damage::Account(|account| account.credit += 1), {
             vec![usd(Figure::Credit, 9_884, 9_883)]
@@ -281,26 +289,26 @@ async fn damaged_balances_are_found() {
             vec![usd(Figure::Entry(key(1), 2), 10, 11), usd(Figure::Credit, 9_883, 9_884)]
         }),
         ("a group is made with use", Damage::GroupProfile(1, |profile| profile.opening = 1), {
-            vec![usd(Figure::GroupUsed(group(1)), 117, 118)]
+            vec![usd(Figure::Used(a_group(1)), 117, 118)]
         }),
         ("an entry says another balance", Damage::Entry(2, |entry| entry.used_after += 1), {
-            vec![usd(Figure::Entry(key(1), 2), 11, 10), usd(Figure::Used(key(1)), 10, 11), {
+            vec![usd(Figure::Entry(key(1), 2), 11, 10), usd(Figure::Used(a_key(1)), 10, 11), {
                 usd(Figure::Credit, 9_883, 9_882)
             }]
         }),
         ("a window used less", Damage::Key(5, |key| bounds(&mut key.budget).windows[0].used = 9), {
-            vec![usd(Figure::Window(key(5), Per::Day), 9, 10)]
+            vec![usd(Figure::Window(a_key(5), Per::Day), 9, 10)]
         }),
         ("a window used more", Damage::Key(5, |key| bounds(&mut key.budget).windows[0].used = 21), {
-            vec![usd(Figure::Window(key(5), Per::Day), 21, 20)]
+            vec![usd(Figure::Window(a_key(5), Per::Day), 21, 20)]
         }),
         ("a window used without use", Damage::Key(19, |key| bounds(&mut key.budget).windows[0].used = 1), {
-            vec![usd(Figure::Window(key(19), Per::Day), 1, 0)]
+            vec![usd(Figure::Window(a_key(19), Per::Day), 1, 0)]
         }),
         (
             "a group's window used less",
             Damage::Group(0, |group| bounds(&mut group.budget).windows[0].used = 0),
-            { vec![usd(Figure::GroupWindow(group(0), Per::Day), 0, 10)] },
+            { vec![usd(Figure::Window(a_group(0), Per::Day), 0, 10)] },
         ),
         (
             "a window of an older bound used less",
@@ -308,7 +316,7 @@ async fn damaged_balances_are_found() {
                 let window = &mut bounds(&mut key.budget).windows[0];
                 (window.start, window.used) = (Per::Day.beginning(START).millis(), 19);
             }),
-            vec![usd(Figure::Window(key(5), Per::Day), 19, 20)],
+            vec![usd(Figure::Window(a_key(5), Per::Day), 19, 20)],
         ),
     ])
     .await;
@@ -319,12 +327,12 @@ async fn damaged_holds_are_found() {
     let of_all = |nanos, in_flight| {
         vec![
             usd(Figure::Held, 50, nanos),
-            usd(Figure::KeyHeld(key(3)), 50, nanos),
-            usd(Figure::GroupHeld(group(0)), 50, nanos),
-            usd(Figure::GroupHeld(group(1)), 50, nanos),
-            number(Figure::InFlight(key(3)), 1, in_flight),
-            number(Figure::GroupInFlight(group(0)), 1, in_flight),
-            number(Figure::GroupInFlight(group(1)), 1, in_flight),
+            usd(Figure::BudgetHeld(a_key(3)), 50, nanos),
+            usd(Figure::BudgetHeld(a_group(0)), 50, nanos),
+            usd(Figure::BudgetHeld(a_group(1)), 50, nanos),
+            number(Figure::InFlight(a_key(3)), 1, in_flight),
+            number(Figure::InFlight(a_group(0)), 1, in_flight),
+            number(Figure::InFlight(a_group(1)), 1, in_flight),
         ]
     };
     let with = |wrong: Wrong, mut of_all: Vec<Wrong>| {
