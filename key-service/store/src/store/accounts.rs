@@ -17,13 +17,13 @@ use key_service_ledger::{
     names,
     view::View,
 };
-use records::{Answer, Name, Question, Set, Space};
+use records::{Name, Space};
 use shared::{ids::AccountId, time::Timestamp};
 
 use crate::{
     data::{AccountSummary, Funds, NewAccount},
     store::{
-        base::{Store, message, no_answer},
+        base::{Store, message},
         books::refused,
         layout,
     },
@@ -93,8 +93,7 @@ impl Store {
     pub async fn funds(&self, account: AccountId) -> Result<Option<Funds>, StoreError> {
         let today = refused::of_today(self.clock.now());
         let asked = vec![names::account(), layout::account_profile(), today];
-        let found = self.ask(&layout::space(account), vec![Question::Records(asked)]).await?.pop();
-        let Some(Answer::Records(found)) = found else { return Err(no_answer()) };
+        let found = self.records_of(&layout::space(account), asked).await?;
         let [Some(money), Some(profile), refused] = &found[..] else { return Ok(None) };
         let (AccountRecord { money, .. }, AccountProfile { name, keys, groups, .. }) =
             (read_account(&message(money)?), message(profile)?);
@@ -142,24 +141,13 @@ impl Store {
     /// Lists the accounts whose names lie in a space, with their names. Some may not be made yet, and some may be there
     /// twice.
     async fn accounts_named_in(&self, space: Space) -> Result<Vec<(AccountId, String)>, StoreError> {
-        let set = Set { table: layout::ACCOUNT_NAMES, part: 0 };
-        let (mut named, mut cursor) = (Vec::new(), None);
-        loop {
-            let Some(Answer::Set(page, next)) =
-                self.ask(&space, vec![Question::Set(set, cursor)]).await?.pop()
-            else {
-                return Err(no_answer());
-            };
-            for (name, record) in &page {
-                let name = String::from_utf8(name.clone());
-                let name = name.map_err(|_| StoreError::Damaged("the name of an account".into()))?;
-                named.push((owner_of_name(&message(record)?)?, name));
-            }
-            match next {
-                Some(place) => cursor = Some(place),
-                None => return Ok(named),
-            }
-        }
+        let records = self.all_of_set(&space, layout::ACCOUNT_NAMES).await?;
+        let named = records.into_iter().map(|(name, record)| {
+            let name = String::from_utf8(name);
+            let name = name.map_err(|_| StoreError::Damaged("the name of an account".into()))?;
+            Ok::<_, StoreError>((owner_of_name(&message(&record)?)?, name))
+        });
+        named.collect()
     }
 
     async fn summary(&self, id: AccountId) -> Result<Option<AccountSummary>, StoreError> {
@@ -175,11 +163,8 @@ impl Store {
         &self,
         account: AccountId,
     ) -> Result<Option<(AccountRecord, AccountProfile)>, StoreError> {
-        let question = Question::Records(vec![names::account(), layout::account_profile()]);
-        let Some(Answer::Records(found)) = self.ask(&layout::space(account), vec![question]).await?.pop()
-        else {
-            return Err(no_answer());
-        };
+        let asked = vec![names::account(), layout::account_profile()];
+        let found = self.records_of(&layout::space(account), asked).await?;
         let [Some(money), Some(profile)] = &found[..] else { return Ok(None) };
         Ok(Some((read_account(&message(money)?), message(profile)?)))
     }

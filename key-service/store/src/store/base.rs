@@ -8,7 +8,7 @@ use key_service_ledger::{
 };
 use prost::Message;
 use quick_cache::sync::Cache;
-use records::{Answer, Durability, Index, Log, Name, Question, Records, Space};
+use records::{Answer, Durability, Index, Log, Name, Question, Record, Records, Set, Space};
 use shared::{clock::Clock, ids::AccountId};
 use tokio::time::Instant;
 
@@ -94,6 +94,39 @@ impl Store {
         Ok(self.records.read(space, questions).await?)
     }
 
+    /// Reads records at one moment, in the order of these names.
+    pub(crate) async fn records_of(
+        &self,
+        space: &Space,
+        names: Vec<Name>,
+    ) -> Result<Vec<Option<Record>>, StoreError> {
+        match self.ask(space, vec![Question::Records(names)]).await?.pop() {
+            Some(Answer::Records(records)) => Ok(records),
+            Some(_) | None => Err(no_answer()),
+        }
+    }
+
+    /// Reads all records of a set without parts, page by page, each with its name. A record that is written meanwhile
+    /// may come twice.
+    pub(crate) async fn all_of_set(
+        &self,
+        space: &Space,
+        table: u8,
+    ) -> Result<Vec<(Vec<u8>, Record)>, StoreError> {
+        let (mut all, mut place) = (Vec::new(), None);
+        loop {
+            let page = Question::Set(Set { table, part: 0 }, place);
+            let Some(Answer::Set(records, next)) = self.ask(space, vec![page]).await?.pop() else {
+                return Err(no_answer());
+            };
+            all.extend(records);
+            if next.is_none() {
+                return Ok(all);
+            }
+            place = next;
+        }
+    }
+
     /// Reads the records of these names, with `None` for each that is absent.
     pub(crate) async fn get_all<M: Message + Default>(
         &self,
@@ -103,14 +136,12 @@ impl Store {
         if names.is_empty() {
             return Ok(Vec::new());
         }
-        let asked = names.clone();
-        let mut answers = self.ask(space, vec![Question::Records(names)]).await?;
-        let Some(Answer::Records(records)) = answers.pop() else { return Err(no_answer()) };
-        let read = |(name, record): (&Name, &Option<records::Record>)| {
+        let records = self.records_of(space, names.clone()).await?;
+        let read = |(name, record): (&Name, &Option<Record>)| {
             let read = record.as_ref().map(message).transpose();
             read.inspect_err(|_| view::tell_damage(space, name))
         };
-        asked.iter().zip(&records).map(read).collect()
+        names.iter().zip(&records).map(read).collect()
     }
 
     /// The record of this name.
@@ -157,7 +188,7 @@ impl Store {
 }
 
 /// The message of a record.
-pub(crate) fn message<M: Message + Default>(record: &records::Record) -> Result<M, StoreError> {
+pub(crate) fn message<M: Message + Default>(record: &Record) -> Result<M, StoreError> {
     if record.form() > FORM {
         return Err(StoreError::Damaged("a record of a later version".into()));
     }

@@ -17,13 +17,12 @@ use key_service_ledger::{
     messages::{AccountProfile, KeyProfile},
     names,
 };
-use records::{Answer, Question};
 use shared::ids::{AccountId, KeyId, Principal};
 
 use crate::{
     data::{Created, Credential, Idempotency, Updated},
     store::{
-        base::{Store, damaged, no_answer},
+        base::{Store, damaged},
         idempotency::{self, Earlier},
         keys::stored::{find, insert_key, put, read, takes_key, tell_passed},
         layout,
@@ -114,11 +113,7 @@ impl Store {
         ids: &[KeyId],
     ) -> Result<Vec<(ApiKey, KeyProfile)>, StoreError> {
         let names = ids.iter().flat_map(|id| [names::key(*id), layout::key_profile(*id)]);
-        let question = Question::Records(names.collect());
-        let Some(Answer::Records(found)) = self.ask(&layout::space(account), vec![question]).await?.pop()
-        else {
-            return Err(no_answer());
-        };
+        let found = self.records_of(&layout::space(account), names.collect()).await?;
         let keys = ids.iter().zip(found.chunks(2)).map(|(id, records)| match records {
             [Some(money), profile] => read(*id, money, profile.as_ref()).map(Some),
             _ => Ok(None),

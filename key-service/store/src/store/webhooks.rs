@@ -3,7 +3,7 @@
 mod deliveries;
 mod records;
 
-use ::records::{Answer, Question, Set, Space, Write};
+use ::records::{Space, Write};
 use key_service_ledger::{
     Change, StoreError,
     messages::{PendingDeliveries, WebhookAccount, WebhookList},
@@ -13,7 +13,7 @@ use shared::ids::{AccountId, WebhookId};
 use crate::{
     data::{Idempotency, WebhookCreated},
     store::{
-        base::{Store, no_answer},
+        base::Store,
         idempotency::{self, Earlier},
         layout,
         webhooks::records::{
@@ -147,20 +147,9 @@ impl Store {
     pub async fn accounts_with_webhooks(&self) -> Result<Vec<AccountId>, StoreError> {
         let mut accounts = Vec::new();
         for part in layout::parts(ACCOUNTS) {
-            let mut place = None;
-            loop {
-                let page = Question::Set(Set { table: layout::WEBHOOK_ACCOUNTS, part: 0 }, place);
-                let Some(Answer::Set(records, next)) = self.ask(&part, vec![page]).await?.pop() else {
-                    return Err(no_answer());
-                };
-                for (account, _) in records {
-                    let account = AccountId::from_slice(&account);
-                    accounts.push(account.ok_or_else(|| unreadable("the accounts with webhooks"))?);
-                }
-                place = next;
-                if place.is_none() {
-                    break;
-                }
+            for (account, _) in self.all_of_set(&part, layout::WEBHOOK_ACCOUNTS).await? {
+                let account = AccountId::from_slice(&account);
+                accounts.push(account.ok_or_else(|| unreadable("the accounts with webhooks"))?);
             }
         }
         // An account may be on several pages.

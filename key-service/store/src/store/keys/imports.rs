@@ -17,7 +17,6 @@ use domain::{
 use futures_util::{StreamExt, TryStreamExt, stream};
 use key_service_ledger::{Change, StoreError, messages::AccountProfile, names};
 use key_service_moving::{DigestOwner, Import, ImportRefused, Plan, Present};
-use records::{Answer, Question};
 use shared::ids::{AccountId, GroupId, KeyId, Principal};
 
 use crate::{
@@ -135,11 +134,8 @@ impl Store {
     async fn made(&self, account: AccountId, ids: Vec<KeyId>) -> Result<HashSet<KeyId>, StoreError> {
         let mut made = HashSet::new();
         for some in ids.chunks(FOUND_AT_ONCE) {
-            let question = Question::Records(some.iter().copied().map(names::key).collect());
-            let answer = self.ask(&layout::space(account), vec![question]).await?.pop();
-            let Some(Answer::Records(found)) = answer else {
-                return Err(StoreError::Damaged("an answer to another question".into()));
-            };
+            let names = some.iter().copied().map(names::key);
+            let found = self.records_of(&layout::space(account), names.collect()).await?;
             made.extend(some.iter().zip(found).filter(|(_, found)| found.is_some()).map(|(id, _)| *id));
         }
         Ok(made)

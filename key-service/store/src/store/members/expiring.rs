@@ -14,7 +14,7 @@ use key_service_ledger::{
     messages::{self, LatestLink},
     view::View,
 };
-use records::{Answer, Index, Name, Order, Question};
+use records::{Index, Name, Order};
 use shared::{
     ids::{AccountId, MemberId},
     time::Timestamp,
@@ -23,7 +23,7 @@ use shared::{
 use crate::{
     data::{ExpiringRecord, RecordKind},
     store::{
-        base::{Store, message, no_answer},
+        base::{Store, message},
         layout,
         members::member_records::{member_id, member_name, read_member},
     },
@@ -89,10 +89,7 @@ impl Store {
         };
         let id = member_id(&found.member)?;
         // It is read again, together with the member, since it may have been taken in between.
-        let question = Question::Records(vec![of_record, member_name(id)]);
-        let Some(Answer::Records(found)) = self.ask(&space, vec![question]).await?.pop() else {
-            return Err(no_answer());
-        };
+        let found = self.records_of(&space, vec![of_record, member_name(id)]).await?;
         let [Some(record), Some(member)] = &found[..] else { return Ok(None) };
         let record = read_record(kind, name, message(record)?)?;
         if record.expires_at <= now || record.member != id {

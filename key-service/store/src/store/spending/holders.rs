@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
 use key_service_ledger::{StoreError, messages::Holder, names};
-use records::{Answer, Order, Question, Set, Space};
+use records::{Order, Space};
 use shared::{clock::random_bytes, ids::AccountId, time::Timestamp};
 use tokio::time::Instant;
 
 use crate::{
     data::HoldIndex,
     store::{
-        base::{Listings, Store, message, no_answer},
+        base::{Listings, Store, message},
         layout,
     },
 };
@@ -89,21 +89,13 @@ impl Store {
     }
 
     async fn listed(&self, part: Space) -> Result<Vec<ListedAccount>, StoreError> {
-        let (mut listed, mut place) = (Vec::new(), None);
-        loop {
-            let page = Question::Set(Set { table: layout::HOLDERS, part: 0 }, place);
-            let Some(Answer::Set(records, next)) = self.ask(&part, vec![page]).await?.pop() else {
-                return Err(no_answer());
-            };
-            for (account, record) in records {
-                let Some(account) = AccountId::from_slice(&account) else { continue };
-                // A listing that cannot be read stays.
-                let at = message::<Holder>(&record).map_or(i64::MAX, |holder| holder.listed_at);
-                listed.push(ListedAccount { account, at: Timestamp::from_millis(at) });
-            }
-            let Some(next) = next else { return Ok(listed) };
-            place = Some(next);
-        }
+        let records = self.all_of_set(&part, layout::HOLDERS).await?;
+        let listed = records.into_iter().filter_map(|(account, record)| {
+            // A listing that cannot be read stays.
+            let at = message::<Holder>(&record).map_or(i64::MAX, |holder| holder.listed_at);
+            Some(ListedAccount { account: AccountId::from_slice(&account)?, at: Timestamp::from_millis(at) })
+        });
+        Ok(listed.collect())
     }
 
     /// Returns an account with holds, or removes the account from the index. If its part of the store cannot be

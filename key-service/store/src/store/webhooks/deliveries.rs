@@ -1,7 +1,7 @@
 //! Deliveries of webhooks. Each webhook has one record of those that wait, which decides who attempts which, and when.
 //! What a delivery sends lies apart, and never changes.
 
-use ::records::{Answer, Question, Space};
+use ::records::Space;
 use key_service_ledger::{
     StoreError,
     messages::{self, DeliveryAttempts, PendingDeliveries, PendingDelivery},
@@ -12,7 +12,7 @@ use shared::{
 };
 
 use crate::store::{
-    base::{Store, message, no_answer},
+    base::{Store, message},
     layout,
     webhooks::records::{
         attempts, delivery, pending, read, read_attempt, read_delivery, unreadable, webhook, write_attempt,
@@ -133,8 +133,7 @@ impl Store {
             return Ok(Vec::new());
         }
         let names = claimed.iter().map(|waiting| delivery(id, &waiting.event)).collect();
-        let answer = self.ask(space, vec![Question::Records(names)]).await?.pop();
-        let Some(Answer::Records(found)) = answer else { return Err(no_answer()) };
+        let found = self.records_of(space, names).await?;
         let mut deliveries = Vec::with_capacity(claimed.len());
         for (waiting, found) in claimed.iter().zip(found) {
             let Some(found) = found else { continue };
