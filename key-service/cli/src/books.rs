@@ -28,7 +28,7 @@ use crate::{
     output::{EXPORTED_AT_ONCE, write_json},
 };
 use domain::{
-    audit::{Audit, BudgetOwner, Figure, Quantity, Wrong},
+    audit::{Audit, BudgetOwner, Figure, Quantity, SumOwner, Wrong},
     usage::{Counts, Day},
 };
 use key_service_management::Management;
@@ -268,18 +268,22 @@ fn sentence(Wrong { figure, recorded, proven }: &Wrong) -> String {
         Figure::InFlight(of) => (format!("{of} requests in flight"), "its open holds that count are"),
         Figure::Entries => ("number of journal entries".to_owned(), "there are"),
         Figure::Bill(generation) => (format!("{generation} charged"), "its journal entries add up to"),
-        Figure::KeySum(key, day, model) => {
+        Figure::Sum(SumOwner::Payer(key, model), day) => {
             (format!("{key} charged on {day} for {model}"), "its journal adds up to")
         }
-        Figure::ModelSum(day, model) => (format!("charged on {day} for {model}"), "the journal adds up to"),
-        Figure::GroupSum(group, day) => (format!("{group} charged on {day}"), "its journal adds up to"),
+        Figure::Sum(SumOwner::Model(model), day) => {
+            (format!("charged on {day} for {model}"), "the journal adds up to")
+        }
+        Figure::Sum(SumOwner::Group(group), day) => {
+            (format!("{group} charged on {day}"), "its journal adds up to")
+        }
         Figure::KeyCount(key, day, model, counter) => {
             (format!("{key} {} on {day} for {model}", counter.as_words()), "its journal adds up to")
         }
         Figure::ModelCount(day, model, counter) => {
             (format!("{} on {day} for {model}", counter.as_words()), "the journal adds up to")
         }
-        Figure::UserSum(day, part) => {
+        Figure::Sum(SumOwner::Users(part), day) => {
             (format!("charged on {day} for users of record {part}"), "the journal adds up to")
         }
         Figure::Part(part, day, counter) => {

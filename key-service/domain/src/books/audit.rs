@@ -16,8 +16,8 @@ use shared::{
     time::Timestamp,
 };
 
-pub use self::day_counters::{DayCounters, SumOwner};
-pub use self::figure::{BudgetOwner, Counter, DayPart, Figure, Quantity, Wrong};
+pub use self::day_counters::DayCounters;
+pub use self::figure::{BudgetOwner, Counter, DayPart, Figure, Quantity, SumOwner, Wrong};
 use self::{
     bills::Bills,
     replay::{Known, Replay, Since},
@@ -170,8 +170,8 @@ impl Auditor {
     }
 
     /// Compares what was charged on a day with the sum of the entries.
-    pub fn sum(&mut self, figure: Figure, recorded: NanoUsd, entries: i128) {
-        self.compare(figure, recorded, entries);
+    pub fn sum(&mut self, day: Day, of: &SumOwner, recorded: NanoUsd, entries: i128) {
+        self.compare(Figure::Sum(of.clone(), day), recorded, entries);
     }
 
     /// Compares the requests in flight of a key or a group with the open holds that count.

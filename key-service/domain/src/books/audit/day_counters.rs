@@ -2,14 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use shared::{
-    ids::{GroupId, KeyId},
-    money::NanoUsd,
-};
+use shared::{ids::GroupId, money::NanoUsd};
 
 use crate::{
     books::{
-        audit::figure::{Counter, DayPart, Figure, Quantity, Wrong},
+        audit::figure::{Counter, DayPart, Figure, Quantity, SumOwner, Wrong},
         usage::{
             COUNTED, Counts, Day, DayTotal, GroupDay, GroupKeys, HOURS, Hour, HoursOfDay, Margin, PartCounts,
             UserDay,
@@ -26,16 +23,6 @@ pub enum DayCounters {
     Model(DayTotal<Margin>),
     Group(GroupDay),
     Users(UserDay),
-}
-
-/// The owner of the sums of a day in a record.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SumOwner {
-    Payer(KeyId, String),
-    Model(String),
-    Group(GroupId),
-    /// Users of the record of this number.
-    Users(u8),
 }
 
 impl DayCounters {
@@ -77,18 +64,6 @@ impl DayCounters {
                 let named = of.named().map(|(_, counts)| counts);
                 named.fold(of.others(), PartCounts::plus).charged
             }
-        }
-    }
-}
-
-impl SumOwner {
-    /// The amount charged, as a figure.
-    pub fn charged(&self, day: Day) -> Figure {
-        match self {
-            Self::Payer(key, model) => Figure::KeySum(*key, day, model.clone()),
-            Self::Model(model) => Figure::ModelSum(day, model.clone()),
-            Self::Group(group) => Figure::GroupSum(*group, day),
-            Self::Users(part) => Figure::UserSum(day, *part),
         }
     }
 }

@@ -43,6 +43,18 @@ impl fmt::Display for BudgetOwner {
     }
 }
 
+/// Owner of the counters of a day.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SumOwner {
+    /// A key and a model.
+    Payer(KeyId, String),
+    Model(String),
+    /// A group with its child groups.
+    Group(GroupId),
+    /// The users in the record of this number.
+    Users(u8),
+}
+
 /// A figure that can be proven.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Figure {
@@ -65,14 +77,8 @@ pub enum Figure {
     Entries,
     /// The amount that the last entry bills for a generation: the sum of the generation's changes.
     Bill(GenerationId),
-    /// What a key was charged on a day for a model: the sum of the entries.
-    KeySum(KeyId, Day, String),
-    /// What was charged on a day for a model: the sum of the entries.
-    ModelSum(Day, String),
-    /// What the keys of a group and of its child groups were charged on a day: the sum of the entries.
-    GroupSum(GroupId, Day),
-    /// What was charged on a day for the users in the record of this number: the sum of the entries.
-    UserSum(Day, u8),
+    /// What was charged on a day: the sum of the entries.
+    Sum(SumOwner, Day),
     /// Another counter of a key, a day and a model: the sum of the entries.
     KeyCount(KeyId, Day, String, Counter),
     /// Another counter of a day and a model: the sum of the entries.
@@ -274,9 +280,7 @@ impl Figure {
             Self::InFlight(_) => "in_flight",
             Self::Entries => "entries",
             Self::Bill(_) => "charged",
-            Self::KeySum(..) | Self::ModelSum(..) | Self::GroupSum(..) | Self::UserSum(..) => {
-                "charged_on_day"
-            }
+            Self::Sum(..) => "charged_on_day",
             Self::KeyCount(.., counter) | Self::ModelCount(.., counter) => counter.name(),
             Self::Part(part, ..) => part.name(),
             Self::Listed(..) => "listed",
@@ -293,21 +297,20 @@ impl Figure {
         match self {
             Self::Used(of) | Self::BudgetHeld(of) | Self::Window(of, _) | Self::InFlight(of) => Some(*of),
             Self::Entry(key, _)
-            | Self::KeySum(key, ..)
+            | Self::Sum(SumOwner::Payer(key, _), _)
             | Self::KeyCount(key, ..)
             | Self::Part(DayPart::KeyHour(key, ..), ..)
             | Self::Listed(key, ..) => Some(BudgetOwner::Key(*key)),
-            Self::GroupSum(group, _)
+            Self::Sum(SumOwner::Group(group), _)
             | Self::Part(DayPart::GroupModel(group, ..) | DayPart::GroupHour(group, ..), ..)
             | Self::KeysOfGroup(group)
             | Self::ChildGroups(group) => Some(BudgetOwner::Group(*group)),
-            Self::UserSum(..)
+            Self::Sum(SumOwner::Model(_) | SumOwner::Users(_), _)
             | Self::Part(..)
             | Self::Held
             | Self::Credit
             | Self::Entries
             | Self::Bill(_)
-            | Self::ModelSum(..)
             | Self::ModelCount(..)
             | Self::Hold(_)
             | Self::HoldLease(_)

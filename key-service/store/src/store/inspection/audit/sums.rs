@@ -175,7 +175,7 @@ fn compare_all(auditor: &mut Auditor, day: Day, sums: HashMap<Vec<u8>, SumWithEn
         let Some(of) = read_owner(&name) else { continue };
         let recorded_charge = recorded.counters.charged();
         if recorded_charge.nanos() < COUNTED.cast_signed() && charged < i128::from(COUNTED) {
-            auditor.sum(of.charged(day), recorded_charge, charged);
+            auditor.sum(day, &of, recorded_charge, charged);
         }
         // A missing sum shows in the charge or, if the requests were free, in their number.
         let is_told = recorded.is_absent && charged != 0;

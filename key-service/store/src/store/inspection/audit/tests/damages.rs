@@ -1,7 +1,7 @@
 //! Planted damages: each is found, with its place.
 
 use domain::{
-    audit::{BudgetOwner, Counter, DayPart, Figure, Quantity, Wrong},
+    audit::{BudgetOwner, Counter, DayPart, Figure, Quantity, SumOwner, Wrong},
     ledger::Record as Generation,
     usage::{Day, GroupKeys, Hour, part_of_user},
 };
@@ -385,7 +385,7 @@ async fn damaged_sums_are_found() {
     let of_key_usd = |counter| Figure::KeyCount(key(1), day, MODEL.into(), counter);
     find(vec![
         ("a key was charged more", Damage::Sums(of_key, |sums| sums.charged += 1), {
-            vec![usd(Figure::KeySum(key(1), day, MODEL.into()), 11, 10)]
+            vec![usd(Figure::Sum(SumOwner::Payer(key(1), MODEL.into()), day), 11, 10)]
         }),
         ("a key had a request more", Damage::Sums(of_key, |sums| sums.requests += 1), {
             vec![key_count(Counter::Requests, 2, 1)]
@@ -412,10 +412,10 @@ async fn damaged_sums_are_found() {
             vec![usd(of_key_usd(Counter::ChargedAtKnownCost), 0, 10)]
         }),
         ("sums of a key are lost", Damage::Lost(of_key), {
-            vec![usd(Figure::KeySum(key(1), day, MODEL.into()), 0, 10)]
+            vec![usd(Figure::Sum(SumOwner::Payer(key(1), MODEL.into()), day), 0, 10)]
         }),
         ("a model was charged less", Damage::Sums(of_model, |sums| sums.charged -= 1), {
-            vec![usd(Figure::ModelSum(day, MODEL.into()), 116, 117)]
+            vec![usd(Figure::Sum(SumOwner::Model(MODEL.into()), day), 116, 117)]
         }),
         ("a model had a request less", Damage::Sums(of_model, |sums| sums.requests -= 1), {
             vec![model_count(Counter::Requests, 11, 12)]
@@ -424,11 +424,11 @@ async fn damaged_sums_are_found() {
             vec![model_count(Counter::Tokens, 61, 60)]
         }),
         ("sums of a model are lost", Damage::Lost(of_model), {
-            vec![usd(Figure::ModelSum(day, MODEL.into()), 0, 117)]
+            vec![usd(Figure::Sum(SumOwner::Model(MODEL.into()), day), 0, 117)]
         }),
         ("a group was charged more", Damage::GroupSums(1, |sums| whole(sums).charged += 1), {
             vec![
-                usd(Figure::GroupSum(group(1), day), 118, 117),
+                usd(Figure::Sum(SumOwner::Group(group(1)), day), 118, 117),
                 usd(of_group_model(Counter::Charged), 118, 117),
             ]
         }),
@@ -447,7 +447,7 @@ async fn damaged_sums_are_found() {
             vec![number(part(below, Counter::Requests), 13, 12)]
         }),
         ("sums of a group are lost", Damage::Lost(of_group), {
-            vec![usd(Figure::GroupSum(group(1), day), 0, 117)]
+            vec![usd(Figure::Sum(SumOwner::Group(group(1)), day), 0, 117)]
         }),
     ])
     .await;
@@ -478,7 +478,7 @@ async fn damaged_sums_of_hours_and_users_and_payers_that_are_not_listed_are_foun
         ),
         ("a user was charged more", Damage::UserSums(|sums| users(sums).charged[0] += 1), {
             vec![
-                usd(Figure::UserSum(day, part_of_user(USER)), 118, 117),
+                usd(Figure::Sum(SumOwner::Users(part_of_user(USER)), day), 118, 117),
                 usd(of_user(Counter::Charged), 118, 117),
             ]
         }),
@@ -492,7 +492,7 @@ async fn damaged_sums_of_hours_and_users_and_payers_that_are_not_listed_are_foun
             vec![number(part(DayPart::OtherUsers(part_of_user(USER)), Counter::Requests), 1, 0)]
         }),
         ("sums of users are lost", Damage::Lost(of_users), {
-            vec![usd(Figure::UserSum(day, part_of_user(USER)), 0, 117)]
+            vec![usd(Figure::Sum(SumOwner::Users(part_of_user(USER)), day), 0, 117)]
         }),
         ("a payer is not listed", Damage::Payers(|payers| payers.payers.clear()), {
             vec![number(Figure::Listed(key(1), day, MODEL.into()), 0, 1)]
