@@ -179,44 +179,34 @@ pub enum Counter {
 }
 
 impl Counter {
-    /// Name of the counter in reports.
-    pub const fn name(self) -> &'static str {
+    /// Name of the counter in reports, and its description for people.
+    const fn texts(self) -> [&'static str; 2] {
         match self {
-            Self::Charged => "charged_on_day",
-            Self::Requests => "requests_on_day",
-            Self::Tokens => "tokens_on_day",
-            Self::Prompt => "prompt_tokens_on_day",
-            Self::Cached => "cached_tokens_on_day",
-            Self::Completion => "completion_tokens_on_day",
-            Self::CacheWrite => "cache_write_tokens_on_day",
-            Self::CacheWriteLong => "cache_write_long_tokens_on_day",
-            Self::AudioInput => "audio_input_tokens_on_day",
-            Self::Images => "images_on_day",
-            Self::Reasoning => "reasoning_tokens_on_day",
-            Self::AudioOutput => "audio_output_tokens_on_day",
-            Self::UpstreamCost => "upstream_cost_on_day",
-            Self::ChargedAtKnownCost => "charged_at_known_cost_on_day",
+            Self::Charged => ["charged_on_day", "charges"],
+            Self::Requests => ["requests_on_day", "requests"],
+            Self::Tokens => ["tokens_on_day", "tokens"],
+            Self::Prompt => ["prompt_tokens_on_day", "prompt tokens"],
+            Self::Cached => ["cached_tokens_on_day", "cached tokens"],
+            Self::Completion => ["completion_tokens_on_day", "completion tokens"],
+            Self::CacheWrite => ["cache_write_tokens_on_day", "cache write tokens"],
+            Self::CacheWriteLong => ["cache_write_long_tokens_on_day", "long cache write tokens"],
+            Self::AudioInput => ["audio_input_tokens_on_day", "audio input tokens"],
+            Self::Images => ["images_on_day", "images"],
+            Self::Reasoning => ["reasoning_tokens_on_day", "reasoning tokens"],
+            Self::AudioOutput => ["audio_output_tokens_on_day", "audio output tokens"],
+            Self::UpstreamCost => ["upstream_cost_on_day", "upstream cost"],
+            Self::ChargedAtKnownCost => ["charged_at_known_cost_on_day", "charges at known cost"],
         }
     }
 
-    /// Description of the counter, for people.
+    pub const fn name(self) -> &'static str {
+        let [name, _] = self.texts();
+        name
+    }
+
     pub const fn as_words(self) -> &'static str {
-        match self {
-            Self::Charged => "charges",
-            Self::Requests => "requests",
-            Self::Tokens => "tokens",
-            Self::Prompt => "prompt tokens",
-            Self::Cached => "cached tokens",
-            Self::Completion => "completion tokens",
-            Self::CacheWrite => "cache write tokens",
-            Self::CacheWriteLong => "long cache write tokens",
-            Self::AudioInput => "audio input tokens",
-            Self::Images => "images",
-            Self::Reasoning => "reasoning tokens",
-            Self::AudioOutput => "audio output tokens",
-            Self::UpstreamCost => "upstream cost",
-            Self::ChargedAtKnownCost => "charges at known cost",
-        }
+        let [_, words] = self.texts();
+        words
     }
 
     pub fn of_counts(counts: &Counts) -> [(Self, Quantity); 12] {
