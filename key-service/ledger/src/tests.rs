@@ -268,7 +268,7 @@ impl Installation {
             let usage::Added { payer, user, day, hour, counts } =
                 usage::added(&before.unwrap_or_default(), entry);
             for (group, keys) in usage::counting_groups(payer.groups) {
-                groups.entry((day, group)).or_default().add(&payer.model, keys, (hour, counts));
+                groups.entry((day, group)).or_default().add(&payer.model, keys, hour, counts);
             }
             if let Some(user) = user {
                 users.entry((day, usage::part_of_user(&user))).or_default().add(&user, counts.into());

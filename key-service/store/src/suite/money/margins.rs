@@ -67,7 +67,7 @@ impl Expected {
 
     fn add(&mut self, usage::Added { payer, user, day, hour, counts }: usage::Added) {
         for (group, keys) in counting_groups(payer.groups) {
-            self.groups.entry((day, group)).or_default().add(&payer.model, keys, (hour, counts));
+            self.groups.entry((day, group)).or_default().add(&payer.model, keys, hour, counts);
         }
         self.models.entry((day, payer.model.clone())).or_default().add(hour, counts);
         self.payers.entry((day, payer)).or_default().add(hour, counts);
