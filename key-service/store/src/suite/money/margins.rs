@@ -21,7 +21,7 @@ use domain::{
     key::KeyPatch,
     ledger::{
         Command, Entry, NewHold, Payer, Progress, Record,
-        histories::{START, generation},
+        histories::{START, generation, new_hold},
     },
     usage::{self, Counts, Day, DayTotal, GroupDay, Margin, UserDay, counting_groups, part_of_user},
 };
@@ -29,12 +29,6 @@ use domain::{
 fn progress(cost: i64, upstream_cost: Option<i64>) -> Progress {
     let usage = Usage::of(10, 4, cost.unsigned_abs());
     Progress { usage, cost: nanos(cost), upstream_cost: upstream_cost.map(nanos), course: None }
-}
-
-/// A hold like another, for a generation of model `other`.
-pub(crate) fn with_model(command: &Command, other: &str) -> Command {
-    let Command::Hold(hold) = command.clone() else { panic!("{command:?}") };
-    Command::Hold(NewHold { model: other.to_owned(), ..hold })
 }
 
 fn bill(key: KeyId, n: u8, cost: i64, upstream_cost: Option<i64>) -> Command {
@@ -155,8 +149,9 @@ impl BilledKeys {
         let Self { account, moving, alone, groups: [_, second] } = *self;
         let held = (1..=4).map(|n| hold(moving, generation(n), 100, 7));
         let held = held.chain([hold(alone, generation(5), 100, 7), hold(alone, generation(6), 100, 7)]);
-        let other = with_model(&hold(alone, generation(9), 100, 7), "Model Max");
-        store.execute(account, held.chain([other]).collect(), START).await.unwrap();
+        let other = NewHold { model: "Model Max".into(), ..new_hold(alone, generation(9), nanos(100)) };
+        let held = held.chain([Command::Hold(other)]);
+        store.execute(account, held.collect(), START).await.unwrap();
         let commands = vec![
             report(moving, 3, 40, Some(30)),
             report(alone, 6, 50, None),
@@ -234,8 +229,8 @@ pub(crate) async fn sums_of_a_key_are_whole_however_many_models_it_uses(subject:
     let account = open_account_with(store, 1, 100_000).await;
     let [many, other] = [make_key(store, account, 1, None).await, make_key(store, account, 2, None).await];
     let of_model = |key: KeyId, n: u8| {
-        let held = with_model(&hold(key, generation(n), 5, 7), &format!("Model {n}"));
-        [held, bill(key, n, 5, None)]
+        let held = NewHold { model: format!("Model {n}"), ..new_hold(key, generation(n), nanos(5)) };
+        [Command::Hold(held), bill(key, n, 5, None)]
     };
     store.execute(account, of_model(other, 255).into(), START).await.unwrap();
     let (next, mut all) = (START.plus(Duration::from_hours(24)), (1..=220_u8).collect::<Vec<_>>());
