@@ -241,7 +241,7 @@ impl<'a> Batch<'a> {
             let sum = GroupSum(day, group);
             self.needs(Slot::OfGroup(sum));
             self.copies.change_of_group(&sum, |sums| {
-                sums.of.add(&payer.model, keys, (hour, counts));
+                sums.of.add(&payer.model, keys, hour, counts);
                 sums.last_entry = last_entry;
             });
         }

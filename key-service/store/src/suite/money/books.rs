@@ -10,16 +10,13 @@ use shared::{
 
 use crate::{
     store::{Hour, JournalPage, Ledger as _, OtherSums, RefusedLine, Store},
-    suite::{
-        Fault, Subject, after, capture, hold, make_key, money::margins::with_model, nanos, open_account_with,
-        tick,
-    },
+    suite::{Fault, Subject, after, capture, hold, make_key, nanos, open_account_with, tick},
 };
 use domain::{
     audit::{Audit, Figure, Quantity, Wrong},
     ledger::{
-        Command, Ending, Entry, Outcome, Progress,
-        histories::{self, START, account, generation, key},
+        Command, Ending, Entry, NewHold, Outcome, Progress,
+        histories::{self, START, account, generation, key, new_hold},
     },
     search::{EntrySearch, Outcome as Wanted},
     usage::{Counts, Day, Sums},
@@ -119,7 +116,8 @@ pub(crate) async fn usage_is_counted_by_day_key_and_model(subject: &mut impl Sub
         .map(|(key, n)| hold(key, generation(n), 100, 7))
         .into();
     commands.extend([hold(second, generation(6), 100, 99), report(second, 6, 9)]);
-    commands.push(with_model(&hold(first, generation(5), 10, 7), "Model Max"));
+    let other = NewHold { model: "Model Max".into(), ..new_hold(first, generation(5), nanos(10)) };
+    commands.push(Command::Hold(other));
     commands.extend([
         report(first, 3, 40),
         capture(first, generation(1), 7),
