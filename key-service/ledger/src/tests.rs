@@ -225,9 +225,9 @@ impl Installation {
         });
         assert_eq!(events, expected.collect::<Vec<_>>());
         let Some(trail) = self.model.trails.get(&account) else { return };
-        let expected = (1..)
-            .zip(&trail.journal)
-            .map(|(number, (id, entry))| (number, codec::write_entry(*id, entry).encode_to_vec()));
+        let expected = (1..).zip(&trail.journal).zip(trail.before()).map(|((number, (id, entry)), before)| {
+            (number, codec::write_entry(*id, entry, before).encode_to_vec())
+        });
         assert_eq!(self.values(account, names::JOURNAL).await, expected.collect::<Vec<_>>());
         let mut sums = BTreeMap::<_, Margin>::new();
         for ((day, payer), counts) in &trail.counted {

@@ -20,7 +20,7 @@ use shared::{
 };
 
 pub use self::day_counters::{DayCounters, SumOwner};
-pub use self::figure::{Counter, DayPart, Figure, Quantity, Wrong};
+pub use self::figure::{Counter, DayPart, EntriesOf, Figure, Quantity, Wrong};
 use self::{
     bills::Bills,
     replay::{Known, Replay, Since},

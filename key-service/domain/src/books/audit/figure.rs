@@ -32,6 +32,10 @@ pub enum Quantity {
 pub enum Figure {
     /// The balance of a key after the entry of this number: the balance before plus the entry's change.
     Entry(KeyId, u64),
+    /// Number of the entry before the entry of this number.
+    Previous(EntriesOf, u64),
+    /// Number of the last entry.
+    Last(EntriesOf),
     /// A key's `used`: the balance after the last entry. A key that does not exist has a recorded zero.
     Used(KeyId),
     /// A key's `held`: the sum of open holds.
@@ -84,6 +88,22 @@ pub enum Figure {
     KeysOfGroup(GroupId),
     /// A group's number of child groups, compared with the list of child groups.
     ChildGroups(GroupId),
+}
+
+/// A key or a group, of which there are entries in the journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum EntriesOf {
+    Key(KeyId),
+    Group(GroupId),
+}
+
+impl fmt::Display for EntriesOf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Key(key) => key.fmt(f),
+            Self::Group(group) => group.fmt(f),
+        }
+    }
 }
 
 /// A part of a day whose counters are kept apart.
@@ -253,6 +273,8 @@ impl Figure {
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Entry(..) => "used_after",
+            Self::Previous(..) => "previous_entry",
+            Self::Last(_) => "last_entry",
             Self::Used(_) | Self::GroupUsed(_) => "used",
             Self::KeyHeld(_) | Self::GroupHeld(_) | Self::Held => "held",
             Self::Window(_, per) | Self::GroupWindow(_, per) => match per {
@@ -283,6 +305,8 @@ impl Figure {
     pub const fn key(&self) -> Option<KeyId> {
         match self {
             Self::Entry(key, _)
+            | Self::Previous(EntriesOf::Key(key), _)
+            | Self::Last(EntriesOf::Key(key))
             | Self::Used(key)
             | Self::KeyHeld(key)
             | Self::Window(key, _)
@@ -291,7 +315,9 @@ impl Figure {
             | Self::KeyCount(key, ..)
             | Self::Part(DayPart::KeyHour(key, ..), ..)
             | Self::Listed(key, ..) => Some(*key),
-            Self::GroupUsed(_)
+            Self::Previous(..)
+            | Self::Last(_)
+            | Self::GroupUsed(_)
             | Self::GroupHeld(_)
             | Self::GroupWindow(..)
             | Self::GroupInFlight(_)
@@ -316,7 +342,9 @@ impl Figure {
     /// The group that the figure belongs to; `None` for a figure of a key or of the account.
     pub const fn group(&self) -> Option<GroupId> {
         match self {
-            Self::GroupUsed(group)
+            Self::Previous(EntriesOf::Group(group), _)
+            | Self::Last(EntriesOf::Group(group))
+            | Self::GroupUsed(group)
             | Self::GroupHeld(group)
             | Self::GroupWindow(group, _)
             | Self::GroupInFlight(group)
@@ -325,6 +353,8 @@ impl Figure {
             | Self::KeysOfGroup(group)
             | Self::ChildGroups(group) => Some(*group),
             Self::Entry(..)
+            | Self::Previous(..)
+            | Self::Last(_)
             | Self::Used(_)
             | Self::KeyHeld(_)
             | Self::Window(..)

@@ -434,9 +434,14 @@ async fn the_trails_are_equal(store: &Store, world: &World) {
         }
         let days = Day::of(START)..=Day::of(START.plus(LONGEST_HISTORY));
         super::margins::the_sums_are_those_of(store, *account, days.clone(), &expected.journal).await;
-        let numbered = (1..).zip(expected.journal);
-        let numbered =
-            numbered.map(|(number, (generation, entry))| JournalEntry { number, generation, entry });
+        let before = expected.before();
+        let numbered = (1..).zip(expected.journal).zip(before);
+        let numbered = numbered.map(|((number, (generation, entry)), before)| JournalEntry {
+            number,
+            generation,
+            entry,
+            before,
+        });
         assert_eq!(entries, numbered.collect::<Vec<_>>());
         let lines =
             expected.counted.into_iter().map(|((day, payer), counts)| UsageLine { day, payer, counts });

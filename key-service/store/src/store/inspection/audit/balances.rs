@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use domain::{
-    audit::{Auditor, Figure},
+    audit::{Auditor, EntriesOf, Figure},
     ledger::{Budget, Group, Key},
 };
 use key_service_ledger::{
@@ -19,7 +19,7 @@ use shared::{
 use crate::store::{
     base::{Store, message, no_answer},
     books::{AT_ONCE, damaged},
-    inspection::audit::bounds::ALL,
+    inspection::audit::{bounds::ALL, numbers::LastNumbers},
     layout,
 };
 
@@ -106,16 +106,18 @@ impl Balanced {
     }
 
     /// Adds the balance to an audit that has all entries up to the balance's last one.
-    pub(super) fn add_to(self, auditor: &mut Auditor) {
-        let Self { of, opening, holds: Held { nanos, in_flight }, last_entry: _ } = self;
+    pub(super) fn add_to(self, auditor: &mut Auditor, numbers: &LastNumbers) {
+        let Self { of, opening, holds: Held { nanos, in_flight }, last_entry } = self;
         let held = NanoUsd::from_nanos(nanos);
         let counted = |budget: &Budget| budget.bounds.as_ref().map_or(0, |bounds| bounds.in_flight);
         match of {
             BalanceOwner::Key(id, key) => {
+                numbers.last(auditor, EntriesOf::Key(id), last_entry);
                 auditor.key(id, &key, opening, held);
                 auditor.in_flight(Figure::InFlight(id), counted(&key.budget), in_flight);
             }
             BalanceOwner::Group(id, group) => {
+                numbers.last(auditor, EntriesOf::Group(id), last_entry);
                 auditor.group(id, &group, opening, held);
                 auditor.in_flight(Figure::GroupInFlight(id), counted(&group.budget), in_flight);
             }

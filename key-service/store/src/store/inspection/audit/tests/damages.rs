@@ -1,7 +1,7 @@
 //! Planted damages: each is found, with its place.
 
 use domain::{
-    audit::{Counter, DayPart, Figure, Quantity, Wrong},
+    audit::{Counter, DayPart, EntriesOf, Figure, Quantity, Wrong},
     ledger::Record as Generation,
     usage::{Day, GroupKeys, Hour, part_of_user},
 };
@@ -310,6 +310,29 @@ async fn damaged_balances_are_found() {
             }),
             vec![usd(Figure::Window(key(5), Per::Day), 19, 20)],
         ),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn damaged_numbers_of_entries_are_found() {
+    let (of_key, of_group) = (EntriesOf::Key(key(5)), |n| EntriesOf::Group(group(n)));
+    find(vec![
+        ("an entry names another one of its key", Damage::Entry(13, |entry| entry.before_of_key = 1), {
+            vec![number(Figure::Previous(of_key, 13), 1, 6)]
+        }),
+        ("an entry names none of its group", Damage::Entry(13, |entry| entry.before_of_group = 0), {
+            vec![number(Figure::Previous(of_group(1), 13), 0, 12)]
+        }),
+        ("an entry names another one of its parent", Damage::Entry(2, |entry| entry.before_of_parent = 2), {
+            vec![number(Figure::Previous(of_group(0), 2), 2, 1)]
+        }),
+        ("a key without entries names one", Damage::Key(19, |key| key.last_entry = 4), {
+            vec![number(Figure::Last(EntriesOf::Key(key(19))), 4, 0)]
+        }),
+        ("a group names an entry that there is not", Damage::Group(0, |group| group.last_entry = 14), {
+            vec![number(Figure::Last(of_group(0)), 14, 13)]
+        }),
     ])
     .await;
 }
