@@ -81,6 +81,13 @@ impl<'a> Object<'a> {
         self.0.iter().find(|(n, _)| n == name).map(|(_, value)| *value)
     }
 
+    /// The object without the members of these names.
+    #[must_use]
+    pub fn without(mut self, names: &[&str]) -> Self {
+        self.0.retain(|(name, _)| !names.contains(&&**name));
+        self
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = (&str, &'a RawValue)> {
         self.0.iter().map(|(name, value)| (&**name, *value))
     }

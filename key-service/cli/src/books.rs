@@ -258,6 +258,10 @@ fn sentence(Wrong { figure, recorded, proven }: &Wrong) -> String {
         Figure::Entry(key, number) => {
             (format!("{key} used after journal entry {number}"), "the entries before it add up to")
         }
+        Figure::Previous(of, number) => {
+            (format!("{of} number of the entry before journal entry {number}"), "its journal has")
+        }
+        Figure::Last(of) => (format!("{of} number of the last entry"), "its journal has"),
         Figure::Used(of) => (format!("{of} used"), "its journal adds up to"),
         Figure::BudgetHeld(of) => (format!("{of} held"), "its open holds add up to"),
         Figure::Window(of, per) => {

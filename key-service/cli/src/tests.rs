@@ -13,7 +13,7 @@ use super::*;
 use domain::{
     event::Actor,
     key::{ApiKey, KeyPatch},
-    ledger::{Command as Ledger, NewHold, Progress},
+    ledger::{Command as Ledger, Progress, histories::new_hold},
 };
 use key_service_management::{
     accounts::NewDeposit,
@@ -246,21 +246,8 @@ async fn busy_account(office: &Office) -> (AccountId, KeyId) {
         .unwrap();
     let Made::New(key, _) = made else { panic!("{made:?}") };
     let now = office.clock.now();
-    let hold = |n, usd| {
-        Ledger::Hold(NewHold {
-            key: key.id,
-            credential: 0,
-            generation: GenerationId::new(now, [n; 10]),
-            model: "Model Flash".into(),
-            least: NanoUsd::from_usd(usd),
-            enough: NanoUsd::from_usd(usd),
-            most: NanoUsd::from_usd(usd),
-            prompt_tokens: 1,
-            readmitted: false,
-            lease_ticks: 7,
-            origin: None,
-        })
-    };
+    let hold =
+        |n, usd| Ledger::Hold(new_hold(key.id, GenerationId::new(now, [n; 10]), NanoUsd::from_usd(usd)));
     let usage = shared::tokens::Usage::of(12, 2, 5);
     let total =
         Progress { usage, cost: NanoUsd::from_nanos(3_000_000_001), upstream_cost: None, course: None };

@@ -45,7 +45,10 @@ pub use self::{
     events::{CallEvents, Holder, Passed, Told, deposited, passed_by_bounds},
     funds::{IN_FLIGHT, rate_limited},
     raise::{BadRaise, RaiseFault},
-    record::{Counted, Deposited, Ending, Entry, GroupChain, Hold, Payer, Progress, Record, Settlement},
+    record::{
+        Counted, Deposited, Ending, EntriesBefore, Entry, GroupChain, Hold, Payer, Progress, Record,
+        Settlement,
+    },
     state::{Account, Group, Groups, Key, LastDeposit, Rotation, State},
 };
 

@@ -30,12 +30,14 @@ pub(super) const IDEMPOTENT_REPLAYED: (HeaderName, HeaderValue) =
 /// Reads the settings of the object that a client asks for. An unknown field is refused, not ignored, since a typo must
 /// not make a key without a limit or an expiry.
 pub(super) async fn read_draft<P: Patch>(request: Request) -> Result<P, ApiError> {
-    settings(&read_json(request, None).await?, true)
+    let json = read_json(request, None).await?;
+    settings(&json, true)
 }
 
 /// Reads the change that a client asks for.
 pub(super) async fn read_patch<P: Patch>(request: Request) -> Result<P, ApiError> {
-    settings(&read_json(request, Some(MERGE_PATCH)).await?, false)
+    let json = read_json(request, Some(MERGE_PATCH)).await?;
+    settings(&json, false)
 }
 
 /// Reads the idempotency key, if any: 1 to 255 printable ASCII characters. Management keys of a group have their own,

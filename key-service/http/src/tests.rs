@@ -18,7 +18,7 @@ use tokio::task::yield_now;
 use tower::ServiceExt;
 
 use super::*;
-use domain::ledger::{Command, NewHold, Progress};
+use domain::ledger::{Command, NewHold, Progress, histories::new_hold};
 use key_service_management::testing::Office;
 use key_service_store::store::Ledger as _;
 
@@ -85,24 +85,14 @@ impl Desk {
     /// generation.
     fn commands(id: &str, generation: GenerationId, nanos: i64) -> [Command; 2] {
         let (key, cost) = (id.parse::<KeyId>().unwrap(), NanoUsd::from_nanos(nanos));
-        let hold = Command::Hold(NewHold {
-            key,
-            credential: 0,
-            generation,
-            model: "Model Flash".into(),
-            least: cost,
-            enough: cost,
-            most: cost,
-            prompt_tokens: 12,
-            readmitted: false,
-            lease_ticks: 7,
-            origin: Some(Arc::new(Origin {
-                api: ModelApi::Responses,
-                stream: true,
-                user: Some("u-1".into()),
-                request: RequestId::from_slice(generation.as_bytes()),
-            })),
-        });
+        let origin = Some(Arc::new(Origin {
+            api: ModelApi::Responses,
+            stream: true,
+            user: Some("u-1".into()),
+            request: RequestId::from_slice(generation.as_bytes()),
+        }));
+        let new = new_hold(key, generation, cost);
+        let hold = Command::Hold(NewHold { prompt_tokens: 12, origin, ..new });
         let course = Some(Arc::new(Course {
             upstream: Some("eu-2".into()),
             authorized_ms: Some(3),

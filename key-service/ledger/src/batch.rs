@@ -6,7 +6,7 @@ pub(crate) mod written;
 
 use domain::{
     event::Event,
-    ledger::{self, CallEvents, Command, Outcome, Record, RecordId, Refused, State, Told},
+    ledger::{self, CallEvents, Command, EntriesBefore, Outcome, Record, RecordId, Refused, State, Told},
     usage::{self, counting_groups, part_of_user},
 };
 use records::{Commit, Revision, Write};
@@ -124,7 +124,7 @@ impl<'a> Batch<'a> {
         let entry = ledger::entry(&before.record, &after);
         let mut number = None;
         if let (Some(RecordId::Generation(id)), Some(entry)) = (command.record(), &entry) {
-            self.effects.entries.push(codec::write_entry(id, entry).encode_to_vec());
+            self.effects.entries.push(codec::write_entry(id, entry, balances).encode_to_vec());
             let last_entry = account.entries + self.effects.entries.len() as u64;
             number = Some(last_entry);
             self.count(usage::added(&before.record, entry), last_entry);
@@ -135,13 +135,17 @@ impl<'a> Batch<'a> {
     }
 
     /// Loads the state that a command reads, with the numbers of the last entries of key and groups.
-    fn load(&mut self, account: &AccountRecord, command: &Command) -> Result<(State, LastEntries), Refused> {
+    fn load(
+        &mut self,
+        account: &AccountRecord,
+        command: &Command,
+    ) -> Result<(State, EntriesBefore), Refused> {
         let record = match command.record() {
             None => Record::None,
             Some(RecordId::Deposit(id)) => self.copies.deposit(&id).ok_or(Refused::Damaged)?,
             Some(RecordId::Generation(id)) => self.generation(account, id)?,
         };
-        let mut last = LastEntries::default();
+        let mut last = EntriesBefore::default();
         let key = match command.key() {
             None => None,
             Some(id) => self.copies.key(&id).ok_or(Refused::Damaged)?.map(|balance| {
@@ -149,11 +153,12 @@ impl<'a> Batch<'a> {
                 balance.of
             }),
         };
+        // The parent comes after the group.
         let mut groups = last.groups.iter_mut();
         let state = State::load(account.money, key, record, |id| {
-            let found = self.copies.group(&id).ok_or(Refused::Damaged)?;
+            let (found, last) = (self.copies.group(&id).ok_or(Refused::Damaged)?, groups.next());
             Ok::<_, Refused>(found.map(|Balance { of, last_entry }| {
-                if let Some(last) = groups.next() {
+                if let Some(last) = last {
                     *last = last_entry;
                 }
                 of
@@ -179,13 +184,14 @@ impl<'a> Batch<'a> {
         command: &Command,
         before: &Record,
         after: State,
-        (last, number): (LastEntries, Option<u64>),
+        (last, number): (EntriesBefore, Option<u64>),
     ) {
         if let (Some(id), Some(key)) = (command.key(), after.key) {
             let last_entry = number.unwrap_or(last.key);
             self.copies.set_key(&id, Some(Balance { of: key, last_entry }));
         }
-        for ((id, group), last) in after.groups.into_iter().flatten().zip(last.groups) {
+        for (found, last) in after.groups.into_iter().zip(last.groups) {
+            let Some((id, group)) = found else { continue };
             let last_entry = number.unwrap_or(last);
             self.copies.set_group(&id, Some(Balance { of: group, last_entry }));
         }
@@ -241,7 +247,7 @@ impl<'a> Batch<'a> {
             let sum = GroupSum(day, group);
             self.needs(Slot::OfGroup(sum));
             self.copies.change_of_group(&sum, |sums| {
-                sums.of.add(&payer.model, keys, (hour, counts));
+                sums.of.add(&payer.model, keys, hour, counts);
                 sums.last_entry = last_entry;
             });
         }
@@ -345,13 +351,6 @@ impl Effects {
 /// Writes an event as the log keeps it.
 fn event_value(event: &Event) -> Vec<u8> {
     [event.id.as_bytes(), event.to_json().as_bytes()].concat()
-}
-
-/// Numbers of the last entries of a key and its groups.
-#[derive(Default)]
-struct LastEntries {
-    key: u64,
-    groups: [u64; 2],
 }
 
 /// Updates the index entries that follow from changed records.

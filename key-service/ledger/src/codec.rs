@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use domain::{
     ledger::{
-        Account, Bounds, Budget, Counted, Deposited, Ending, Group, GroupChain, Hold, Key, LastDeposit,
-        Payer, Progress, Rate, Record, Rotation, Settlement, Window,
+        Account, Bounds, Budget, Counted, Deposited, Ending, EntriesBefore, Entry, Group, GroupChain, Hold,
+        Key, LastDeposit, Payer, Progress, Rate, Record, Rotation, Settlement, Window,
     },
     payment::{Payment, PaymentId},
 };
@@ -362,12 +362,16 @@ pub fn read_deposit(deposit: messages::Deposit) -> Option<Record> {
 
 pub(crate) fn write_entry(
     generation: GenerationId,
-    domain::ledger::Entry { settlement, delta, used_after }: &domain::ledger::Entry,
+    Entry { settlement, delta, used_after }: &Entry,
+    EntriesBefore { key, groups: [group, parent] }: EntriesBefore,
 ) -> messages::Entry {
     messages::Entry {
         generation: generation.as_bytes().to_vec(),
         bill: Some(write_bill(settlement)),
         delta: nanos(*delta),
         used_after: nanos(*used_after),
+        before_of_key: key,
+        before_of_group: group,
+        before_of_parent: parent,
     }
 }

@@ -413,6 +413,13 @@ pub struct Entry {
     /// The key's `used` after this entry.
     #[prost(sfixed64, tag = "4")]
     pub used_after: i64,
+    /// Numbers of the last entries before this one of the same key, group and parent group; 0 for none.
+    #[prost(uint64, tag = "5")]
+    pub before_of_key: u64,
+    #[prost(uint64, tag = "6")]
+    pub before_of_group: u64,
+    #[prost(uint64, tag = "7")]
+    pub before_of_parent: u64,
 }
 /// Sums of a day. Payers: set `sums`, part: the day; name: `p` and the payer (key, groups, model). Models: set `spend`,
 /// part: the day; name: `m` and the model.

@@ -155,7 +155,7 @@ impl Books {
 }
 
 fn entry(value: &[u8]) -> Option<(GenerationId, Entry)> {
-    let messages::Entry { generation, bill, delta, used_after } = messages::Entry::decode(value).ok()?;
+    let messages::Entry { generation, bill, delta, used_after, .. } = messages::Entry::decode(value).ok()?;
     let GenerationRecord::Closed(settlement) = codec::read_generation(bill?)? else { return None };
     let entry = Entry { settlement, delta: codec::usd(delta), used_after: codec::usd(used_after) };
     Some((GenerationId::from_slice(&generation)?, entry))

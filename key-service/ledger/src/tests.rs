@@ -14,7 +14,7 @@ use domain::{
         Command, Ending, Key, Record as GenerationRecord, RecordId, Told,
         histories::{
             ACCOUNTS, GROUPS, KEYS, LONGEST_HISTORY, START, Step, World, account, deposit, group, history,
-            key, of_history,
+            key, new_hold, of_history,
         },
     },
     usage::{self, GroupDay, Margin, UserDay},
@@ -225,9 +225,10 @@ impl Installation {
         });
         assert_eq!(events, expected.collect::<Vec<_>>());
         let Some(trail) = self.model.trails.get(&account) else { return };
-        let expected = (1..)
-            .zip(&trail.journal)
-            .map(|(number, (id, entry))| (number, codec::write_entry(*id, entry).encode_to_vec()));
+        let expected =
+            (1..).zip(&trail.journal).zip(trail.before()).map(|((number, (id, entry)), before)| {
+                (number, codec::write_entry(*id, entry, before).encode_to_vec())
+            });
         assert_eq!(self.values(account, names::JOURNAL).await, expected.collect::<Vec<_>>());
         let mut sums = BTreeMap::<_, Margin>::new();
         for ((day, payer), counts) in &trail.counted {
@@ -268,7 +269,7 @@ impl Installation {
             let usage::Added { payer, user, day, hour, counts } =
                 usage::added(&before.unwrap_or_default(), entry);
             for (group, keys) in usage::counting_groups(payer.groups) {
-                groups.entry((day, group)).or_default().add(&payer.model, keys, (hour, counts));
+                groups.entry((day, group)).or_default().add(&payer.model, keys, hour, counts);
             }
             if let Some(user) = user {
                 users.entry((day, usage::part_of_user(&user))).or_default().add(&user, counts.into());
@@ -474,23 +475,11 @@ async fn a_change_that_is_refused_after_lost_commits_gives_the_turn_back() {
 
 /// Holds and captures the amount. Returns whether it could.
 async fn spend(ledger: &Lanes, (account, key): (AccountId, KeyId), one: NanoUsd) -> bool {
-    use domain::ledger::{NewHold, Outcome, Progress, Refused};
+    use domain::ledger::{Outcome, Progress, Refused};
     let generation = GenerationId::generate(&System);
     loop {
         let now = System.now();
-        let hold = Command::Hold(NewHold {
-            key,
-            credential: 0,
-            generation,
-            model: "m".into(),
-            least: one,
-            enough: one,
-            most: one,
-            prompt_tokens: 1,
-            readmitted: false,
-            lease_ticks: 7,
-            origin: None,
-        });
+        let hold = Command::Hold(new_hold(key, generation, one));
         match ledger.execute(account, vec![hold], now).await.unwrap().remove(0) {
             Ok(Outcome::Held { .. }) => break,
             Err(Refused::Reserved) => tokio::task::yield_now().await,
@@ -498,9 +487,8 @@ async fn spend(ledger: &Lanes, (account, key): (AccountId, KeyId), one: NanoUsd)
             outcome => panic!("{outcome:?}"),
         }
     }
-    let total = Progress { cost: one, ..Progress::default() };
-    let capture =
-        Command::Capture { key, generation, model: "m".into(), total, chargeable: None, estimated: false };
+    let (model, total) = ("Model Flash".into(), Progress { cost: one, ..Progress::default() });
+    let capture = Command::Capture { key, generation, model, total, chargeable: None, estimated: false };
     let billed = ledger.execute(account, vec![capture], System.now()).await.unwrap().remove(0);
     matches!(billed, Ok(Outcome::Captured(_)))
 }

@@ -9,7 +9,7 @@ use domain::{
     lease_clock::{LEASE_TICKS, LONGEST_GAP, LeaseClock, quantum},
     ledger::{
         Account, Command, Key, NewHold, Outcome, Record, State, apply,
-        histories::{generation, key},
+        histories::{generation, key, new_hold},
     },
 };
 use shared::{money::NanoUsd, time::Timestamp};
@@ -141,19 +141,8 @@ impl Model for Leases {
 const QUANTUM: Duration = Duration::from_secs(LEASE / 6);
 
 fn hold() -> Command {
-    Command::Hold(NewHold {
-        key: key(0),
-        credential: 0,
-        generation: generation(0),
-        model: "Model Flash".to_owned(),
-        least: NanoUsd::from_nanos(1),
-        enough: NanoUsd::from_nanos(1),
-        most: NanoUsd::from_nanos(1),
-        prompt_tokens: 1,
-        readmitted: false,
-        lease_ticks: LEASE_TICKS,
-        origin: None,
-    })
+    let new = new_hold(key(0), generation(0), NanoUsd::from_nanos(1));
+    Command::Hold(NewHold { lease_ticks: LEASE_TICKS, ..new })
 }
 
 impl Counted {

@@ -43,8 +43,7 @@ fn key_settings() {
             let key = fresh().with(&patch, now());
             let text = json(|field| key.value(field, BEFORE));
             let object: Object<'_> = serde_json::from_str(&text).unwrap();
-            let patch: KeyPatch =
-                settings_among(object.iter(), true).unwrap_or_else(|e| panic!("{e:?} {text}"));
+            let patch: KeyPatch = settings_among(&object, true).unwrap_or_else(|e| panic!("{e:?} {text}"));
             assert_eq!(fresh().with(&patch, now()), key, "{text}");
         }
     });
@@ -60,8 +59,7 @@ fn group_settings() {
             let group = fresh().with(&patch, now());
             let text = json(|field| group.value(field, BEFORE));
             let object: Object<'_> = serde_json::from_str(&text).unwrap();
-            let patch: GroupPatch =
-                settings_among(object.iter(), true).unwrap_or_else(|e| panic!("{e:?} {text}"));
+            let patch: GroupPatch = settings_among(&object, true).unwrap_or_else(|e| panic!("{e:?} {text}"));
             assert_eq!(fresh().with(&patch, now()), group, "{text}");
         }
     });

@@ -65,13 +65,12 @@ fn external_id(param: &str, max: usize, raw: &RawValue) -> Result<String, ApiErr
     Ok(text)
 }
 
-/// Reads an amount from its raw token, which is exact where a float is not.
 fn amount(param: &str, expected: &str, raw: &RawValue) -> Result<NanoUsd, ApiError> {
     let wrong = |code, message: String| ApiError::at(code, param, message);
-    expect(param, Json::Number, expected, raw)?;
+    let number = number(param, expected, raw)?;
     let below = || wrong(Code::DecimalBelowMinValue, format!("`{param}` must be at least 0."));
     let above = || wrong(Code::DecimalAboveMaxValue, format!("`{param}` must be at most {MAX_LIMIT}."));
-    match NanoUsd::parse(raw.get()) {
+    match NanoUsd::parse(number) {
         Ok(amount) if amount < NanoUsd::ZERO => Err(below()),
         Ok(amount) if amount > MAX_LIMIT => Err(above()),
         Ok(amount) => Ok(amount),
@@ -98,8 +97,7 @@ pub fn count(
     bounds: RangeInclusive<u64>,
     raw: &RawValue,
 ) -> Result<u64, ApiError> {
-    expect(param, Json::Number, expected, raw)?;
-    let token = raw.get();
+    let token = number(param, expected, raw)?;
     if token.contains(['.', 'e', 'E']) {
         let message = format!("`{param}` must be {expected}, not a decimal number.");
         return Err(ApiError::at(Code::InvalidType, param, message));
@@ -177,7 +175,7 @@ fn members<'a>(
     Ok(members)
 }
 
-fn member<'a>(members: &Object<'a>, name: &str, param: &str) -> Result<&'a RawValue, ApiError> {
+pub(crate) fn member<'a>(members: &Object<'a>, name: &str, param: &str) -> Result<&'a RawValue, ApiError> {
     let missing = || {
         let message = format!("`{param}` is missing.");
         ApiError::at(Code::MissingRequiredParameter, param, message)
@@ -308,6 +306,12 @@ fn text<'a>(param: &str, expected: &str, raw: &'a RawValue) -> Result<Cow<'a, st
     expect(param, Json::String, expected, raw)?;
     // The only error left is half of a surrogate pair: well-formed JSON that is no text.
     json::text(raw).map_err(|e| invalid_json(&e))
+}
+
+/// Returns the raw token of a number, which is exact where a float is not.
+fn number<'a>(param: &str, expected: &str, raw: &'a RawValue) -> Result<&'a str, ApiError> {
+    expect(param, Json::Number, expected, raw)?;
+    Ok(raw.get())
 }
 
 fn expect(param: &str, kind: Json, expected: &str, raw: &RawValue) -> Result<(), ApiError> {

@@ -15,7 +15,7 @@ use domain::{
     event::{Event, EventKind},
     group::{BadGroup, Group, GroupNotChanged},
     key::{ApiKey, KeyNotChanged, KeyNotRotated, Status},
-    ledger::{BadRaise, Deposited, Entry, Payer},
+    ledger::{BadRaise, Deposited, EntriesBefore, Entry, Payer},
     usage::{Counts, Day, DayTotal},
 };
 
@@ -373,6 +373,7 @@ pub struct JournalEntry {
     pub generation: GenerationId,
     /// Bill of the generation, and its effect on the key's balance.
     pub entry: Entry,
+    pub before: EntriesBefore,
 }
 
 /// The part of an account's events that a search looks for.

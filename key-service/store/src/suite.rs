@@ -117,6 +117,7 @@ macro_rules! contract {
                     doctored_books_are_found,
                     the_latest_entries_come_newest_first,
                     entries_are_found_by_key_model_day_and_outcome,
+                    entries_of_a_key_and_of_a_group_are_found_behind_any_number_of_others,
                     refused_calls_are_counted_by_key_hour_and_reason,
                 }
                 requests::{

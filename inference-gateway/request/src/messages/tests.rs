@@ -38,6 +38,13 @@ fn refused(members: Value) -> (Code, String) {
     (error.code, error.param.unwrap_or_default())
 }
 
+/// Asserts that each body is refused with this code, at this place.
+fn assert_refused(cases: &[(Value, Code, &str)]) {
+    for (body, code, place) in cases {
+        assert_eq!(refused(body.clone()), (*code, (*place).to_owned()), "{body}");
+    }
+}
+
 fn thinking(members: Value) -> bool {
     let Reply::Messages(reply) = parse(&with(members)).unwrap().reply else { panic!() };
     reply.thinking
@@ -231,95 +238,98 @@ fn a_choice_of_tools_is_translated() {
 }
 
 #[test]
-fn a_fault_is_named_by_its_place() {
-    let user = |block: Value| json!({"messages": [{"role": "user", "content": "Hi"}, {"role": "user", "content": [block]}]});
-    let assistant = |block: Value| json!({"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": [block]}]});
-    let image = |source: Value| user(json!({"type": "image", "source": source}));
-    let block = "messages[1].content[0]";
-    for (body, code, place) in [
-        (json!({"max_tokens": 0}), Code::IntegerBelowMinValue, "max_tokens".to_owned()),
-        (json!({"messages": []}), Code::EmptyArray, "messages".into()),
-        (json!({"messages": [{"role": "system", "content": ""}]}), Code::InvalidValue, "messages".into()),
-        (
-            json!({"messages": [{"role": "tool", "content": "x"}]}),
-            Code::InvalidValue,
-            "messages[0].role".into(),
-        ),
-        (
-            json!({"messages": [{"role": "user"}]}),
-            Code::MissingRequiredParameter,
-            "messages[0].content".into(),
-        ),
-        (json!({"system": 1}), Code::InvalidType, "system".into()),
-        (json!({"system": [{"type": "image"}]}), Code::UnsupportedValue, "system[0].type".into()),
-        (
-            json!({"stop_sequences": ["a", "b", "c", "d", "e"]}),
-            Code::ArrayAboveMaxLength,
-            "stop_sequences".into(),
-        ),
-        (json!({"stop_sequences": [""]}), Code::EmptyString, "stop_sequences[0]".into()),
-        (json!({"top_k": -1}), Code::IntegerBelowMinValue, "top_k".into()),
-        (json!({"thinking": {"type": "secret"}}), Code::InvalidValue, "thinking.type".into()),
-        (json!({"output_config": {"effort": "secret"}}), Code::InvalidValue, "output_config.effort".into()),
+fn a_fault_of_a_setting_is_named_by_its_place() {
+    assert_refused(&[
+        (json!({"max_tokens": 0}), Code::IntegerBelowMinValue, "max_tokens"),
+        (json!({"system": 1}), Code::InvalidType, "system"),
+        (json!({"system": [{"type": "image"}]}), Code::UnsupportedValue, "system[0].type"),
+        (json!({"stop_sequences": ["a", "b", "c", "d", "e"]}), Code::ArrayAboveMaxLength, "stop_sequences"),
+        (json!({"stop_sequences": [""]}), Code::EmptyString, "stop_sequences[0]"),
+        (json!({"top_k": -1}), Code::IntegerBelowMinValue, "top_k"),
+        (json!({"thinking": {"type": "secret"}}), Code::InvalidValue, "thinking.type"),
+        (json!({"output_config": {"effort": "secret"}}), Code::InvalidValue, "output_config.effort"),
         (
             json!({"output_config": {"format": {"type": "json_schema"}}}),
             Code::MissingRequiredParameter,
-            "output_config.format.schema".into(),
+            "output_config.format.schema",
         ),
-        (json!({"tools": [{"name": "f"}]}), Code::MissingRequiredParameter, "tools[0].input_schema".into()),
-        (json!({"tools": [{"name": "a b", "input_schema": {}}]}), Code::InvalidValue, "tools[0].name".into()),
+    ]);
+}
+
+#[test]
+fn a_fault_of_a_tool_is_named_by_its_place() {
+    assert_refused(&[
+        (json!({"tools": [{"name": "f"}]}), Code::MissingRequiredParameter, "tools[0].input_schema"),
+        (json!({"tools": [{"name": "a b", "input_schema": {}}]}), Code::InvalidValue, "tools[0].name"),
         (
             json!({"tools": vec![json!({"name": "f", "input_schema": {}}); 513]}),
             Code::ArrayAboveMaxLength,
-            "tools".into(),
+            "tools",
         ),
         (
             json!({"tools": [{"name": "f", "input_schema": {}}], "tool_choice": {"type": "tool", "name": "g"}}),
             Code::InvalidValue,
-            "tool_choice.name".into(),
+            "tool_choice.name",
         ),
+    ]);
+}
+
+#[test]
+fn a_fault_of_a_message_is_named_by_its_place() {
+    assert_refused(&[
+        (json!({"messages": []}), Code::EmptyArray, "messages"),
+        (json!({"messages": [{"role": "system", "content": ""}]}), Code::InvalidValue, "messages"),
+        (json!({"messages": [{"role": "tool", "content": "x"}]}), Code::InvalidValue, "messages[0].role"),
+        (json!({"messages": [{"role": "user"}]}), Code::MissingRequiredParameter, "messages[0].content"),
+    ]);
+}
+
+#[test]
+fn a_fault_of_a_block_is_named_by_its_place() {
+    let user = |block: Value| json!({"messages": [{"role": "user", "content": "Hi"}, {"role": "user", "content": [block]}]});
+    let assistant = |block: Value| json!({"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": [block]}]});
+    let image = |source: Value| user(json!({"type": "image", "source": source}));
+    assert_refused(&[
         (
             user(json!({"type": "document", "source": {"type": "text"}})),
             Code::UnsupportedValue,
-            format!("{block}.type"),
+            "messages[1].content[0].type",
         ),
-        (user(json!({"type": "other"})), Code::UnsupportedValue, format!("{block}.type")),
+        (user(json!({"type": "other"})), Code::UnsupportedValue, "messages[1].content[0].type"),
         (
             user(
                 json!({"type": "tool_result", "tool_use_id": "t", "content": [{"type": "document", "source": {"type": "text"}}]}),
             ),
             Code::UnsupportedValue,
-            format!("{block}.content[0].type"),
+            "messages[1].content[0].content[0].type",
         ),
         (
             assistant(json!({"type": "web_search_tool_result"})),
             Code::UnsupportedValue,
-            format!("{block}.type"),
+            "messages[1].content[0].type",
         ),
         (
             assistant(json!({"type": "tool_use", "id": "t", "name": "f", "input": []})),
             Code::InvalidType,
-            format!("{block}.input"),
+            "messages[1].content[0].input",
         ),
-        (image(json!({"type": "file"})), Code::UnsupportedValue, format!("{block}.source.type")),
+        (image(json!({"type": "file"})), Code::UnsupportedValue, "messages[1].content[0].source.type"),
         (
             image(json!({"type": "base64", "media_type": "image/svg+xml", "data": "QUJD"})),
             Code::InvalidValue,
-            format!("{block}.source.media_type"),
+            "messages[1].content[0].source.media_type",
         ),
         (
             image(json!({"type": "base64", "media_type": "image/png", "data": "QUJ"})),
             Code::InvalidValue,
-            format!("{block}.source.data"),
+            "messages[1].content[0].source.data",
         ),
         (
             image(json!({"type": "url", "url": "file:///secret"})),
             Code::InvalidValue,
-            format!("{block}.source.url"),
+            "messages[1].content[0].source.url",
         ),
-    ] {
-        assert_eq!(refused(body.clone()), (code, place), "{body}");
-    }
+    ]);
 }
 
 /// Any JSON with the words of this dialect in it.

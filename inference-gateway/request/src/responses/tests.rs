@@ -33,6 +33,13 @@ fn refused(mut body: Value) -> (Code, String) {
     (error.code, error.param.unwrap_or_default())
 }
 
+/// Asserts that each body is refused with this code, at this place.
+fn assert_refused(cases: &[(Value, Code, &str)]) {
+    for (body, code, place) in cases {
+        assert_eq!(refused(body.clone()), (*code, (*place).to_owned()), "{body}");
+    }
+}
+
 /// The members of the response that repeat the request's.
 fn echo(mut body: Value) -> Value {
     body["model"] = "Model Flash".into();
@@ -266,14 +273,8 @@ fn stored_state_is_refused_by_name() {
 }
 
 #[test]
-fn a_fault_is_named_by_its_place() {
-    let item = |item: Value| json!({"input": [{"role": "user", "content": "Hi"}, item]});
-    let part = |part: Value| item(json!({"role": "user", "content": [part]}));
-    let tool = |tool: Value| json!({"tools": [tool]});
-    for (body, code, place) in [
-        (json!({"input": []}), Code::EmptyArray, "input"),
-        (json!({"input": 1}), Code::InvalidType, "input"),
-        (json!({"input": [{"role": "system", "content": ""}]}), Code::InvalidValue, "input"),
+fn a_fault_of_a_setting_is_named_by_its_place() {
+    assert_refused(&[
         (json!({"max_output_tokens": 0}), Code::IntegerBelowMinValue, "max_output_tokens"),
         (json!({"temperature": 3}), Code::DecimalAboveMaxValue, "temperature"),
         (json!({"top_logprobs": 21}), Code::IntegerAboveMaxValue, "top_logprobs"),
@@ -284,6 +285,13 @@ fn a_fault_is_named_by_its_place() {
             "text.format.schema",
         ),
         (json!({"reasoning": {"summary": "secret"}}), Code::InvalidValue, "reasoning.summary"),
+    ]);
+}
+
+#[test]
+fn a_fault_of_a_tool_is_named_by_its_place() {
+    let tool = |tool: Value| json!({"tools": [tool]});
+    assert_refused(&[
         (json!({"tool_choice": {"type": "web_search"}}), Code::UnsupportedValue, "tool_choice.type"),
         (
             json!({"tools": [{"type": "function", "name": "f"}], "tool_choice": {"type": "function", "name": "g"}}),
@@ -312,6 +320,25 @@ fn a_fault_is_named_by_its_place() {
             Code::ArrayAboveMaxLength,
             "tools",
         ),
+    ]);
+}
+
+#[test]
+fn a_fault_of_the_input_is_named_by_its_place() {
+    assert_refused(&[
+        (json!({"input": []}), Code::EmptyArray, "input"),
+        (json!({"input": 1}), Code::InvalidType, "input"),
+        (json!({"input": [{"role": "system", "content": ""}]}), Code::InvalidValue, "input"),
+    ]);
+    let missing = super::parse(&Bytes::from_static(br#"{"model":"m"}"#), |_| false).err().unwrap();
+    assert_eq!((missing.code, missing.param.as_deref()), (Code::MissingRequiredParameter, Some("input")));
+}
+
+#[test]
+fn a_fault_of_an_item_is_named_by_its_place() {
+    let item = |item: Value| json!({"input": [{"role": "user", "content": "Hi"}, item]});
+    let part = |part: Value| item(json!({"role": "user", "content": [part]}));
+    assert_refused(&[
         (item(json!({"role": "tool", "content": "x"})), Code::InvalidValue, "input[1].role"),
         (item(json!({"type": "web_search_call"})), Code::UnsupportedValue, "input[1].type"),
         (item(json!({"type": "other"})), Code::UnsupportedValue, "input[1].type"),
@@ -354,11 +381,7 @@ fn a_fault_is_named_by_its_place() {
             Code::InvalidValue,
             "input[1].output[0].image_url",
         ),
-    ] {
-        assert_eq!(refused(body.clone()), (code, place.to_owned()), "{body}");
-    }
-    let missing = super::parse(&Bytes::from_static(br#"{"model":"m"}"#), |_| false).err().unwrap();
-    assert_eq!((missing.code, missing.param.as_deref()), (Code::MissingRequiredParameter, Some("input")));
+    ]);
 }
 
 #[test]

@@ -131,7 +131,7 @@ async fn collect(
                 "the store has dropped entries of the journal; what they billed counts as not billed"
             );
         }
-        for JournalEntry { number, generation, entry } in &page.entries {
+        for JournalEntry { number, generation, entry, .. } in &page.entries {
             let settlement = &entry.settlement;
             let tokens = Tokens { prompt: settlement.usage.prompt, completion: settlement.usage.completion };
             let (charged, estimated) = (settlement.charged, settlement.estimated);

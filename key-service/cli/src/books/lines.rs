@@ -83,7 +83,7 @@ struct BilledTokens {
 
 impl<'a> EntryLine<'a> {
     pub(crate) fn of(entry: &'a JournalEntry) -> Self {
-        let JournalEntry { number, generation, entry: Entry { settlement, delta, used_after } } = entry;
+        let JournalEntry { number, generation, entry: Entry { settlement, delta, used_after }, .. } = entry;
         let Settlement { payer, origin, course, .. } = settlement;
         let Settlement { usage, cost, upstream_cost, charged, ending, estimated, at, .. } = *settlement;
         let (origin, course) = (origin.as_deref(), course.as_deref());

@@ -47,8 +47,7 @@ fn key(place: String, line: &[u8]) -> Result<DraftKey, ApiError> {
     if members.get(KeyField::GroupId.row().name).is_some() {
         return Err(invalid(KeyField::GroupId.row().name, "cannot be set; `group_external_id` can"));
     }
-    let settings = members.iter().filter(|(name, _)| ![SHA256, USED, GROUP].contains(name));
-    let settings = settings_among::<KeyPatch>(settings, true)?;
+    let settings: KeyPatch = settings_among(&members.without(&[SHA256, USED, GROUP]), true)?;
     if settings.bounds.raises_any() {
         // A repeated import would be refused once the raise has ended.
         return Err(invalid(

@@ -43,6 +43,10 @@ use key_service_records::{
 };
 use key_service_store::store::Store;
 
+// As programs do.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Loads of each page.
 const LOADS: usize = 21;
 

@@ -8,6 +8,7 @@ use crate::{
     event::Actor,
     group::GroupPatch,
     key::{KeyPatch, NewCredential},
+    lease_clock::LEASE_TICKS,
     payment::PaymentId,
 };
 use std::{sync::Arc, time::Duration};
@@ -132,6 +133,23 @@ pub fn of_history(n: u8) -> GenerationId {
 /// The deposit of this number, in whatever account.
 pub fn deposit(n: u8) -> DepositId {
     DepositId::new(START, chance(n))
+}
+
+/// A hold of exactly this amount. Tests give what else they need by struct update.
+pub fn new_hold(key: KeyId, generation: GenerationId, amount: NanoUsd) -> NewHold {
+    NewHold {
+        key,
+        credential: 0,
+        generation,
+        model: MODELS[0].to_owned(),
+        least: amount,
+        enough: amount,
+        most: amount,
+        prompt_tokens: 1,
+        readmitted: false,
+        lease_ticks: LEASE_TICKS,
+        origin: None,
+    }
 }
 
 /// The outcome of a hold at budgets without rates.

@@ -169,3 +169,11 @@ pub struct Entry {
     /// The key's `used` after this entry, like the running balance on a bank statement.
     pub used_after: NanoUsd,
 }
+
+/// Numbers of the last entries before an entry of the same key, of the same group and of the same parent group. Zero
+/// stands for none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EntriesBefore {
+    pub key: u64,
+    pub groups: [u64; 2],
+}

@@ -16,7 +16,7 @@ use shared::{refusal::Refusal, time::Timestamp, tokens::Usage};
 
 use self::book::Book;
 use super::{
-    histories::{KEY_LIMIT_REACHED, START, World, account, deposit, generation, group, held, key},
+    histories::{KEY_LIMIT_REACHED, START, World, account, deposit, generation, group, held, key, new_hold},
     *,
 };
 

@@ -179,7 +179,8 @@ impl Lanes {
         first: u64,
     ) -> Result<(Vec<(u64, Vec<u8>)>, Vec<Vec<u8>>), Failure> {
         let (order, limit) = (Order::Ascending, DROPPED_AT_ONCE);
-        let values = Question::Values { log: names::EVENTS, from: first, to: u64::MAX, order, limit };
+        let to = first.saturating_add(limit as u64 - 1);
+        let values = Question::Values { log: names::EVENTS, from: first, to, order, limit };
         let from = first.to_be_bytes().to_vec();
         // An event tells at most one threshold.
         let told = Question::Entries { index: names::TOLD_AT, from, to: None, order, limit };

@@ -1,6 +1,9 @@
 //! How many records a bill compares and writes, which is most of what it costs.
 
-use domain::ledger::{Account, Command, Group, Key, NewHold, Progress, histories::generation};
+use domain::ledger::{
+    Account, Command, Group, Key, NewHold, Progress,
+    histories::{generation, new_hold},
+};
 use records::{Commit, Revision, Write};
 use shared::{
     generation::{ModelApi, Origin},
@@ -55,19 +58,8 @@ fn bill(copies: &mut Copies, n: u8, user: Option<&str>) -> (Vec<u8>, usize) {
     let (key, generation, cost) = (key(1), generation(n), NanoUsd::from_nanos(5));
     let request = RequestId::from_slice(generation.as_bytes());
     let origin = Origin { api: ModelApi::Chat, stream: false, user: user.map(str::to_owned), request };
-    let hold = Command::Hold(NewHold {
-        key,
-        credential: 0,
-        generation,
-        model: "Model Flash".into(),
-        least: cost,
-        enough: cost,
-        most: cost,
-        prompt_tokens: 1,
-        readmitted: false,
-        lease_ticks: 7,
-        origin: Some(origin.into()),
-    });
+    let new = new_hold(key, generation, cost);
+    let hold = Command::Hold(NewHold { origin: Some(origin.into()), ..new });
     committed(copies, &[hold]);
     let (model, total) = ("Model Flash".into(), Progress { cost, ..Progress::default() });
     let capture = Command::Capture { key, generation, model, total, chargeable: None, estimated: false };

@@ -1,7 +1,7 @@
 //! Answers wait until what they tell of is durable, and keep no other commit waiting.
 
 use async_trait::async_trait;
-use domain::ledger::{Command, Key, NewHold, Progress};
+use domain::ledger::{Command, Key, Progress};
 use futures_util::FutureExt;
 use records::{Commit, Committed, Durability, Place, Space};
 use tokio::sync::watch;
@@ -72,25 +72,13 @@ async fn make(ledger: &Lanes, number: u8) -> Result<(), crate::error::StoreError
 }
 
 pub(super) fn hold(generation: GenerationId) -> Command {
-    let one = NanoUsd::from_nanos(10);
-    Command::Hold(NewHold {
-        key: key(0),
-        credential: 0,
-        generation,
-        model: "m".into(),
-        least: one,
-        enough: one,
-        most: one,
-        prompt_tokens: 1,
-        readmitted: false,
-        lease_ticks: 7,
-        origin: None,
-    })
+    Command::Hold(new_hold(key(0), generation, NanoUsd::from_nanos(10)))
 }
 
 pub(super) fn capture(generation: GenerationId) -> Command {
     let total = Progress { cost: NanoUsd::from_nanos(10), ..Progress::default() };
-    Command::Capture { key: key(0), generation, model: "m".into(), total, chargeable: None, estimated: false }
+    let model = "Model Flash".into();
+    Command::Capture { key: key(0), generation, model, total, chargeable: None, estimated: false }
 }
 
 #[tokio::test]

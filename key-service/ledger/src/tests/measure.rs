@@ -6,7 +6,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use domain::ledger::{Account, Command, Group, Key, NewHold, Outcome, Progress, histories::group};
+use domain::ledger::{
+    Account, Command, Group, Key, NewHold, Outcome, Progress,
+    histories::{group, new_hold},
+};
 use records::sqlite::Sqlite;
 use shared::{
     clock::{Clock, System},
@@ -77,19 +80,8 @@ async fn ledger(store: Arc<Sqlite>, account: AccountId, callers: Callers) -> Arc
 async fn request(ledger: &Lanes, account: AccountId, key: KeyId, user: Option<String>) {
     let (generation, cost) = (GenerationId::generate(&System), NanoUsd::from_nanos(700));
     let request = Some(RequestId::generate(&System));
-    let hold = Command::Hold(NewHold {
-        key,
-        credential: 0,
-        generation,
-        model: "Model Flash".into(),
-        least: cost,
-        enough: cost,
-        most: cost,
-        prompt_tokens: 1,
-        readmitted: false,
-        lease_ticks: 7,
-        origin: Some(Arc::new(Origin { api: ModelApi::Chat, stream: true, user, request })),
-    });
+    let origin = Some(Arc::new(Origin { api: ModelApi::Chat, stream: true, user, request }));
+    let hold = Command::Hold(NewHold { origin, ..new_hold(key, generation, cost) });
     let outcome = ledger.execute(account, vec![hold], System.now()).await.unwrap().remove(0);
     assert!(matches!(outcome, Ok(Outcome::Held { .. })), "{outcome:?}");
     let total = Progress { cost, ..Progress::default() };

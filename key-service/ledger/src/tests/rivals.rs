@@ -9,7 +9,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use domain::ledger::{Account, Command, Key, NewHold, Progress};
+use domain::ledger::{Account, Command, Key, Progress, histories::new_hold};
 use parking_lot::Mutex;
 use records::{
     Answer, Commit, Committed, Durability, Failure, Place, Question, Records, Space,
@@ -102,25 +102,12 @@ struct Heard {
 /// A hold and a capture, each a call.
 async fn request(ledger: Arc<Lanes>, account: AccountId, heard: Arc<Mutex<Heard>>) {
     let (generation, cost) = (GenerationId::generate(&System), NanoUsd::from_nanos(700));
-    let model = || "Model Flash".to_owned();
-    let hold = NewHold {
-        key: key(0),
-        credential: 0,
-        generation,
-        model: model(),
-        least: cost,
-        enough: cost,
-        most: cost,
-        prompt_tokens: 1,
-        readmitted: false,
-        lease_ticks: 7,
-        origin: None,
-    };
+    let hold = new_hold(key(0), generation, cost);
     let total = Progress { cost, ..Progress::default() };
     let capture = Command::Capture {
         key: key(0),
         generation,
-        model: model(),
+        model: hold.model.clone(),
         total,
         chargeable: None,
         estimated: false,

@@ -74,17 +74,19 @@ impl Management {
         Ok(bill.filter(|bill| reach.has(bill.settlement.payer.groups)))
     }
 
-    /// Reads entries in an order after or before an entry, and the number of the entry to continue from, if any.
+    /// Reads entries in an order after or before an entry, about as many as wanted, and the number of the entry to continue
+    /// from, if any.
     async fn entries(
         &self,
         account: AccountId,
         listing: &Listing<Bill>,
         behind: Option<u64>,
+        wanted: usize,
     ) -> Result<Found<JournalEntry, u64>, StoreError> {
         let Listing { order, filter, .. } = listing;
         match order {
             Order::Descending => {
-                self.store.find_entries(account, filter.search.clone(), behind, READ_AT_ONCE).await
+                self.store.find_entries(account, filter.search.clone(), behind, wanted).await
             }
             Order::Ascending => {
                 let page = self.store.journal(account, behind.unwrap_or(0), READ_AT_ONCE).await?;
@@ -126,7 +128,9 @@ impl Listed for Bill {
         };
         let mut items = Vec::new();
         loop {
-            let Found { found: entries, next } = management.entries(account, listing, behind).await?;
+            // One more than fits tells that there are more.
+            let wanted = READ_AT_ONCE.min(listing.limit - items.len() + 1);
+            let Found { found: entries, next } = management.entries(account, listing, behind, wanted).await?;
             for entry in entries {
                 let settlement = &entry.entry.settlement;
                 if listing.filter.is_past(settlement, listing.order) {

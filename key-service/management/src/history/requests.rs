@@ -156,21 +156,19 @@ mod tests {
     use domain::{
         event::Actor,
         key::{ApiKey, KeyPatch},
-        ledger::{Command, NewHold, Progress},
         refused::RefusedSearch,
     };
-    use shared::{
-        ids::{AccountId, GenerationId, KeyId},
-        money::NanoUsd,
-        tokens::Usage,
-    };
+    use shared::ids::{AccountId, GenerationId, KeyId};
 
     use super::*;
     use crate::{
         nouns::governed::{Governed as _, Made},
         testing::Office,
     };
-    use key_service_store::store::Ledger as _;
+    use key_service_store::store::{
+        Ledger as _,
+        suite::{capture, hold},
+    };
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_millis(Timestamp::parse(crate::testing::BEGIN).unwrap().millis() + second * 1_000)
@@ -179,24 +177,9 @@ mod tests {
     async fn bill(office: &Office, account: AccountId, key: KeyId, second: i64) {
         let mut unique = [0; 10];
         unique[..8].copy_from_slice(&second.to_be_bytes());
-        let (generation, amount) = (GenerationId::new(at(second), unique), NanoUsd::from_nanos(10));
-        let hold = Command::Hold(NewHold {
-            key,
-            credential: 0,
-            generation,
-            model: "m".into(),
-            least: amount,
-            enough: amount,
-            most: amount,
-            prompt_tokens: 1,
-            readmitted: false,
-            lease_ticks: 7,
-            origin: None,
-        });
-        let total = Progress { usage: Usage::of(1, 0, 1), cost: amount, ..Progress::default() };
-        let (model, chargeable, estimated) = ("m".into(), None, false);
-        let capture = Command::Capture { key, generation, model, total, chargeable, estimated };
-        let outcomes = office.store.execute(account, vec![hold, capture], at(second)).await.unwrap();
+        let generation = GenerationId::new(at(second), unique);
+        let commands = vec![hold(key, generation, 10, 7), capture(key, generation, 10)];
+        let outcomes = office.store.execute(account, commands, at(second)).await.unwrap();
         assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
     }
 

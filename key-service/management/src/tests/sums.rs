@@ -19,14 +19,14 @@ use domain::{
     group::GroupPatch,
     ledger::{
         Command, NewHold,
-        histories::{group, key},
+        histories::{group, key, new_hold},
     },
     search::EntrySearch,
     usage::Sums,
 };
 use key_service_store::store::{
     GroupUpdated, Ledger as _,
-    suite::{act, capture, hold, new_group, new_key},
+    suite::{act, capture, nanos, new_group, new_key},
 };
 
 /// Users of a day: more than are counted one by one.
@@ -66,7 +66,7 @@ impl Billed {
         let generation = GenerationId::new(now, chance);
         let origin =
             user.map(|user| Origin { api: ModelApi::Chat, stream: false, user: Some(user), request: None });
-        let Command::Hold(new) = hold(key, generation, 5, 9) else { panic!("a hold is a hold") };
+        let new = new_hold(key, generation, nanos(5));
         let hold = Command::Hold(NewHold { origin: origin.map(Arc::new), ..new });
         let outcomes = self
             .office

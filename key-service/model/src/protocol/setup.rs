@@ -6,7 +6,7 @@ use domain::{
     event::Actor,
     ledger::{
         Account, BoundsPatch, Budget, Command, Group, Key, NewHold, Progress,
-        histories::{account, group, key},
+        histories::{account, group, key, new_hold},
     },
 };
 use ledger::{
@@ -206,19 +206,10 @@ impl Setup {
         let (key, generation, model) = (key(number), generation(request), MODEL.to_owned());
         let (least, most, (extended, reported)) = (usd(least), usd(most), extension.unwrap_or_default());
         match kind {
-            Kind::Hold => Command::Hold(NewHold {
-                key,
-                credential: 0,
-                generation,
-                model,
-                least,
-                enough: least,
-                most,
-                prompt_tokens: 1,
-                readmitted: false,
-                lease_ticks: 1,
-                origin: None,
-            }),
+            Kind::Hold => {
+                let new = new_hold(key, generation, least);
+                Command::Hold(NewHold { model, most, lease_ticks: 1, ..new })
+            }
             Kind::Extend => Command::Extend {
                 key,
                 generation,

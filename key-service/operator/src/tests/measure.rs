@@ -12,7 +12,7 @@ use domain::{
     digest::{Pepper, Peppers},
     event::Actor,
     key::{ApiKey, KeyPatch},
-    ledger::{Command, NewHold, Progress},
+    ledger::{Command, NewHold, Progress, histories::new_hold},
     second_factor::FactorId,
 };
 use http::{Request, StatusCode, header};
@@ -57,19 +57,7 @@ const LOADS: usize = 21;
 async fn bill(store: &Store, account: AccountId, key: &ApiKey, at: Timestamp, model: &str) {
     let (generation, amount) =
         (GenerationId::new(at, shared::clock::random_bytes(&System)), NanoUsd::from_nanos(10));
-    let hold = Command::Hold(NewHold {
-        key: key.id,
-        credential: 0,
-        generation,
-        model: model.into(),
-        least: amount,
-        enough: amount,
-        most: amount,
-        prompt_tokens: 1,
-        readmitted: false,
-        lease_ticks: 7,
-        origin: None,
-    });
+    let hold = Command::Hold(NewHold { model: model.into(), ..new_hold(key.id, generation, amount) });
     let total = Progress { usage: Usage::of(1, 0, 1), cost: amount, ..Progress::default() };
     let (model, chargeable, estimated) = (model.into(), None, false);
     let capture = Command::Capture { key: key.id, generation, model, total, chargeable, estimated };

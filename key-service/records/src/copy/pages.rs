@@ -57,7 +57,11 @@ impl Pages {
             Self::Index(index, from) => {
                 Question::Entries { index: *index, from: std::mem::take(from), to: None, order, limit }
             }
-            Self::Log(log, from) => Question::Values { log: *log, from: *from, to: u64::MAX, order, limit },
+            // Behind the first page, numbers have no gaps.
+            Self::Log(log, from) => {
+                let to = if *from == 0 { u64::MAX } else { from.saturating_add(limit as u64 - 1) };
+                Question::Values { log: *log, from: *from, to, order, limit }
+            }
         };
         let answer = of.read(space, vec![question]).await?.pop();
         let (page, rest) = match (&*self, answer) {

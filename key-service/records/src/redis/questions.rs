@@ -1,9 +1,11 @@
 //! Writes questions as commands, and reads the answers of Redis.
 
+use std::collections::BTreeMap;
+
 use redis::{ErrorKind, Pipeline, RedisError, Value, pipe};
 
 use super::key_space::KeySpace;
-use crate::records::{Answer, Cursor, Failure, Name, Order, Place, Question, Record, Space};
+use crate::records::{Answer, Cursor, Failure, Name, Order, Place, Question, Record, Set, Space};
 
 /// Fields on a page of a set, roughly, so that a page takes Redis little time.
 const PAGE: usize = 500;
@@ -26,10 +28,10 @@ pub(super) fn write_questions(names: &KeySpace, space: &Space, questions: &[Ques
 fn write_question(names: &KeySpace, commands: &mut Pipeline, space: &Space, question: &Question) {
     match question {
         Question::Records(all) => {
-            for of_set in by_set(all) {
-                commands.cmd("HMGET").arg(names.place(space, Place::Set(of_set[0].set)));
-                for name in of_set {
-                    commands.arg(&name.key[..]);
+            for (set, places) in by_set(all) {
+                commands.cmd("HMGET").arg(names.place(space, Place::Set(set)));
+                for place in places {
+                    commands.arg(&all[place].key[..]);
                 }
             }
         }
@@ -58,24 +60,29 @@ fn write_question(names: &KeySpace, commands: &mut Pipeline, space: &Space, ques
     }
 }
 
-/// Runs of names in the same set: one command reads each run.
-fn by_set(names: &[Name]) -> impl Iterator<Item = &[Name]> {
-    names.chunk_by(|a, b| a.set == b.set)
+/// Places of the names in each set, all of which one command reads.
+fn by_set(names: &[Name]) -> BTreeMap<Set, Vec<usize>> {
+    let mut sets = BTreeMap::<_, Vec<_>>::new();
+    for (place, name) in names.iter().enumerate() {
+        sets.entry(name.set).or_default().push(place);
+    }
+    sets
 }
 
 /// Reads values of a log. An item has the number of its last value, so the item with the value of `to` may have a
-/// higher one. The first such item is read too, if the items are read downwards.
+/// higher one: the first such item is read apart.
 fn write_values(commands: &mut Pipeline, log: &[u8], (from, to): (u64, u64), order: Order, limit: usize) {
+    if from == to {
+        commands.cmd("XRANGE").arg(log).arg(from).arg("+").arg("COUNT").arg(1);
+        return;
+    }
     match order {
-        Order::Ascending => {
-            commands.cmd("XRANGE").arg(log).arg(from).arg("+").arg("COUNT").arg(limit);
-        }
-        Order::Descending => {
-            if let Some(behind) = to.checked_add(1) {
-                commands.cmd("XRANGE").arg(log).arg(behind).arg("+").arg("COUNT").arg(1);
-            }
-            commands.cmd("XREVRANGE").arg(log).arg(to).arg(from).arg("COUNT").arg(limit);
-        }
+        Order::Ascending => commands.cmd("XRANGE").arg(log).arg(from).arg(to),
+        Order::Descending => commands.cmd("XREVRANGE").arg(log).arg(to).arg(from),
+    };
+    commands.arg("COUNT").arg(limit);
+    if let Some(behind) = to.checked_add(1) {
+        commands.cmd("XRANGE").arg(log).arg(behind).arg("+").arg("COUNT").arg(1);
     }
 }
 
@@ -86,11 +93,11 @@ pub(super) fn read_answers(questions: &[Question], answers: Vec<Value>) -> Resul
         let mut next = || answers.next().ok_or_else(senseless);
         all.push(match question {
             Question::Records(names) => {
-                let mut records = Vec::with_capacity(names.len());
-                for _ in by_set(names) {
+                let mut records = vec![None; names.len()];
+                for places in by_set(names).into_values() {
                     let Value::Array(found) = next()? else { return Err(senseless()) };
-                    for value in found {
-                        records.push(record(value)?);
+                    for (place, value) in places.into_iter().zip(found) {
+                        records[place] = record(value)?;
                     }
                 }
                 Answer::Records(records)
@@ -107,8 +114,10 @@ pub(super) fn read_answers(questions: &[Question], answers: Vec<Value>) -> Resul
             }
             Question::Values { from, to, order, limit, .. } => {
                 let mut items = items(next()?)?;
-                if *order == Order::Descending && *to < u64::MAX {
-                    items.extend(self::items(next()?)?);
+                if from != to && *to < u64::MAX {
+                    let behind = self::items(next()?)?;
+                    let place = if *order == Order::Descending { 0 } else { items.len() };
+                    items.splice(place..place, behind);
                 }
                 Answer::Values(values(items, (*from, *to), *order, *limit)?)
             }

@@ -22,7 +22,7 @@ const APPLICATION_ID: i32 = 0x4661_7265;
 
 /// Number of the layout. Programs of earlier layouts, of which 22 was the last, recognise a newer file and leave it
 /// alone.
-pub(super) const LAYOUT: i64 = 101;
+pub(super) const LAYOUT: i64 = 102;
 
 /// Longest wait until another process, such as the command line beside the server, finishes its transaction.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);

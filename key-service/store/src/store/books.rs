@@ -8,7 +8,7 @@ pub(crate) mod upstreams;
 use std::ops::RangeInclusive;
 
 use domain::{
-    ledger::{Entry, Record as LedgerRecord},
+    ledger::{EntriesBefore, Entry, Record as LedgerRecord},
     search::EntrySearch,
     usage::{Day, GroupDay},
 };
@@ -42,14 +42,18 @@ impl Store {
         let mut next = after.saturating_add(1);
         loop {
             let asked = AT_ONCE.min(limit - page.entries.len());
-            let questions = vec![
-                values(0, u64::MAX, Order::Ascending, 1),
-                values(next, u64::MAX, Order::Ascending, asked),
-            ];
+            // Numbers have no gaps.
+            let last = next.saturating_add(asked as u64).saturating_sub(1);
+            let questions =
+                vec![values(0, u64::MAX, Order::Ascending, 1), values(next, last, Order::Ascending, asked)];
             let answers: [Answer; 2] =
                 self.ask(&space, questions).await?.try_into().map_err(|_| no_answer())?;
             let [Answer::Values(first), Answer::Values(found)] = answers else { return Err(no_answer()) };
             page.gone_until = first.first().map_or(0, |(number, _)| number.saturating_sub(1));
+            if next <= page.gone_until {
+                next = page.gone_until + 1;
+                continue;
+            }
             let was_last = found.len() < asked;
             for (number, value) in found {
                 page.entries.push(journal_entry(number, &value)?);
@@ -70,20 +74,31 @@ impl Store {
         limit: usize,
     ) -> Result<Vec<JournalEntry>, StoreError> {
         let (space, mut entries) = (names::space(account), Vec::new());
-        let mut last = before.map_or(u64::MAX, |before| before.saturating_sub(1));
-        while last > 0 && entries.len() < limit {
-            let asked = AT_ONCE.min(limit - entries.len());
-            let found = self.values(&space, names::JOURNAL, 0..=last, Order::Descending, asked).await?;
-            let was_last = found.len() < asked;
+        let mut last = before.map(|before| before.saturating_sub(1));
+        while entries.len() < limit && last != Some(0) {
+            // Numbers have no gaps. Without a number, the last entry tells its own.
+            let asked = if last.is_some() { AT_ONCE.min(limit - entries.len()) } else { 1 };
+            let range = last.map_or(0..=u64::MAX, |last| last.saturating_sub(asked as u64 - 1)..=last);
+            let found = self.values(&space, names::JOURNAL, range, Order::Descending, asked).await?;
+            if found.is_empty() {
+                let newest = self.last_number(&space).await?;
+                if !entries.is_empty() || last.is_none_or(|last| newest >= last) {
+                    break;
+                }
+                last = Some(newest);
+            }
             for (number, value) in found {
                 entries.push(journal_entry(number, &value)?);
-                last = number.saturating_sub(1);
-            }
-            if was_last {
-                break;
+                last = Some(number.saturating_sub(1));
             }
         }
         Ok(entries)
+    }
+
+    /// Number of the last entry; 0 for an empty journal.
+    async fn last_number(&self, space: &Space) -> Result<u64, StoreError> {
+        let last = self.values(space, names::JOURNAL, 0..=u64::MAX, Order::Descending, 1).await?;
+        Ok(last.first().map_or(0, |(number, _)| *number))
     }
 
     /// Finds the latest matching entries, or those before number `before`, the newest first, at most `limit`. Without
@@ -198,10 +213,18 @@ pub(crate) const fn values(from: u64, to: u64, order: Order, limit: usize) -> Qu
 /// An entry of the journal as the log keeps it.
 pub(crate) fn journal_entry(number: u64, value: &[u8]) -> Result<JournalEntry, StoreError> {
     let read = || {
-        let messages::Entry { generation, bill, delta, used_after } = messages::Entry::decode(value).ok()?;
-        let LedgerRecord::Closed(settlement) = codec::read_generation(bill?)? else { return None };
-        let entry = Entry { settlement, delta: codec::usd(delta), used_after: codec::usd(used_after) };
-        Some(JournalEntry { number, generation: GenerationId::from_slice(&generation)?, entry })
+        let read = messages::Entry::decode(value).ok()?;
+        let LedgerRecord::Closed(settlement) = codec::read_generation(read.bill?)? else { return None };
+        let (delta, used_after) = (codec::usd(read.delta), codec::usd(read.used_after));
+        Some(JournalEntry {
+            number,
+            generation: GenerationId::from_slice(&read.generation)?,
+            entry: Entry { settlement, delta, used_after },
+            before: EntriesBefore {
+                key: read.before_of_key,
+                groups: [read.before_of_group, read.before_of_parent],
+            },
+        })
     };
     read().ok_or_else(|| StoreError::Damaged(format!("entry {number} of the journal")))
 }

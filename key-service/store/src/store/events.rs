@@ -17,6 +17,9 @@ use domain::event::{Event, EventSearch};
 /// Bytes of a value of the log before the event's JSON: the event's id.
 const ID: usize = 16;
 
+/// Most events that a page reads in search of matches: some 10 ms of work.
+const MOST_READ: usize = 2_000;
+
 /// Events to read, by their numbers.
 #[derive(Clone, Copy)]
 struct Range {
@@ -40,7 +43,7 @@ impl Store {
         let first = kept.map_or(1, |kept| kept.first);
         // One event more than wanted shows that there are more.
         let at_once = if search.is_whole() { limit.min(READ_AT_ONCE) + 1 } else { READ_AT_ONCE };
-        let mut scan = Scan::new(behind, limit);
+        let mut scan = Scan::new(behind, limit).reading(MOST_READ);
         while scan.goes_on() {
             let range = Range::behind(scan.place(), order, first, at_once);
             let events = match search.subject() {
@@ -66,7 +69,8 @@ impl Store {
         let space = layout::space(account);
         let mut from = after.saturating_add(1);
         loop {
-            let (log, to, order) = (names::EVENTS, u64::MAX, records::Order::Ascending);
+            let (log, order) = (names::EVENTS, records::Order::Ascending);
+            let to = from.saturating_add(limit as u64).saturating_sub(1);
             let questions = vec![
                 Question::Records(vec![names::events()]),
                 Question::Values { log, from, to, order, limit },
@@ -155,10 +159,12 @@ impl Store {
         Range { from, to, order, limit }: Range,
     ) -> Result<Vec<(u64, Option<NumberedEvent>)>, StoreError> {
         // Numbers have no gaps, so exactly the wanted number lies between these two.
-        let nearest = to.saturating_sub(limit as u64).saturating_add(1);
-        let from = match order {
-            records::Order::Descending if to < u64::MAX => from.max(nearest),
-            records::Order::Ascending | records::Order::Descending => from,
+        let (from, to) = match order {
+            records::Order::Ascending => (from, to.min(from.saturating_add(limit as u64).saturating_sub(1))),
+            records::Order::Descending if to < u64::MAX => {
+                (from.max(to.saturating_sub(limit as u64).saturating_add(1)), to)
+            }
+            records::Order::Descending => (from, to),
         };
         let values = self.values(space, names::EVENTS, from..=to, order, limit).await?;
         values.into_iter().map(|(number, value)| Ok((number, Some(event(number, &value)?)))).collect()

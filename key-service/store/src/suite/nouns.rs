@@ -8,4 +8,5 @@ pub(crate) mod listing;
 pub(crate) mod members;
 pub(crate) mod moving;
 pub(crate) mod rotation;
+pub(crate) mod steps;
 pub(crate) mod webhooks;

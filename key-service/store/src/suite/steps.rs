@@ -22,7 +22,7 @@ use domain::{
     key::{ApiKey, NewKey},
     ledger::{
         self, Command, NewHold, Outcome, Progress, Refused,
-        histories::{START, deposit},
+        histories::{START, deposit, new_hold},
     },
 };
 
@@ -96,21 +96,7 @@ pub async fn make_key(store: &Store, account: AccountId, n: u8, limit: Option<i6
 
 /// A hold of exactly this amount.
 pub fn hold(key: KeyId, generation: GenerationId, amount: i64, lease_ticks: u64) -> Command {
-    let amount = nanos(amount);
-    let model = "Model Flash".into();
-    Command::Hold(NewHold {
-        key,
-        credential: 0,
-        generation,
-        model,
-        least: amount,
-        enough: amount,
-        most: amount,
-        prompt_tokens: 1,
-        readmitted: false,
-        lease_ticks,
-        origin: None,
-    })
+    Command::Hold(NewHold { lease_ticks, ..new_hold(key, generation, nanos(amount)) })
 }
 
 /// The capture of a generation that cost this much.

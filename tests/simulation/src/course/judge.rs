@@ -87,7 +87,7 @@ pub(crate) async fn at_the_end(world: &World, faults: usize) {
     books(world).await;
     let journal = world.present.journal(world.account, 0, ALL).await.unwrap().entries;
     for entry in &journal {
-        let JournalEntry { number, generation, entry } = entry;
+        let JournalEntry { number, generation, entry, .. } = entry;
         let bill = &entry.settlement;
         tell!(
             world.trace,

@@ -19,7 +19,7 @@ use domain::{
     event::Actor,
     group::{Group, NewGroup},
     key::{ApiKey, NewKey},
-    ledger::{Command, NewHold, Progress},
+    ledger::{Command, NewHold, Progress, histories::new_hold},
     refused::RefusedCall,
     webhook::{Webhook, WebhookPatch, WebhookUrl},
 };
@@ -151,25 +151,14 @@ async fn bill(store: &Store, account: AccountId, end: Timestamp) {
             let model = if n % 3 == 0 { "Model Max" } else { "Model Flash" }.to_owned();
             let usage = Usage::of(1_000 + n % 500, 0, 300);
             let cost = NanoUsd::from_nanos(i64::try_from(200_000 + n % 1_000).unwrap());
-            let (least, enough, most) = (amount, amount, amount);
-            let hold = Command::Hold(NewHold {
-                key,
-                credential: 0,
-                generation,
-                model: model.clone(),
-                least,
-                enough,
-                most,
-                prompt_tokens: 1,
-                readmitted: false,
-                lease_ticks: 7,
-                origin: Some(Arc::new(Origin {
-                    api: ModelApi::Chat,
-                    stream: true,
-                    user: Some(format!("user-{}", n % 5_000)),
-                    request: RequestId::from_slice(generation.as_bytes()),
-                })),
-            });
+            let origin = Some(Arc::new(Origin {
+                api: ModelApi::Chat,
+                stream: true,
+                user: Some(format!("user-{}", n % 5_000)),
+                request: RequestId::from_slice(generation.as_bytes()),
+            }));
+            let new = new_hold(key, generation, amount);
+            let hold = Command::Hold(NewHold { model: model.clone(), origin, ..new });
             // The cost of one model to the operator is known.
             let upstream_cost = (n % 3 > 0).then(|| NanoUsd::from_nanos(cost.nanos() / 2));
             let course = Some(Arc::new(Course {

@@ -45,7 +45,7 @@ impl DayCounters {
             Self::Model(of) => of.add(hour, counts),
             Self::Group(of) => {
                 let keys = keys.unwrap_or(GroupKeys::Own(None));
-                of.add(&entry.settlement.payer.model, keys, (hour, counts));
+                of.add(&entry.settlement.payer.model, keys, hour, counts);
             }
             Self::Users(of) => of.add(entry.settlement.user().unwrap_or_default(), counts.into()),
         }

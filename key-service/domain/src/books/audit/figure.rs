@@ -60,6 +60,10 @@ pub enum SumOwner {
 pub enum Figure {
     /// The balance of a key after the entry of this number: the balance before plus the entry's change.
     Entry(KeyId, u64),
+    /// Number of the entry of a key or a group before the entry of this number.
+    Previous(BudgetOwner, u64),
+    /// Number of the last entry of a key or a group.
+    Last(BudgetOwner),
     /// The `used` of a key, which is the balance after the last entry, or of a group, which is the sum of the group's
     /// entries. A key or group that does not exist has a recorded zero.
     Used(BudgetOwner),
@@ -258,6 +262,8 @@ impl Figure {
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Entry(..) => "used_after",
+            Self::Previous(..) => "previous_entry",
+            Self::Last(_) => "last_entry",
             Self::Used(_) => "used",
             Self::BudgetHeld(_) | Self::Held => "held",
             Self::Window(_, per) => match per {
@@ -285,7 +291,12 @@ impl Figure {
     /// The key or the group that the figure belongs to; `None` for a figure of the account.
     pub const fn owner(&self) -> Option<BudgetOwner> {
         match self {
-            Self::Used(of) | Self::BudgetHeld(of) | Self::Window(of, _) | Self::InFlight(of) => Some(*of),
+            Self::Previous(of, _)
+            | Self::Last(of)
+            | Self::Used(of)
+            | Self::BudgetHeld(of)
+            | Self::Window(of, _)
+            | Self::InFlight(of) => Some(*of),
             Self::Entry(key, _)
             | Self::Sum(SumOwner::Payer(key, _), _)
             | Self::KeyCount(key, ..)

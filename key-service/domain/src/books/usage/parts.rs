@@ -151,7 +151,7 @@ impl GroupDay {
     }
 
     /// Adds what a key was billed.
-    pub fn add(&mut self, model: &str, keys: GroupKeys, (hour, counts): (u8, Counts)) {
+    pub fn add(&mut self, model: &str, keys: GroupKeys, hour: u8, counts: Counts) {
         let place = self.0.binary_search_by(|of| (&*of.model, of.keys).cmp(&(model, keys)));
         let place = place.unwrap_or_else(|place| {
             self.0.insert(place, GroupPart { model: model.into(), keys, total: DayTotal::default() });
@@ -258,7 +258,7 @@ mod tests {
         ];
         for (model, chain) in chains.into_iter().flat_map(|chain| ["B", "A"].map(|model| (model, chain))) {
             for (_, keys) in counting_groups(chain).filter(|(counting, _)| *counting == group) {
-                day.add(model, keys, (4, Counts { requests: 1, ..Counts::default() }));
+                day.add(model, keys, 4, Counts { requests: 1, ..Counts::default() });
             }
         }
         let of: Vec<_> = day.parts().map(|part| (&*part.model, part.keys)).collect();

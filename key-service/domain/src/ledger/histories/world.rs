@@ -14,8 +14,8 @@ use crate::{
     group::{GroupPatch, may_be_parent, takes_keys},
     key::{ApiKey, KeyPatch, NewCredential},
     ledger::{
-        Account, Budget, CallEvents, Command, Entry, Group, Holder, Key, Outcome, Payer, Record, RecordId,
-        Refused, State, Told, apply, entry, passed_by_bounds,
+        Account, Budget, CallEvents, Command, EntriesBefore, Entry, Group, Holder, Key, Outcome, Payer,
+        Record, RecordId, Refused, State, Told, apply, entry, passed_by_bounds,
     },
 };
 
@@ -43,6 +43,23 @@ pub struct Trail {
     pub journal: Vec<(GenerationId, Entry)>,
     /// The counters.
     pub counted: BTreeMap<(Day, Payer), DayTotal<Counts>>,
+}
+
+impl Trail {
+    /// For each entry, the numbers of those before it.
+    pub fn before(&self) -> Vec<EntriesBefore> {
+        let (mut keys, mut groups) = (HashMap::new(), HashMap::new());
+        let before = |(number, (_, entry)): (u64, &(GenerationId, Entry))| {
+            let payer = &entry.settlement.payer;
+            EntriesBefore {
+                key: keys.insert(payer.key, number).unwrap_or_default(),
+                groups: payer
+                    .groups
+                    .map(|group| group.and_then(|group| groups.insert(group, number)).unwrap_or_default()),
+            }
+        };
+        (1..).zip(&self.journal).map(before).collect()
+    }
 }
 
 impl World {

@@ -63,22 +63,9 @@ impl Book {
     }
 
     pub(super) fn hold(&mut self, n: u8, least: i64, enough: i64, most: i64) -> Result<Outcome, Refused> {
-        let (model, lease_ticks) = ("Model Flash".into(), 3);
-        let (least, enough, most) = (nanos(least), nanos(enough), nanos(most));
-        let (key, generation) = (key(0), generation(n));
-        self.run(&Command::Hold(NewHold {
-            key,
-            credential: 0,
-            generation,
-            model,
-            least,
-            enough,
-            most,
-            prompt_tokens: 3,
-            readmitted: false,
-            lease_ticks,
-            origin: None,
-        }))
+        let (enough, most) = (nanos(enough), nanos(most));
+        let new = new_hold(key(0), generation(n), nanos(least));
+        self.run(&Command::Hold(NewHold { enough, most, prompt_tokens: 3, lease_ticks: 3, ..new }))
     }
 
     /// Asserts that exactly this amount can be held.

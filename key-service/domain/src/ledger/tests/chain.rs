@@ -93,25 +93,9 @@ fn keys_of_a_group_share_its_bounds() {
     let colleague = key(1);
     book.world.keys.get_mut(&(account(MINE), colleague)).unwrap().group = Some(group(0));
     book.must_hold(1, 60);
-    let hold = |generation, amount| {
-        let (least, enough, most) = (nanos(amount), nanos(amount), nanos(amount));
-        let model = "Model Flash".into();
-        Command::Hold(NewHold {
-            key: colleague,
-            credential: 0,
-            generation,
-            model,
-            least,
-            enough,
-            most,
-            prompt_tokens: 1,
-            readmitted: false,
-            lease_ticks: 1,
-            origin: None,
-        })
-    };
-    assert_eq!(book.run(&hold(generation(2), 41)), Err(Refused::Reserved));
-    assert_eq!(book.run(&hold(generation(2), 40)), Ok(held(nanos(40))));
+    let hold = |n, amount| Command::Hold(new_hold(colleague, generation(n), nanos(amount)));
+    assert_eq!(book.run(&hold(2, 41)), Err(Refused::Reserved));
+    assert_eq!(book.run(&hold(2, 40)), Ok(held(nanos(40))));
     assert_eq!(book.group_sums(0), (0, 100));
     assert_eq!(book.group_sums(1), (0, 60));
 }

@@ -56,21 +56,8 @@ impl Book {
     }
 
     fn ask(&mut self, n: u8, prompt_tokens: u64, readmitted: bool) -> Result<Outcome, Refused> {
-        let (key, credential, model, lease_ticks) = (key(0), 0, "Model Flash".into(), 3);
-        let (generation, least, enough, most) = (generation(n), nanos(1), nanos(1), nanos(1));
-        self.run(&Command::Hold(NewHold {
-            key,
-            credential,
-            generation,
-            model,
-            least,
-            enough,
-            most,
-            prompt_tokens,
-            readmitted,
-            lease_ticks,
-            origin: None,
-        }))
+        let new = new_hold(key(0), generation(n), nanos(1));
+        self.run(&Command::Hold(NewHold { prompt_tokens, readmitted, lease_ticks: 3, ..new }))
     }
 
     /// Number of requests of no tokens that are admitted now, beginning with generation `first`.

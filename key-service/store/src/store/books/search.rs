@@ -1,8 +1,9 @@
-//! Searches without an index, which read a bounded part.
+//! Searches of the journal, which read a bounded part. Entries of a key or a group are found by the numbers with which
+//! each names the one before it; any others without an index.
 
 use key_service_ledger::{StoreError, codec, messages, names};
 use shared::{
-    ids::{AccountId, GenerationId},
+    ids::{AccountId, GenerationId, GroupId, KeyId},
     time::Timestamp,
 };
 
@@ -15,20 +16,26 @@ use domain::{
     search::EntrySearch,
 };
 
-/// Most records that a page reads in search of matches: some 20 ms of work.
-const MAX_READ: usize = 4_000;
+/// Most records that a page reads in search of matches, unless another number is set.
+const MOST_READ: usize = 4_000;
+/// Most entries of the journal that a page reads: some 10 ms of work.
+const MOST_ENTRIES: usize = 2_000;
 /// Number of records read at a time.
 pub const READ_AT_ONCE: usize = 500;
 /// Entries searched for a generation's bill: those of a busy account in more than a minute.
 const LOOKED_THROUGH: usize = 50_000;
 /// Number of entries within which an instant is not located more exactly.
 const CLOSE: u64 = 64;
+/// Entries read at a time where those that name one another lie this close together.
+const CLOSE_BY: usize = 20;
 
-/// A running search. It reads records after a place, until `limit` of them match or 4,000 were read.
+/// A running search. It reads records after a place, until `limit` of them match or too many were read.
 #[derive(Debug)]
 pub struct Scan<T, C> {
     found: Vec<T>,
     limit: usize,
+    /// Number of records after which the search pauses.
+    most: usize,
     /// Place of the last record that was read.
     place: Option<C>,
     read: usize,
@@ -47,7 +54,13 @@ enum Ended {
 impl<T, C: Copy> Scan<T, C> {
     /// Begins a search after the place `after`.
     pub fn new(after: Option<C>, limit: usize) -> Self {
-        Self { found: Vec::new(), limit, place: after, read: 0, ended: None }
+        Self { found: Vec::new(), limit, most: MOST_READ, place: after, read: 0, ended: None }
+    }
+
+    /// Sets the number of records after which the search pauses.
+    #[must_use]
+    pub fn reading(self, most: usize) -> Self {
+        Self { most, ..self }
     }
 
     /// Returns whether to read further records.
@@ -75,7 +88,7 @@ impl<T, C: Copy> Scan<T, C> {
         }
         if were_last {
             self.ended = Some(Ended::NothingLeft);
-        } else if self.read >= MAX_READ {
+        } else if self.read >= self.most {
             self.ended = Some(Ended::Paused);
         }
     }
@@ -98,10 +111,23 @@ pub(crate) async fn entries(
     before: Option<u64>,
     limit: usize,
 ) -> Result<Found<JournalEntry, u64>, StoreError> {
-    let (_, end) = numbers(store, account, search, before).await?;
-    let mut scan = Scan::new(end, limit);
+    let end = match search.ends {
+        Some(ends) => Some(end_before(store, account, ends).await?),
+        None => None,
+    };
+    let place = before.into_iter().chain(end).min();
+    let (mut scan, chain) = (Scan::new(place, limit).reading(MOST_ENTRIES), Chain::of(search));
+    // One entry more than fits shows that there are more.
+    let mut at_once = READ_AT_ONCE.min(limit.saturating_add(1));
+    if let Some(chain) = chain
+        && let Some(next) = chain.next(store, account, place).await?
+    {
+        scan.go_to(next);
+        at_once = CLOSE_BY;
+    }
     while scan.goes_on() {
-        let mut entries = store.latest_entries(account, scan.place(), READ_AT_ONCE).await?;
+        let mut entries = store.latest_entries(account, scan.place(), at_once).await?;
+        let step = chain.and_then(|chain| entries.iter().rev().find_map(|entry| chain.step(entry)));
         if let Some(begins) = search.earliest() {
             // Entries only get older: after the first that is too old, no wanted one follows.
             let is_past = |entry: &JournalEntry| entry.entry.settlement.at < begins;
@@ -111,27 +137,108 @@ pub(crate) async fn entries(
             let is_match = search.matches(&entry.entry.settlement);
             (entry.number, is_match.then_some(entry))
         };
-        scan.add(entries.into_iter().map(matching), READ_AT_ONCE);
+        scan.add(entries.into_iter().map(matching), at_once);
+        at_once = match step {
+            Some(Step { to, length }) => {
+                scan.go_to(to);
+                if length > CLOSE_BY as u64 { 1 } else { CLOSE_BY }
+            }
+            None => READ_AT_ONCE.min(2 * at_once),
+        };
     }
     Ok(scan.page())
 }
 
-/// Finds numbers between which all entries of the wanted time before a number lie, with some others around them.
-async fn numbers(
-    store: &Store,
-    account: AccountId,
-    search: &EntrySearch,
-    before: Option<u64>,
-) -> Result<(u64, Option<u64>), StoreError> {
-    let floor = match search.begins {
-        Some(begins) => end_before(store, account, begins).await?.saturating_sub(CLOSE + 1),
-        None => 0,
-    };
-    let end = match search.ends {
-        Some(ends) => Some(end_before(store, account, ends).await?),
-        None => None,
-    };
-    Ok((floor, before.into_iter().chain(end).min()))
+impl<T> Scan<T, u64> {
+    /// Leaves out all entries behind the one of this number, since none of them matches. Zero stands for none.
+    fn go_to(&mut self, next: u64) {
+        let is_full = self.found.len() == self.limit;
+        match self.ended {
+            Some(Ended::NothingLeft) => {}
+            // Records after the last match were not looked at.
+            Some(Ended::Paused) if is_full => {}
+            Some(Ended::Paused) | None if next == 0 => self.ended = Some(Ended::NothingLeft),
+            Some(Ended::Paused) | None => {
+                self.place = Some(next + 1);
+                self.ended = self.ended.or(is_full.then_some(Ended::Paused));
+            }
+        }
+    }
+}
+
+/// A step from an entry to the one that it names.
+struct Step {
+    /// Number of the other one, or zero for none.
+    to: u64,
+    length: u64,
+}
+
+/// Entries of a key or a group, each of which names the one before it.
+#[derive(Clone, Copy)]
+enum Chain {
+    Key(KeyId),
+    Group(GroupId),
+}
+
+impl Chain {
+    /// The chain that has all matches of a search, if there is one.
+    fn of(search: &EntrySearch) -> Option<Self> {
+        let group = search.group.or(search.within);
+        search.key.map(Self::Key).or(group.map(Self::Group))
+    }
+
+    /// Number of the entry before this one, or zero for the first; `None` if this one is not of the chain.
+    fn before(self, JournalEntry { entry, before, .. }: &JournalEntry) -> Option<u64> {
+        let payer = &entry.settlement.payer;
+        match self {
+            Self::Key(key) => (payer.key == key).then_some(before.key),
+            Self::Group(group) => {
+                let mut of_groups = payer.groups.iter().zip(before.groups);
+                of_groups.find_map(|(of, before)| (*of == Some(group)).then_some(before))
+            }
+        }
+    }
+
+    fn step(self, entry: &JournalEntry) -> Option<Step> {
+        self.before(entry).map(|to| Step { to, length: entry.number.saturating_sub(to) })
+    }
+
+    /// Number of the last entry that is not behind a place, or zero for none. It is not known if the place is not at an
+    /// entry of the chain.
+    async fn next(
+        self,
+        store: &Store,
+        account: AccountId,
+        place: Option<u64>,
+    ) -> Result<Option<u64>, StoreError> {
+        let last = match self.last(store, account).await {
+            // Pages show what can be read.
+            Err(StoreError::Damaged(_)) => return Ok(None),
+            last => last?,
+        };
+        let Some(place) = place.filter(|place| *place <= last) else { return Ok(Some(last)) };
+        let at_place = store.latest_entries(account, Some(place.saturating_add(1)), 2).await?;
+        let next = |entry: &JournalEntry| {
+            let before = self.before(entry)?;
+            Some(if entry.number < place { entry.number } else { before })
+        };
+        Ok(at_place.iter().find_map(next))
+    }
+
+    /// Number of the last entry, or zero for none.
+    async fn last(self, store: &Store, account: AccountId) -> Result<u64, StoreError> {
+        let space = names::space(account);
+        Ok(match self {
+            Self::Key(id) => {
+                let key = store.get::<messages::Key>(&space, names::key(id)).await?;
+                key.map_or(0, |key| key.last_entry)
+            }
+            Self::Group(id) => {
+                let group = store.get::<messages::Group>(&space, names::group(id)).await?;
+                group.map_or(0, |group| group.last_entry)
+            }
+        })
+    }
 }
 
 /// Finds the last entry of a generation among those billed after its creation.

@@ -11,6 +11,7 @@ mod counts;
 mod expiries;
 mod holds;
 mod listings;
+mod numbers;
 mod sums;
 #[cfg(test)]
 mod tests;
@@ -27,6 +28,7 @@ use shared::{ids::AccountId, money::NanoUsd, time::Timestamp};
 use self::{
     balances::{Balanced, Holds},
     listings::PayerListings,
+    numbers::LastNumbers,
     sums::{DaySums, RecordedSum},
 };
 use crate::store::{
@@ -63,6 +65,7 @@ struct JournalRead {
     next: u64,
     /// Number of the last entry that is read.
     until: u64,
+    numbers: LastNumbers,
     sums: DaySums,
     listings: PayerListings,
 }
@@ -159,7 +162,8 @@ impl Store {
         let mut auditor = Auditor::new(number == 1).paid(entries);
         auditor.begins(number);
         let sums = DaySums::new(whole_from, entries, begins_at);
-        Ok(JournalRead { auditor, next: number, until: entries, sums, listings: PayerListings::default() })
+        let (numbers, listings) = (LastNumbers::new(number == 1), PayerListings::default());
+        Ok(JournalRead { auditor, next: number, until: entries, numbers, sums, listings })
     }
 
     /// Continues to read the journal up to the last entry that the account or any balance counts, and adds each balance
@@ -174,13 +178,14 @@ impl Store {
         balances.sort_by_key(|balance| std::cmp::Reverse(balance.last_entry));
         reading.until = reading.until.max(balances.first().map_or(0, |balance| balance.last_entry));
         while reading.next <= reading.until {
-            let range = reading.next..=reading.until;
+            let last = reading.until.min(reading.next + AT_ONCE as u64 - 1);
+            let range = reading.next..=last;
             let found = self.values(&space, names::JOURNAL, range, Order::Ascending, AT_ONCE).await?;
             if found.is_empty() {
                 if self.first_number(&space).await? > reading.next {
                     return Ok(false);
                 }
-                reading.next = reading.until + 1;
+                reading.next = last + 1;
             }
             for (number, value) in found {
                 if number > reading.next && self.first_number(&space).await? > reading.next {
@@ -188,6 +193,7 @@ impl Store {
                 }
                 reading.add_balances(&mut balances, number);
                 let entry = journal_entry(number, &value)?;
+                reading.numbers.add(&mut reading.auditor, &entry);
                 let (generation, entry) = (entry.generation, entry.entry);
                 let day = Day::of(entry.settlement.at);
                 if reading.sums.needs(day) {
@@ -240,7 +246,7 @@ impl JournalRead {
     /// Adds the balances whose last entry comes before the entry of this number.
     fn add_balances(&mut self, balances: &mut Vec<Balanced>, number: u64) {
         while let Some(balance) = balances.pop_if(|balance| balance.last_entry < number) {
-            balance.add_to(&mut self.auditor);
+            balance.add_to(&mut self.auditor, &self.numbers);
         }
     }
 }

@@ -11,15 +11,15 @@ use shared::{
 use crate::{
     store::{Hour, JournalPage, Ledger as _, OtherSums, RefusedLine, Store},
     suite::{
-        Fault, Subject, after, capture, hold, make_key, money::margins::with_model, nanos, open_account_with,
+        Fault, Subject, act, after, capture, hold, make_key, nanos, new_group, new_key, open_account_with,
         tick,
     },
 };
 use domain::{
     audit::{Audit, BudgetOwner, Figure, Quantity, Wrong},
     ledger::{
-        Command, Ending, Entry, Outcome, Progress,
-        histories::{self, START, account, generation, key},
+        Command, Ending, Entry, NewHold, Outcome, Progress,
+        histories::{self, START, account, generation, key, new_hold},
     },
     search::{EntrySearch, Outcome as Wanted},
     usage::{Counts, Day, Sums},
@@ -119,7 +119,8 @@ pub(crate) async fn usage_is_counted_by_day_key_and_model(subject: &mut impl Sub
         .map(|(key, n)| hold(key, generation(n), 100, 7))
         .into();
     commands.extend([hold(second, generation(6), 100, 99), report(second, 6, 9)]);
-    commands.push(with_model(&hold(first, generation(5), 10, 7), "Model Max"));
+    let other = NewHold { model: "Model Max".into(), ..new_hold(first, generation(5), nanos(10)) };
+    commands.push(Command::Hold(other));
     commands.extend([
         report(first, 3, 40),
         capture(first, generation(1), 7),
@@ -323,6 +324,71 @@ pub(crate) async fn entries_are_found_by_key_model_day_and_outcome(subject: &mut
     ] {
         assert_eq!(numbers(&none, None, 9).await, (vec![], None), "{none:?}");
     }
+}
+
+/// Bills so many generations of a key, each with another number.
+async fn bill(store: &Store, key: KeyId, numbers: std::ops::Range<u32>) {
+    let numbers: Vec<u32> = numbers.collect();
+    for some in numbers.chunks(40) {
+        let commands = some.iter().flat_map(|n| {
+            let [a, b, c, d] = n.to_be_bytes();
+            let id = GenerationId::new(START, [a, b, c, d, 0, 0, 0, 0, 0, 0]);
+            [hold(key, id, 10, 7), capture(key, id, 10)]
+        });
+        let outcomes = store.execute(account(1), commands.collect(), START).await.unwrap();
+        assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
+    }
+}
+
+pub(crate) async fn entries_of_a_key_and_of_a_group_are_found_behind_any_number_of_others(
+    subject: &mut impl Subject,
+) {
+    let store = subject.store();
+    let account = open_account_with(store, 1, 1_000_000).await;
+    let (child, parent) = (histories::group(1), histories::group(0));
+    for n in [0, 1] {
+        let mut new = new_group(account, n);
+        new.group.spend.parent = (n == 1).then_some(parent);
+        store.create_group(new, None, &act(START)).await.unwrap();
+    }
+    let often = make_key(store, account, 1, None).await;
+    let mut new = new_key(account, 2);
+    let seldom = new.key.id;
+    new.key.spend.group = Some(child);
+    store.create_key(new, None, &act(START)).await.unwrap();
+    // More than a page looks at lie between the first two.
+    for (key, numbers) in [(seldom, 1..2), (often, 2..2_502), (seldom, 2_502..2_504), (often, 2_504..2_564)] {
+        bill(store, key, numbers).await;
+    }
+    subject.interrupt().await;
+    let store = subject.store();
+    let search = EntrySearch::default();
+    for search in [
+        EntrySearch { key: Some(seldom), ..search.clone() },
+        EntrySearch { group: Some(child), ..search.clone() },
+        EntrySearch { group: Some(parent), ..search.clone() },
+        EntrySearch { within: Some(parent), ..search.clone() },
+        EntrySearch { key: Some(seldom), within: Some(child), ..search.clone() },
+    ] {
+        for limit in [1, 2, 3, 9] {
+            let (mut numbers, mut before, mut pages) = (Vec::new(), None, 0);
+            loop {
+                let found = store.find_entries(account, search.clone(), before, limit).await.unwrap();
+                numbers.extend(found.found.iter().map(|entry| entry.number));
+                (before, pages) = (found.next, pages + 1);
+                if before.is_none() {
+                    break;
+                }
+            }
+            assert_eq!(numbers, [2_503, 2_502, 1], "{search:?} {limit}");
+            assert_eq!(pages, 3_usize.div_ceil(limit), "{search:?} {limit}");
+        }
+        let other = EntrySearch { model: Some("Model Max".into()), ..search.clone() };
+        let found = store.find_entries(account, other, None, 9).await.unwrap();
+        assert_eq!((found.found, found.next), (Vec::new(), None));
+    }
+    let audit = store.audit(account).await.unwrap().unwrap();
+    assert_eq!(audit, Audit { entries: 2_563, keys: 2, groups: 2, wrong: Vec::new() });
 }
 
 pub(crate) async fn refused_calls_are_counted_by_key_hour_and_reason(subject: &mut impl Subject) {

@@ -25,7 +25,7 @@ use domain::{
     key::KeyPatch,
     ledger::{
         BoundsPatch, Command, Holder, IN_FLIGHT, Level, NewHold, Outcome, Progress, Refused,
-        histories::{KEY_LIMIT_REACHED, START, generation, key},
+        histories::{KEY_LIMIT_REACHED, START, generation, key, new_hold},
     },
     usage::Day,
 };
@@ -316,13 +316,8 @@ pub(crate) async fn a_readmitted_request_counts_once(subject: &mut impl Subject)
     let account = open_account_with(store, 1, 1_000).await;
     let group = make_bounded(store, account, 1, None, &requests(1)).await;
     make_key_in(store, account, 1, group).await;
-    let ask = |n, again| {
-        let mut command = hold(key(1), generation(n), 1, 7);
-        if let Command::Hold(hold) = &mut command {
-            hold.readmitted = again;
-        }
-        command
-    };
+    let ask =
+        |n, readmitted| Command::Hold(NewHold { readmitted, ..new_hold(key(1), generation(n), nanos(1)) });
     let left = |outcome| match outcome {
         Ok(Outcome::Held { rates, .. }) => rates.requests.unwrap().remaining,
         other => panic!("{other:?}"),
@@ -347,9 +342,8 @@ pub(crate) async fn tokens_count_by_their_bound_until_they_are_known(subject: &m
     make_key(store, account, 1, None).await;
     let bound = BoundsPatch { tokens_per_minute: Some(Some(1_000)), ..BoundsPatch::default() };
     bound_key(store, account, key(1), bound).await;
-    let with = |n, prompt_tokens| match hold(key(1), generation(n), 1, 7) {
-        Command::Hold(hold) => Command::Hold(NewHold { prompt_tokens, readmitted: false, ..hold }),
-        other => other,
+    let with = |n, prompt_tokens| {
+        Command::Hold(NewHold { prompt_tokens, ..new_hold(key(1), generation(n), nanos(1)) })
     };
     let total = |prompt, completion| Progress {
         usage: Usage::of(prompt, 0, completion),

@@ -4,7 +4,10 @@ use shared::ids::DepositId;
 
 use crate::{
     store::{Deposit, Funds, Ledger as _},
-    suite::{Subject, act, after, execute_one, hold, make_key, nanos, new_group, open_account_with},
+    suite::{
+        Subject, act, after, execute_one, hold, make_key, nanos, new_group, nouns::steps::kept,
+        open_account_with,
+    },
 };
 use domain::{
     event::{Actor, EventKind},
@@ -94,7 +97,7 @@ pub(crate) async fn a_payment_is_added_once_and_tells_when(subject: &mut impl Su
     assert_eq!(deposited.note, "two months");
     assert_eq!(deposited.payment, Some(Payment { id: payment.clone(), at: after(9) }));
     assert_eq!(store.funds(account).await.unwrap().unwrap().credit, nanos(1_015));
-    let events = crate::suite::nouns::events::kept(store, account).await;
+    let events = kept(store, account).await;
     let mut told = events.iter().map(|event| &event.event).filter(
         |event| matches!(&event.kind, EventKind::CreditAdded { payment_id: Some(id), .. } if *id == payment),
     );

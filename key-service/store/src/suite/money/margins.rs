@@ -9,6 +9,7 @@ use std::{
 use shared::{
     ids::{AccountId, GenerationId, GroupId, KeyId},
     money::NanoUsd,
+    time::Timestamp,
     tokens::Usage,
 };
 
@@ -20,7 +21,7 @@ use domain::{
     key::KeyPatch,
     ledger::{
         Command, Entry, NewHold, Payer, Progress, Record,
-        histories::{START, generation},
+        histories::{START, generation, new_hold},
     },
     usage::{self, Counts, Day, DayTotal, GroupDay, Margin, UserDay, counting_groups, part_of_user},
 };
@@ -28,12 +29,6 @@ use domain::{
 fn progress(cost: i64, upstream_cost: Option<i64>) -> Progress {
     let usage = Usage::of(10, 4, cost.unsigned_abs());
     Progress { usage, cost: nanos(cost), upstream_cost: upstream_cost.map(nanos), course: None }
-}
-
-/// A hold like another, for a generation of model `other`.
-pub(crate) fn with_model(command: &Command, other: &str) -> Command {
-    let Command::Hold(hold) = command.clone() else { panic!("{command:?}") };
-    Command::Hold(NewHold { model: other.to_owned(), ..hold })
 }
 
 fn bill(key: KeyId, n: u8, cost: i64, upstream_cost: Option<i64>) -> Command {
@@ -67,7 +62,7 @@ impl Expected {
 
     fn add(&mut self, usage::Added { payer, user, day, hour, counts }: usage::Added) {
         for (group, keys) in counting_groups(payer.groups) {
-            self.groups.entry((day, group)).or_default().add(&payer.model, keys, (hour, counts));
+            self.groups.entry((day, group)).or_default().add(&payer.model, keys, hour, counts);
         }
         self.models.entry((day, payer.model.clone())).or_default().add(hour, counts);
         self.payers.entry((day, payer)).or_default().add(hour, counts);
@@ -120,54 +115,97 @@ pub(crate) async fn the_sums_are_those_of(
     }
 }
 
-pub(crate) async fn margins_are_those_of_the_journal(subject: &mut impl Subject) {
-    let store = subject.store();
-    let account = open_account_with(store, 1, 10_000).await;
-    let [mine, alone] = [make_key(store, account, 1, None).await, make_key(store, account, 2, None).await];
-    let groups = [new_group(account, 1), new_group(account, 2)].map(|mut new| {
-        new.most = 9;
-        new
-    });
-    let [first, second] = [groups[0].group.id, groups[1].group.id];
-    for new in groups {
-        store.create_group(new, None, &act(START)).await.unwrap();
+/// Two keys that are billed: one moves between two groups, the other is in none.
+struct BilledKeys {
+    account: AccountId,
+    moving: KeyId,
+    alone: KeyId,
+    groups: [GroupId; 2],
+}
+
+impl BilledKeys {
+    /// Makes an account with both keys and both groups. The key that moves begins in the first group.
+    async fn open(store: &Store) -> Self {
+        let account = open_account_with(store, 1, 10_000).await;
+        let (moving, alone) =
+            (make_key(store, account, 1, None).await, make_key(store, account, 2, None).await);
+        let groups = [new_group(account, 1), new_group(account, 2)];
+        let ids = groups.each_ref().map(|new| new.group.id);
+        for new in groups {
+            store.create_group(new, None, &act(START)).await.unwrap();
+        }
+        let keys = Self { account, moving, alone, groups: ids };
+        keys.move_to(store, ids[0], START).await;
+        keys
     }
-    let to = |group| KeyPatch { group: Some(Some(group)), ..KeyPatch::default() };
-    store.update_key(account, mine, to(first), &act(START)).await.unwrap();
-    let held = (1..=4).map(|n| hold(mine, generation(n), 100, 7));
-    let held = held.chain([hold(alone, generation(5), 100, 7), hold(alone, generation(6), 100, 7)]);
-    let other = with_model(&hold(alone, generation(9), 100, 7), "Model Max");
-    store.execute(account, held.chain([other]).collect(), START).await.unwrap();
-    let commands = vec![
-        report(mine, 3, 40, Some(30)),
-        report(alone, 6, 50, None),
-        bill(mine, 1, 50, Some(20)),
-        bill(mine, 2, 40, None),
-        bill(alone, 5, 60, Some(70)),
-        bill(alone, 9, 70, None),
-    ];
-    store.execute(account, commands, after(1)).await.unwrap();
-    // The group that was there when the hold was opened pays.
-    store.update_key(account, mine, to(second), &act(after(2))).await.unwrap();
-    let commands = vec![
-        bill(mine, 4, 10, Some(4)),
-        hold(mine, generation(7), 100, 7),
-        bill(mine, 7, 15, Some(5)),
-        // Its hold is lost.
-        bill(mine, 8, 5, Some(5)),
-    ];
-    store.execute(account, commands, after(3)).await.unwrap();
-    tick(store, account, 7).await;
-    let expire = |key, n| Command::Expire { key, generation: generation(n) };
-    store.execute(account, vec![expire(mine, 3), expire(alone, 6)], after(30)).await.unwrap();
+
+    async fn move_to(&self, store: &Store, group: GroupId, at: Timestamp) {
+        let patch = KeyPatch { group: Some(Some(group)), ..KeyPatch::default() };
+        store.update_key(self.account, self.moving, patch, &act(at)).await.unwrap();
+    }
+
+    /// Bills requests before and after the move, and lets two holds expire.
+    async fn spend(&self, store: &Store) {
+        let Self { account, moving, alone, groups: [_, second] } = *self;
+        let held = (1..=4).map(|n| hold(moving, generation(n), 100, 7));
+        let held = held.chain([hold(alone, generation(5), 100, 7), hold(alone, generation(6), 100, 7)]);
+        let other = NewHold { model: "Model Max".into(), ..new_hold(alone, generation(9), nanos(100)) };
+        let held = held.chain([Command::Hold(other)]);
+        store.execute(account, held.collect(), START).await.unwrap();
+        let commands = vec![
+            report(moving, 3, 40, Some(30)),
+            report(alone, 6, 50, None),
+            bill(moving, 1, 50, Some(20)),
+            bill(moving, 2, 40, None),
+            bill(alone, 5, 60, Some(70)),
+            bill(alone, 9, 70, None),
+        ];
+        store.execute(account, commands, after(1)).await.unwrap();
+        // The group that was there when the hold was opened pays.
+        self.move_to(store, second, after(2)).await;
+        let commands = vec![
+            bill(moving, 4, 10, Some(4)),
+            hold(moving, generation(7), 100, 7),
+            bill(moving, 7, 15, Some(5)),
+            // Its hold is lost.
+            bill(moving, 8, 5, Some(5)),
+        ];
+        store.execute(account, commands, after(3)).await.unwrap();
+        tick(store, account, 7).await;
+        let expire = |key, n| Command::Expire { key, generation: generation(n) };
+        store.execute(account, vec![expire(moving, 3), expire(alone, 6)], after(30)).await.unwrap();
+    }
+
+    /// Captures late what expired. One correction gives back more than it bills, the other bills a cost that was not
+    /// known.
+    async fn correct(&self, store: &Store, at: Timestamp) {
+        let corrections = vec![bill(self.moving, 3, 20, Some(9)), bill(self.alone, 6, 99, Some(1))];
+        store.execute(self.account, corrections, at).await.unwrap();
+    }
+
+    /// Margins of the keys in each group, and of those in none.
+    async fn margins(&self, store: &Store, days: RangeInclusive<Day>) -> [Margin; 3] {
+        let others = OtherSums { groups: &self.groups, users: false };
+        let (mut of_groups, mut all) = ([Margin::default(); 2], Margin::default());
+        let found = store.account_days(self.account, days, others).await.unwrap();
+        for AccountDay { models, groups, .. } in found {
+            all = models.values().fold(all, |all, total| all.plus(total.of));
+            for (margin, group) in of_groups.iter_mut().zip(&groups) {
+                *margin = group.own().fold(*margin, |all, part| all.plus(part.total.of));
+            }
+        }
+        let [of_first, of_second] = of_groups;
+        [of_first, of_second, all.less(of_first).less(of_second)]
+    }
+}
+
+pub(crate) async fn margins_are_those_of_the_journal(subject: &mut impl Subject) {
+    let keys = BilledKeys::open(subject.store()).await;
+    keys.spend(subject.store()).await;
     subject.interrupt().await;
-    let store = subject.store();
-    // One correction gives back more than it bills, the other bills a cost that was not known.
+    let (store, account) = (subject.store(), keys.account);
     let next = START.plus(Duration::from_hours(24));
-    store
-        .execute(account, vec![bill(mine, 3, 20, Some(9)), bill(alone, 6, 99, Some(1))], next)
-        .await
-        .unwrap();
+    keys.correct(store, next).await;
 
     let entries = store.journal(account, 0, 99).await.unwrap().entries;
     let entries: Vec<_> =
@@ -177,21 +215,11 @@ pub(crate) async fn margins_are_those_of_the_journal(subject: &mut impl Subject)
     for days in [today..=today, tomorrow..=tomorrow, today..=tomorrow] {
         the_sums_are_those_of(store, account, days, &entries).await;
     }
-    let others = OtherSums { groups: &[first, second], users: false };
-    let found = store.account_days(account, today..=tomorrow, others).await.unwrap();
-    let mut margins = [Margin::default(); 3];
-    for AccountDay { models, groups, .. } in found {
-        margins[2] = models.values().fold(margins[2], |all, total| all.plus(total.of));
-        for (margin, group) in margins.iter_mut().zip(&groups) {
-            *margin = group.own().fold(*margin, |all, part| all.plus(part.total.of));
-        }
-    }
-    let [of_first, of_second, all] = margins;
-    let margins = [of_first, of_second, all.less(of_first).less(of_second)];
+    let margins = keys.margins(store, today..=tomorrow).await;
     assert_eq!(margins.map(|margin| margin.amount().map(NanoUsd::nanos)), [Some(47), Some(10), Some(88)]);
 
     let of_all = store.usage(account, today..=tomorrow, None).await.unwrap();
-    let of_both = store.usage(account, today..=tomorrow, Some(&[alone, mine])).await.unwrap();
+    let of_both = store.usage(account, today..=tomorrow, Some(&[keys.alone, keys.moving])).await.unwrap();
     assert_eq!(of_both, of_all);
     assert_eq!(store.usage(account, today..=tomorrow, Some(&[])).await.unwrap(), []);
 }
@@ -201,8 +229,8 @@ pub(crate) async fn sums_of_a_key_are_whole_however_many_models_it_uses(subject:
     let account = open_account_with(store, 1, 100_000).await;
     let [many, other] = [make_key(store, account, 1, None).await, make_key(store, account, 2, None).await];
     let of_model = |key: KeyId, n: u8| {
-        let held = with_model(&hold(key, generation(n), 5, 7), &format!("Model {n}"));
-        [held, bill(key, n, 5, None)]
+        let held = NewHold { model: format!("Model {n}"), ..new_hold(key, generation(n), nanos(5)) };
+        [Command::Hold(held), bill(key, n, 5, None)]
     };
     store.execute(account, of_model(other, 255).into(), START).await.unwrap();
     let (next, mut all) = (START.plus(Duration::from_hours(24)), (1..=220_u8).collect::<Vec<_>>());

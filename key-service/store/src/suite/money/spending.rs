@@ -14,7 +14,8 @@ use crate::{
     store::{DueHold, JournalEntry, Ledger as _, Store, UsageLine},
     suite::{
         Subject, act, after, capture, due_holds, execute_one, hold, make_key, nanos, new_group, new_key,
-        nouns::events::each_key_and_group_has_its_events, open_account, open_account_with, spend, tick,
+        nouns::{events::each_key_and_group_has_its_events, steps::kept},
+        open_account, open_account_with, spend, tick,
     },
 };
 use domain::{
@@ -368,7 +369,7 @@ async fn the_events_are_equal(store: &Store, world: &World) {
     };
     for account in world.accounts.keys() {
         each_key_and_group_has_its_events(store, *account, 100).await;
-        let kept = crate::suite::nouns::events::kept(store, *account).await;
+        let kept = kept(store, *account).await;
         let kept =
             kept.iter().map(|event| &event.event).filter(|event| of_commands(event)).map(Event::to_json);
         let expected = world.events.get(account).into_iter().flatten().map(|told| told.event.to_json());
@@ -433,9 +434,14 @@ async fn the_trails_are_equal(store: &Store, world: &World) {
         }
         let days = Day::of(START)..=Day::of(START.plus(LONGEST_HISTORY));
         super::margins::the_sums_are_those_of(store, *account, days.clone(), &expected.journal).await;
-        let numbered = (1..).zip(expected.journal);
-        let numbered =
-            numbered.map(|(number, (generation, entry))| JournalEntry { number, generation, entry });
+        let before = expected.before();
+        let numbered = (1..).zip(expected.journal).zip(before);
+        let numbered = numbered.map(|((number, (generation, entry)), before)| JournalEntry {
+            number,
+            generation,
+            entry,
+            before,
+        });
         assert_eq!(entries, numbered.collect::<Vec<_>>());
         let lines =
             expected.counted.into_iter().map(|((day, payer), counts)| UsageLine { day, payer, counts });

@@ -1,7 +1,7 @@
 //! Accounts, credentials and management keys.
 
 use futures_util::future::join_all;
-use shared::ids::{AccountId, ManagementKeyId, Principal};
+use shared::ids::Principal;
 
 use crate::{
     store::{
@@ -9,32 +9,15 @@ use crate::{
         StoreError, operators,
     },
     suite::{
-        Subject, act, after, capture, digest, hold, make_key, nanos, new_key, nouns::members, open_account,
-        open_account_with,
+        Subject, act, after, capture, digest, hold, make_key, nanos, new_key,
+        nouns::steps::{management_key, member, new_management_key},
+        open_account, open_account_with,
     },
 };
 use domain::{
     access::{Access, Scope},
     ledger::histories::{START, account, generation, group, key},
 };
-
-fn management_key(n: u8) -> ManagementKey {
-    ManagementKey {
-        id: ManagementKeyId::new(START, [n; 10]),
-        name: format!("Ops {n}"),
-        hint: format!("fg_mgmt_{n}…"),
-        access: Access::default(),
-        created_at: after(n.into()),
-        expires_at: None,
-        last_used_at: None,
-        revoked_at: None,
-    }
-}
-
-pub(crate) fn new_management_key(account: AccountId, n: u8) -> NewManagementKey {
-    let (key, digest) = (management_key(n), digest(&format!("management {n}")));
-    NewManagementKey { account, key, digest, most: 100 }
-}
 
 pub(crate) async fn a_name_is_taken_once(subject: &mut impl Subject) {
     let new = |n, name: &str| NewAccount { id: account(n), name: name.into(), created_at: START };
@@ -249,7 +232,7 @@ pub(crate) async fn what_belongs_to_no_account_is_refused(subject: &mut impl Sub
     let refused = [
         store.create_key(new_key(account(1), 1), None, &act(START)).await.unwrap_err(),
         store.create_management_key(new_management_key(account(1), 1), &act(START)).await.unwrap_err(),
-        store.create_member(account(1), members::member(1), 9, &act(START)).await.unwrap_err(),
+        store.create_member(account(1), member(1), 9, &act(START)).await.unwrap_err(),
     ];
     for error in refused {
         assert!(matches!(error, StoreError::Conflict(_)), "{error:?}");

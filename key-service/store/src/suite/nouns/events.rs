@@ -14,7 +14,7 @@ use crate::{
     store::{EVENTS_KEPT, EventBounds, EventSlice, Idempotency, Ledger as _, NumberedEvent, Order, Store},
     suite::{
         SUITE_EVENTS, Subject, after, capture, digest, hold, nanos, new_group, new_key,
-        nouns::{accounts::new_management_key, members},
+        nouns::steps::{kept, member, new_management_key, session},
         open_account, open_account_with,
     },
 };
@@ -28,11 +28,6 @@ use domain::{
     },
     settings::MetadataPatch,
 };
-
-/// All events that are kept, oldest first.
-pub(crate) async fn kept(store: &Store, account: AccountId) -> Vec<NumberedEvent> {
-    store.events_after(account, 0, 10_000).await.unwrap().events
-}
 
 /// The matching events in an order, read in pages of this size.
 async fn found(
@@ -78,7 +73,7 @@ pub(crate) async fn each_key_and_group_has_its_events(store: &Store, account: Ac
 /// The act of this number, which a member of the same number does.
 fn act(n: u8) -> Act {
     let name = format!("Ünï \"{n}\"");
-    Act { actor: Actor::Member { id: members::member(n).id, name }, at: after(n.into()), chance: [n; 10] }
+    Act { actor: Actor::Member { id: member(n).id, name }, at: after(n.into()), chance: [n; 10] }
 }
 
 fn labelled(label: &str) -> KeyPatch {
@@ -89,10 +84,10 @@ pub(crate) async fn each_act_leaves_one_event_and_a_repetition_none(subject: &mu
     let store = subject.store();
     let mine = open_account(store, 1).await;
     let (made, parent, team) = (new_key(mine, 1), new_group(mine, 1), new_group(mine, 2));
-    let (manager, member) = (new_management_key(mine, 1), members::member(1));
+    let (manager, member) = (new_management_key(mine, 1), member(1));
     let to_team = KeyPatch { group: Some(Some(group(2))), ..labelled("Ünï") };
     let into = GroupPatch { parent: Some(Some(group(1))), ..GroupPatch::default() };
-    let session = members::session(1, member.id);
+    let session = session(1, member.id);
     for _ in 0..2 {
         store.create_group(parent.clone(), None, &act(1)).await.unwrap();
         store.create_group(team.clone(), None, &act(2)).await.unwrap();
@@ -165,8 +160,8 @@ pub(crate) async fn an_act_that_changes_nothing_or_is_refused_leaves_no_event(su
     store.create_key(new_key(mine, 4), Some(once("a")), &act(9)).await.unwrap();
     store.create_key(new_key(mine, 5), Some(once("b")), &act(10)).await.unwrap();
     store.revoke_key(mine, key(9), &act(11)).await.unwrap();
-    store.create_member(mine, members::member(1), 0, &act(12)).await.unwrap();
-    assert!(!store.remove_member(mine, members::member(1).id, &act(13)).await.unwrap());
+    store.create_member(mine, member(1), 0, &act(12)).await.unwrap();
+    assert!(!store.remove_member(mine, member(1).id, &act(13)).await.unwrap());
     let types: Vec<_> = kept(store, mine).await.iter().map(|event| event.event.kind.as_str()).collect();
     assert_eq!(types, ["key.created", "group.created", "group.archived", "key.created"]);
 }

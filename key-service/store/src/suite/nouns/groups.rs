@@ -13,7 +13,7 @@ use crate::{
     store::{Created, GroupCreated, GroupPage, GroupUpdated, Ledger as _, Order, Page, Store, Updated},
     suite::{
         Subject, act, after, hold, make_key, nanos, new_group, new_key,
-        nouns::{events::kept, keys::attempt},
+        nouns::{keys::attempt, steps::kept},
         open_account, open_account_with,
     },
 };

@@ -15,7 +15,11 @@ use crate::{
         RecordKind::{Link, Session},
         Store,
     },
-    suite::{Subject, act, after, digest, nouns::events, open_account},
+    suite::{
+        Subject, act, after, digest,
+        nouns::steps::{kept, member, session},
+        open_account,
+    },
 };
 use domain::{
     event::EventKind,
@@ -23,18 +27,6 @@ use domain::{
     member::{LinkMaker, MadeLink, Member, MemberChange, PasswordHash, Role, RoleChange},
     second_factor::{FactorId, SecondFactor},
 };
-
-pub(crate) fn member(n: u8) -> Member {
-    Member {
-        id: MemberId::new(START, [n; 10]),
-        name: format!("Member {n} ünïcode"),
-        role: Role::Viewer,
-        password: None,
-        created_at: after(n.into()),
-        last_link: None,
-        second_factor: None,
-    }
-}
 
 /// Makes a member of an account that may have a hundred.
 async fn make(store: &Store, account: AccountId, member: Member) -> MemberCreated {
@@ -53,11 +45,6 @@ fn new_role(role: Role) -> MemberChange {
 fn link(n: u8, member: MemberId, expires_at: Timestamp) -> ExpiringRecord {
     let name = digest(&format!("link {n}"));
     ExpiringRecord { kind: Link, name, member, expires_at, value: format!("link of Ünï {n}\n") }
-}
-
-pub(crate) fn session(n: u8, member: MemberId) -> ExpiringRecord {
-    let name = digest(&format!("session {n}"));
-    ExpiringRecord { kind: Session, name, member, expires_at: after(100), value: n.to_string() }
 }
 
 /// The member's sessions in the order of their values.
@@ -171,21 +158,20 @@ pub(crate) async fn another_role_is_told_and_the_same_one_is_not(subject: &mut i
         assert!(store.update_member(mine, one.id, new_role(role)).await.unwrap());
     }
     subject.interrupt().await;
-    let told =
-        events::kept(subject.store(), mine).await.into_iter().filter_map(|told| match told.event.kind {
-            EventKind::MemberRoleChanged {
-                member_id,
-                name,
-                role,
-                group_id,
-                previous_role,
-                previous_group_id,
-            } => {
-                assert_eq!((told.event.at, member_id, name), (after(3), one.id, one.name.clone()));
-                Some(((previous_role, previous_group_id), (role, group_id)))
-            }
-            _ => None,
-        });
+    let told = kept(subject.store(), mine).await.into_iter().filter_map(|told| match told.event.kind {
+        EventKind::MemberRoleChanged {
+            member_id,
+            name,
+            role,
+            group_id,
+            previous_role,
+            previous_group_id,
+        } => {
+            assert_eq!((told.event.at, member_id, name), (after(3), one.id, one.name.clone()));
+            Some(((previous_role, previous_group_id), (role, group_id)))
+        }
+        _ => None,
+    });
     let lead = |n| ("lead".to_owned(), Some(group(n)));
     let [viewer, owner] = ["viewer", "owner"].map(|role| (role.to_owned(), None));
     let expected = [(viewer, lead(1)), (lead(1), lead(2)), (lead(2), owner)];
@@ -224,7 +210,7 @@ pub(crate) async fn a_second_factor_is_replaced_once_and_tells_when_it_comes_and
     assert!(store.replace_second_factor(mine, &later, None, &act(START)).await.unwrap());
     assert!(!store.replace_second_factor(mine, &later, None, &act(START)).await.unwrap());
     assert_eq!(store.members(mine).await.unwrap(), [none.changed(owner)]);
-    let told = events::kept(store, mine).await;
+    let told = kept(store, mine).await;
     let told = told.iter().map(|numbered| numbered.event.kind.as_str());
     let told: Vec<_> = told.filter(|kind| kind.contains("second_factor")).collect();
     assert_eq!(told, ["member.second_factor_enabled", "member.second_factor_removed"]);

@@ -12,7 +12,7 @@ use crate::{
     store::{Credential, Ledger as _, NumberedEvent, Order, Page, Store},
     suite::{
         Subject, act, after, capture, digest, hold, nanos, new_group, new_key,
-        nouns::events::{each_key_and_group_has_its_events, kept},
+        nouns::{events::each_key_and_group_has_its_events, steps::kept},
         open_account, open_account_with, spend,
     },
 };

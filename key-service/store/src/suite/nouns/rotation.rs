@@ -11,7 +11,7 @@ use crate::{
     store::{Created, Credential, Ledger as _, Rotated, Store, Updated},
     suite::{
         Subject, act, after, capture, digest, hold, make_key, nanos, new_group, new_key,
-        nouns::{events::kept, keys::attempt},
+        nouns::{keys::attempt, steps::kept},
         open_account, open_account_with, spend,
     },
 };

@@ -8,109 +8,111 @@ use tests::harness::{Settings, StandIn, free_port};
 use super::{Folder, KEY, LIST, PRICE, answer, vendor};
 
 const BEARER: &str = "Bearer sk-init-secret-0123456789";
+/// Variable of OpenAI's preset, and the credential that the stand-in takes.
+const VARIABLE: (&str, &str) = ("OPENAI_API_KEY", KEY);
+
+/// A folder with files of prices, in which the command is tried, and the vendor that it asks.
+struct Attempts {
+    folder: Folder,
+    vendor: StandIn,
+}
+
+impl Attempts {
+    async fn begin() -> Self {
+        let folder = Folder::new();
+        fs::write(folder.path().join("prices.json"), LIST).unwrap();
+        fs::write(folder.path().join("prices.csv"), LIST).unwrap();
+        Self { folder, vendor: vendor("authorization", BEARER).await }
+    }
+
+    /// Flags of the vendor, without a model and a price.
+    fn openai(&self) -> String {
+        format!("--vendor openai --address {}", self.vendor.url("/v1"))
+    }
+
+    /// Asserts that the command fails, says these words, and leaves no file.
+    fn fails(&self, env: &[(&'static str, &str)], flags: &str, expected: &[&str]) {
+        let words: Vec<&str> = flags.split_whitespace().collect();
+        let Err(error) = self.folder.init(env, &words) else { panic!("{flags:?} does not fail") };
+        for words in expected {
+            assert!(error.contains(words), "{flags}: {words} is not in {error}");
+        }
+        assert!(!error.contains("sk-wrong-one"), "{error}");
+        let mut files = self.folder.files();
+        files.sort();
+        assert_eq!(files, ["prices.csv", "prices.json"], "{flags}");
+    }
+}
 
 #[apply(fact)]
-async fn every_failure_says_what_to_do_next_and_leaves_no_file() {
-    let folder = Folder::new();
-    fs::write(folder.path().join("prices.json"), LIST).unwrap();
-    fs::write(folder.path().join("prices.csv"), LIST).unwrap();
-    let stand_in = vendor("authorization", BEARER).await;
-    let address = stand_in.url("/v1");
+async fn a_flag_that_is_missing_or_wrong_is_named_with_what_it_may_be() {
+    let (attempts, price) = (Attempts::begin().await, PRICE.join(" "));
+    let missing = ["--vendor or --address; --model; --prices, --price or --free", "--help"];
+    attempts.fails(&[], "", &missing);
+    attempts.fails(&[], "--vendor openai --free", &["flags: --model ("]);
+    let flags = format!("--vendor opnai --model lark {price}");
+    attempts.fails(&[], &flags, &["there are openai, anthropic", "--address"]);
+    let flags = format!("--address 127.0.0.1 --model lark {price}");
+    attempts.fails(&[], &flags, &["http://127.0.0.1:8000/v1"]);
+    let flags = format!("--vendor azure --model lark {price}");
+    attempts.fails(&[("AZURE_OPENAI_API_KEY", KEY)], &flags, &["--address", "RESOURCE"]);
+    let openai = attempts.openai();
+    let flags = format!("{openai} --model lark {price} --context-window 10 --max-output-tokens 11");
+    attempts.fails(&[VARIABLE], &flags, &["--max-output-tokens"]);
+    let flags = format!("{openai} --model lark {price} --out nowhere/models.toml");
+    attempts.fails(&[VARIABLE], &flags, &["no folder nowhere", "name another"]);
+}
+
+#[apply(fact)]
+async fn a_credential_that_is_missing_or_wrong_is_named_by_its_variable() {
+    let attempts = Attempts::begin().await;
+    let flags = format!("{} --model lark {}", attempts.openai(), PRICE.join(" "));
+    attempts.fails(&[], &flags, &["OPENAI_API_KEY is not set", "--api-key-env"]);
+    attempts.fails(&[("OPENAI_API_KEY", " ")], &flags, &["OPENAI_API_KEY is not set"]);
+    let wrong = ["(401)", "Incorrect API key provided: Bearer …", "Check the key in OPENAI_API_KEY"];
+    attempts.fails(&[("OPENAI_API_KEY", "sk-wrong-one")], &flags, &wrong);
+    let flags = flags.replace("--vendor openai", "--vendor vllm");
+    attempts.fails(&[], &flags, &["wants a credential", "--api-key-env"]);
+}
+
+#[apply(fact)]
+async fn an_address_without_a_list_of_models_is_named() {
+    let attempts = Attempts::begin().await;
     // A server of something else: a page wherever it has one.
     let pages = StandIn::start(|asked| {
         (if asked.path.starts_with("/v1") { 404 } else { 200 }, "<html></html>".into())
     })
     .await;
-    let (missing, page) = (pages.url("/v1"), pages.url(""));
     let closed = format!("http://127.0.0.1:{}/v1", free_port());
-    let openai = format!("--vendor openai --address {address}");
-    let price = PRICE.join(" ");
-    let key = ("OPENAI_API_KEY", KEY);
-    for (env, flags, expected) in [
-        // Without a terminal and without flags.
-        (None, String::new(), &["--vendor or --address; --model; --prices, --price or --free", "--help"][..]),
-        (None, "--vendor openai --free".into(), &["flags: --model ("]),
-        (None, format!("--vendor opnai --model lark {price}"), &["there are openai, anthropic", "--address"]),
-        (None, format!("--address 127.0.0.1 --model lark {price}"), &["http://127.0.0.1:8000/v1"]),
+    for (address, expected) in [
+        (closed, &["cannot be reached", "--address"][..]),
+        (pages.url("/v1"), &["nothing at", "(404). Check --address", "/v1"]),
+        (pages.url(""), &["lists no models", "--address", "/v1"]),
+    ] {
+        let flags = format!("--vendor openai --address {address} --model lark {}", PRICE.join(" "));
+        attempts.fails(&[VARIABLE], &flags, expected);
+    }
+}
+
+#[apply(fact)]
+async fn a_model_or_a_price_that_is_not_there_is_named_with_what_there_is() {
+    let attempts = Attempts::begin().await;
+    for (flags, expected) in [
         (
-            Some(("AZURE_OPENAI_API_KEY", KEY)),
-            format!("--vendor azure --model lark {price}"),
-            &["--address", "RESOURCE"],
-        ),
-        // Credentials.
-        (None, format!("{openai} --model lark {price}"), &["OPENAI_API_KEY is not set", "--api-key-env"]),
-        (
-            Some(("OPENAI_API_KEY", " ")),
-            format!("{openai} --model lark {price}"),
-            &["OPENAI_API_KEY is not set"],
+            "--model larch --price input=3,output=15",
+            &["no model \"larch\"; it has lark, lark-mini, wren"][..],
         ),
         (
-            Some(("OPENAI_API_KEY", "sk-wrong-one")),
-            format!("{openai} --model lark {price}"),
-            &["(401)", "Incorrect API key provided: Bearer …", "Check the key in OPENAI_API_KEY"],
-        ),
-        (
-            None,
-            format!("--vendor vllm --address {address} --model lark {price}"),
-            &["wants a credential", "--api-key-env"],
-        ),
-        // Addresses.
-        (
-            Some(key),
-            format!("--vendor openai --address {closed} --model lark {price}"),
-            &["cannot be reached", "--address"],
-        ),
-        (
-            Some(key),
-            format!("--vendor openai --address {missing} --model lark {price}"),
-            &["nothing at", "(404). Check --address", "/v1"],
-        ),
-        (
-            Some(key),
-            format!("--vendor openai --address {page} --model lark {price}"),
-            &["lists no models", "--address", "/v1"],
-        ),
-        // Models and prices.
-        (
-            Some(key),
-            format!("{openai} --model larch {price}"),
-            &["no model \"larch\"; it has lark, lark-mini, wren"],
-        ),
-        (
-            Some(key),
-            format!("{openai} --model wren --prices prices.json"),
+            "--model wren --prices prices.json",
             &["no price for \"wren\" of OpenAI", "--price input", "--free"],
         ),
-        (
-            Some(key),
-            format!("{openai} --model lark --prices prices.csv"),
-            &["prices.csv", ".toml nor in .json"],
-        ),
-        (Some(key), format!("{openai} --model lark --prices none.json"), &["none.json", "No such file"]),
-        (Some(key), format!("{openai} --model lark --price input=3"), &["output is missing"]),
-        (Some(key), format!("{openai} --model lark --free --prices prices.json"), &["cannot be used with"]),
-        (
-            Some(key),
-            format!("{openai} --model lark {price} --context-window 10 --max-output-tokens 11"),
-            &["--max-output-tokens"],
-        ),
-        (
-            Some(key),
-            format!("{openai} --model lark {price} --out nowhere/models.toml"),
-            &["no folder nowhere", "name another"],
-        ),
+        ("--model lark --prices prices.csv", &["prices.csv", ".toml nor in .json"]),
+        ("--model lark --prices none.json", &["none.json", "No such file"]),
+        ("--model lark --price input=3", &["output is missing"]),
+        ("--model lark --free --prices prices.json", &["cannot be used with"]),
     ] {
-        let words: Vec<&str> = flags.split_whitespace().collect();
-        let env: Vec<_> = env.into_iter().collect();
-        let error = folder.init(&env, &words).expect_err(&flags);
-        for words in expected {
-            assert!(error.contains(words), "{flags}: {words} is not in {error}");
-        }
-        assert!(!error.contains("sk-wrong-one"), "{error}");
+        attempts.fails(&[VARIABLE], &format!("{} {flags}", attempts.openai()), expected);
     }
-    let mut files = folder.files();
-    files.sort();
-    assert_eq!(files, ["prices.csv", "prices.json"]);
 }
 
 #[apply(fact)]

@@ -19,7 +19,7 @@ use shared::{
 use crate::store::{
     base::{Store, message, no_answer},
     books::{AT_ONCE, damaged},
-    inspection::audit::bounds::ALL,
+    inspection::audit::{bounds::ALL, numbers::LastNumbers},
     layout,
 };
 
@@ -106,8 +106,9 @@ impl Balanced {
     }
 
     /// Adds the balance to an audit that has all entries up to the balance's last one.
-    pub(super) fn add_to(self, auditor: &mut Auditor) {
-        let Self { of, budget, opening, holds: Held { nanos, in_flight }, last_entry: _ } = self;
+    pub(super) fn add_to(self, auditor: &mut Auditor, numbers: &LastNumbers) {
+        let Self { of, budget, opening, holds: Held { nanos, in_flight }, last_entry } = self;
+        numbers.last(auditor, of, last_entry);
         auditor.budget(of, &budget, opening, NanoUsd::from_nanos(nanos));
         auditor.in_flight(of, budget.bounds.map_or(0, |bounds| bounds.in_flight), in_flight);
     }

@@ -8,7 +8,7 @@ use domain::{
     audit::Audit,
     ledger::{
         Bounds, Budget, Command, Key, NewHold, Progress, Window,
-        histories::{START, account, generation, group, key},
+        histories::{START, account, generation, group, key, new_hold},
     },
 };
 use key_service_ledger::names;
@@ -68,25 +68,9 @@ async fn execute(store: &Store, commands: Vec<Command>, now: Timestamp) {
 }
 
 fn hold(key: KeyId, n: u8, amount: i64, lease_ticks: u64) -> Command {
-    let (generation, model, amount) = (generation(n), MODEL.into(), nanos(amount));
-    Command::Hold(NewHold {
-        key,
-        credential: 0,
-        generation,
-        model,
-        least: amount,
-        enough: amount,
-        most: amount,
-        prompt_tokens: 1,
-        readmitted: false,
-        lease_ticks,
-        origin: Some(Arc::new(Origin {
-            api: ModelApi::Chat,
-            stream: true,
-            user: Some(USER.into()),
-            request: None,
-        })),
-    })
+    let origin = Origin { api: ModelApi::Chat, stream: true, user: Some(USER.into()), request: None };
+    let new = new_hold(key, generation(n), nanos(amount));
+    Command::Hold(NewHold { model: MODEL.into(), lease_ticks, origin: Some(Arc::new(origin)), ..new })
 }
 
 fn capture(key: KeyId, n: u8, cost: i64) -> Command {

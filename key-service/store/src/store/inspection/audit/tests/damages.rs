@@ -323,6 +323,29 @@ async fn damaged_balances_are_found() {
 }
 
 #[tokio::test]
+async fn damaged_numbers_of_entries_are_found() {
+    let (of_key, of_group) = (BudgetOwner::Key(key(5)), |n| BudgetOwner::Group(group(n)));
+    find(vec![
+        ("an entry names another one of its key", Damage::Entry(13, |entry| entry.before_of_key = 1), {
+            vec![number(Figure::Previous(of_key, 13), 1, 6)]
+        }),
+        ("an entry names none of its group", Damage::Entry(13, |entry| entry.before_of_group = 0), {
+            vec![number(Figure::Previous(of_group(1), 13), 0, 12)]
+        }),
+        ("an entry names another one of its parent", Damage::Entry(2, |entry| entry.before_of_parent = 2), {
+            vec![number(Figure::Previous(of_group(0), 2), 2, 1)]
+        }),
+        ("a key without entries names one", Damage::Key(19, |key| key.last_entry = 4), {
+            vec![number(Figure::Last(BudgetOwner::Key(key(19))), 4, 0)]
+        }),
+        ("a group names an entry that there is not", Damage::Group(0, |group| group.last_entry = 14), {
+            vec![number(Figure::Last(of_group(0)), 14, 13)]
+        }),
+    ])
+    .await;
+}
+
+#[tokio::test]
 async fn damaged_holds_are_found() {
     let of_all = |nanos, in_flight| {
         vec![

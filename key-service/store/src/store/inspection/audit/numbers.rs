@@ -1,0 +1,49 @@
+//! Numbers by which entries of a key or a group name the entries before them.
+
+use std::collections::HashMap;
+
+use domain::{
+    audit::{Auditor, BudgetOwner, Figure, Quantity},
+    ledger::EntriesBefore,
+};
+
+use crate::data::JournalEntry;
+
+/// Number of the last entry so far of each key and group.
+#[derive(Default)]
+pub(super) struct LastNumbers {
+    /// True if the journal still has the first entries.
+    complete: bool,
+    of: HashMap<BudgetOwner, u64>,
+}
+
+impl LastNumbers {
+    pub(super) fn new(complete: bool) -> Self {
+        Self { complete, of: HashMap::new() }
+    }
+
+    /// Adds an entry, after it is compared with those before it.
+    pub(super) fn add(&mut self, auditor: &mut Auditor, entry: &JournalEntry) {
+        let JournalEntry { number, before: EntriesBefore { key, groups }, .. } = *entry;
+        let payer = &entry.entry.settlement.payer;
+        let of_groups = payer.groups.into_iter().zip(groups);
+        let of_groups = of_groups.filter_map(|(group, before)| Some((BudgetOwner::Group(group?), before)));
+        for (of, before) in [(BudgetOwner::Key(payer.key), key)].into_iter().chain(of_groups) {
+            self.compare(auditor, Figure::Previous(of, number), of, before);
+            self.of.insert(of, number);
+        }
+    }
+
+    /// Compares the number that a balance has. All entries up to it were added, and no later one.
+    pub(super) fn last(&self, auditor: &mut Auditor, of: BudgetOwner, recorded: u64) {
+        self.compare(auditor, Figure::Last(of), of, recorded);
+    }
+
+    fn compare(&self, auditor: &mut Auditor, figure: Figure, of: BudgetOwner, recorded: u64) {
+        let none = self.complete.then_some(0);
+        // An entry that was dropped proves nothing.
+        if let Some(last) = self.of.get(&of).copied().or(none) {
+            auditor.quantity(figure, Quantity::Count(recorded), Quantity::Count(last));
+        }
+    }
+}
