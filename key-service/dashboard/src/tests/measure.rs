@@ -1,6 +1,7 @@
 //! Measures the pages of an account with many keys and generations, over SQLite and over Redis. Nothing is asserted.
 //!
 //! `cargo test --release --workspace --lib -- --ignored --nocapture pages_of_a_large_account` prints a table.
+//! `MEASURE_ONLY` is a part of the addresses to measure.
 
 mod account;
 
@@ -144,8 +145,9 @@ async fn measure(name: &'static str, store: Arc<Store>) {
     let key = |n| format!("/dashboard/keys/{}", key_id(n, end));
     let day = |before: u64| domain::usage::Day::of(end.minus(Duration::from_hours(24 * before)));
     let of_key = |n| format!("/dashboard/activity?key={}", key_id(n, end));
+    let wanted = std::env::var("MEASURE_ONLY").ok();
     for path in [
-        "/dashboard".into(),
+        "/dashboard".to_owned(),
         "/dashboard?by=key".into(),
         "/dashboard?by=key&range=90".into(),
         "/dashboard?by=group".into(),
@@ -218,8 +220,11 @@ async fn measure(name: &'static str, store: Arc<Store>) {
         "/dashboard/members".into(),
         "/dashboard/try-it".into(),
         "/dashboard/you".into(),
-    ] {
-        pages.measure(&path).await;
+    ]
+    .iter()
+    .filter(|path| wanted.as_ref().is_none_or(|wanted| path.contains(wanted)))
+    {
+        pages.measure(path).await;
     }
 }
 

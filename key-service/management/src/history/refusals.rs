@@ -1,15 +1,15 @@
 //! The last refused calls of an account, listed by filters.
 
-use std::collections::{HashMap, HashSet};
-
 use async_trait::async_trait;
-use futures_util::future::try_join_all;
-use shared::ids::{AccountId, GroupId, KeyId, RefusalId};
+use shared::ids::{AccountId, GroupId, RefusalId};
 
 use crate::{
     error::Error,
     management::Management,
-    nouns::listing::{Completeness, Listed, Listing, Page, Paged, UnknownCursor},
+    nouns::{
+        listing::{Completeness, Listed, Listing, Page, Paged, UnknownCursor},
+        reach::AccountReach,
+    },
 };
 use domain::refused::{RefusedCall, RefusedSearch};
 use key_service_store::store::{Order, REFUSED_CALLS_KEPT, StoreError};
@@ -35,33 +35,11 @@ impl Management {
         let mut calls = self.store.refused_calls(account).await?;
         calls.retain(|call| filter.search.matches(call));
         for group in [filter.group, filter.within].into_iter().flatten() {
-            let keys: HashSet<KeyId> = calls.iter().map(|call| call.key).collect();
-            let keys = self.keys_in(account, keys, group).await?;
-            calls.retain(|call| keys.get(&call.key) == Some(&true));
+            let reach = AccountReach { account, group: Some(group) };
+            let keys = self.keys_by_id(reach, calls.iter().map(|call| call.key).collect()).await?;
+            calls.retain(|call| keys.contains_key(&call.key));
         }
         Ok(calls)
-    }
-
-    /// Returns for each key whether it is in the group or in a child of it.
-    async fn keys_in(
-        &self,
-        account: AccountId,
-        keys: HashSet<KeyId>,
-        group: GroupId,
-    ) -> Result<HashMap<KeyId, bool>, StoreError> {
-        let is_in = async |key: KeyId| {
-            let own = self.store.key(account, key).await?.and_then(|key| key.spend.group);
-            let is_in = match own {
-                None => false,
-                Some(own) if own == group => true,
-                Some(own) => {
-                    let found = self.store.group(account, own).await?;
-                    found.is_some_and(|found| found.spend.parent == Some(group))
-                }
-            };
-            Ok::<_, StoreError>((key, is_in))
-        };
-        Ok(try_join_all(keys.into_iter().map(is_in)).await?.into_iter().collect())
     }
 }
 

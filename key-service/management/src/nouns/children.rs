@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 
-use futures_util::future::try_join_all;
 use shared::ids::{AccountId, GroupId};
 
 use crate::{
@@ -44,8 +43,8 @@ impl Management {
             }
             let keys = if ids.len() <= left {
                 left -= ids.len();
-                let found = try_join_all(ids.iter().map(|id| self.store.group(account, *id))).await?;
-                Some(found.iter().flatten().map(|child| child.keys).sum())
+                let found = self.store.groups_by_id(account, &ids).await?;
+                Some(found.iter().map(|child| child.keys).sum())
             } else {
                 None
             };

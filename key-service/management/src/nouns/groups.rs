@@ -147,8 +147,8 @@ impl Management {
     pub async fn newest_groups(&self, reach: AccountReach, limit: usize) -> Result<Vec<Group>, StoreError> {
         if let Some(mut ids) = self.groups_in(reach).await? {
             ids.sort_unstable_by_key(|id| Reverse(*id));
-            let found = ids.iter().take(limit).map(|id| self.store.group(reach.account, *id));
-            return Ok(try_join_all(found).await?.into_iter().flatten().collect());
+            ids.truncate(limit);
+            return self.store.groups_by_id(reach.account, &ids).await;
         }
         let page = GroupPage { after: None, order: Order::Descending, limit };
         self.store.groups(reach.account, page).await

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use futures_util::{
-    FutureExt, TryFutureExt,
+    FutureExt,
     future::{BoxFuture, try_join_all},
 };
 use serde::Serialize;
@@ -253,8 +253,8 @@ impl Listed for Group {
             }
             let read = |after, limit| {
                 let behind = ids.iter().filter(|id| is_behind(**id, after, *order)).take(limit);
-                let found = try_join_all(behind.map(|id| store.group(account, *id)));
-                found.map_ok(|found| found.into_iter().flatten().collect()).boxed()
+                let behind: Vec<GroupId> = behind.copied().collect();
+                async move { store.groups_by_id(account, &behind).await }.boxed()
             };
             return Ok(wanted(listing, !filter.metadata.is_empty(), read, is_wanted).await?);
         }

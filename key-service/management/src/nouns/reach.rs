@@ -4,9 +4,8 @@
 //! account is as unknown as another account's. Readings take an [`AccountReach`] in place of an account, so that no page
 //! can ask for more than its member reaches.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
-use futures_util::future::try_join_all;
 use shared::{
     ids::{AccountId, GroupId, KeyId, Principal},
     wire::Noun,
@@ -105,11 +104,10 @@ impl Management {
         reach: AccountReach,
         ids: Vec<KeyId>,
     ) -> Result<HashMap<KeyId, ApiKey>, StoreError> {
-        let ids: HashSet<KeyId> = ids.into_iter().collect();
-        let found = try_join_all(ids.into_iter().map(|id| self.store.key(reach.account, id))).await?;
+        let found = self.store.keys_by_id(reach.account, &once(ids)).await?;
         let groups = self.groups_in(reach).await?;
         let is_reached = |key: &ApiKey| is_in(key.spend.group, groups.as_deref());
-        Ok(found.into_iter().flatten().filter(is_reached).map(|key| (key.id, key)).collect())
+        Ok(found.into_iter().filter(is_reached).map(|key| (key.id, key)).collect())
     }
 
     /// Finds groups by id, as far as they are reached.
@@ -118,11 +116,17 @@ impl Management {
         reach: AccountReach,
         ids: Vec<GroupId>,
     ) -> Result<HashMap<GroupId, Group>, StoreError> {
-        let ids: HashSet<GroupId> = ids.into_iter().collect();
-        let found = try_join_all(ids.into_iter().map(|id| self.store.group(reach.account, id))).await?;
+        let found = self.store.groups_by_id(reach.account, &once(ids)).await?;
         let is_reached = |group: &Group| reach.has([Some(group.id), group.spend.parent]);
-        Ok(found.into_iter().flatten().filter(is_reached).map(|group| (group.id, group)).collect())
+        Ok(found.into_iter().filter(is_reached).map(|group| (group.id, group)).collect())
     }
+}
+
+/// Each of these ids once.
+fn once<Id: Ord>(mut ids: Vec<Id>) -> Vec<Id> {
+    ids.sort_unstable();
+    ids.dedup();
+    ids
 }
 
 /// Returns whether a group is among those that are reached, if not all are.

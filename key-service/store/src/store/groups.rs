@@ -67,7 +67,7 @@ impl Store {
 
     /// Finds a group of the account.
     pub async fn group(&self, account: AccountId, id: GroupId) -> Result<Option<Group>, StoreError> {
-        Ok(self.fetch_groups(account, &[id]).await?.pop())
+        Ok(self.groups_by_id(account, &[id]).await?.pop())
     }
 
     /// Finds a group of the account by the caller's own id, through an index.
@@ -108,7 +108,7 @@ impl Store {
             let ids_page = IdPage { after, order: page.order, limit: wanted };
             let ids = self.ids(account, layout::GROUPS, &[], ids_page).await?;
             let groups_of_page = ids.iter().map(|id| group_id(id)).collect::<Result<Vec<_>, _>>()?;
-            groups.extend(self.fetch_groups(account, &groups_of_page).await?);
+            groups.extend(self.groups_by_id(account, &groups_of_page).await?);
             if ids.len() < wanted {
                 break;
             }
@@ -136,7 +136,7 @@ impl Store {
             let ids = self.ids(account, layout::KEYS_OF_GROUPS, group.as_bytes(), ids_page).await?;
             let keys_of_page =
                 ids.iter().map(|id| KeyId::from_slice(id).ok_or_else(|| damaged("a key's id")));
-            let found = self.fetch_keys(account, keys_of_page.collect::<Result<_, _>>()?).await?;
+            let found = self.keys_by_id(account, &keys_of_page.collect::<Result<Vec<_>, _>>()?).await?;
             keys.extend(
                 found
                     .into_iter()
@@ -224,11 +224,7 @@ impl Store {
     }
 
     /// Reads groups in the order of these ids, without those that are missing.
-    pub(crate) async fn fetch_groups(
-        &self,
-        account: AccountId,
-        ids: &[GroupId],
-    ) -> Result<Vec<Group>, StoreError> {
+    pub async fn groups_by_id(&self, account: AccountId, ids: &[GroupId]) -> Result<Vec<Group>, StoreError> {
         let mut groups = Vec::with_capacity(ids.len());
         for some in ids.chunks(READ_AT_ONCE) {
             let names = some.iter().flat_map(|id| [names::group(*id), layout::group_profile(*id)]);

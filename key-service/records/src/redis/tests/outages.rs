@@ -244,8 +244,8 @@ async fn data_of_an_earlier_layout_is_refused_with_what_to_do() {
     let (_data_dir, other) = place(&server);
     open(&other).await.unwrap();
     open(&other).await.unwrap();
-    server.ask(&format!("SET {}:schema 5", other.prefix)).unwrap();
-    assert!(open(&other).await.err().unwrap().contains("layout 4"));
+    server.ask(&format!("SET {}:schema 6", other.prefix)).unwrap();
+    assert!(open(&other).await.err().unwrap().contains("layout 6"));
 }
 
 #[tokio::test]

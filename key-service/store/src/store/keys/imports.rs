@@ -117,9 +117,9 @@ impl Store {
         let names: Vec<&str> = import.group_names().collect::<HashSet<_>>().into_iter().collect();
         let ids = self.groups_with_external_ids(import.account, &names).await?;
         let found: Vec<GroupId> = ids.iter().copied().flatten().collect();
-        let found = self.fetch_groups(import.account, &found).await?;
+        let found = self.groups_by_id(import.account, &found).await?;
         let parents: HashSet<GroupId> = found.iter().filter_map(|group| group.spend.parent).collect();
-        let parents = self.fetch_groups(import.account, &parents.into_iter().collect::<Vec<_>>()).await?;
+        let parents = self.groups_by_id(import.account, &parents.into_iter().collect::<Vec<_>>()).await?;
         let known: HashMap<GroupId, &ledger::Group> =
             found.iter().chain(&parents).map(|group| (group.id, &group.spend)).collect();
         let judge = |id: GroupId| {

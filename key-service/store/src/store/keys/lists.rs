@@ -82,7 +82,7 @@ impl Store {
             let ids = entries.iter().map(|entry| {
                 names::spending_key(entry).ok_or_else(|| damaged("an entry of the keys by spend"))
             });
-            let found = self.fetch_keys(account, ids.collect::<Result<_, _>>()?).await?;
+            let found = self.keys_by_id(account, &ids.collect::<Result<Vec<_>, _>>()?).await?;
             // A charge may have been given back since the entries were read.
             keys.extend(found.into_iter().filter(|key| key.spend.budget.used > NanoUsd::ZERO));
             if entries.len() < wanted {
@@ -135,7 +135,7 @@ impl Store {
             };
             let ids = entries.iter().map(id).collect::<Result<Vec<_>, _>>()?;
             after = ids.last().copied();
-            keys.extend(self.fetch_keys(account, ids).await?.into_iter().filter(is_wanted));
+            keys.extend(self.keys_by_id(account, &ids).await?.into_iter().filter(is_wanted));
             if entries.len() < wanted {
                 break;
             }
@@ -144,11 +144,7 @@ impl Store {
     }
 
     /// Reads keys in the order of these ids, without those that do not exist; some hundred at one moment.
-    pub(crate) async fn fetch_keys(
-        &self,
-        account: AccountId,
-        ids: Vec<KeyId>,
-    ) -> Result<Vec<ApiKey>, StoreError> {
+    pub async fn keys_by_id(&self, account: AccountId, ids: &[KeyId]) -> Result<Vec<ApiKey>, StoreError> {
         let mut keys = Vec::with_capacity(ids.len());
         for some in ids.chunks(READ_AT_ONCE) {
             let found = self.keys_with_profiles(account, some).await?;
