@@ -9,6 +9,7 @@ use domain::{
     ledger::Payer,
     usage::{Counts, Day, DayTotal, GroupDay, Margin, USER_PARTS, UserDay},
 };
+use futures_util::{StreamExt, TryStreamExt, stream};
 use prost::Message;
 use records::{Answer, Cursor, Name, Question, Record, Records, Set, Space};
 use shared::ids::{AccountId, GroupId, KeyId};
@@ -23,8 +24,10 @@ use crate::{
 
 /// Days read at a time: a month.
 const DAYS_AT_ONCE: usize = 31;
-/// Records read at a time: some hundred kilobytes.
-const RECORDS_AT_ONCE: usize = 1_000;
+/// Records read at a time: some milliseconds of work, behind which other readers wait.
+const RECORDS_AT_ONCE: usize = 250;
+/// Readings under way at the same time, so that a database with several readers serves them together.
+const READ_TOGETHER: usize = 4;
 
 /// Reads the sums of an account.
 pub struct SumsReader<'a> {
@@ -50,6 +53,13 @@ pub struct OtherSums<'a> {
     pub users: bool,
 }
 
+impl OtherSums<'_> {
+    /// Parts of the users to read.
+    fn parts_of_users(self) -> std::ops::Range<u8> {
+        if self.users { 0..USER_PARTS } else { 0..0 }
+    }
+}
+
 /// Sums of a payer on a day.
 pub type PayerDay = (Day, Payer, DayTotal<Counts>);
 
@@ -62,43 +72,45 @@ impl<'a> SumsReader<'a> {
     pub async fn days(
         &self,
         days: RangeInclusive<Day>,
-        OtherSums { groups, users }: OtherSums<'_>,
+        others: OtherSums<'_>,
     ) -> Result<Vec<AccountDay>, StoreError> {
-        let (mut found, days) = (Vec::new(), days_of(&days));
-        for some in days.chunks(DAYS_AT_ONCE) {
-            let question = |day: &Day| {
-                let of_users = (0..USER_PARTS).filter(|_| users).map(|part| names::of_users(*day, part));
-                let named = groups.iter().map(|group| names::of_group(*day, *group)).chain(of_users);
-                let models = Question::Set(Set { table: names::SPEND, part: names::day_part(*day) }, None);
-                [models, Question::Records(named.collect())]
+        let (days, of_day) = (days_of(&days), 1 + others.groups.len() + others.parts_of_users().len());
+        let at_once = (RECORDS_AT_ONCE / of_day).clamp(1, DAYS_AT_ONCE);
+        let read: Vec<_> = days.chunks(at_once).map(|some| self.some_days(some, others)).collect();
+        Ok(stream::iter(read).buffered(READ_TOGETHER).try_collect::<Vec<_>>().await?.concat())
+    }
+
+    async fn some_days(&self, days: &[Day], others: OtherSums<'_>) -> Result<Vec<AccountDay>, StoreError> {
+        let question = |day: &Day| {
+            let of_users = others.parts_of_users().map(|part| names::of_users(*day, part));
+            let named = others.groups.iter().map(|group| names::of_group(*day, *group)).chain(of_users);
+            let models = Question::Set(Set { table: names::SPEND, part: names::day_part(*day) }, None);
+            [models, Question::Records(named.collect())]
+        };
+        let answers = self.ask(days.iter().flat_map(question).collect()).await?;
+        let mut found = Vec::with_capacity(days.len());
+        for (day, answers) in days.iter().zip(answers.chunks_exact(2)) {
+            let [Answer::Set(models, next), Answer::Records(named)] = answers else {
+                return Err(no_answer());
             };
-            let answers = self.ask(some.iter().flat_map(question).collect()).await?;
-            for (day, answers) in some.iter().zip(answers.chunks_exact(2)) {
-                let [Answer::Set(models, next), Answer::Records(named)] = answers else {
-                    return Err(no_answer());
-                };
-                let (of_groups, of_users) = named.split_at_checked(groups.len()).ok_or_else(no_answer)?;
-                let mut of_day = AccountDay {
-                    day: *day,
-                    models: read_models(models)?,
-                    groups: of_groups
-                        .iter()
-                        .map(|record| read_group(record.as_ref()))
-                        .collect::<Result<_, _>>()?,
-                    users: of_users
-                        .iter()
-                        .map(|record| read_users(record.as_ref()))
-                        .collect::<Result<_, _>>()?,
-                };
-                // Only a catalogue of some hundred models has a second page, which is of another moment.
-                if let Some(next) = next {
-                    let set = Set { table: names::SPEND, part: names::day_part(*day) };
-                    for (name, record) in self.set(set, Some(next.clone())).await? {
-                        of_day.models.extend(read_models(&[(name, record)])?);
-                    }
+            let (of_groups, of_users) = named.split_at_checked(others.groups.len()).ok_or_else(no_answer)?;
+            let mut of_day = AccountDay {
+                day: *day,
+                models: read_models(models)?,
+                groups: of_groups
+                    .iter()
+                    .map(|record| read_group(record.as_ref()))
+                    .collect::<Result<_, _>>()?,
+                users: of_users.iter().map(|record| read_users(record.as_ref())).collect::<Result<_, _>>()?,
+            };
+            // Only a catalogue of some hundred models has a second page, which is of another moment.
+            if let Some(next) = next {
+                let set = Set { table: names::SPEND, part: names::day_part(*day) };
+                for (name, record) in self.set(set, Some(next.clone())).await? {
+                    of_day.models.extend(read_models(&[(name, record)])?);
                 }
-                found.push(of_day);
             }
+            found.push(of_day);
         }
         Ok(found)
     }
@@ -226,11 +238,15 @@ impl<'a> SumsReader<'a> {
 
     /// Reads the records of these names, with `None` for each that is absent.
     async fn named(&self, names: Vec<Name>) -> Result<Vec<Option<Record>>, StoreError> {
+        let read = |some: &[Name]| self.ask(vec![Question::Records(some.to_vec())]);
+        let read: Vec<_> = names.chunks(RECORDS_AT_ONCE).map(read).collect();
         let mut found = Vec::with_capacity(names.len());
-        for some in names.chunks(RECORDS_AT_ONCE) {
-            let answer = self.ask(vec![Question::Records(some.to_vec())]).await?.pop();
-            let Some(Answer::Records(records)) = answer else { return Err(no_answer()) };
-            found.extend(records);
+        let mut answers = stream::iter(read).buffered(READ_TOGETHER);
+        while let Some(answers) = answers.try_next().await? {
+            for answer in answers {
+                let Answer::Records(records) = answer else { return Err(no_answer()) };
+                found.extend(records);
+            }
         }
         Ok(found)
     }
