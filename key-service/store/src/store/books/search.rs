@@ -28,6 +28,8 @@ const LOOKED_THROUGH: usize = 50_000;
 const CLOSE: u64 = 64;
 /// Entries read at a time where those that name one another lie this close together.
 const CLOSE_BY: usize = 20;
+/// Number of entries that take as long as a step to another one, which is a round trip.
+const STEP: usize = 20;
 
 /// A running search. It reads records after a place, until `limit` of them match or too many were read.
 #[derive(Debug)]
@@ -160,6 +162,7 @@ impl<T> Scan<T, u64> {
             Some(Ended::Paused) | None if next == 0 => self.ended = Some(Ended::NothingLeft),
             Some(Ended::Paused) | None => {
                 self.place = Some(next + 1);
+                self.read += STEP;
                 self.ended = self.ended.or(is_full.then_some(Ended::Paused));
             }
         }
