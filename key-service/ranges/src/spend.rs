@@ -102,31 +102,26 @@ impl SpendView {
         if is_of_a_day && self.by != SpendBy::User { ChartStep::Hour } else { ChartStep::Day }
     }
 
-    /// Reads the sums of the range, and of the days that it is compared with: together, unless they are a year apart.
+    /// Reads the sums of the range, and the sum of the days that it is compared with.
     pub async fn read(&self, app: &App, reach: AccountReach) -> Result<SpendReport, Failure> {
-        let (days, before) = (&self.range.days, self.range.before());
-        if self.range.is_against_year {
-            let parts = self.parts(app, reach, days.clone()).await?;
-            let of_year_before = self.parts(app, reach, before).await?;
-            return Ok(SpendReport { parts, before: total(&of_year_before) });
-        }
-        let parts = self.parts(app, reach, *before.start()..=*days.end()).await?;
-        let before = total(&cut(parts.clone(), &before));
-        Ok(SpendReport { parts: cut(parts, days), before })
+        let parts = self.parts(app, reach, self.by, self.range.days.clone()).await?;
+        // Models are the fewest parts, and have the same sum.
+        let before = self.parts(app, reach, SpendBy::Model, self.range.before()).await?;
+        Ok(SpendReport { parts, before: total(&before) })
     }
 
-    /// Reads the parts of the view.
     async fn parts(
         &self,
         app: &App,
         reach: AccountReach,
+        by: SpendBy,
         days: RangeInclusive<Day>,
     ) -> Result<SpendParts, Failure> {
         let (management, step) = (&app.management, self.step());
         Ok(match self.scope {
-            SpendScope::Account => management.spend_parts(reach.account, self.by, days, step).await?,
+            SpendScope::Account => management.spend_parts(reach.account, by, days, step).await?,
             SpendScope::Key(key) => management.spend_of_key(reach, key, days, step).await?,
-            SpendScope::Group(group) => management.spend_of_group(reach, group, self.by, days, step).await?,
+            SpendScope::Group(group) => management.spend_of_group(reach, group, by, days, step).await?,
         })
     }
 
@@ -365,15 +360,6 @@ const fn name(measure: Measure) -> &'static str {
 
 fn sum(times: &BTreeMap<Hour, Sums>) -> Sums {
     times.values().fold(Sums::default(), |all, sums| all.plus(*sums))
-}
-
-/// Returns the parts on these days.
-fn cut(parts: SpendParts, days: &RangeInclusive<Day>) -> SpendParts {
-    let on_days = parts.into_iter().map(|(part, mut sums)| {
-        sums.retain(|time, _| days.contains(&time.day()));
-        (part, sums)
-    });
-    on_days.filter(|(_, sums)| !sums.is_empty()).collect()
 }
 
 fn total(parts: &SpendParts) -> Sums {

@@ -48,6 +48,8 @@ use key_service_store::store::{Found, Order};
 
 /// Newest child groups on the page of a group, whose size they keep at some 100 kB.
 const CHILDREN_ON_PAGE: usize = 100;
+/// Newest keys on the page of a group, each with what it was charged.
+const KEYS_ON_PAGE: usize = 25;
 
 /// Lists the groups, child groups below their parents.
 pub(crate) async fn list(
@@ -274,7 +276,7 @@ fn lists<'a>(group: &'a Group, parent: Option<&'a Group>) -> Vec<&'a Vec<String>
 
 /// Lists the newest keys of a group, with what each was charged in a range of days.
 async fn keys_of(app: &App, viewer: &Viewer, group: &Group, view: &SpendView) -> Result<Markup, Failure> {
-    let search = KeySearch { group: Some(group.id), limit: ROWS_ON_PAGE, ..KeySearch::default() };
+    let search = KeySearch { group: Some(group.id), limit: KEYS_ON_PAGE, ..KeySearch::default() };
     let found = app.management.find_keys(viewer.reach(), &search).await?;
     let reached = app.management.reached_limits(viewer.reach(), &found.found, &[]).await?;
     let charged = view.charged_to(app, viewer.reach(), &found.found).await?;
