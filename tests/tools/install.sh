@@ -12,7 +12,7 @@ command -v openssl > /dev/null || missing="$missing openssl"
 command -v curl > /dev/null || missing="$missing curl"
 command -v node > /dev/null && command -v npm > /dev/null || missing="$missing nodejs npm"
 command -v python3 > /dev/null && python3 -c 'import ensurepip, venv' 2> /dev/null || missing="$missing python3-venv"
-command -v chromium > /dev/null || missing="$missing chromium"
+command -v chromium-headless-shell > /dev/null || missing="$missing chromium-headless-shell"
 [ -n "$(find /usr/lib -path '*/faketime/libfaketimeMT.so.1' -print -quit)" ] || missing="$missing faketime"
 if [ -n "$missing" ]; then
   as_root=''
