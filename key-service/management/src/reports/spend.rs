@@ -38,7 +38,7 @@ const TOP_GROUPS: usize = 50;
 const GROUPS_LOOKED_AT: usize = 2_000;
 
 /// Keys of the account that have spent most, and newest keys of a group, among which the group's top keys are found.
-const KEYS_LOOKED_AT: usize = 250;
+const KEYS_LOOKED_AT: usize = 200;
 
 /// Part of a spend for which sums are kept apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
