@@ -32,13 +32,13 @@ pub const DAYS: i64 = 30;
 const TOP_KEYS: usize = 5;
 
 /// Groups whose sums are kept apart if an account has more, so that a page reads a bounded number of sums.
-const TOP_GROUPS: usize = 50;
+const TOP_GROUPS: usize = 40;
 
 /// Groups among which those that have spent most are found: the newest, which take some milliseconds to read.
 const GROUPS_LOOKED_AT: usize = 2_000;
 
 /// Keys of the account that have spent most, and newest keys of a group, among which the group's top keys are found.
-const KEYS_LOOKED_AT: usize = 200;
+const KEYS_LOOKED_AT: usize = 100;
 
 /// Part of a spend for which sums are kept apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
