@@ -48,7 +48,6 @@ impl TabbedPage {
         page(viewer, self.section, &self.title, &content)
     }
 
-    /// Lists its requests.
     pub(super) async fn requests(
         &self,
         app: &App,

@@ -130,7 +130,7 @@ impl<'a> Batch<'a> {
             self.count(usage::added(&before.record, entry), last_entry);
         }
         account.money = after.account;
-        self.write(account, command, &before.record, after, (balances, number));
+        self.write(account, command, &before.record, after, EntryNumbers { before: balances, own: number });
         Ok(outcome)
     }
 
@@ -184,7 +184,7 @@ impl<'a> Batch<'a> {
         command: &Command,
         before: &Record,
         after: State,
-        (last, number): (EntriesBefore, Option<u64>),
+        EntryNumbers { before: last, own: number }: EntryNumbers,
     ) {
         if let (Some(id), Some(key)) = (command.key(), after.key) {
             let last_entry = number.unwrap_or(last.key);
@@ -351,6 +351,13 @@ impl Effects {
 /// Writes an event as the log keeps it.
 fn event_value(event: &Event) -> Vec<u8> {
     [event.id.as_bytes(), event.to_json().as_bytes()].concat()
+}
+
+/// The number of an entry, and those of the entries before it.
+struct EntryNumbers {
+    before: EntriesBefore,
+    /// `None` if the command wrote no entry.
+    own: Option<u64>,
 }
 
 /// Updates the index entries that follow from changed records.

@@ -177,7 +177,6 @@ pub(crate) fn first_model(app: &App, lists: &[&Vec<String>]) -> String {
     allowed.or(catalog.models.first()).map(|model| model.id.clone()).unwrap_or_default()
 }
 
-/// Shows the settings.
 async fn forms(
     app: &App,
     viewer: &Viewer,

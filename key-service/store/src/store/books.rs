@@ -42,7 +42,7 @@ impl Store {
         let mut next = after.saturating_add(1);
         loop {
             let asked = AT_ONCE.min(limit - page.entries.len());
-            // Numbers have no gaps.
+            // Numbers have no gaps, so that these are as many as are wanted.
             let last = next.saturating_add(asked as u64).saturating_sub(1);
             let questions =
                 vec![values(0, u64::MAX, Order::Ascending, 1), values(next, last, Order::Ascending, asked)];

@@ -141,7 +141,7 @@ pub(crate) async fn entries(
         };
         scan.add(entries.into_iter().map(matching), at_once);
         at_once = match step {
-            Some(Step { to, length }) => {
+            Some(ChainStep { to, length }) => {
                 scan.go_to(to);
                 if length > CLOSE_BY as u64 { 1 } else { CLOSE_BY }
             }
@@ -170,7 +170,7 @@ impl<T> Scan<T, u64> {
 }
 
 /// A step from an entry to the one that it names.
-struct Step {
+struct ChainStep {
     /// Number of the other one, or zero for none.
     to: u64,
     length: u64,
@@ -202,8 +202,8 @@ impl Chain {
         }
     }
 
-    fn step(self, entry: &JournalEntry) -> Option<Step> {
-        self.before(entry).map(|to| Step { to, length: entry.number.saturating_sub(to) })
+    fn step(self, entry: &JournalEntry) -> Option<ChainStep> {
+        self.before(entry).map(|to| ChainStep { to, length: entry.number.saturating_sub(to) })
     }
 
     /// Number of the last entry that is not behind a place, or zero for none. It is not known if the place is not at an
