@@ -156,6 +156,8 @@ impl<'a> Batch<'a> {
         // The parent comes after the group.
         let mut groups = last.groups.iter_mut();
         let state = State::load(account.money, key, record, |id| {
+            // An earlier command of the batch may have ended the record whose groups were read.
+            self.needs(Slot::Group(id));
             let (found, last) = (self.copies.group(&id).ok_or(Refused::Damaged)?, groups.next());
             Ok::<_, Refused>(found.map(|Balance { of, last_entry }| {
                 if let Some(last) = last {

@@ -383,6 +383,24 @@ fn a_late_capture_leaves_no_bill_of_the_expiry() {
     });
 }
 
+/// What is read for a command is what its generation asks for before the batch, and an earlier command may change that.
+#[test]
+fn a_hold_behind_a_release_of_its_generation_reads_its_own_groups() {
+    let (generation, amount) = (of_history(0), NanoUsd::from_nanos(100));
+    let (note, actor) = (String::new(), Actor::System);
+    let deposit = Command::Deposit { id: deposit(0), amount, note, payment_id: None, actor };
+    let release = Command::Release { key: key(0), generation };
+    let hold = Command::Hold(new_hold(key(1), generation, amount));
+    run(async {
+        let mut installation = Installation::new(Arc::new(Maps::default()), 2).await;
+        let before = vec![deposit, durability::hold(generation)];
+        installation.take(&Step::Execute(account(0), before), 0).await;
+        assert!(installation.model.keys[&(account(0), key(1))].group.is_some());
+        installation.take(&Step::Execute(account(0), vec![release, hold]), 1).await;
+        installation.is_as_the_model().await;
+    });
+}
+
 /// The databases, with two processes over each. One Redis serves all histories.
 #[test]
 fn histories_over_redis_and_sqlite_are_those_of_the_model() {

@@ -20,6 +20,7 @@ CODEC = "key-service/ledger/src/codec.rs"
 SUMS = "key-service/ledger/src/codec/sums.rs"
 SCRIPT = "key-service/records/src/redis/commit.lua"
 MODEL = "every_history_has_the_outcomes_and_leaves_the_books_of_the_model"
+LATE_GROUP = "a_hold_behind_a_release_of_its_generation_reads_its_own_groups"
 PROCESSES = "processes_that_take_turns_at_an_account_decide_by_what_the_others_have_written"
 
 # By the package whose tests catch them: name, file, correct text, replacement, and the test that fails.
@@ -284,8 +285,10 @@ FAULTS = {
          "payer.last.max(day))", "payer.last)", MODEL),
         ("an entry has the number of the one before", BATCH,
          "(entries + 1, kept.journal_entries)", "(entries, kept.journal_entries)", MODEL),
-        ("an entry names no entry of its parent group", CODEC,
-         "before_of_parent: parent,", "before_of_parent: { let _ = parent; 0 },", MODEL),
+        ("an entry names no entry of its groups", BATCH,
+         "                    *last = last_entry;", "                    let _ = (last, last_entry);", MODEL),
+        ("a group that a command needs late is not read", BATCH,
+         "            self.needs(Slot::Group(id));\n", "", LATE_GROUP),
         ("a key does not remember its last entry", BATCH,
          "let last_entry = number.unwrap_or(last.key);", "let last_entry = last.key;", MODEL),
         ("an event has the number of the one before", BATCH,
