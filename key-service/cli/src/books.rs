@@ -281,14 +281,14 @@ fn sentence(Wrong { figure, recorded, proven }: &Wrong) -> String {
         Figure::Sum(SumOwner::Group(group), day) => {
             (format!("{group} charged on {day}"), "its journal adds up to")
         }
+        Figure::Sum(SumOwner::Users(part), day) => {
+            (format!("charged on {day} for users of record {part}"), "the journal adds up to")
+        }
         Figure::KeyCount(key, day, model, counter) => {
             (format!("{key} {} on {day} for {model}", counter.as_words()), "its journal adds up to")
         }
         Figure::ModelCount(day, model, counter) => {
             (format!("{} on {day} for {model}", counter.as_words()), "the journal adds up to")
-        }
-        Figure::Sum(SumOwner::Users(part), day) => {
-            (format!("charged on {day} for users of record {part}"), "the journal adds up to")
         }
         Figure::Part(part, day, counter) => {
             (format!("{part}: {} on {day}", counter.as_words()), "the journal adds up to")

@@ -156,9 +156,12 @@ impl<'a> Batch<'a> {
         // The parent comes after the group.
         let mut groups = last.groups.iter_mut();
         let state = State::load(account.money, key, record, |id| {
-            // An earlier command of the batch may have ended the record whose groups were read.
-            self.needs(Slot::Group(id));
-            let (found, last) = (self.copies.group(&id).ok_or(Refused::Damaged)?, groups.next());
+            let last = groups.next();
+            let Some(found) = self.copies.group(&id) else {
+                // An earlier command of the batch may have ended the record whose groups were read.
+                self.needs(Slot::Group(id));
+                return Err(Refused::Damaged);
+            };
             Ok::<_, Refused>(found.map(|Balance { of, last_entry }| {
                 if let Some(last) = last {
                     *last = last_entry;

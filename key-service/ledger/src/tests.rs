@@ -383,7 +383,7 @@ fn a_late_capture_leaves_no_bill_of_the_expiry() {
     });
 }
 
-/// What is read for a command is what its generation asks for before the batch, and an earlier command may change that.
+/// Before a batch, the groups of each generation are read by its record, which an earlier command of the batch may end.
 #[test]
 fn a_hold_behind_a_release_of_its_generation_reads_its_own_groups() {
     let (generation, amount) = (of_history(0), NanoUsd::from_nanos(100));

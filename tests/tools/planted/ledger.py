@@ -288,7 +288,7 @@ FAULTS = {
         ("an entry names no entry of its groups", BATCH,
          "                    *last = last_entry;", "                    let _ = (last, last_entry);", MODEL),
         ("a group that a command needs late is not read", BATCH,
-         "            self.needs(Slot::Group(id));\n", "", LATE_GROUP),
+         "                self.needs(Slot::Group(id));\n", "", LATE_GROUP),
         ("a key does not remember its last entry", BATCH,
          "let last_entry = number.unwrap_or(last.key);", "let last_entry = last.key;", MODEL),
         ("an event has the number of the one before", BATCH,

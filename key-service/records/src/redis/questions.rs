@@ -60,7 +60,7 @@ fn write_question(names: &KeySpace, commands: &mut Pipeline, space: &Space, ques
     }
 }
 
-/// Places of the names in each set, all of which one command reads.
+/// Places of the names of each set. One command reads all names of a set.
 fn by_set(names: &[Name]) -> BTreeMap<Set, Vec<usize>> {
     let mut sets = BTreeMap::<_, Vec<_>>::new();
     for (place, name) in names.iter().enumerate() {

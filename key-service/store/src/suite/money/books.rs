@@ -326,7 +326,7 @@ pub(crate) async fn entries_are_found_by_key_model_day_and_outcome(subject: &mut
     }
 }
 
-/// Bills so many generations of a key, each with another number.
+/// Bills a generation of the key for each number.
 async fn bill(store: &Store, key: KeyId, numbers: std::ops::Range<u32>) {
     let numbers: Vec<u32> = numbers.collect();
     for some in numbers.chunks(40) {
