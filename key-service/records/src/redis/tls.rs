@@ -6,8 +6,8 @@ use redis::{ClientTlsConfig, TlsCertificates};
 pub struct Certificates(Option<TlsCertificates>);
 
 impl Certificates {
-    /// Reads PEM texts: the authority that signed the server's certificate (the system's by default), and the client's
-    /// certificate and key, for servers that require one.
+    /// Takes PEM texts: the authority that signed the server's certificate, and the client's certificate and key for servers
+    /// that require one. Without an authority the public ones count, which the program brings along: images have none.
     pub fn new(authority: Option<Vec<u8>>, own: Option<(Vec<u8>, Vec<u8>)>) -> Self {
         if authority.is_none() && own.is_none() {
             return Self(None);
