@@ -76,7 +76,7 @@ pub struct Options {
           value_parser = clap::value_parser!(u32).range(0..=16), global = true)]
     pub redis_wait_replicas: u32,
 
-    /// PEM file of the authority that signed the certificate of a rediss:// server [default: the system's authorities]
+    /// PEM file of the authority that signed the certificate of a rediss:// server [default: the public authorities]
     #[arg(long, env = "FAREGATE_REDIS_TLS_CA", value_name = "FILE", global = true)]
     pub redis_tls_ca: Option<PathBuf>,
 
@@ -321,11 +321,24 @@ fn unusable_store(error: impl std::error::Error + Send + Sync + 'static) -> Conf
     ConfigError::new("FAREGATE_STORE", format!("{:#}", anyhow::Error::from(error)))
 }
 
-/// Parses an address with which links can be made.
+/// Parses the address that links and printed commands begin with. Nobody can connect to 0.0.0.0, so the loopback takes its
+/// place.
 fn parse_public_url(text: &str) -> Result<Uri, String> {
     let url: Uri = text.parse().map_err(|e| format!("{e}"))?;
-    let is_web = matches!(url.scheme_str(), Some("http" | "https")) && url.authority().is_some();
-    if is_web { Ok(url) } else { Err("must begin with http:// or https://".into()) }
+    let (Some("http" | "https"), Some(host)) = (url.scheme_str(), url.host()) else {
+        return Err("must begin with http:// or https://".into());
+    };
+    if host.bytes().all(|b| b.is_ascii_digit()) {
+        return Err(format!(
+            "has a port, {host}, where the host belongs: write http://127.0.0.1:{host} (with Compose, FAREGATE_PUBLISH=127.0.0.1:{host})"
+        ));
+    }
+    let loopback = match host {
+        "0.0.0.0" => "127.0.0.1",
+        "[::]" => "[::1]",
+        _ => return Ok(url),
+    };
+    text.replacen(host, loopback, 1).parse().map_err(|e| format!("{e}"))
 }
 
 /// Parses a prefix. Braces would change the slots of a cluster.
@@ -344,4 +357,27 @@ fn pepper(
     let pepper =
         Pepper::from_hex(&hex).ok_or_else(|| ConfigError::new(setting, "must be 64 hexadecimal digits"))?;
     Ok(Some(pepper))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse_public_url;
+
+    #[test]
+    fn links_begin_with_an_address_that_a_browser_can_open() {
+        let read = |text| parse_public_url(text).map(|url| url.to_string());
+        for (given, used) in [
+            ("https://models.example.com", "https://models.example.com/"),
+            ("http://0.0.0.0:8080", "http://127.0.0.1:8080/"),
+            ("http://[::]:8080", "http://[::1]:8080/"),
+            ("http://192.0.2.7", "http://192.0.2.7/"),
+        ] {
+            assert_eq!(read(given).as_deref(), Ok(used));
+        }
+        let port_alone = read("http://8486").unwrap_err();
+        assert!(port_alone.contains("FAREGATE_PUBLISH=127.0.0.1:8486"), "{port_alone}");
+        for no_address in ["models.example.com", "ftp://models.example.com", ""] {
+            assert!(read(no_address).is_err(), "{no_address}");
+        }
+    }
 }
