@@ -11,6 +11,7 @@ use metrics::{Counter, Gauge};
 use shared::{
     ids::RequestId,
     text::{shown_method, shown_path},
+    time::millis,
 };
 use shared_door::http::ClientRequestId;
 use shared_observe::traces::Span;
@@ -43,7 +44,7 @@ impl Head {
     fn log(&self, route: &'static str, status: StatusCode, took: Duration) {
         let (request, method) = (&self.id, shown_method(&self.method));
         let client_request = self.client.as_ref().map(ClientRequestId::as_str);
-        let (status, milliseconds) = (status.as_u16(), took.as_millis());
+        let (status, milliseconds) = (status.as_u16(), millis(took));
         let path = shown_path(&self.uri);
         if route == HEALTH {
             tracing::debug!(%request, client_request, method, route, path, status, milliseconds, "answered");
