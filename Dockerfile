@@ -1,6 +1,8 @@
 # One image per program, chosen with --target: key-service, inference-gateway, local-model, faregate; and secrets, which makes
-# what docker-compose.yml needs to be secret. All programs are built once. A release puts its own in their place, and builds none:
-# docker buildx build --build-context programs=FOLDER
+# the secrets of docker-compose.yml. All programs are built once. A release uses programs that are built already, from a folder
+# that has LICENSE and NOTICE as well; then nothing asks for the image of Rust:
+# docker buildx build --build-arg PROGRAMS=given --build-context given=FOLDER
+ARG PROGRAMS=built
 
 # Images are pinned by the digest of their index, of which each platform finds its own: a tag can be moved, a digest cannot.
 # Change both together: docker buildx imagetools inspect IMAGE:TAG
@@ -37,8 +39,10 @@ RUN --mount=type=cache,target=/usr/local/cargo/registry --mount=type=cache,targe
  && install -D --target-directory=/out $(printf " target/$host/release/%s" key-service inference-gateway local-model faregate) \
  && tests/tools/notice.sh > /out/NOTICE && cp LICENSE /out/
 
-FROM scratch AS programs
+FROM scratch AS built
 COPY --from=build /out/ /
+
+FROM ${PROGRAMS} AS programs
 
 # What the programs run on: the C library they were linked with, and no user but one without a name. It has the number
 # that the Redis image runs as, so that both can read files which are their owner's alone. It owns /data: the key-service
@@ -48,6 +52,16 @@ RUN install --directory --mode=700 --owner=999 --group=999 \
         /data /secrets/key-service /secrets/services /secrets/redis
 USER 999:999
 ENV FAREGATE_DATA_DIR=/data
+# What registries and scanners show. A release names its version, commit and repository.
+ARG FAREGATE_VERSION=
+ARG FAREGATE_COMMIT=
+ARG FAREGATE_SOURCE=
+LABEL org.opencontainers.image.title="Faregate" \
+      org.opencontainers.image.description="Prepaid API keys for language models" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="${FAREGATE_VERSION}" \
+      org.opencontainers.image.revision="${FAREGATE_COMMIT}" \
+      org.opencontainers.image.source="${FAREGATE_SOURCE}"
 
 FROM base AS licensed
 COPY --from=programs /LICENSE /NOTICE /usr/share/doc/faregate/
@@ -96,17 +110,20 @@ make() {
 
 make /secrets/key-service/pepper
 make /secrets/key-service/redis-password
+make /secrets/redis/operator-password
 make /secrets/services/internal-token
 
-# The same password as each end reads it. The key-service may do what it has to with names of its own; whoever asks for
-# health may do nothing else. Nobody can be `default`, but it may do everything: Redis reads its own file again as that
-# user, and what that user may not do is lost with a restart.
+# The key-service may do what it needs with names of its own. The health check may only ping. The operator backs up, rewrites
+# the file and changes settings: docs/backup.md has the commands. Nobody can sign in as `default`, which keeps every
+# permission: Redis reads its own file again as that user after a restart, and would lose what that user may not do.
 password=$(cat /secrets/key-service/redis-password)
+operator=$(cat /secrets/redis/operator-password)
 printf 'redis://key-service:%s@redis:6379\n' "$password" > /secrets/key-service/store
 cat > /secrets/redis/users.acl <<USERS
 user default off resetpass ~* &* +@all
 user health on nopass -@all +ping
 user key-service on >$password ~fg:* +@read +@write +@scripting +@transaction +@connection -@dangerous +info +time +config|get
+user operator on >$operator -@all +@connection +info +dbsize +lastsave +bgsave +bgrewriteaof +sync +psync +replconf +config|get +config|set
 USERS
 SCRIPT
 ENTRYPOINT ["make-secrets"]

@@ -73,7 +73,9 @@ build_programs() {
 push_images() {
   tar -x -z -C "$work" -f "$dist/$archive"
   for image in $images; do
-    send docker buildx build --target "$image" --build-context "programs=$work/faregate-$version" --provenance=false --push \
+    send docker buildx build --target "$image" --build-arg PROGRAMS=given --build-context "given=$work/faregate-$version" \
+      --build-arg "FAREGATE_VERSION=$version" --build-arg "FAREGATE_COMMIT=$(git rev-parse --short=12 HEAD)" \
+      --build-arg "FAREGATE_SOURCE=https://github.com/$repository" --provenance=false --push \
       --tag "$registry$image:$version-$architecture" .
   done
 }
