@@ -14,9 +14,15 @@ use crate::house::documents::root;
 
 /// Programs that have settings.
 const PROGRAMS: [&str; 4] = ["faregate", "inference-gateway", "key-service", "local-model"];
-/// Variables of `docker-compose.yml` itself, which no program reads.
-const OF_COMPOSE: [&str; 4] =
-    ["FAREGATE_PROMETHEUS_PUBLISH", "FAREGATE_PUBLISH", "FAREGATE_REGISTRY", "FAREGATE_VERSION"];
+/// Variables of `docker-compose.yml` and arguments of the Dockerfile, which no program reads.
+const OF_CONTAINERS: [&str; 6] = [
+    "FAREGATE_COMMIT",
+    "FAREGATE_PROMETHEUS_PUBLISH",
+    "FAREGATE_PUBLISH",
+    "FAREGATE_REGISTRY",
+    "FAREGATE_SOURCE",
+    "FAREGATE_VERSION",
+];
 /// Versions of Kubernetes that the chart is held to: the oldest that it accepts, and the newest that is known.
 const KUBERNETES: [&str; 2] = ["1.27", "1.37"];
 /// Every part of the chart that is off by default, and is no kind of an operator's.
@@ -40,10 +46,10 @@ fn every_setting_under_deploy_is_one_that_a_program_has() {
             let rest = &text[at..];
             let end = rest.find(|c: char| !(c.is_ascii_uppercase() || c == '_')).unwrap_or(rest.len());
             let name = &rest[..end];
-            let is_of_compose = OF_COMPOSE.iter().any(|variable| name.starts_with(variable));
+            let is_of_containers = OF_CONTAINERS.iter().any(|variable| name.starts_with(variable));
             // Values of secrets are not shown.
             let is_known = ["=", "]"].iter().any(|end| help.contains(&format!("[env: {name}{end}")));
-            assert!(is_of_compose || is_known, "{}: no program has {name}", file.display());
+            assert!(is_of_containers || is_known, "{}: no program has {name}", file.display());
             named.insert(name.to_owned());
         }
     }
@@ -177,7 +183,7 @@ fn the_examples_of_compose_lie_over_the_installation_and_mount_files_that_are_th
         let example = compose(name);
         for (service, settings) in example["services"].as_object().unwrap() {
             let is_further = installation["services"].get(service).is_none();
-            let has_image = settings["image"].is_string() || settings["build"].is_object();
+            let has_image = ["image", "build", "extends"].iter().any(|way| settings.get(way).is_some());
             assert!(!is_further || has_image, "{name}: {service} has no image");
             let networks = settings["networks"].as_array().into_iter().flatten();
             for network in networks {
@@ -202,23 +208,47 @@ fn the_examples_of_compose_lie_over_the_installation_and_mount_files_that_are_th
 }
 
 #[test]
-fn two_of_each_name_every_key_service_and_leave_before_they_stop() {
+fn two_of_each_know_every_key_service_by_a_name_that_outlives_its_container() {
     let example = compose("deploy/compose/two-of-each.yml");
-    let gateway = &example["services"]["inference-gateway"];
-    let replicas = example["services"]["key-service"]["deploy"]["replicas"].as_u64().unwrap();
-    for (variable, port) in [("FAREGATE_KEY_SERVICE_URL", 50051), ("FAREGATE_KEY_SERVICE_HTTP_URL", 8081)] {
-        let named: Vec<_> =
-            (1..=replicas).map(|n| format!("http://faregate-key-service-{n}:{port}")).collect();
-        assert_eq!(gateway["environment"][variable], named.join(","));
-    }
-    assert_eq!(compose("docker-compose.yml")["name"], "faregate", "containers are named after it");
+    let services = example["services"].as_object().unwrap();
+    let of = |program: &str| {
+        let mut names: Vec<_> = services.keys().filter(|name| name.starts_with(program)).cloned().collect();
+        names.extend((!names.iter().any(|name| name == program)).then(|| program.to_owned()));
+        names.sort();
+        names
+    };
+    let key_services = of("key-service");
+    assert_eq!(key_services, ["key-service", "key-service-b"]);
     let balancer = read("deploy/compose/haproxy.cfg");
-    let servers =
-        format!("server-template gateway- {} inference-gateway:8080", gateway["deploy"]["replicas"]);
-    assert!(balancer.contains(&servers) && balancer.contains("httpchk GET /health"), "{balancer}");
-    let pause: u64 =
-        gateway["environment"]["FAREGATE_DRAIN_PAUSE_SECONDS"].as_str().unwrap().parse().unwrap();
-    assert!(pause > 3 && balancer.contains("inter 1s fall 3"), "three checks notice it meanwhile");
+    assert!(balancer.contains("httpchk GET /health") && balancer.contains("inter 1s fall 3"), "{balancer}");
+    let gateways = of("inference-gateway");
+    assert_eq!(gateways.len(), 2);
+    for gateway in gateways {
+        let environment = &services[&gateway]["environment"];
+        for (variable, port) in [("FAREGATE_KEY_SERVICE_URL", 50051), ("FAREGATE_KEY_SERVICE_HTTP_URL", 8081)]
+        {
+            let named: Vec<_> = key_services.iter().map(|name| format!("http://{name}:{port}")).collect();
+            assert_eq!(environment[variable], named.join(","), "{gateway}");
+        }
+        let pause: u64 = environment["FAREGATE_DRAIN_PAUSE_SECONDS"].as_str().unwrap().parse().unwrap();
+        assert!(pause > 3, "three checks of the load balancer notice the pause");
+        assert!(balancer.lines().any(|line| line.ends_with(&format!(" {gateway}:8080"))), "{gateway}");
+    }
+}
+
+#[test]
+fn every_container_of_compose_has_a_bound_for_its_logs() {
+    let installation = compose("docker-compose.yml");
+    let bounded = &installation["x-hardened"]["logging"];
+    let files = ["docker-compose.yml", "deploy/compose/one-process.yml", "deploy/compose/two-of-each.yml"];
+    for file in files.into_iter().chain(["deploy/compose/monitoring.yml", "deploy/compose/vllm.yml"]) {
+        for (service, settings) in compose(file)["services"].as_object().unwrap() {
+            // Others take it from the installation, or from the service that they extend.
+            let has_image = settings["image"].is_string();
+            assert!(!has_image || settings["logging"] == *bounded, "{file}: {service}");
+        }
+    }
+    assert!(bounded["options"]["max-size"].is_string() && bounded["options"]["max-file"].is_string());
 }
 
 #[test]
