@@ -17,8 +17,10 @@
 # overshoot  compare what is served beyond small caps, by this and by rivals from package registries; OVERSHOOT=--quick for one run of this alone
 # real   compare bills with the counters of a real llama-server and vLLM; builds and installs these once, which takes a quarter of an hour;
 #        REAL="--servers llama --only caps,left" for a part
+# compose run the containers of docker-compose.yml on a Docker engine, or on one that it makes, and check what they promise, some
+#        ten minutes; COMPOSE="--only kept,backup" for a part
 
-.PHONY: run check test faults fuzz prove upgrade deny bench attack overshoot real pgo sbom reproducible
+.PHONY: run check test faults fuzz prove upgrade deny bench attack overshoot real pgo sbom reproducible compose
 
 run:
 	cargo run
@@ -100,3 +102,9 @@ real:
 	tests/tools/install.sh
 	cargo build --release --workspace --bins
 	tests/real/real.py $(REAL)
+
+compose:
+ifeq (,$(findstring --programs,$(COMPOSE)))
+	cargo build --release --workspace --bins
+endif
+	tests/compose/compose.py $(COMPOSE)
