@@ -40,6 +40,9 @@ const WITH_COMMANDS: [&str; 8] = [
     "Rotating secrets",
 ];
 
+/// The same, where the commands need a container engine: `tests/compose/checks.py` runs them.
+const WITH_COMMANDS_OF_COMPOSE: [&str; 2] = ["With Compose", "Redis of Compose"];
+
 /// Environment of commands.
 type Env = HashMap<&'static str, String>;
 
@@ -59,7 +62,11 @@ fn every_command_of_the_pages_is_run() {
             _ => {}
         }
     }
-    assert_eq!(places, WITH_COMMANDS.into_iter().collect());
+    assert_eq!(places, WITH_COMMANDS.into_iter().chain(WITH_COMMANDS_OF_COMPOSE).collect());
+    let run_elsewhere = include_str!("../../../compose/checks.py");
+    for heading in WITH_COMMANDS_OF_COMPOSE {
+        assert!(run_elsewhere.contains(&format!("\"{heading}\")")), "{heading}");
+    }
 }
 
 #[test]
