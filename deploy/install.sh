@@ -5,7 +5,8 @@
 #   curl -fsSL … | sh -s -- key-service inference-gateway     # these programs of the archive instead
 #
 # VERSION names another release, INTO another folder, FROM another address of the files, such as a mirror or file:///a/folder.
-# The archive needs the sum that SHA256SUMS says. With cosign installed, SHA256SUMS needs the signature of the repository's workflow.
+# The archive needs the sum that SHA256SUMS says, and the version that VERSION names. With cosign installed, SHA256SUMS needs the
+# signature of the repository's workflow, for the tag of that version.
 set -eu
 repository=faregate/faregate
 
@@ -23,10 +24,27 @@ fetch() {
   if has curl; then
     curl --fail --silent --show-error --location --proto-redir '=https' --output "$work/$1" "$from/$1"
   elif has wget; then
-    wget --quiet --output-document="$work/$1" "$from/$1"
+    wget --max-redirect=0 --version > /dev/null 2>&1 || fail 'this wget would follow a redirection away from TLS; install curl or GNU wget'
+    fetch_with_wget "$from/$1" "$work/$1"
   else
     fail 'curl or wget is needed'
   fi || fail "$from/$1 cannot be fetched"
+}
+
+# wget follows a redirection to any scheme, so each one is followed here, to https alone.
+fetch_with_wget() {
+  url=$1
+  for _ in 1 2 3 4 5 6 7 8 9 10; do
+    if wget --max-redirect=0 --server-response --output-document="$2" "$url" 2> "$work/heads"; then
+      return 0
+    fi
+    url=$(sed -n 's/^ *[Ll]ocation: *\([^ ]*\).*/\1/p' "$work/heads" | tr -d '\r' | tail -n 1)
+    case $url in
+      https://*) ;;
+      *) return 1 ;;
+    esac
+  done
+  return 1
 }
 
 sum() {
@@ -39,8 +57,9 @@ check_signature() {
     return
   fi
   fetch SHA256SUMS.sigstore.json
+  tag=$(echo "${version:+$version\$}" | sed 's/[.]/\\./g')
   cosign verify-blob --bundle "$work/SHA256SUMS.sigstore.json" \
-    --certificate-identity-regexp "^https://github\.com/$repository/\.github/workflows/release\.yml@refs/tags/v" \
+    --certificate-identity-regexp "^https://github\.com/$repository/\.github/workflows/release\.yml@refs/tags/v$tag" \
     --certificate-oidc-issuer https://token.actions.githubusercontent.com "$work/SHA256SUMS" ||
     fail 'SHA256SUMS is not signed by a release of the repository; nothing was installed'
 }
@@ -61,7 +80,9 @@ main() {
     *) fail "there is no archive for $(uname -s) on $(uname -m); the README says how to run an image or to build from source" ;;
   esac
   releases=https://github.com/$repository/releases
-  from=${FROM:-$releases/${VERSION:+download/v$VERSION}}
+  version=${VERSION:-}
+  version=${version#v}
+  from=${FROM:-$releases/${version:+download/v$version}}
   [ "$from" != "$releases/" ] || from=$releases/latest/download
   into=${INTO:-$HOME/.local/bin}
   work=$(mktemp -d)
@@ -77,6 +98,8 @@ main() {
 
   tar -x -z -C "$work" -f "$work/$archive"
   unpacked=$(echo "$work"/faregate-*/)
+  [ -z "$version" ] || [ -d "$work/faregate-$version" ] ||
+    fail "$archive has $(basename "$unpacked"), not version $version; nothing was installed"
   mkdir -p "$into"
   [ $# -gt 0 ] || set -- faregate
   for program in "$@"; do

@@ -7,8 +7,9 @@
 #   deploy/release.sh --dry-run   # all of it for this platform; prints what would be pushed, signed and uploaded
 #
 # REPOSITORY is the owner and name on GitHub, REGISTRY the prefix of images with a slash at its end. Files go to target/dist.
+# Images and the release wait for a reviewer of the environment "release" on GitHub.
 # For a dry run, DIST names an empty folder to use instead, and PROGRAMS a folder of programs that are built already.
-# Needs python3 and git; cargo and redis-server for programs; docker for images; docker, cargo, helm, cosign and gh to publish.
+# Needs python3 and git; cargo and redis-server for programs; docker and gh for images; docker, cargo, helm, cosign and gh to publish.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -49,6 +50,16 @@ check_tag() {
   for file in docker-compose.yml deploy/compose/one-process.yml deploy/helm/faregate/values.yaml; do
     grep -qF "$registry" $file || fail "$file does not name $registry: see docs/releasing.md"
   done
+}
+
+# GitHub makes an environment that is missing, and asks nobody. So what leaves the machine needs one with reviewers.
+check_approval() {
+  rules=$(gh api "repos/$repository/environments/release" --jq '.protection_rules[].type') ||
+    fail "$repository has no environment named release: see docs/releasing.md"
+  case $rules in
+    *required_reviewers*) ;;
+    *) fail "the environment named release of $repository has no required reviewers: see docs/releasing.md" ;;
+  esac
 }
 
 build_programs() {
@@ -133,10 +144,12 @@ case $step in
     ;;
   images)
     check_tag
+    check_approval
     push_images
     ;;
   publish)
     check_tag
+    check_approval
     publish
     ;;
   --dry-run)

@@ -18,6 +18,7 @@ pub mod interim;
 pub mod pages;
 mod paying;
 mod ports;
+pub mod rebinding;
 mod row;
 pub mod silent;
 pub mod unauthenticated;
@@ -69,6 +70,8 @@ pub enum Part {
     Webhooks,
     /// An account that governs without end, each time with an event, over a Redis that is soon full.
     Events,
+    /// A page in a browser whose name leads to the admin port and to the public one, and changes that stall.
+    Rebinding,
     /// The demo model's own port.
     Demo,
 }
@@ -145,6 +148,11 @@ async fn rows(plan: &Plan, part: Part) -> Vec<Row> {
         }
         Part::Webhooks => webhooks::rows().await,
         Part::Events => events::rows().await,
+        Part::Rebinding => {
+            let env = vec![("FAREGATE_PUBLIC_URL", "https://models.example.com".to_owned())];
+            let stack = Stack::with(Options { env, ..Options::default() }).await;
+            rebinding::rows(&stack).await
+        }
         Part::Demo => demo::rows(plan.bodies).await,
     }
 }

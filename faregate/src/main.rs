@@ -138,7 +138,9 @@ async fn carry_out(arguments: FaregateArguments, command: FaregateCommand) -> an
     let FaregateArguments { common, gateway, key_service, public_tls, admin_listen, .. } = &arguments;
     match command {
         FaregateCommand::Init(options) => init::run(*options, &System).await?,
-        FaregateCommand::Upstreams(command) => command.run(*admin_listen, &mut io::stdout()).await?,
+        FaregateCommand::Upstreams(command) => {
+            command.run(&key_service.admin(*admin_listen), &mut io::stdout()).await?;
+        }
         FaregateCommand::Operator(command) => {
             let operator = Operator { common, options: key_service, admin_listen: *admin_listen };
             let peppers = || Ok(secrets::open(common, key_service, &System)?.peppers);
@@ -169,7 +171,7 @@ async fn serve_all(arguments: FaregateArguments) -> anyhow::Result<()> {
     let clock: Arc<dyn Clock> = Arc::new(System);
     let secrets = secrets::open(&common, &key_service, &*clock)?;
     let scheme = public_tls.scheme();
-    let mut process = Process::start(&common, &limits, admin_listen, &EXPORTED)?;
+    let mut process = Process::start(&common, &limits, key_service.admin(admin_listen), &EXPORTED)?;
     let public_tls = public_tls.open()?;
     process.limits.over_tls = public_tls.is_some();
     let sizes = Sizes::of(&gateway, &process.limits, PORTS, OTHER_FILES)?;

@@ -27,6 +27,7 @@ use shared_door::{
 use shared_observe::metrics::Exported;
 use shared_process::{
     Basics, CommandLine, Process,
+    admin_call::AdminPort,
     doctor::{Doctor, DoctorOptions, InternalTokenOf},
     log_level::LogLevel,
     probe::READY,
@@ -118,6 +119,12 @@ enum GatewayCommand {
     Doctor(DoctorOptions),
 }
 
+impl GatewayArguments {
+    fn admin(&self) -> AdminPort {
+        AdminPort { listen: self.admin_listen, data_dir: self.data_dir.clone() }
+    }
+}
+
 impl CommandLine for GatewayArguments {
     fn basics(&self) -> &Basics {
         &self.basics
@@ -137,10 +144,10 @@ async fn run(arguments: GatewayArguments) -> anyhow::Result<ExitCode> {
     match &arguments.command {
         Some(GatewayCommand::Spool(command)) => list_spool(command, &mut io::stdout())?,
         Some(GatewayCommand::Upstreams(command)) => {
-            command.run(arguments.admin_listen, &mut io::stdout()).await?;
+            command.run(&arguments.admin(), &mut io::stdout()).await?;
         }
         Some(GatewayCommand::LogLevel(command)) => {
-            command.run(arguments.admin_listen, &mut io::stdout()).await?;
+            command.run(&arguments.admin(), &mut io::stdout()).await?;
         }
         Some(GatewayCommand::Doctor(asked)) => return examine(&arguments, asked).await,
         None => serve(arguments).await?,
@@ -178,7 +185,7 @@ async fn examine(arguments: &GatewayArguments, asked: &DoctorOptions) -> anyhow:
 
 async fn serve(arguments: GatewayArguments) -> anyhow::Result<()> {
     let (common, options) = (&arguments.common, &arguments.options);
-    let mut process = Process::start(common, &arguments.limits, arguments.admin_listen, &EXPORTED)?;
+    let mut process = Process::start(common, &arguments.limits, arguments.admin(), &EXPORTED)?;
     let (public_tls, tls) = (arguments.public_tls.open()?, arguments.internal_tls.open()?);
     process.limits.over_tls = public_tls.is_some();
     let sizes = Sizes::of(options, &process.limits, 1, 0)?;

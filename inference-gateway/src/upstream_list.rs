@@ -3,7 +3,6 @@
 use std::{
     collections::BTreeSet,
     io::{self, Write},
-    net::SocketAddr,
     sync::Arc,
 };
 
@@ -17,7 +16,7 @@ use axum::{
 use clap::Subcommand;
 use serde::{Deserialize, Serialize};
 use shared::{clock::Clock, table};
-use shared_process::admin_call::{ask, command_text};
+use shared_process::admin_call::{AdminPort, ask, command_text};
 use tokio::time::Duration;
 use upstreams::{OfferedModels, UpstreamNow};
 
@@ -149,8 +148,8 @@ impl UpstreamRoutes {
 }
 
 impl UpstreamsCommand {
-    /// Asks the gateway whose admin port is at this address.
-    pub async fn run(&self, admin: SocketAddr, out: &mut (dyn Write + Send)) -> io::Result<()> {
+    /// Asks the gateway with this admin port.
+    pub async fn run(&self, admin: &AdminPort, out: &mut (dyn Write + Send)) -> io::Result<()> {
         let (answer, json) = match self {
             Self::List { json } => (ask(admin, LIST, None).await?, *json),
             Self::Drain { address } => (ask(admin, DRAIN, Some(address)).await?, false),

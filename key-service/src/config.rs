@@ -13,9 +13,11 @@ use shared::{
     clock::Clock,
     network::Network,
     secret::{ExposeSecret, SecretString},
+    served::ServedHosts,
 };
 use shared_config::{ConfigError, Pem, checked_token, either, parse_secret};
 use shared_door::tls::validity::{self, Decisive};
+use shared_process::admin_call::AdminPort;
 
 use domain::digest::{Pepper, Peppers};
 use key_service_management::MAX_KEYS_PER_ACCOUNT;
@@ -133,8 +135,9 @@ pub struct Options {
           value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     pub max_keys_per_account: u64,
 
-    /// The address that clients use, for printed links and commands; with https, cookies are kept to TLS [default:
-    /// where the gateway listens]
+    /// The address that clients use, for printed links and commands; with https, cookies are kept to TLS. Pages are served
+    /// at its host, at localhost and at literal addresses, and at no other name [default: where the gateway listens, and
+    /// pages at any name]
     #[arg(long, env = "FAREGATE_PUBLIC_URL", value_name = "URL", value_parser = parse_public_url, global = true)]
     pub public_url: Option<Uri>,
 
@@ -150,6 +153,11 @@ pub struct Options {
 }
 
 impl Options {
+    /// The admin port at this address, of a process with this data directory.
+    pub fn admin(&self, listen: SocketAddr) -> AdminPort {
+        AdminPort { listen, data_dir: Some(self.data_dir.clone()) }
+    }
+
     pub fn peppers(&self) -> Result<Option<Peppers>, ConfigError> {
         let current = pepper(
             ("FAREGATE_PEPPER", self.pepper.as_ref()),
@@ -325,8 +333,9 @@ fn unusable_store(error: impl std::error::Error + Send + Sync + 'static) -> Conf
 /// place.
 fn parse_public_url(text: &str) -> Result<Uri, String> {
     let url: Uri = text.parse().map_err(|e| format!("{e}"))?;
-    let (Some("http" | "https"), Some(host)) = (url.scheme_str(), url.host()) else {
-        return Err("must begin with http:// or https://".into());
+    let is_web = matches!(url.scheme_str(), Some("http" | "https")) && ServedHosts::of_site(&url).is_some();
+    let Some(host) = url.host().filter(|_| is_web) else {
+        return Err("must begin with http:// or https://, and a host".into());
     };
     if host.bytes().all(|b| b.is_ascii_digit()) {
         return Err(format!(

@@ -117,7 +117,7 @@ async fn serve(arguments: KeyServiceArguments) -> anyhow::Result<()> {
         arguments;
     let peppers = required_peppers(&options)?;
     let clock = Arc::new(System);
-    let process = Process::start(&common, &limits, admin_listen, &EXPORTED)?;
+    let process = Process::start(&common, &limits, options.admin(admin_listen), &EXPORTED)?;
     let internal_token = InternalToken::new(internal_tokens(&common, &options)?);
     let tls = internal_tls.open()?;
     let scheme = if tls.is_some() { "https" } else { "http" };

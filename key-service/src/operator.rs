@@ -39,7 +39,7 @@ impl Operator<'_> {
         match command {
             OperatorCommand::Doctor(asked) => return examine(asked).await,
             OperatorCommand::Spool(command) => list_spool(&command, out)?,
-            OperatorCommand::LogLevel(command) => command.run(admin_listen, out).await?,
+            OperatorCommand::LogLevel(command) => command.run(&options.admin(admin_listen), out).await?,
             OperatorCommand::Catalogue(command) => key_service_cli::catalogue(&command, common, out).await?,
             OperatorCommand::Restore(place) => backup::restore(&place, options, &*clock, out)?,
             OperatorCommand::Backup(place) => {

@@ -3,6 +3,7 @@
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::middleware;
+use shared::served::ServedHosts;
 use shared_catalog::Catalog;
 use shared_config::{current::Current, internal_token::InternalToken};
 use shared_door::{
@@ -17,6 +18,7 @@ use tonic::service::{Routes, interceptor::InterceptedService};
 use crate::{config::Options, installation::Installation};
 use key_service_deliveries::{Dispatcher, Sender};
 use key_service_operator::{ProgramFacts, RenderMetrics};
+use key_service_page::app::Site;
 use key_service_spending::{
     grpc::{Grpc, deadline::drop_late_calls},
     held_money,
@@ -76,10 +78,14 @@ impl RunningKeyService {
             .into_axum_router()
             .layer(middleware::from_fn(drop_late_calls));
         let is_https = |url: &axum::http::Uri| url.scheme_str() == Some("https");
-        let behind_tls = clients_use_tls || options.public_url.as_ref().is_some_and(is_https);
-        let dashboard = key_service_dashboard::router(management.clone(), catalog.clone(), behind_tls);
+        let public_url = options.public_url.as_ref();
+        let site = Site {
+            behind_tls: clients_use_tls || public_url.is_some_and(is_https),
+            hosts: public_url.and_then(ServedHosts::of_site),
+        };
+        let dashboard = key_service_dashboard::router(management.clone(), catalog.clone(), site.clone());
         let program = ProgramFacts { version: version(), metrics };
-        let operator = key_service_operator::router(management.clone(), catalog.clone(), behind_tls, program);
+        let operator = key_service_operator::router(management.clone(), catalog.clone(), site, program);
         let sender = Sender::new(&options.webhook_networks);
         let dispatcher = Dispatcher::new(store.clone(), clock.clone(), credentials.clone(), sender);
         let app =

@@ -1,5 +1,7 @@
 //! The machine: its networks, its files, its terminal.
 
+pub mod bounded_file;
 pub mod network;
 pub mod private_files;
+pub mod served;
 pub mod table;

@@ -19,7 +19,7 @@ pub mod wire;
 
 pub use call::{generation, rates, refusal};
 pub use credential::{key, secret};
-pub use host::{network, private_files, table};
+pub use host::{bounded_file, network, private_files, served, table};
 pub use timing::{backoff, calendar, clock, time};
 
 #[cfg(test)]

@@ -6,3 +6,4 @@ pub(crate) mod keys;
 pub(crate) mod many_keys;
 pub(crate) mod place;
 pub(crate) mod rotation;
+pub(crate) mod search;

@@ -11,12 +11,12 @@ use axum::{
     Router,
     extract::{Path, Request, State},
     middleware::{self, Next},
-    response::Response,
+    response::{IntoResponse, Response},
     routing::{any, get, post},
 };
 use key_service_management::Management;
 use key_service_page::{
-    app::App,
+    app::{App, Site},
     assets,
     browser::Browser,
     failure::Failure,
@@ -41,15 +41,15 @@ mod refused;
 mod tabs;
 mod webhooks;
 
-use api_keys::{key, keys, many_keys, rotation};
+use api_keys::{key, keys, many_keys, rotation, search};
 use group::{acts, groups};
 use home::{find, overview, try_it};
 use money::{credit, margin, models};
 use people::{change_role, members, second_factor, sign_in, theme_choice, you};
 
-/// Routes of the dashboard. `behind_tls` says that clients reach this installation over TLS, by its public address.
-pub fn router(management: Arc<Management>, catalog: Arc<Current<Catalog>>, behind_tls: bool) -> Router {
-    let app = App::new(management, catalog, behind_tls);
+/// Routes of the dashboard.
+pub fn router(management: Arc<Management>, catalog: Arc<Current<Catalog>>, site: Site) -> Router {
+    let app = App::new(management, catalog, site);
     let pages = Router::new()
         .route(HOME, get(overview::show))
         .route(SIGN_IN, get(sign_in::show).post(sign_in::with_password))
@@ -109,7 +109,7 @@ fn keys_and_groups() -> Router<App> {
     Router::new()
         .route(KEYS, get(keys::list).post(keys::create))
         .route("/dashboard/keys/new", get(keys::new))
-        .route(keys::SEARCH, post(keys::search))
+        .route(search::SEARCH, post(search::search))
         .route(many_keys::CONFIRM, post(many_keys::confirm))
         .route(many_keys::APPLY, post(many_keys::apply))
         .route("/dashboard/keys/{id}", get(key::show).post(key::update))
@@ -132,7 +132,9 @@ fn keys_and_groups() -> Router<App> {
 async fn secure(State(app): State<App>, browser: Browser, mut request: Request, next: Next) -> Response {
     let account = AskingAccount::default();
     request.extensions_mut().insert(account.clone());
-    let (over_tls, response) = (browser.secure, next.run(request).await);
+    let over_tls = browser.secure;
+    let response =
+        if browser.is_at(&app.site) { next.run(request).await } else { Failure::ForeignHost.into_response() };
     let mut response = failure_page::framed(&app, browser, response).await;
     account.write(response.headers_mut());
     headers::secure(response.headers_mut(), over_tls);

@@ -17,11 +17,14 @@ use shared::{
     wire::{Endpoint, Noun, ROUTES, Route},
 };
 use shared_config::internal_token::InternalToken;
-use shared_door::http::{
-    ClientRequestId, believe_gateways, catch_panics, drain_unread, gateway_request_id, method_not_allowed,
-    refuse_ambiguous, unknown_url,
+use shared_door::{
+    http::{
+        ClientRequestId, believe_gateways, catch_panics, drain_unread, gateway_request_id,
+        method_not_allowed, refuse_ambiguous, unknown_url,
+    },
+    serve::OverTls,
 };
-use shared_observe::traces;
+use shared_observe::{standard_metrics::HttpRequestTimer, traces};
 use tracing::Instrument;
 
 use domain::{group::Group, key::ApiKey, webhook::Webhook};
@@ -96,12 +99,14 @@ async fn no_store(mut response: Response) -> Response {
     response
 }
 
-/// Middleware: logs one line for each request, and adds its ids to whatever is logged on the way. Account and key are
+/// Middleware: logs one line for each request, measures its duration, and adds its ids to whatever is logged on the way. Account and key are
 /// known once the caller is authenticated.
 async fn log_request(State(clock): State<Arc<dyn Clock>>, request: Request, next: Next) -> Response {
     let extensions = request.extensions();
     let matched = extensions.get::<MatchedPath>().map(MatchedPath::as_str);
     let (route, trace) = (matched.unwrap_or("none"), traces::Span::of_request(&request, matched));
+    let over_tls = extensions.get::<OverTls>().is_some();
+    let timer = HttpRequestTimer::start(request.method(), over_tls, matched);
     let span = tracing::info_span!(
         "request",
         request = extensions.get::<RequestId>().map(tracing::field::display),
@@ -117,7 +122,7 @@ async fn log_request(State(clock): State<Arc<dyn Clock>>, request: Request, next
     let milliseconds = clock.now().millis() - started.millis();
     let _entered = trace.enter();
     span.in_scope(|| tracing::info!(status = response.status().as_u16(), milliseconds, "answered"));
-    trace.answered(response)
+    trace.answered(timer.answered(response))
 }
 
 #[cfg(test)]

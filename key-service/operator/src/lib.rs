@@ -10,12 +10,12 @@ use axum::{
     Extension, Router,
     extract::{Request, State},
     middleware::{self, Next},
-    response::Response,
+    response::{IntoResponse, Response},
     routing::{any, get, post},
 };
 use key_service_management::Management;
 use key_service_page::{
-    app::App,
+    app::{App, Site},
     browser::Browser,
     failure::Failure,
     headers,
@@ -40,14 +40,14 @@ use paths::{CATALOGUE, INSTALLATION, NEW_ACCOUNT, UPSTREAMS};
 pub use process_metrics::ProgramFacts;
 pub use process_metrics::RenderMetrics;
 
-/// Routes of the operators' pages. `behind_tls` says that clients reach this installation over TLS, by its public address.
+/// Routes of the operators' pages.
 pub fn router(
     management: Arc<Management>,
     catalog: Arc<Current<Catalog>>,
-    behind_tls: bool,
+    site: Site,
     program: ProgramFacts,
 ) -> Router {
-    let app = App::new(management, catalog, behind_tls);
+    let app = App::new(management, catalog, site);
     Router::new()
         .route(OPERATOR, get(accounts::list))
         .route(OPERATOR_SIGN_IN, get(sign_in::show).post(sign_in::open_link))
@@ -72,7 +72,9 @@ pub fn router(
 
 /// Middleware: sets the headers of a careful site, and makes pages of failures.
 async fn secure(State(app): State<App>, browser: Browser, request: Request, next: Next) -> Response {
-    let (over_tls, response) = (browser.secure, next.run(request).await);
+    let over_tls = browser.secure;
+    let response =
+        if browser.is_at(&app.site) { next.run(request).await } else { Failure::ForeignHost.into_response() };
     let mut response = layout::failure(&app, browser, response).await;
     headers::secure(response.headers_mut(), over_tls);
     response

@@ -33,8 +33,12 @@ pub enum Failure {
     KeysOfGroupOnly,
     /// The group that the member leads is archived.
     GroupEnded,
+    /// The browser used a host that is not the installation's.
+    ForeignHost,
     /// Another site has sent the form.
     ForeignForm,
+    /// The form came from this host by this other scheme.
+    OtherScheme(&'static str),
     /// The form is from an earlier session, or made up.
     StaleForm,
     /// There is no such page, or the account has no such object.
@@ -172,10 +176,25 @@ impl IntoResponse for Failure {
                  for another role."
                     .into(),
             ),
+            Self::ForeignHost => (
+                StatusCode::MISDIRECTED_REQUEST,
+                "This is not the address of this installation",
+                "Open the dashboard at the address that FAREGATE_PUBLIC_URL names. Whoever runs this installation can \
+                 change that setting."
+                    .into(),
+            ),
             Self::ForeignForm => (
                 StatusCode::FORBIDDEN,
                 "This form came from another site",
                 "Nothing was changed. Open the page on this site and try again.".into(),
+            ),
+            Self::OtherScheme(scheme) => (
+                StatusCode::FORBIDDEN,
+                "This form came by another protocol",
+                format!(
+                    "Nothing was changed. Your browser used {scheme}, and this installation does not know that it is \
+                     reached by {scheme}. Whoever runs it sets FAREGATE_PUBLIC_URL to the address that browsers use."
+                ),
             ),
             Self::StaleForm => (
                 StatusCode::FORBIDDEN,

@@ -1,6 +1,6 @@
 //! Access to upstreams as the catalogue describes it: values of headers, private authorities and proxies.
 
-use std::{env, fs, time::Duration};
+use std::{env, time::Duration};
 
 use http::{HeaderName, HeaderValue, Uri};
 use hyper_util::client::proxy::matcher::{Intercept, Matcher};
@@ -9,7 +9,7 @@ use rustls::{
     crypto::ring,
     pki_types::{CertificateDer, pem::PemObject},
 };
-use shared::secret::{ExposeSecret, SecretString};
+use shared::secret::{self, ExposeSecret, SecretString};
 use shared_catalog::{Access, Header, Source};
 use shared_config::{ConfigError, Pem};
 
@@ -29,9 +29,7 @@ fn value(header: &Header) -> Result<HeaderValue, ConfigError> {
     let text: SecretString = match source {
         Source::Text(text) => text.clone(),
         Source::Variable(variable) => env::var(variable).map_err(|_| error("is not set".into()))?.into(),
-        Source::File(path) => {
-            fs::read_to_string(path).map_err(|e| error(format!("cannot be read: {e}")))?.into()
-        }
+        Source::File(path) => secret::read_file(path).map_err(|e| error(format!("cannot be read: {e}")))?,
     };
     let text = text.expose_secret().trim();
     if text.is_empty() {
@@ -82,4 +80,30 @@ fn proxy(base: &Uri, access: &Access) -> Result<Option<Intercept>, ConfigError> 
 /// Returns the value of the first of these environment variables that is set, or nothing.
 fn first_set(names: [&str; 2]) -> String {
     names.iter().find_map(|name| env::var(name).ok()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn a_device_is_neither_a_credential_nor_an_authority() {
+        let zero = Path::new("/dev/zero");
+        let header = Header {
+            name: http::header::AUTHORIZATION,
+            prefix: "Bearer ",
+            source: Source::File(zero.into()),
+        };
+        let access = Access { headers: vec![header], ca_file: Some(zero.into()), proxy: None };
+        let said = header_values(&access).unwrap_err().to_string();
+        assert_eq!(
+            said,
+            "FAREGATE_MODELS: header \"authorization\": the file /dev/zero cannot be read: is neither a file nor a pipe"
+        );
+        let base = Uri::from_static("https://vendor.example/v1");
+        let said = upstream_connector(&base, &access, Duration::from_secs(1)).err().unwrap().to_string();
+        assert_eq!(said, "FAREGATE_MODELS: /dev/zero: is neither a file nor a pipe");
+    }
 }

@@ -4,15 +4,16 @@
 use std::{
     convert::Infallible,
     fmt::Display,
-    fs,
     path::{Path, PathBuf},
     time::Duration,
 };
 
 use clap::{Args, builder::TypedValueParser as _};
 use shared::{
+    bounded_file,
     key::Prefix,
     secret::{self, ExposeSecret, SecretString},
+    served::Host,
 };
 use shared_catalog::Catalog;
 
@@ -29,6 +30,10 @@ const DEFAULT_MODELS: &str = "config/models.toml";
 /// Catalogue of an installation without a file.
 const BUILT_IN_MODELS: &str = include_str!("../../../config/models.toml");
 
+/// Most bytes of a catalogue: thousands of models.
+const MAX_CATALOG: usize = 16 << 20;
+/// Most bytes of a PEM file: several times all authorities of a system.
+const MAX_PEM: usize = 4 << 20;
 /// Shortest internal token that is accepted.
 const MIN_TOKEN_BYTES: usize = 16;
 
@@ -50,6 +55,11 @@ pub struct Common {
     /// Prefix of every key: 1 to 16 characters a-z0-9
     #[arg(long, env = "FAREGATE_KEY_PREFIX", value_name = "PREFIX", default_value = "fg", value_parser = parse_prefix)]
     pub key_prefix: Prefix,
+
+    /// Names by which the admin port is reached, such as a container's, with commas in between; it always serves localhost
+    /// and its own addresses
+    #[arg(long, env = "FAREGATE_ADMIN_HOSTS", value_name = "HOSTS", value_delimiter = ',')]
+    pub admin_hosts: Vec<Host>,
 
     /// Seconds between a signal to stop and the shutdown: requests are still accepted, but probes say that the process stops, so that load balancers leave first
     #[arg(long = "drain-pause-seconds", env = "FAREGATE_DRAIN_PAUSE_SECONDS", value_name = "SECONDS", default_value = "0",
@@ -80,7 +90,7 @@ impl Common {
             None => (BUILT_IN_MODELS.to_owned(), "the built-in catalogue".to_owned()),
             Some(path) => {
                 let name = path.display().to_string();
-                let text = fs::read_to_string(path);
+                let text = bounded_file::read_text(path, MAX_CATALOG);
                 (
                     text.map_err(|e| {
                         ConfigError::new("FAREGATE_MODELS", format!("cannot read {name}: {e}"))
@@ -162,7 +172,7 @@ impl Pem {
 
     pub fn read(setting: &'static str, file: &Path) -> Result<Self, ConfigError> {
         let mut pem = Self::new(setting, &file.display().to_string(), String::new().into());
-        pem.text = fs::read_to_string(file).map_err(|e| pem.refused(e))?.into();
+        pem.text = bounded_file::read_text(file, MAX_PEM).map_err(|e| pem.refused(e))?.into();
         let holds_one = pem.text().lines().any(|line| line.starts_with("-----BEGIN "));
         if holds_one { Ok(pem) } else { Err(pem.refused("is no PEM file")) }
     }
@@ -200,6 +210,20 @@ mod tests {
             assert!(checked_token(short.into()).is_err(), "{short:?}");
         }
         assert!(checked_token("sixteen letters!".into()).is_ok());
+    }
+
+    #[test]
+    fn a_setting_that_names_a_device_is_refused_by_name() {
+        let zero = Path::new("/dev/zero");
+        let said = |result: Result<(), ConfigError>| result.unwrap_err().to_string();
+        let secret = either(("FAREGATE_PEPPER", None), ("FAREGATE_PEPPER_FILE", Some(zero)));
+        let pem = Pem::read("FAREGATE_TLS_CERT", zero);
+        for (refused, setting) in
+            [(said(secret.map(drop)), "FAREGATE_PEPPER_FILE"), (said(pem.map(drop)), "FAREGATE_TLS_CERT")]
+        {
+            assert!(refused.starts_with(&format!("{setting}: ")), "{refused}");
+            assert!(refused.ends_with("/dev/zero: is neither a file nor a pipe"), "{refused}");
+        }
     }
 
     #[test]

@@ -267,13 +267,13 @@ struct MeasuredRequest {
 
 impl HttpRequestTimer {
     /// Starts for a request; `route` is the pattern of its path, if known.
-    pub fn start(method: &Method, over_tls: bool, route: Option<&'static str>) -> Self {
+    pub fn start(method: &Method, over_tls: bool, route: Option<&str>) -> Self {
         Self(INSTRUMENTS.get().map(|_| {
             let mut attributes = vec![
                 KeyValue::new("http.request.method", known_method(method)),
                 KeyValue::new("url.scheme", if over_tls { "https" } else { "http" }),
             ];
-            attributes.extend(route.map(|route| KeyValue::new("http.route", route)));
+            attributes.extend(route.map(|route| KeyValue::new("http.route", route.to_owned())));
             MeasuredRequest { began: Instant::now(), attributes }
         }))
     }

@@ -1,42 +1,68 @@
 //! Commands to a running process through its admin port: how they are sent, and how the process reads them.
 
-use std::{io, net::SocketAddr, time::Duration};
+use std::{
+    io,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use axum::{
     body::Body,
-    http::{Method, StatusCode},
+    http::{HeaderValue, Method, StatusCode, header},
 };
 use http_body_util::{BodyExt, Full, Limited};
 use hyper_util::{client::legacy::Client, rt::TokioExecutor};
+use shared::secret::{self, ExposeSecret};
 use tokio::time::timeout;
 
 /// Time in which the process has to answer a command.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time in which the body of a command has to arrive.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(5);
 /// Largest answer to a command: a line for each upstream of a large catalogue.
 const MAX_ANSWER: usize = 4 << 20;
 /// Largest body of a command: an address, or a filter.
 const MAX_COMMAND: usize = 4 << 10;
+/// File of the data directory with the token that a change has to carry.
+pub(crate) const TOKEN_FILE: &str = "admin-token";
+
+/// The admin port of a process, as its settings describe it.
+#[derive(Clone, Debug)]
+pub struct AdminPort {
+    pub listen: SocketAddr,
+    /// Data directory of the process, with the token for changes. Without one, the process takes no changes.
+    pub data_dir: Option<PathBuf>,
+}
 
 /// Reads the text of a command.
 pub async fn command_text(body: Body) -> Result<String, (StatusCode, String)> {
-    let read = Limited::new(body, MAX_COMMAND).collect().await;
+    let read = timeout(COMMAND_TIMEOUT, Limited::new(body, MAX_COMMAND).collect()).await;
+    let Ok(read) = read else {
+        let says = format!("The body did not arrive within {} seconds.\n", COMMAND_TIMEOUT.as_secs());
+        return Err((StatusCode::REQUEST_TIMEOUT, says));
+    };
     let text = read.ok().and_then(|body| String::from_utf8(body.to_bytes().into()).ok());
     let text = text.map(|text| text.trim().to_owned());
     text.ok_or_else(|| (StatusCode::BAD_REQUEST, format!("Send a text of at most {MAX_COMMAND} bytes.\n")))
 }
 
-/// Sends a command to the process whose admin port is at this address: a question, or a change if there is a text.
-/// Returns the answer. The error is the process's own, or that no process answers.
-pub async fn ask(address: SocketAddr, path: &str, change: Option<&str>) -> io::Result<String> {
+/// Sends a command to a process: a question, or a change if there is a text. Returns the answer. The error is the
+/// process's own, or that no process answers.
+pub async fn ask(admin: &AdminPort, path: &str, change: Option<&str>) -> io::Result<String> {
+    let AdminPort { listen, data_dir } = admin;
     let method = if change.is_some() { Method::PUT } else { Method::GET };
-    let request = http::Request::builder().method(method).uri(format!("http://{address}{path}"));
+    let mut request = http::Request::builder().method(method).uri(format!("http://{listen}{path}"));
+    if change.is_some() {
+        request = request.header(header::AUTHORIZATION, credential(data_dir.as_deref())?);
+    }
     let request = request.body(Full::new(change.unwrap_or_default().to_owned().into()));
     let request: http::Request<Full<bytes::Bytes>> = request.map_err(io::Error::other)?;
     let client = Client::builder(TokioExecutor::new()).build_http();
     let asked = async {
         let answer = client.request(request).await.map_err(|e| {
             io::Error::other(format!(
-                "no process answers at the admin port {address} (FAREGATE_ADMIN_LISTEN): {e}"
+                "no process answers at the admin port {listen} (FAREGATE_ADMIN_LISTEN): {e}"
             ))
         })?;
         let status = answer.status();
@@ -49,4 +75,18 @@ pub async fn ask(address: SocketAddr, path: &str, change: Option<&str>) -> io::R
         Err(io::Error::other(if told.is_empty() { status.to_string() } else { told.to_owned() }))
     };
     timeout(ANSWER_TIMEOUT, asked).await?
+}
+
+/// Returns the credential of a change, from the data directory of the process.
+fn credential(data_dir: Option<&Path>) -> io::Result<HeaderValue> {
+    let unset = "set FAREGATE_DATA_DIR to the data directory of the process: a change needs its admin-token";
+    let file = data_dir.ok_or_else(|| io::Error::other(unset))?.join(TOKEN_FILE);
+    let token = secret::read_file(&file).map_err(|e| {
+        let file = file.display();
+        io::Error::new(e.kind(), format!("cannot read {file} ({e}): {unset}"))
+    })?;
+    let mut credential =
+        HeaderValue::try_from(format!("Bearer {}", token.expose_secret())).map_err(io::Error::other)?;
+    credential.set_sensitive(true);
+    Ok(credential)
 }

@@ -15,16 +15,24 @@ use std::{
     future::{self, pending},
     io::{self, StdoutLock, Write},
     net::SocketAddr,
+    path::{Path, PathBuf},
     process::{ExitCode, Termination},
     sync::Arc,
     time::Duration,
 };
 
-use admin::admin_router;
+use admin::{Guard, admin_router};
+use admin_call::{AdminPort, TOKEN_FILE};
 use axum::Router;
 pub use basics::Basics;
 use clap::Parser;
 use probe::{Readiness, probe};
+use shared::{
+    clock::System,
+    private_files,
+    secret::{self, SecretString},
+    served::{Host, ServedHosts},
+};
 use shared_config::{Common, ConfigError};
 use shared_door::{
     limits::{LimitOptions, Limits},
@@ -106,6 +114,9 @@ pub struct Process {
     drain_pause: Duration,
     metrics: Metrics,
     admin: Port,
+    /// Further hosts that the admin port serves.
+    admin_hosts: Vec<Host>,
+    data_dir: Option<PathBuf>,
 }
 
 impl Process {
@@ -114,7 +125,7 @@ impl Process {
     pub fn start(
         common: &Common,
         options: &LimitOptions,
-        admin_listen: SocketAddr,
+        admin: AdminPort,
         exported: &'static Exported,
     ) -> io::Result<Self> {
         let stop = StopSignal::listen();
@@ -123,11 +134,23 @@ impl Process {
         let metrics = Metrics::start(exported).map_err(io::Error::other)?;
         tokio::spawn(validity::keep_warning());
         traces::start().and_then(|()| standard_metrics::start()).map_err(io::Error::other)?;
-        let listener = bind("FAREGATE_ADMIN_LISTEN", admin_listen)?;
+        let listener = bind("FAREGATE_ADMIN_LISTEN", admin.listen)?;
+        let (admin_hosts, data_dir) = (common.admin_hosts.clone(), admin.data_dir);
         let admin = Port::new(listener, limits.connections.admin_bounds());
         let [stopping, shutdown] = [(); 2].map(|()| CancellationToken::new());
         let (admin_routes, drain_pause) = (Router::new(), common.drain_pause);
-        Ok(Self { limits, stopping, shutdown, admin_routes, stop, drain_pause, metrics, admin })
+        Ok(Self {
+            limits,
+            stopping,
+            shutdown,
+            admin_routes,
+            stop,
+            drain_pause,
+            metrics,
+            admin,
+            admin_hosts,
+            data_dir,
+        })
     }
 
     /// Returns a function that renders the metrics of the process.
@@ -139,11 +162,25 @@ impl Process {
     pub fn serve(self, ready: Readiness) -> io::Result<Serving> {
         let Self { stop, stopping, shutdown, admin_routes, drain_pause, metrics, admin, .. } = self;
         let address = admin.listener.local_addr()?;
+        let guard = Guard {
+            address: address.ip(),
+            hosts: ServedHosts::of_listener(address.ip(), self.admin_hosts),
+            token: self.data_dir.as_deref().map(admin_token).transpose()?,
+        };
         let ready = until_stopping(ready, stopping.clone());
-        let routes = admin_router(metrics, ready, admin_routes, address.ip());
+        let routes = admin_router(metrics, ready, admin_routes, guard);
         let admin = tokio::spawn(serve(admin, routes, shutdown.clone()));
         Ok(Serving { admin_address: address, stop, stopping, shutdown, drain_pause, admin })
     }
+}
+
+/// Reads the token for changes from a data directory, and makes it on the first start.
+fn admin_token(data_dir: &Path) -> io::Result<SecretString> {
+    let file = data_dir.join(TOKEN_FILE);
+    let made = private_files::create_folder(data_dir).and_then(|()| secret::read_or_make(&file, &System));
+    made.map_err(|e| {
+        io::Error::new(e.kind(), format!("FAREGATE_DATA_DIR: cannot make or read {}: {e}", file.display()))
+    })
 }
 
 pub struct Serving {

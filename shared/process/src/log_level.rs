@@ -1,15 +1,12 @@
 //! The filter of log lines, shown and replaced while the process runs.
 
-use std::{
-    io::{self, Write},
-    net::SocketAddr,
-};
+use std::io::{self, Write};
 
 use axum::{Router, body::Body, http::StatusCode, routing::get};
 use clap::Args;
 use shared_observe::log;
 
-use super::admin_call::{ask, command_text};
+use super::admin_call::{AdminPort, ask, command_text};
 
 /// Path on every admin port.
 const PATH: &str = "/log-level";
@@ -24,8 +21,8 @@ pub struct LogLevel {
 }
 
 impl LogLevel {
-    /// Asks the process whose admin port is at this address.
-    pub async fn run(&self, admin: SocketAddr, out: &mut (dyn Write + Send)) -> io::Result<()> {
+    /// Asks the process with this admin port.
+    pub async fn run(&self, admin: &AdminPort, out: &mut (dyn Write + Send)) -> io::Result<()> {
         let answer = ask(admin, PATH, self.filter.as_deref()).await?;
         out.write_all(answer.as_bytes())
     }

@@ -1,6 +1,6 @@
 //! Plaintext of a key: `<prefix>_api_` or `<prefix>_mgmt_`, then 43 random base62 characters and 6 of checksum.
 
-use std::{borrow::Cow, fmt};
+use std::{borrow::Cow, fmt, ops::Range};
 
 use crate::credential::secret::SecretString;
 
@@ -94,33 +94,53 @@ pub fn hint(plaintext: &str) -> String {
     format!("{head}…{tail}")
 }
 
-/// Beginning of the keys of most other gateways.
-const FOREIGN_KEY: &str = "sk-";
+/// Texts right before a secret: the classes of our keys, the beginning of secrets of webhooks, and beginnings of the keys of
+/// other gateways, vendors and platforms.
+const BEFORE_SECRETS: [&str; 12] = [
+    Class::Api.infix(),
+    Class::Management.infix(),
+    WEBHOOK_SECRET,
+    "sk-",
+    "sk_",
+    "hf_",
+    "gsk_",
+    "xai-",
+    "AIza",
+    "ghp_",
+    "github_pat_",
+    "glpat-",
+];
+/// Beginning of the secrets of webhooks, which go on in base64.
+const WEBHOOK_SECRET: &str = "whsec_";
 
-/// Fewest characters after a key's class, or after [`FOREIGN_KEY`], that may be a secret.
+/// Fewest characters after one of [`BEFORE_SECRETS`] that may be a secret.
 const SECRET_CHARS: usize = 16;
 
-/// Replaces plaintexts of keys, of any installation, in a text for logs and errors. Such texts repeat paths and ids
-/// that clients sent.
+/// Replaces plaintexts of keys and of secrets of webhooks, of any installation, in a text for logs and errors. Such texts
+/// repeat paths and ids that clients sent.
 pub fn without_keys(text: &str) -> Cow<'_, str> {
     let (mut kept, mut rest) = (String::new(), text);
-    while let Some(at) = secret(rest) {
-        kept.push_str(&rest[..at]);
+    while let Some(Range { start, end }) = secret(rest) {
+        kept.push_str(&rest[..start]);
         kept.push('…');
-        rest = rest[at..].trim_start_matches(is_secret_char);
+        rest = &rest[end..];
     }
     if kept.is_empty() { Cow::Borrowed(text) } else { Cow::Owned(kept + rest) }
 }
 
-/// Finds the place of the first secret.
-fn secret(text: &str) -> Option<usize> {
-    let before = [Class::Api.infix(), Class::Management.infix(), FOREIGN_KEY];
-    let after = before
-        .into_iter()
-        .flat_map(|before| text.match_indices(before).map(move |(at, _)| at + before.len()));
-    let is_secret =
-        |at: &usize| text[*at..].chars().take_while(|c| is_secret_char(*c)).count() >= SECRET_CHARS;
-    after.filter(is_secret).min()
+/// Finds the first secret.
+fn secret(text: &str) -> Option<Range<usize>> {
+    let secrets = BEFORE_SECRETS.into_iter().flat_map(|before| {
+        text.match_indices(before).filter_map(move |(at, _)| {
+            let is_within_word = !before.starts_with('_') && text[..at].ends_with(char::is_alphanumeric);
+            let start = at + before.len();
+            let is_of_secret =
+                |c: char| is_secret_char(c) || (before == WEBHOOK_SECRET && matches!(c, '+' | '/' | '='));
+            let length = text[start..].find(|c| !is_of_secret(c)).unwrap_or(text.len() - start);
+            (length >= SECRET_CHARS && !is_within_word).then_some(start..start + length)
+        })
+    });
+    secrets.min_by_key(|secret| secret.start)
 }
 
 const fn is_secret_char(c: char) -> bool {
@@ -172,7 +192,12 @@ mod tests {
         assert_eq!(without_keys(&text), "/v1/keys/fg_api_…/shop_mgmt_…?x");
         assert_eq!(without_keys("/v1/my_api_keys/ünder"), "/v1/my_api_keys/ünder");
         assert_eq!(without_keys("/v1/sk-proj-0123456789_abcdef/x"), "/v1/sk-…/x");
-        assert_eq!(without_keys("/v1/models/risk-model"), "/v1/models/risk-model");
+        for kept in ["/v1/models/risk-model", "whsec_short+/=", "/v1/task_0123456789abcdefghij"] {
+            assert_eq!(without_keys(kept), kept);
+        }
+        let webhook = "whsec_BwcH/wcH+wcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc=";
+        assert_eq!(without_keys(&format!("find {webhook} and {webhook}")), "find whsec_… and whsec_…");
+        assert_eq!(without_keys("hf_abcdefghijklmnopqrst"), "hf_…");
     }
 
     #[test]

@@ -2,7 +2,6 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    fs::File,
     io::{BufRead, BufReader, Write},
     ops::RangeInclusive,
     path::Path,
@@ -12,6 +11,7 @@ use std::{
 use anyhow::{Context, anyhow, bail};
 use serde::{Deserialize, Serialize};
 use shared::{
+    bounded_file,
     ids::{AccountId, GenerationId},
     money::NanoUsd,
     time::Timestamp,
@@ -66,7 +66,7 @@ pub(crate) async fn run(
 
 fn read(file: &Path) -> anyhow::Result<Vec<Served>> {
     let mut served = Vec::new();
-    for (number, line) in (1..).zip(BufReader::new(File::open(file)?).lines()) {
+    for (number, line) in (1..).zip(BufReader::new(bounded_file::open(file)?).lines()) {
         let line = line?;
         if !line.trim().is_empty() {
             served.push(parse(&line).with_context(|| format!("line {number}"))?);

@@ -1,13 +1,16 @@
 //! Public lists of prices: models.dev's files, and LiteLLM's.
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{collections::BTreeMap, path::Path};
 
 use anyhow::{Context, anyhow, bail};
 use clap::ValueEnum;
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use shared::money::NanoUsd;
+use shared::{bounded_file, money::NanoUsd};
 use shared_catalog::{Preset, Price, RATES, Rates, Tier, WrittenRates, continued};
+
+/// Most bytes of a list: many times LiteLLM's.
+const MAX_LIST: usize = 64 << 20;
 
 /// Names of the rates in models.dev's files, in the order of [`Rates::FIELDS`]; empty for rates that it does not list.
 const MODELS_DEV: [&str; RATES] =
@@ -110,7 +113,7 @@ impl PriceList {
     }
 
     pub(crate) fn read(file: &Path, format: Format) -> anyhow::Result<Self> {
-        let text = fs::read_to_string(file)?;
+        let text = bounded_file::read_text(file, MAX_LIST)?;
         Ok(match format {
             Format::LiteLlm => Self::LiteLlm(serde_json::from_str(&text)?),
             Format::ModelsDev => {

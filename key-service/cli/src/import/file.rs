@@ -3,9 +3,12 @@
 use std::{fs::File, io::BufReader, path::Path};
 
 use anyhow::Context as _;
+use shared::bounded_file;
 
 pub(crate) fn open(file: &Path) -> anyhow::Result<BufReader<File>> {
-    Ok(BufReader::new(File::open(file).with_context(|| format!("--file: cannot open {}", file.display()))?))
+    let opened =
+        bounded_file::open(file).with_context(|| format!("--file: cannot open {}", file.display()))?;
+    Ok(BufReader::new(opened))
 }
 
 /// Name of a file in messages.

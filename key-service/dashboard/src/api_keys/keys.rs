@@ -4,20 +4,18 @@ use std::collections::HashMap;
 
 use axum::{
     extract::{Request, State},
-    response::{IntoResponse, Redirect, Response},
+    response::Response,
 };
 use maud::{Markup, html};
 use shared::{
-    ids::{GroupId, KeyId, Principal},
-    key::without_keys,
+    ids::{GroupId, KeyId},
     money::NanoUsd,
     time::Timestamp,
     wire::KeyField,
 };
 
-use crate::api_keys::{many_keys, place::place};
+use crate::api_keys::{many_keys, place::place, search::SEARCH};
 use domain::{
-    access::{Effect, Subject},
     group::Group,
     key::{ApiKey, Condition, KeyPatch, Status},
     ledger::Holder,
@@ -37,7 +35,7 @@ use key_service_page::{
     notice,
     object_page::PageObject as _,
     pagination::{Pagination, ROWS_ON_PAGE, Shown},
-    paths::{GROUPS, KEYS as PATH, MANAGEMENT_KEYS},
+    paths::{GROUPS, KEYS as PATH},
     session::{Act, KeysAct, KeysViewer, Viewer},
     show::{aligned, copyable_line, name_of, new_key, or_unnamed, scrolled_table, status, time_or},
 };
@@ -47,9 +45,6 @@ use key_service_settings::{
     settings_form::{self, offered},
     words,
 };
-
-/// Path of the form that searches.
-pub(crate) const SEARCH: &str = "/dashboard/keys/search";
 
 /// Orders of the list, with their names in the address and on the page. None is by label, since no store has such an
 /// index.
@@ -74,9 +69,6 @@ const STATUSES: [(&str, &str); 8] = [
 
 /// Characters of a label that a copy keeps, so that there is room to say that it is one.
 const MAX_LABEL_OF_COPY: usize = 70;
-
-/// Fewest characters of a text that may be a plaintext although it has no known beginning.
-const SECRET_CHARS: usize = 24;
 
 pub(crate) async fn list(
     State(app): State<App>,
@@ -166,45 +158,6 @@ fn filters(viewer: &Viewer, query: &Fields, groups: &[Group], group: Option<&Gro
 fn orders(viewer: &Viewer) -> impl Iterator<Item = (KeyOrder, &'static str, &'static str)> {
     let has_all = viewer.reach().group.is_none();
     ORDERS.into_iter().filter(move |(order, _, _)| has_all || *order != KeyOrder::MostSpent)
-}
-
-/// Leads to the key of a plaintext, or to the list with the filters in its address.
-pub(crate) async fn search(State(app): State<App>, Act { viewer, form }: Act) -> Result<Response, Failure> {
-    viewer.may(Effect::Read, Subject::Keys)?;
-    if let Some(found) = of_plaintext(&app, &viewer, form.get("q").trim()).await? {
-        return Ok(found);
-    }
-    let filters = ["q", "status", "group", "order"].map(|name| (name, form.get(name).trim().to_owned()));
-    let query = with(&Fields::of(filters), "token", "");
-    Ok(Redirect::to(&format!("{PATH}?{query}")).into_response())
-}
-
-/// Leads to the key of a plaintext; `None` if the text is none.
-pub(crate) async fn of_plaintext(
-    app: &App,
-    viewer: &Viewer,
-    text: &str,
-) -> Result<Option<Response>, Failure> {
-    let found = app.management.key_of_plaintext(viewer.reach(), text).await?;
-    let said = "This key has, or had, the plaintext that you searched for.";
-    Ok(match found {
-        Some(Principal::ApiKey(_, id)) => Some(notice::done(viewer, &format!("{PATH}/{id}"), said)),
-        Some(Principal::ManagementKey(_, id)) => {
-            Some(notice::done(viewer, &format!("{MANAGEMENT_KEYS}/{id}/revoke"), said))
-        }
-        None if is_secret(text) => {
-            Some(notice::done(viewer, PATH, "No key of this account has, or had, that plaintext."))
-        }
-        None => None,
-    })
-}
-
-/// Returns whether a text may be a plaintext, which must not be in an address.
-fn is_secret(text: &str) -> bool {
-    let is_random = text.len() >= SECRET_CHARS
-        && text.bytes().all(|byte| byte.is_ascii_alphanumeric())
-        && text.bytes().any(|byte| byte.is_ascii_digit());
-    is_random || without_keys(text) != text
 }
 
 /// Columns of a table of keys beside those that each has.
@@ -414,23 +367,7 @@ pub(crate) async fn create(
 
 #[cfg(test)]
 mod tests {
-    use shared::ids::KeyId;
-
     use super::*;
-
-    #[test]
-    fn plaintexts_stand_in_no_address_and_labels_and_ids_do() {
-        for secret in
-            ["fg_api_0123456789abcdefghij", "sk-proj-0123456789abcdefgh", "0123456789abcdef0123456789abcdef"]
-        {
-            assert!(is_secret(secret), "{secret}");
-        }
-        let id = KeyId::new(Timestamp::from_millis(0), [7; 10]).to_string();
-        for text in ["", "customer-northwind-production-eu-west-1", "Customer 07", "fg_api_0123…cdef", &id]
-        {
-            assert!(!is_secret(text), "{text}");
-        }
-    }
 
     #[test]
     fn the_time_until_an_expiry_is_said_in_hours_or_days() {

@@ -7,7 +7,7 @@ use axum::{
 use maud::{Markup, html};
 use shared::ids::{EventId, GenerationId, GroupId, KeyId, MemberId, RequestId};
 
-use crate::{api_keys::keys, events};
+use crate::{api_keys::search, events};
 use domain::{
     access::{Effect, Subject},
     ledger::CLOCK_LEAD,
@@ -29,19 +29,26 @@ use key_service_store::store::StoreError;
 /// Matches shown of each kind.
 const MATCHES: usize = 10;
 
-/// Leads to what a text names: a plaintext to its key, and an id to its page. Other texts are searched for, in an address
-/// that can be kept.
+/// Leads to what a text names: a plaintext to its key, and an id to its page. Other texts are searched for. Only a text
+/// that is part of several names gets into an address, which can be kept: one that matches nothing may be a secret.
 pub(crate) async fn find(State(app): State<App>, Act { viewer, form }: Act) -> Result<Response, Failure> {
     viewer.may(Effect::Read, Subject::Keys)?;
     let text = form.get("q").trim();
-    if let Some(found) = keys::of_plaintext(&app, &viewer, text).await? {
+    if text.is_empty() {
+        return Ok(nothing_entered(&viewer));
+    }
+    if let Some(found) = search::of_plaintext(&app, &viewer, text).await? {
         return Ok(found);
     }
-    let address = match page_of(&app, &viewer, text).await? {
-        Some(page) => page,
-        None => format!("{PATH}?{}", with(&Fields::default(), "q", text)),
-    };
-    Ok(Redirect::to(&address).into_response())
+    if let Some(address) = page_of(&app, &viewer, text).await? {
+        return Ok(Redirect::to(&address).into_response());
+    }
+    let matches = Matches::of(&app, &viewer, text).await?;
+    if matches.found.len() > 1 {
+        let address = format!("{PATH}?{}", with(&Fields::default(), "q", text));
+        return Ok(Redirect::to(&address).into_response());
+    }
+    Ok(matches.into_page(&viewer, text))
 }
 
 /// Returns the address of the page of an id.
@@ -91,51 +98,75 @@ pub(crate) async fn show(
     KeysViewer(viewer): KeysViewer,
     request: Request,
 ) -> Result<Response, Failure> {
-    let (reach, query) = (viewer.reach(), query(&request));
-    let Some(text) = query.filled("q") else {
-        return Ok(notice::done(&viewer, KEYS, "Enter a label, a name or an id to find."));
-    };
-    let search = KeySearch { text: text.to_owned(), limit: MATCHES, ..KeySearch::default() };
-    let keys = app.management.find_keys(reach, &search).await?;
-    let groups = app.management.find_groups(reach, text, None, MATCHES).await?;
-    let mut members = match reach.group {
-        Some(_) => Vec::new(),
-        None => app.management.members(reach.account).await?,
-    };
-    members.retain(|member| member.name.to_lowercase().contains(&text.to_lowercase()));
-    members.truncate(MATCHES);
-    let mut found: Vec<(&str, String, Markup)> = Vec::new();
-    found.extend(keys.found.iter().map(|key| {
-        ("API key", format!("{KEYS}/{}", key.id), html! { (or_unnamed(&key.label)) " " code { (key.hint) } })
-    }));
-    found.extend(
-        groups
-            .found
-            .iter()
-            .map(|group| ("Group", format!("{GROUPS}/{}", group.id), html! { bdi { (name_of(group)) } })),
-    );
-    found.extend(members.iter().map(|member| {
-        ("Member", format!("/dashboard/members/{}", member.id), html! { bdi { (member.name) } })
-    }));
-    let has_more = keys.next.is_some();
-    if let ([(_, address, _)], false) = (found.as_slice(), has_more) {
-        return Ok(Redirect::to(address).into_response());
+    let query = query(&request);
+    let Some(text) = query.filled("q") else { return Ok(nothing_entered(&viewer)) };
+    Ok(Matches::of(&app, &viewer, text).await?.into_page(&viewer, text))
+}
+
+fn nothing_entered(viewer: &Viewer) -> Response {
+    notice::done(viewer, KEYS, "Enter a label, a name or an id to find.")
+}
+
+/// Keys, groups and members that match a text.
+struct Matches {
+    /// The kind of each, its address, and its name on the page.
+    found: Vec<(&'static str, String, Markup)>,
+    has_more_keys: bool,
+}
+
+impl Matches {
+    async fn of(app: &App, viewer: &Viewer, text: &str) -> Result<Self, Failure> {
+        let reach = viewer.reach();
+        let search = KeySearch { text: text.to_owned(), limit: MATCHES, ..KeySearch::default() };
+        let keys = app.management.find_keys(reach, &search).await?;
+        let groups = app.management.find_groups(reach, text, None, MATCHES).await?;
+        let mut members = match reach.group {
+            Some(_) => Vec::new(),
+            None => app.management.members(reach.account).await?,
+        };
+        members.retain(|member| member.name.to_lowercase().contains(&text.to_lowercase()));
+        members.truncate(MATCHES);
+        let mut found: Vec<(&str, String, Markup)> = Vec::new();
+        found.extend(keys.found.iter().map(|key| {
+            (
+                "API key",
+                format!("{KEYS}/{}", key.id),
+                html! { (or_unnamed(&key.label)) " " code { (key.hint) } },
+            )
+        }));
+        found.extend(
+            groups
+                .found
+                .iter()
+                .map(|group| ("Group", format!("{GROUPS}/{}", group.id), html! { bdi { (name_of(group)) } })),
+        );
+        found.extend(members.iter().map(|member| {
+            ("Member", format!("/dashboard/members/{}", member.id), html! { bdi { (member.name) } })
+        }));
+        Ok(Self { found, has_more_keys: keys.next.is_some() })
     }
-    let content = html! {
-        @if found.is_empty() {
-            p.empty { "No key, group or member has " strong { bdi { (text) } } " in its name, and it is no id of this account." }
-        } @else {
-            (scrolled_table("Found", &html! {
-                th scope="col" { "Name" } th scope="col" { "Kind" }
-            }, &html! {
-                @for (kind, address, name) in &found {
-                    tr { th scope="row" { a href=(address) { (name) } } td { (kind) } }
-                }
-            }))
+
+    fn into_page(self, viewer: &Viewer, text: &str) -> Response {
+        let Self { found, has_more_keys } = self;
+        if let ([(_, address, _)], false) = (found.as_slice(), has_more_keys) {
+            return Redirect::to(address).into_response();
         }
-        @if has_more { p { a href={ (KEYS) "?" (with(&Fields::default(), "q", text)) } { "All API keys that match" } } }
-    };
-    Ok(page(&viewer, Section::Unlisted, "Find", &content))
+        let content = html! {
+            @if found.is_empty() {
+                p.empty { "No key, group or member has " strong { bdi { (text) } } " in its name, and it is no id of this account." }
+            } @else {
+                (scrolled_table("Found", &html! {
+                    th scope="col" { "Name" } th scope="col" { "Kind" }
+                }, &html! {
+                    @for (kind, address, name) in &found {
+                        tr { th scope="row" { a href=(address) { (name) } } td { (kind) } }
+                    }
+                }))
+            }
+            @if has_more_keys { p { a href={ (KEYS) "?" (with(&Fields::default(), "q", text)) } { "All API keys that match" } } }
+        };
+        page(viewer, Section::Unlisted, "Find", &content)
+    }
 }
 
 #[cfg(test)]

@@ -37,6 +37,7 @@ use domain::{
 };
 use key_service_credentials::Credentials;
 use key_service_management::{Management, members::SignInClient, statement::Month, testing::store_over};
+use key_service_page::app::Site;
 use key_service_records::{
     redis::Redis,
     servers::{RedisServer, settings},
@@ -94,7 +95,7 @@ impl Pages {
         let session = management.sign_in_with_link(&link, "", SignInClient::default()).await.unwrap().token;
         let cookie = format!("faregate={}", session.reveal().expose_secret());
         let catalog = Arc::new(Current::new(Catalog::parse(CATALOG, "measure").unwrap()));
-        let router = router(management, catalog, false);
+        let router = router(management, catalog, Site::default());
         (Self { router, cookie, name }, account, end)
     }
 

@@ -24,6 +24,7 @@ use key_service_management::{
     members::SignInClient,
     testing::{catalog, store_over},
 };
+use key_service_page::app::Site;
 use key_service_records::{
     redis::Redis,
     servers::{RedisServer, settings},
@@ -101,7 +102,7 @@ async fn measure(name: &str, store: Arc<Store>) {
     let code = app.generate(u64::try_from(clock.now().seconds()).unwrap()).to_string();
     management.enable_second_factor(&session, offered.id, &code, "".into()).await.unwrap();
     let program = ProgramFacts { version: "1", metrics: Arc::new(String::new) };
-    let router = router(management, catalog(), false, program);
+    let router = router(management, catalog(), Site::default(), program);
     let cookie = format!("faregate-operator={}", token.reveal().expose_secret());
     for path in [
         "/operator".into(),

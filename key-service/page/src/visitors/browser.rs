@@ -13,7 +13,7 @@ use shared::secret::same;
 use shared_door::http::{X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO};
 
 use crate::{
-    app::App,
+    app::{App, Site},
     failure::Failure,
     form::Fields,
     site::{
@@ -105,6 +105,11 @@ impl Browser {
         SignInClient { agent: &self.agent, address: &self.address, known: &self.known }
     }
 
+    /// Returns whether the host that the browser used is one of the site's.
+    pub fn is_at(&self, site: &Site) -> bool {
+        site.hosts.as_ref().is_none_or(|hosts| hosts.serve(&self.host))
+    }
+
     /// Address that clients use, for commands to paste.
     pub fn base(&self) -> String {
         format!("{}://{}", if self.secure { "https" } else { "http" }, self.host)
@@ -183,20 +188,23 @@ impl FromRequestParts<App> for Browser {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Infallible> {
-        Ok(Self::of(&parts.headers, app.behind_tls))
+        Ok(Self::of(&parts.headers, app.site.behind_tls))
     }
 }
 
 /// Refuses a form that another site has sent. Browsers name the origin of every form; a client that names none must
 /// still know the form's token.
 pub(crate) fn check_origin(headers: &HeaderMap, browser: &Browser) -> Result<(), Failure> {
-    let ours = |origin: &str| origin.split_once("://").is_some_and(|(_, host)| host == browser.host);
-    let same_origin = match (headers.get(header::ORIGIN), headers.get(SEC_FETCH_SITE)) {
-        (Some(origin), _) => origin.to_str().is_ok_and(ours),
-        (None, Some(site)) => site == "same-origin",
-        (None, None) => true,
-    };
-    if same_origin { Ok(()) } else { Err(Failure::ForeignForm) }
+    match (headers.get(header::ORIGIN), headers.get(SEC_FETCH_SITE)) {
+        (Some(origin), _) if *origin == *browser.base() => Ok(()),
+        (Some(origin), _) => {
+            let other = if browser.secure { "http" } else { "https" };
+            let differs_in_scheme = *origin == *format!("{other}://{}", browser.host);
+            Err(if differs_in_scheme { Failure::OtherScheme(other) } else { Failure::ForeignForm })
+        }
+        (None, Some(site)) if site != "same-origin" => Err(Failure::ForeignForm),
+        (None, Some(_) | None) => Ok(()),
+    }
 }
 
 /// Returns the token that a form needs, derived from a cookie that no other site can read.
@@ -236,4 +244,60 @@ fn cookies(headers: &HeaderMap, secure: bool) -> impl Iterator<Item = (&str, &st
         let (name, value) = pair.trim_start_matches(' ').split_once('=')?;
         Some((name.strip_prefix(prefix)?, value))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+    use shared::served::ServedHosts;
+
+    use super::*;
+
+    fn headers(lines: &[(HeaderName, &str)]) -> HeaderMap {
+        lines.iter().map(|(name, value)| (name.clone(), HeaderValue::from_str(value).unwrap())).collect()
+    }
+
+    #[test]
+    fn a_form_comes_from_this_host_by_this_scheme() {
+        let checked = |lines: &[(HeaderName, &str)], behind_tls| {
+            let headers = headers(&[&[(header::HOST, "faregate.example:8080")], lines].concat());
+            check_origin(&headers, &Browser::of(&headers, behind_tls))
+        };
+        let [http, https] = ["http", "https"].map(|scheme| format!("{scheme}://faregate.example:8080"));
+        assert!(checked(&[(header::ORIGIN, &http)], false).is_ok());
+        assert!(checked(&[(header::ORIGIN, &https)], true).is_ok());
+        let of_proxy = [(header::ORIGIN, &*https), (X_FORWARDED_PROTO, "https")];
+        assert!(checked(&of_proxy, false).is_ok());
+        for (origin, behind_tls, named) in [(&https, false, "https"), (&http, true, "http")] {
+            let refused = checked(&[(header::ORIGIN, origin)], behind_tls);
+            assert!(matches!(refused, Err(Failure::OtherScheme(other)) if other == named), "{refused:?}");
+        }
+        for foreign in
+            ["http://evil.example", "null", "http://faregate.example", "ftp://faregate.example:8080", ""]
+        {
+            let refused = checked(&[(header::ORIGIN, foreign)], false);
+            assert!(matches!(refused, Err(Failure::ForeignForm)), "{foreign}: {refused:?}");
+        }
+        assert!(checked(&[(SEC_FETCH_SITE, "same-origin")], false).is_ok() && checked(&[], false).is_ok());
+        assert!(checked(&[(SEC_FETCH_SITE, "same-site")], false).is_err());
+    }
+
+    #[test]
+    fn pages_of_a_site_with_a_public_address_are_at_its_host() {
+        let hosts = ServedHosts::of_site(&"https://models.example.com".parse().unwrap());
+        let site = Site { behind_tls: true, hosts };
+        let any = Site::default();
+        let is_at =
+            |lines: &[(HeaderName, &str)], site: &Site| Browser::of(&headers(lines), true).is_at(site);
+        assert!(is_at(&[(header::HOST, "models.example.com")], &site));
+        assert!(is_at(&[(header::HOST, "10.0.0.5:8081"), (X_FORWARDED_HOST, "models.example.com")], &site));
+        for foreign in [
+            &[(header::HOST, "evil.example")][..],
+            &[(header::HOST, "models.example.com"), (X_FORWARDED_HOST, "evil.example")],
+            &[],
+        ] {
+            assert!(!is_at(foreign, &site), "{foreign:?}");
+            assert!(is_at(foreign, &any), "{foreign:?}");
+        }
+    }
 }

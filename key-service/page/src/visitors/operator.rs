@@ -70,7 +70,7 @@ impl FromRequestParts<App> for NewOperator {
     type Rejection = Failure;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Failure> {
-        let browser = Browser::of(&parts.headers, app.behind_tls);
+        let browser = Browser::of(&parts.headers, app.site.behind_tls);
         Self::of(app, browser).await?.ok_or(Failure::NoOperator)
     }
 }

@@ -98,7 +98,7 @@ impl Viewer {
 
     /// Finds the member who sent a request, whatever the member may see.
     async fn of_request(parts: &Parts, app: &App) -> Result<Self, Failure> {
-        let browser = Browser::of(&parts.headers, app.behind_tls);
+        let browser = Browser::of(&parts.headers, app.site.behind_tls);
         let has_ended = browser.session.is_some();
         let signed_out = || Failure::SignedOut { destination: Destination::of(parts), has_ended };
         let viewer = Self::of(app, browser).await?.ok_or_else(signed_out)?;

@@ -73,7 +73,7 @@ pub struct VisitorsForm {
 /// Reads a form, and refuses one that came from no page of the visit.
 pub async fn visitors_form(app: &App, request: Request) -> Result<VisitorsForm, Failure> {
     let (parts, body) = request.into_parts();
-    let browser = Browser::of(&parts.headers, app.behind_tls);
+    let browser = Browser::of(&parts.headers, app.site.behind_tls);
     check_origin(&parts.headers, &browser)?;
     let form = Fields::of_form(&parts.headers, body).await?;
     let visit = browser.visit.clone().ok_or(Failure::StaleForm)?;

@@ -1,6 +1,6 @@
 //! Signing in as an attacker would try it.
 
-use tests::harness::{Answer, Browser, Options, Stack};
+use tests::harness::{Answer, Browser, Deployment, Options, Stack, raw};
 
 use super::{replicas, signed_in};
 
@@ -89,7 +89,9 @@ async fn forms_of_other_sites_and_forged_tokens_change_nothing() {
     let mut owner = signed_in(&stack, &stack.account, "owner").await;
     let (ours, token) = (owner.origin.clone(), owner.token.clone());
     let create = [("name", "stolen")];
-    for origin in ["http://evil.example", "null", &format!("{ours}.evil.example"), "http://127.0.0.1"] {
+    let over_tls = ours.replace("http://", "https://");
+    let suffixed = format!("{ours}.evil.example");
+    for origin in ["http://evil.example", "null", &suffixed, "http://127.0.0.1", &over_tls] {
         origin.clone_into(&mut owner.origin);
         let refused = owner.post("/dashboard/management-keys", &create).await;
         assert_eq!(refused.status, 403, "{origin}: {refused}");
@@ -173,6 +175,39 @@ async fn guesses_from_one_network_are_stopped_whatever_address_and_name_they_use
     for address in ["2001:db8:1:3::1", "203.0.113.7"] {
         browser.headers = vec![("x-forwarded-for", address.into())];
         assert_eq!(try_password(&mut browser, "default", "someone", "a wrong password").await.status, 403);
+    }
+}
+
+#[apply(fact)]
+async fn pages_are_served_at_no_foreign_name_where_the_public_address_is_known() {
+    let known = vec![("FAREGATE_PUBLIC_URL", "http://faregate.example:8080".to_owned())];
+    for (deployment, env) in [
+        (Deployment::AllInOne, known.clone()),
+        (Deployment::services(1, 1), known.clone()),
+        (Deployment::AllInOne, Vec::new()),
+    ] {
+        let is_known = !env.is_empty();
+        let stack = Stack::with(Options { deployment, env, ..Options::default() }).await;
+        let base = stack.url("");
+        let status = async |path: &str, host: &str| {
+            let answer =
+                raw(&base, &format!("GET {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n"))
+                    .await;
+            (answer.split(' ').nth(1).unwrap_or_default().parse::<u16>().unwrap(), answer)
+        };
+        for path in ["/dashboard/sign-in", "/operator/sign-in"] {
+            for host in
+                ["faregate.example:8080", "FAREGATE.example", "localhost:8080", "127.0.0.1:8080", "[::1]"]
+            {
+                assert_eq!(status(path, host).await.0, 200, "{path} {host}");
+            }
+            for host in ["evil.example:8080", "faregate.example.evil.example"] {
+                let (status, answer) = status(path, host).await;
+                assert_eq!(status, if is_known { 421 } else { 200 }, "{path} {host}");
+                assert!(!is_known || answer.contains("FAREGATE_PUBLIC_URL"), "{answer}");
+            }
+        }
+        assert_eq!(status("/health", "evil.example").await.0, 200, "only pages have hosts");
     }
 }
 

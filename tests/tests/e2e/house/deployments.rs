@@ -274,7 +274,7 @@ fn every_setting_of_help_stands_in_the_page_of_settings_with_the_programs_that_h
 }
 
 #[test]
-fn images_that_others_make_are_pinned_to_a_version() {
+fn images_that_others_make_are_pinned_by_digest() {
     let files = files(&root().join("deploy/compose")).into_iter().chain([root().join("docker-compose.yml")]);
     let mut pinned = 0;
     for file in files.filter(|file| file.extension().is_some_and(|extension| extension == "yml")) {
@@ -284,9 +284,9 @@ fn images_that_others_make_are_pinned_to_a_version() {
             if image.contains("FAREGATE_REGISTRY") {
                 continue;
             }
-            let (_, tag) = image.rsplit_once(':').unwrap();
-            let is_digest = image.contains("@sha256:");
-            assert!(is_digest || tag.matches('.').count() == 2, "{}: {image}", file.display());
+            let digest = image.split_once("@sha256:").map_or("", |(_, digest)| digest);
+            let is_digest = digest.len() == 64 && digest.bytes().all(|byte| byte.is_ascii_hexdigit());
+            assert!(is_digest, "{}: {image}", file.display());
             pinned += 1;
         }
     }
@@ -303,6 +303,8 @@ fn prometheus_of_compose_finds_every_admin_port() {
     ] {
         let listen = &compose(file)["services"][service]["environment"]["FAREGATE_ADMIN_LISTEN"];
         assert_eq!(listen, &format!("0.0.0.0:{port}"), "{service}");
+        let named = &compose(file)["services"][service]["environment"]["FAREGATE_ADMIN_HOSTS"];
+        assert_eq!(named, service, "containers reach it by its name");
         let found =
             scraped.lines().any(|line| line.contains(service) && line.contains(&format!("port: {port}")));
         assert!(found, "{service} is not scraped at {port}");

@@ -129,6 +129,12 @@ fn workflows_run_pinned_actions_and_the_scripts_of_the_project_with_the_least_pe
             assert!(container.is_none_or(|image| image == base), "{job}: {container:?} is not {base}");
             let may = |what: &str| it["permissions"][what] == "write";
             assert_eq!(may("id-token") || may("contents"), job == "publish", "{job}");
+            let waits = it["environment"] == "release";
+            assert_eq!(
+                may("packages") || may("contents"),
+                waits,
+                "{job}: a reviewer lets it push or publish"
+            );
             for step in it["steps"].as_array().into_iter().flatten() {
                 if let Some(action) = step["uses"].as_str() {
                     let (_, commit) = action.split_once('@').unwrap();
@@ -194,6 +200,14 @@ fn a_dry_run_makes_a_release_that_installs_only_as_it_was_made() {
     assert_eq!(version.trim(), concat!("faregate ", env!("CARGO_PKG_VERSION")));
     assert!(into.join("key-service").is_file() && !into.join("local-model").exists());
 
+    let other = folder.path().join("other-version");
+    let named = install_with(&dist, &other, &path, &[("VERSION", "9.9.9")]);
+    let said = String::from_utf8_lossy(&named.stderr).into_owned();
+    assert!(!named.status.success() && said.contains("not version 9.9.9") && !other.exists(), "{said}");
+    let this = concat!("v", env!("CARGO_PKG_VERSION"));
+    assert!(install_with(&dist, &other, &path, &[("VERSION", this)]).status.success());
+    fs::remove_dir_all(&other).unwrap();
+
     // A cosign that answers as it is told to.
     let tools = folder.path().join("tools");
     fs::create_dir(&tools).unwrap();
@@ -212,6 +226,9 @@ fn a_dry_run_makes_a_release_that_installs_only_as_it_was_made() {
     let signer =
         r"/\.github/workflows/release\.yml@refs/tags/v --certificate-oidc-issuer https://token.actions.";
     assert!(asked.contains(signer), "{asked}");
+    let named = install_with(&dist, &folder.path().join("refused"), &path, &[("VERSION", "1.2.3")]);
+    let asked = String::from_utf8_lossy(&named.stderr).into_owned();
+    assert!(asked.contains(r"release\.yml@refs/tags/v1\.2\.3$ --certificate-oidc-issuer"), "{asked}");
     script(&tools.join("cosign"), "exit 0");
     let mut bytes = fs::read(&archive).unwrap();
     *bytes.last_mut().unwrap() ^= 1;
@@ -219,6 +236,52 @@ fn a_dry_run_makes_a_release_that_installs_only_as_it_was_made() {
     refused("has another sum");
     fs::write(dist.join("SHA256SUMS"), "").unwrap();
     refused("has no sum of");
+}
+
+#[test]
+fn an_installer_with_wget_alone_follows_no_redirection_away_from_tls() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let tools = folder.path().join("tools");
+    fs::create_dir(&tools).unwrap();
+    for name in ["sh", "uname", "mktemp", "rm", "sed", "tr", "tail", "awk", "cut", "sha256sum", "cat", "echo"]
+    {
+        let found = Command::new("sh").args(["-c", &format!("command -v {name}")]).output().unwrap();
+        let found = String::from_utf8(found.stdout).unwrap();
+        let found = Path::new(found.trim());
+        if found.is_absolute() {
+            symlink(found, tools.join(name)).unwrap();
+        }
+    }
+    // A GNU wget whose server redirects, and that notes where it was sent.
+    let asked = folder.path().join("asked");
+    let redirecting = |to: &str| {
+        let text = format!(
+            "case \"$*\" in *--version*) exit 0 ;; esac\nfor url; do :; done\necho \"$url\" >> {}\n\
+             case \"$*\" in *--max-redirect=0*) echo \"  Location: {to}\" >&2; exit 8 ;; esac\nexit 1",
+            asked.display()
+        );
+        script(&tools.join("wget"), &text);
+        let mut install = Command::new("sh");
+        install.arg(root().join("deploy/install.sh")).env("PATH", &tools);
+        install.env("FROM", "https://mirror.example").env("INTO", folder.path().join("into"));
+        let output = install.output().unwrap();
+        assert!(!output.status.success(), "{output:?}");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains("https://mirror.example/SHA256SUMS cannot be fetched"), "{said}");
+        let requests = fs::read_to_string(&asked).unwrap();
+        fs::remove_file(&asked).unwrap();
+        requests.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(redirecting("http://mirror.example/SHA256SUMS"), ["https://mirror.example/SHA256SUMS"]);
+    let followed = redirecting("https://other.example/SHA256SUMS");
+    assert_eq!(followed[..2], ["https://mirror.example/SHA256SUMS", "https://other.example/SHA256SUMS"]);
+    assert_eq!(followed.len(), 10, "a circle ends");
+    // A wget that cannot be kept from following.
+    script(&tools.join("wget"), "exit 1");
+    let mut install = Command::new("sh");
+    install.arg(root().join("deploy/install.sh")).env("PATH", &tools).env("INTO", folder.path().join("into"));
+    let said = String::from_utf8_lossy(&install.output().unwrap().stderr).into_owned();
+    assert!(said.contains("install curl or GNU wget"), "{said}");
 }
 
 #[test]
@@ -257,10 +320,20 @@ fn dry_run(folder: &Path, dist: &Path) -> PathBuf {
 
 /// Runs `install.sh` with the files of a folder.
 fn install(dist: &Path, into: &Path, path: &str, programs: &[&str]) -> Output {
+    let mut install = installer(dist, into, path);
+    install.args(programs).output().unwrap()
+}
+
+fn install_with(dist: &Path, into: &Path, path: &str, env: &[(&str, &str)]) -> Output {
+    let mut install = installer(dist, into, path);
+    install.envs(env.iter().copied()).output().unwrap()
+}
+
+fn installer(dist: &Path, into: &Path, path: &str) -> Command {
     let mut install = Command::new("sh");
-    install.arg(dist.join("install.sh")).args(programs);
+    install.arg(dist.join("install.sh"));
     install.env("FROM", format!("file://{}", dist.display())).env("INTO", into).env("PATH", path);
-    install.output().unwrap()
+    install
 }
 
 /// Checks that the sums are right and name every file, among them the chart and a list of crates for each program.

@@ -1,10 +1,10 @@
-//! Commands to a running process, by its admin port: upstreams that are drained, and the filter of log lines.
+//! Commands to a running process, by its admin port: upstreams that are drained, the filter of log lines, and who may ask.
 
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tests::{
-    harness::{Deployment, LOOK_EVERY, Options, PATIENCE, Server, Stack},
+    harness::{Deployment, LOOK_EVERY, Options, PATIENCE, Server, Stack, raw},
     upstream::{Fault, Script, Shape},
 };
 use tokio::time::sleep;
@@ -115,4 +115,68 @@ async fn the_filter_of_log_lines_is_replaced_and_a_bad_one_is_refused_by_name() 
     sleep(Duration::from_millis(100)).await;
     assert_eq!(probed(), 1);
     command(&stack.key_services[0], &["log-level", "debug"]).unwrap();
+}
+
+/// The status that the admin port of a server answers to these lines of a head.
+async fn status_of(server: &Server, request: &str, lines: &str, body: &str) -> u16 {
+    let length = body.len();
+    let request =
+        format!("{request} HTTP/1.1\r\n{lines}connection: close\r\ncontent-length: {length}\r\n\r\n{body}");
+    let answer = raw(server.admin(), &request).await;
+    answer.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or_else(|| panic!("{answer:?}"))
+}
+
+#[apply(fact)]
+async fn a_page_reaches_no_admin_port_by_a_name_that_leads_there() {
+    let env = vec![("FAREGATE_ADMIN_HOSTS", "inference-gateway,key-service".to_owned())];
+    for deployment in [Deployment::AllInOne, Deployment::services(1, 1)] {
+        let stack = Stack::with(Options { deployment, env: env.clone(), ..Options::default() }).await;
+        let (server, key) = (stack.server(), stack.key().await);
+        let upstream = listed(server)["address"].as_str().unwrap().to_owned();
+        for of in std::iter::once(server).chain(&stack.key_services) {
+            let token = of.settings().data.join("data").join("admin-token");
+            let token = std::fs::read_to_string(token).unwrap();
+            let bearer = format!("authorization: Bearer {}\r\n", token.trim());
+            for (request, body) in [("PUT /log-level", "info"), ("GET /log-level", ""), ("GET /metrics", "")]
+            {
+                let status = async |lines: &str| status_of(of, request, lines, body).await;
+                let served = ["localhost:9090", "127.0.0.1", "inference-gateway:9090", "key-service"];
+                for host in served {
+                    assert_eq!(status(&format!("host: {host}\r\n{bearer}")).await, 200, "{request} {host}");
+                }
+                for host in ["evil.example:9090", "192.0.2.1:9090", "localhost.evil.example"] {
+                    assert_eq!(status(&format!("host: {host}\r\n{bearer}")).await, 421, "{request} {host}");
+                }
+                let of_page = format!("host: localhost\r\norigin: http://evil.example\r\n{bearer}");
+                assert_eq!(status(&of_page).await, 403, "{request}");
+            }
+            for wrong in ["", "authorization: Bearer made-up\r\n"] {
+                let lines = format!("host: localhost\r\n{wrong}");
+                assert_eq!(status_of(of, "PUT /log-level", &lines, "debug").await, 401, "{wrong}");
+            }
+            let stalled =
+                format!("PUT /log-level HTTP/1.1\r\nhost: localhost\r\n{bearer}content-length: 99\r\n\r\nin");
+            assert!(raw(of.admin(), &stalled).await.starts_with("HTTP/1.1 408 "), "a body that stalls");
+        }
+        let page = "host: evil.example:9090\r\norigin: http://evil.example:9090\r\n";
+        assert_eq!(status_of(server, "PUT /upstreams/drain", page, &upstream).await, 421);
+        assert_eq!(status_of(server, "PUT /upstreams/drain", "host: localhost\r\n", &upstream).await, 401);
+        assert_eq!(listed(server)["state"], "serving");
+        assert_eq!(stack.call(&key, Script::tokens(9, 1)).send().await.status, 200);
+    }
+}
+
+#[apply(fact)]
+async fn a_command_that_changes_a_process_needs_its_data_directory() {
+    let stack = Stack::start().await;
+    let server = stack.server();
+    let elsewhere = stack.data().join("elsewhere");
+    let mut settings = server.settings().clone();
+    settings.env.push(("FAREGATE_DATA_DIR", elsewhere.display().to_string()));
+    let admin = server.admin().trim_start_matches("http://");
+    let (status, _, error) = settings.try_cli(&["--admin-listen", admin, "log-level", "debug"]);
+    assert!(!status.success() && error.contains("FAREGATE_DATA_DIR"), "{error}");
+    assert!(!elsewhere.exists(), "nothing is made there");
+    let (status, printed, error) = settings.try_cli(&["--admin-listen", admin, "log-level"]);
+    assert!(status.success() && printed == "info\n", "a question needs no token: {error}");
 }

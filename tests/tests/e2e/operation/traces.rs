@@ -303,6 +303,9 @@ async fn metrics_are_sent_under_the_names_of_the_conventions() {
         calls(sent, KEY_SERVICE, "rpc.server.call.duration", CAPTURE) == 3
             && calls(sent, GATEWAY, "rpc.client.call.duration", CAPTURE) == 3
             && inferences.map(|metric| metric.count).sum::<u64>() == 3
+            && sent
+                .iter()
+                .any(|metric| metric.name == "http.server.request.duration" && metric.service == KEY_SERVICE)
     };
     let sent = receiver.metrics(complete).await;
     for (service, name) in [(GATEWAY, "rpc.client.call.duration"), (KEY_SERVICE, "rpc.server.call.duration")]
@@ -332,6 +335,18 @@ async fn metrics_are_sent_under_the_names_of_the_conventions() {
     assert_eq!(
         (&http.attributes["url.scheme"], &http.attributes["http.request.method"]),
         (&json!("http"), &json!("POST"))
+    );
+    let made = sent.iter().find(|metric| {
+        metric.name == "http.server.request.duration"
+            && metric.service == KEY_SERVICE
+            && metric.attributes["http.route"] == "/v1/management/keys"
+    });
+    let made = made.unwrap_or_else(|| panic!("{sent:#?}"));
+    assert_eq!((&*made.unit, made.count), ("s", 1));
+    let attributes = ["http.request.method", "http.response.status_code", "url.scheme"];
+    assert_eq!(
+        attributes.map(|name| made.attributes[name].clone()),
+        [json!("POST"), json!(201), json!("http")]
     );
     let sent_tokens = of("gen_ai.client.inference.usage.input_tokens", None);
     assert_eq!(sent_tokens, Some(("{token}", 36)), "{sent:#?}");

@@ -1,0 +1,101 @@
+//! Search among API keys. What may be a secret stays out of addresses, which browsers and proxies remember.
+
+use axum::{
+    extract::State,
+    response::{IntoResponse, Redirect, Response},
+};
+use shared::{ids::Principal, key::without_keys};
+
+use domain::access::{Effect, Subject};
+use key_service_management::reading::KeySearch;
+use key_service_page::{
+    app::App,
+    failure::Failure,
+    form::{Fields, with},
+    notice,
+    paths::{KEYS, MANAGEMENT_KEYS},
+    session::{Act, Viewer},
+};
+use key_service_store::store::StoreError;
+
+/// Path of the form that searches.
+pub(crate) const SEARCH: &str = "/dashboard/keys/search";
+
+/// Fewest characters of a text that may be a plaintext although it has no known beginning.
+const SECRET_CHARS: usize = 24;
+
+/// Leads to the key of a plaintext, or to the list with the filters in its address. A text that is in no label stays out
+/// of the address: it may be a secret.
+pub(crate) async fn search(State(app): State<App>, Act { viewer, form }: Act) -> Result<Response, Failure> {
+    viewer.may(Effect::Read, Subject::Keys)?;
+    let text = form.get("q").trim();
+    if let Some(found) = of_plaintext(&app, &viewer, text).await? {
+        return Ok(found);
+    }
+    let filters = ["q", "status", "group", "order"].map(|name| (name, form.get(name).trim().to_owned()));
+    let filters = Fields::of(filters);
+    if !text.is_empty() && is_in_no_label(&app, &viewer, text).await? {
+        let list = format!("{KEYS}?{}", filters.only(&["status", "group", "order"]).query());
+        return Ok(notice::done(&viewer, &list, "No API key has what you searched for in its label."));
+    }
+    let query = with(&filters, "token", "");
+    Ok(Redirect::to(&format!("{KEYS}?{query}")).into_response())
+}
+
+async fn is_in_no_label(app: &App, viewer: &Viewer, text: &str) -> Result<bool, StoreError> {
+    let search = KeySearch { text: text.to_owned(), limit: 1, ..KeySearch::default() };
+    let first = app.management.find_keys(viewer.reach(), &search).await?;
+    Ok(first.found.is_empty() && first.next.is_none())
+}
+
+/// Leads to the key of a plaintext; `None` if the text is none.
+pub(crate) async fn of_plaintext(
+    app: &App,
+    viewer: &Viewer,
+    text: &str,
+) -> Result<Option<Response>, Failure> {
+    let found = app.management.key_of_plaintext(viewer.reach(), text).await?;
+    let said = "This key has, or had, the plaintext that you searched for.";
+    Ok(match found {
+        Some(Principal::ApiKey(_, id)) => Some(notice::done(viewer, &format!("{KEYS}/{id}"), said)),
+        Some(Principal::ManagementKey(_, id)) => {
+            Some(notice::done(viewer, &format!("{MANAGEMENT_KEYS}/{id}/revoke"), said))
+        }
+        None if is_secret(text) => {
+            Some(notice::done(viewer, KEYS, "No key of this account has, or had, that plaintext."))
+        }
+        None => None,
+    })
+}
+
+/// Returns whether a text may be a plaintext, which must not be in an address.
+fn is_secret(text: &str) -> bool {
+    let is_random = text.len() >= SECRET_CHARS
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric())
+        && text.bytes().any(|byte| byte.is_ascii_digit());
+    is_random || without_keys(text) != text
+}
+
+#[cfg(test)]
+mod tests {
+    use shared::{ids::KeyId, time::Timestamp};
+
+    use super::*;
+
+    #[test]
+    fn plaintexts_stand_in_no_address_and_labels_and_ids_do() {
+        for secret in [
+            "fg_api_0123456789abcdefghij",
+            "sk-proj-0123456789abcdefgh",
+            "0123456789abcdef0123456789abcdef",
+            "whsec_BwcHBwcHBwcHBwcH/wcHB+cHBwcHBwcHBwcHBwcHBwc=",
+        ] {
+            assert!(is_secret(secret), "{secret}");
+        }
+        let id = KeyId::new(Timestamp::from_millis(0), [7; 10]).to_string();
+        for text in ["", "customer-northwind-production-eu-west-1", "Customer 07", "fg_api_0123…cdef", &id]
+        {
+            assert!(!is_secret(text), "{text}");
+        }
+    }
+}
