@@ -18,6 +18,7 @@ pub mod interim;
 pub mod pages;
 mod paying;
 mod ports;
+mod rates;
 mod row;
 pub mod silent;
 pub mod unauthenticated;
@@ -69,6 +70,8 @@ pub enum Part {
     Webhooks,
     /// An account that governs without end, each time with an event, over a Redis that is soon full.
     Events,
+    /// Requests of a customer that wait, to save up tokens of a rate.
+    Rates,
     /// The demo model's own port.
     Demo,
 }
@@ -145,6 +148,7 @@ async fn rows(plan: &Plan, part: Part) -> Vec<Row> {
         }
         Part::Webhooks => webhooks::rows().await,
         Part::Events => events::rows().await,
+        Part::Rates => vec![rates::saved_tokens(&stack().await).await],
         Part::Demo => demo::rows(plan.bodies).await,
     }
 }
