@@ -19,6 +19,7 @@ pub mod pages;
 mod paying;
 mod ports;
 pub mod rebinding;
+mod rates;
 mod row;
 pub mod silent;
 pub mod unauthenticated;
@@ -72,6 +73,8 @@ pub enum Part {
     Events,
     /// A page in a browser whose name leads to the admin port and to the public one, and changes that stall.
     Rebinding,
+    /// Requests of a customer that wait, to save up tokens of a rate.
+    Rates,
     /// The demo model's own port.
     Demo,
 }
@@ -153,6 +156,7 @@ async fn rows(plan: &Plan, part: Part) -> Vec<Row> {
             let stack = Stack::with(Options { env, ..Options::default() }).await;
             rebinding::rows(&stack).await
         }
+        Part::Rates => vec![rates::saved_tokens(&stack().await).await],
         Part::Demo => demo::rows(plan.bodies).await,
     }
 }

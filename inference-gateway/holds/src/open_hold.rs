@@ -82,6 +82,11 @@ impl OpenHold {
         self.rates.take()
     }
 
+    /// Returns whether a rate of the key or its groups counts the prompt's tokens.
+    pub fn has_token_rate(&self) -> bool {
+        self.rates.as_ref().is_some_and(|rates| rates.tokens.is_some())
+    }
+
     /// Prompt tokens that the hold covers.
     pub fn prompt_tokens(&self) -> u64 {
         self.state.lease().prompt_tokens

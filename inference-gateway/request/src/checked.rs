@@ -80,6 +80,7 @@ impl Request {
         let most = if self.reply.is_of_chat() { model.max_output_tokens } else { 0 };
         let limit = self.limit.map(|limit| Limit { is_lowered: limit.is_lowered || is_passed, ..limit });
         let max_tokens = limit.map(|limit| limit.within(model)).transpose()?;
+        let wanted = max_tokens.unwrap_or(most).max(least_to_write(&forms).min(most));
         let image_urls = handed_to_some(model, self.draft.image_need.take())?;
         let least_output = self.least_output(&forms);
         let bodies = self.bodies(model, &forms, room)?;
@@ -94,7 +95,8 @@ impl Request {
             reply,
             dropped_tools: dropped.0,
             dropped_members: dropped.1,
-            max_tokens: max_tokens.unwrap_or(most).max(least_to_write(&forms).min(most)),
+            max_tokens: wanted,
+            asked_tokens: limit.map_or(wanted, |limit| limit.tokens.max(wanted)),
             n,
             least_output,
             needs_count: draft.needs_count,

@@ -30,9 +30,9 @@ const ENOUGH_AT_ONCE: u64 = 4096;
 
 /// Most output tokens that a request needs if it lets the model think without a budget.
 const ENOUGH_WITHOUT_THINKING: u64 = 16;
-/// Bound of a prompt above which it is worth counting because others hold money. A byte a token is some four times too
-/// much.
-const WORTH_COUNTING: u64 = 16_384;
+/// Bound of a prompt from which a vendor is asked to count it, so that less is held. A byte a token is some four times
+/// too much; a smaller prompt frees less than the output that every answer has to hold.
+const WORTH_COUNTING: u64 = ENOUGH_AT_ONCE;
 
 /// Room for tokens that a key-service of the last release does not report, so that only a count can tell.
 const UNTOLD_ROOM: TokenRoom = TokenRoom { limit: u64::MAX, remaining: u64::MAX };
@@ -69,6 +69,7 @@ impl Generator {
             least_output_tokens: job.forward.least_output.min(asked),
             valid_until: None,
             origin: Some(Arc::new(job.forward.take_origin(job.request))),
+            can_count: is_worth_counting(&job.forward) && pool.counts(&job.forward),
         };
         if job.forward.needs_count {
             return self.authorize_counted(job, pool, request, None).await;
@@ -90,7 +91,7 @@ impl Generator {
 
     /// Opens the hold on an exact count, if the bound was refused or if there is none (`denial` is absent). The least
     /// that the prompt can cost is held meanwhile, so that the upstream counts nothing that the key could not pay in
-    /// any case.
+    /// any case. Without a count, a bound that was refused because it takes much of what is left is held if it fits.
     async fn authorize_counted(
         &self,
         job: &mut Job,
@@ -107,15 +108,17 @@ impl Generator {
             return Err(uncounted(&job.forward));
         }
         let (bound, asked) = (request.prompt_tokens, request.output_tokens);
-        let probe = Authorize {
-            prompt_tokens: job.forward.prompt_least,
-            output_tokens: request.least_output_tokens,
-            enough_output_tokens: request.least_output_tokens,
-            ..request.clone()
-        };
-        let hold = self.authorize_anew(job, probe).await?;
-        let exact = match self.try_count(&running, job).await {
+        let hold = self.authorize_anew(job, least_of(&request, &job.forward)).await?;
+        let counted = self.try_count(&running, job).await;
+        let is_reserved = denial.as_ref().is_some_and(|denial| denial.refusal == Refusal::SpendReserved);
+        let again = Authorize { readmitted: true, can_count: false, ..request };
+        let exact = match counted {
             Ok(exact) if exact < bound || denial.is_none() => exact,
+            Ok(_) | Err(_) if is_reserved => {
+                hold.release().await;
+                let hold = self.authorize_anew(job, again).await?;
+                return Ok(Authorized { hold, asked, counted_by: None });
+            }
             Ok(_) | Err(NotCounted::Unsupported) => {
                 hold.release().await;
                 return Err(uncounted(&job.forward));
@@ -125,24 +128,25 @@ impl Generator {
                 return Err(not_counted());
             }
         };
-        let extended = hold.extend(exact, request.images, asked).await;
-        let covered = match extended {
-            Ok(Extended::Open(Extension { output_tokens, .. })) => output_tokens,
-            Ok(Extended::Gone) | Err(_) => 0,
-        };
-        if covered >= request.enough_output_tokens {
-            return Ok(Authorized { hold, asked, counted_by: Some(running) });
+        // A rate of tokens has counted the least, and only a new hold can make it count the prompt.
+        if !hold.has_token_rate() {
+            let covered = match hold.extend(exact, again.images, asked).await {
+                Ok(Extended::Open(Extension { output_tokens, .. })) => output_tokens,
+                Ok(Extended::Gone) | Err(_) => 0,
+            };
+            if covered >= again.enough_output_tokens {
+                return Ok(Authorized { hold, asked, counted_by: Some(running) });
+            }
         }
-        // The money is too little. The key-service decides whether for good, or because others hold the rest.
+        // If the money is too little, the key-service decides whether for good, or because others hold the rest.
         hold.release().await;
-        let again = Authorize { prompt_tokens: exact, readmitted: true, ..request };
-        let hold = self.authorize_anew(job, again).await?;
+        let hold = self.authorize_anew(job, Authorize { prompt_tokens: exact, ..again }).await?;
         Ok(Authorized { hold, asked, counted_by: Some(running) })
     }
 
     /// Opens the hold on an exact count, if the bound does not fit the tokens per minute. If no count is available, an
-    /// estimate must fit. A prompt that cannot fit now is not counted. No hold is needed meanwhile, since a key over
-    /// its rate can pay.
+    /// estimate must fit. A prompt that cannot fit now is not counted. The least that the prompt can cost is held
+    /// meanwhile, so that every count is a request of the rates, whatever comes of it.
     async fn admit_counted(
         &self,
         job: &mut Job,
@@ -153,32 +157,33 @@ impl Generator {
         let room = denial.token_room().unwrap_or(UNTOLD_ROOM);
         let (least, estimate) = (job.forward.prompt_least, job.forward.prompt_estimate);
         if least > room.limit {
-            return Err(never_fits(estimate.max(least), false, room));
+            return Err(never_fits(estimate.max(least), "has about", room));
         }
         if least > room.remaining {
             return Err(denial.into());
         }
         let running =
             pool.choose(job.forward.image_urls, None, None).ok_or_else(UpstreamFailure::no_upstream)?;
+        let (asked, can_count) = (request.output_tokens, running.upstream().counts(&job.forward));
         let mut counted = Err(NotCounted::Unsupported);
-        if running.upstream().counts(&job.forward) {
-            // A count takes seconds. During that time, the request must not occupy the permit of an unauthorized one.
-            let identity = self.keys.authenticate(&job.credential, Class::Api).await??;
-            job.admitted.charge_to(identity.account())?;
+        if can_count {
+            let hold = self.authorize_anew(job, least_of(&request, &job.forward)).await?;
             counted = self.try_count(&running, job).await;
+            hold.release().await;
         }
-        let asked = request.output_tokens;
-        let (tokens, request, counted_by) = match counted {
-            Ok(exact) => (exact, Authorize { prompt_tokens: exact, ..request }, Some(running)),
+        let again = Authorize { readmitted: can_count, can_count: false, ..request };
+        let (again, size, counted_by) = match counted {
+            Ok(exact) => (Authorize { prompt_tokens: exact, ..again }, "has", Some(running)),
             Err(NotCounted::Unsupported) => {
-                (estimate, Authorize { rated_tokens: Some(estimate), ..request }, None)
+                (Authorize { rated_tokens: Some(estimate), ..again }, "has about", None)
             }
             Err(NotCounted::Away | NotCounted::Busy) => return Err(denial.into()),
         };
+        let tokens = again.rated_tokens.unwrap_or(again.prompt_tokens);
         if tokens > room.limit {
-            return Err(never_fits(tokens, counted_by.is_some(), room));
+            return Err(never_fits(tokens, size, room));
         }
-        let hold = self.authorize_anew(job, request).await?;
+        let hold = self.authorize_anew(job, again).await?;
         Ok(Authorized { hold, asked, counted_by })
     }
 
@@ -207,8 +212,12 @@ impl Generator {
     async fn authorize_anew(&self, job: &mut Job, request: Authorize) -> Result<OpenHold, ApiError> {
         job.id = self.keys.new_generation();
         let (asked_at, prompt_tokens) = (Instant::now(), request.prompt_tokens);
+        let rated_tokens = request.rated_tokens.unwrap_or(prompt_tokens);
         let granted = self.keys.authorize(Authorize { generation: job.id, ..request }).await?;
-        let grant = granted.map_err(|denial| refused(denial, &job.forward))?;
+        let grant = granted.map_err(|denial| match denial.token_room() {
+            Some(room) if rated_tokens > room.limit => never_fits(rated_tokens, "has at least", room),
+            Some(_) | None => refused(denial, &job.forward),
+        })?;
         self.open(job, grant, prompt_tokens, asked_at).await
     }
 
@@ -250,6 +259,7 @@ impl Generator {
             least_output_tokens: 0,
             valid_until: None,
             origin: Some(Arc::new(origin)),
+            can_count: false,
         };
         let asked_at = Instant::now();
         let grant = self.keys.authorize(request).await??;
@@ -287,9 +297,19 @@ impl Generator {
     }
 }
 
-/// Refuses a prompt of more tokens than its key may use in a minute, by a count or an estimate.
-fn never_fits(tokens: u64, is_exact: bool, room: TokenRoom) -> ApiError {
-    let size = if is_exact { "has" } else { "has about" };
+/// Makes the request for the least that this one can cost, which is held while the prompt is counted.
+fn least_of(request: &Authorize, forward: &Forward) -> Authorize {
+    Authorize {
+        prompt_tokens: forward.prompt_least,
+        output_tokens: request.least_output_tokens,
+        enough_output_tokens: request.least_output_tokens,
+        can_count: false,
+        ..request.clone()
+    }
+}
+
+/// Refuses a prompt of more tokens than its key may use in a minute. `size` says how well they are known.
+fn never_fits(tokens: u64, size: &str, room: TokenRoom) -> ApiError {
     let message = format!(
         "The prompt {size} {tokens} tokens, and the API key or its group may use {} tokens per minute: it can never be sent.",
         room.limit
@@ -327,6 +347,11 @@ fn not_counted() -> ApiError {
     ApiError::new(Code::Overloaded, "The prompt could not be counted in time; try again shortly.")
 }
 
+/// Returns whether an exact count of the prompt leaves more for other requests.
+fn is_worth_counting(forward: &Forward) -> bool {
+    forward.prompt_bound >= WORTH_COUNTING && !forward.is_chat_alone()
+}
+
 /// Use of an exact count of a prompt whose bound was refused.
 enum Counting {
     Useless,
@@ -341,9 +366,7 @@ enum Counting {
 fn counting(denial: &Denial, forward: &Forward) -> Counting {
     match denial.refusal {
         // The bound of an agent's prompt holds as much as several of its requests could have used.
-        Refusal::SpendReserved if forward.prompt_bound >= WORTH_COUNTING && !forward.is_chat_alone() => {
-            Counting::MayPay
-        }
+        Refusal::SpendReserved if is_worth_counting(forward) => Counting::MayPay,
         Refusal::KeyLimitReached | Refusal::GroupLimitReached | Refusal::InsufficientCredits => {
             Counting::MayPay
         }

@@ -104,8 +104,10 @@ impl Job {
         answer::Generation { id: self.id, created: self.created, model }
     }
 
+    /// Returns this limit of the upstream if it is below what the request asks for, be it for the model's sake or since no
+    /// more can be paid.
     pub(super) fn lowered(&self, max_tokens: u64) -> Option<u64> {
-        (max_tokens < self.forward.max_tokens).then_some(max_tokens)
+        (max_tokens < self.forward.asked_tokens).then_some(max_tokens)
     }
 
     /// Makes a counter for the tokens that this upstream generates, at most `max_tokens` for each choice.

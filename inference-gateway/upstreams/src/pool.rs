@@ -94,6 +94,11 @@ impl Pool {
         self.members.iter().all(|member| member.upstream.shows_progress(forward))
     }
 
+    /// Returns whether every upstream can count the exact tokens of this prompt.
+    pub fn counts(&self, forward: &Forward) -> bool {
+        self.members.iter().all(|member| member.upstream.counts(forward))
+    }
+
     /// Most tokens that a template of these upstreams adds to a prompt beyond the usual.
     pub fn prompt_overhead(&self) -> u64 {
         let now = self.began.elapsed();

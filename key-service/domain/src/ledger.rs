@@ -26,6 +26,7 @@ mod command;
 mod events;
 mod funds;
 mod raise;
+mod rate;
 mod record;
 mod state;
 
@@ -37,14 +38,12 @@ use crate::payment::Payment;
 
 use self::{bounds::plus, funds::Funds};
 pub use self::{
-    bounds::{
-        Bounds, BoundsPatch, Budget, MOST_TAKEN, MOST_TOKENS, RATE_UNITS, Rate, Window, allowed_models,
-        is_nearly_used, tightest,
-    },
+    bounds::{Bounds, BoundsPatch, Budget, Window, allowed_models, is_nearly_used},
     command::{Command, Level, NewHold, Outcome, RecordId, Refused},
     events::{CallEvents, Holder, Passed, Told, deposited, passed_by_bounds},
     funds::{IN_FLIGHT, rate_limited},
     raise::{BadRaise, RaiseFault},
+    rate::{MOST_TAKEN, MOST_TOKENS, Missing, RATE_UNITS, Rate, tightest},
     record::{
         Counted, Deposited, Ending, EntriesBefore, Entry, GroupChain, Hold, Payer, Progress, Record,
         Settlement,
@@ -106,7 +105,7 @@ fn spend(funds: &mut Funds, record: Record, command: &Command) -> Result<(Record
         (Command::Hold(new), Record::None) => {
             funds.may_spend(new.credential)?;
             funds.admit(&new.model, new.prompt_tokens, new.readmitted)?;
-            let amount = funds.hold(new.least, new.enough, new.most)?;
+            let amount = funds.hold(new)?;
             let counted = funds.count(new.prompt_tokens, new.readmitted);
             let payer = Payer { key: new.key, model: new.model.clone(), groups: funds.chain() };
             let (reported, lease_until) = (Progress::default(), funds.lease(new.lease_ticks));

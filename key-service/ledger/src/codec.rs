@@ -9,7 +9,7 @@ use std::sync::Arc;
 use domain::{
     ledger::{
         Account, Bounds, Budget, Counted, Deposited, Ending, EntriesBefore, Entry, Group, GroupChain, Hold,
-        Key, LastDeposit, Payer, Progress, Rate, Record, Rotation, Settlement, Window,
+        Key, LastDeposit, Missing, Payer, Progress, Rate, Record, Rotation, Settlement, Window,
     },
     payment::{Payment, PaymentId},
 };
@@ -192,8 +192,12 @@ fn write_bounds(bounds: &Bounds) -> messages::Bounds {
         used: nanos(window.used),
         raised: window.raised.map(write_raise),
     };
-    let rate =
-        |rate: Rate| messages::Rate { per_minute: rate.per_minute, taken: rate.taken, at: rate.at.millis() };
+    let rate = |rate: Rate| messages::Rate {
+        per_minute: rate.per_minute,
+        taken: rate.taken,
+        at: rate.at.millis(),
+        missing: Some(write_missing(rate.missing)),
+    };
     messages::Bounds {
         windows: bounds.windows.iter().map(window).collect(),
         requests_per_minute: bounds.requests_per_minute.map(rate),
@@ -213,14 +217,26 @@ const fn read_raise(messages::Raise { amount, until }: messages::Raise) -> Raise
     Raise { amount: usd(amount), until: time(until) }
 }
 
+const fn write_missing(Missing { since, part }: Missing) -> messages::Missing {
+    messages::Missing { since: since.millis(), part }
+}
+
+const fn read_missing(messages::Missing { since, part }: messages::Missing) -> Missing {
+    Missing { since: time(since), part }
+}
+
 fn read_bounds(bounds: messages::Bounds) -> Option<Bounds> {
     let window = |window: &messages::Window| {
         let per = Per::ALL.into_iter().find(|per| *per as u32 == window.per)?;
         let (amount, start, used) = (usd(window.amount), time(window.start), usd(window.used));
         Some(Window { per, amount, raised: window.raised.map(read_raise), start, used })
     };
-    let rate =
-        |rate: messages::Rate| Rate { per_minute: rate.per_minute, taken: rate.taken, at: time(rate.at) };
+    let rate = |rate: messages::Rate| Rate {
+        per_minute: rate.per_minute,
+        taken: rate.taken,
+        at: time(rate.at),
+        missing: rate.missing.map_or(Missing::all(time(rate.at)), read_missing),
+    };
     Some(Bounds {
         windows: bounds.windows.iter().map(window).collect::<Option<_>>()?,
         requests_per_minute: bounds.requests_per_minute.map(rate),
@@ -237,11 +253,16 @@ pub(crate) fn write_generation(record: &Record) -> Option<messages::Generation> 
     match record {
         Record::None | Record::Deposited(_) => None,
         Record::Open(Hold { payer, origin, amount, reported, lease_until, counted }) => {
+            let [missing_of_key, missing_of_group, missing_of_parent] =
+                counted.missing.map(|missing| missing.map(write_missing));
             let hold = messages::Hold {
                 amount: nanos(*amount),
                 lease_until: *lease_until,
                 counted_levels: levels(counted.levels).into(),
                 counted_tokens: counted.tokens,
+                missing_of_key,
+                missing_of_group,
+                missing_of_parent,
             };
             Some(messages::Generation {
                 payer: Some(write_payer(payer)),
@@ -285,13 +306,15 @@ pub fn read_generation(generation: messages::Generation) -> Option<Record> {
     Some(match state? {
         State::Hold(hold) => {
             let levels = read_levels(u8::try_from(hold.counted_levels).ok()?);
+            let missing = [hold.missing_of_key, hold.missing_of_group, hold.missing_of_parent];
+            let missing = missing.map(|missing| missing.map(read_missing));
             Record::Open(Hold {
                 payer,
                 origin,
                 amount: usd(hold.amount),
                 reported: progress,
                 lease_until: hold.lease_until,
-                counted: Counted { levels, tokens: hold.counted_tokens },
+                counted: Counted { levels, tokens: hold.counted_tokens, missing },
             })
         }
         State::Bill(bill) => Record::Closed(Settlement {

@@ -36,7 +36,8 @@ fn group() -> GroupId {
 }
 
 fn bounds() -> messages::Bounds {
-    let rate = messages::Rate { per_minute: 60, taken: 7, at: AT };
+    let missing = Some(messages::Missing { since: AT, part: 1 << 31 });
+    let rate = messages::Rate { per_minute: 60, taken: 7, at: AT, missing };
     let raised = Some(messages::Raise { amount: 8, until: AT + 1 });
     messages::Bounds {
         windows: vec![messages::Window { per: 1, amount: 5, start: AT, used: 3, raised }],
@@ -75,7 +76,15 @@ fn written_money() -> Vec<Vec<u8>> {
         let origin = messages::Origin { api: 1, stream: true, user: "ann".into(), request: vec![4; 16] };
         messages::Generation { payer, progress, origin: Some(origin), state: Some(state) }.encode_to_vec()
     };
-    let hold = messages::Hold { amount: 7, lease_until: 9, counted_levels: 5, counted_tokens: 12 };
+    let missing_of_key = Some(messages::Missing { since: AT, part: u32::MAX });
+    let hold = messages::Hold {
+        amount: 7,
+        lease_until: 9,
+        counted_levels: 5,
+        counted_tokens: 12,
+        missing_of_key,
+        ..messages::Hold::default()
+    };
     let bill = messages::Bill { charged: 3, expired: true, estimated: false, at: AT };
     let group_record = messages::Group {
         budget: budget.clone(),

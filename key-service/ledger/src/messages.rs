@@ -230,6 +230,21 @@ pub struct Rate {
     pub taken: i64,
     #[prost(sfixed64, tag = "3")]
     pub at: i64,
+    /// Part of what was taken that has not refilled; absent in a record of an older program.
+    #[prost(message, optional, tag = "4")]
+    pub missing: ::core::option::Option<Missing>,
+}
+/// Part of what was taken from a bucket since some time that has not refilled. A program that does not know it returns
+/// nothing of a hold's tokens, or returns tokens that have refilled: no money is spent by that, so the form stays.
+#[derive(serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Missing {
+    #[prost(sfixed64, tag = "1")]
+    pub since: i64,
+    /// Numerator over 2^32 - 1.
+    #[prost(fixed32, tag = "2")]
+    pub part: u32,
 }
 #[derive(serde::Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -363,6 +378,13 @@ pub struct Hold {
     pub counted_levels: u32,
     #[prost(uint64, tag = "4")]
     pub counted_tokens: u64,
+    /// What was missing from the budgets' rates of tokens when they counted the hold; absent where tokens had no rate.
+    #[prost(message, optional, tag = "5")]
+    pub missing_of_key: ::core::option::Option<Missing>,
+    #[prost(message, optional, tag = "6")]
+    pub missing_of_group: ::core::option::Option<Missing>,
+    #[prost(message, optional, tag = "7")]
+    pub missing_of_parent: ::core::option::Option<Missing>,
 }
 #[derive(serde::Serialize)]
 #[serde(rename_all = "snake_case")]

@@ -232,6 +232,7 @@ pub async fn change<T>(
 ) -> Result<T, StoreError> {
     let mut view = View::of(space);
     for _ in 0..MOST_ATTEMPTS {
+        let term = records.term().await;
         view.begin();
         let decided = decide(&mut view);
         if !view.missing.is_empty() {
@@ -249,7 +250,7 @@ pub async fn change<T>(
                 continue;
             }
         }
-        records.settle(space, view.durability).await?;
+        records.settle(space, view.durability, term).await?;
         return Ok(answer);
     }
     Err(Failure::NotDone("others change the same records".into()).into())

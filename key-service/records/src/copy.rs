@@ -26,7 +26,7 @@ use self::{
     pages::{CopiedPage, Pages},
     target::Target,
 };
-use crate::records::{Answer, Durability, Name, Place, Question, Records, Set, Space};
+use crate::records::{Answer, Durability, Name, Place, Question, Records, Set, Space, Term};
 
 /// Places copied or compared at once: enough to hide round trips, and to share the transactions of SQLite.
 const PLACES_AT_ONCE: usize = 16;
@@ -128,8 +128,9 @@ pub async fn copy(
     let pair = Pair { from, to, counts: CopiedCounts::default() };
     let places = known.len() as u64;
     let step = |phase, counts: &CopiedCounts| tell(Step { phase, done: counts.get(), places });
+    let term = to.term().await;
     pair.copy(&known, &|counts: &CopiedCounts| step(Phase::Copying, counts)).await?;
-    settle(to, known.iter().map(|(space, _)| space).collect()).await?;
+    settle(to, known.iter().map(|(space, _)| space).collect(), term).await?;
     let there: BTreeSet<_> = to.places().await?.into_iter().collect();
     if let Some((space, place)) = there.symmetric_difference(&known).next() {
         return Err(CopyError::Differs(describe(space, *place)));
@@ -140,8 +141,9 @@ pub async fn copy(
 }
 
 /// Waits until everything written is durable.
-async fn settle(to: &Arc<dyn Records>, spaces: BTreeSet<&Space>) -> Result<(), CopyError> {
-    let waits = stream::iter(spaces.into_iter().map(|space| Ok(to.settle(space, Durability::Durable))));
+async fn settle(to: &Arc<dyn Records>, spaces: BTreeSet<&Space>, since: Term) -> Result<(), CopyError> {
+    let waits = spaces.into_iter().map(|space| Ok(to.settle(space, Durability::Durable, since)));
+    let waits = stream::iter(waits);
     Ok(waits.try_buffer_unordered(SETTLED_AT_ONCE).try_for_each(|()| ready(Ok(()))).await?)
 }
 

@@ -16,6 +16,6 @@ pub use self::{
     latency::timed,
     records::{
         Answer, Commit, Committed, Cursor, Durability, Failure, Guard, Index, Log, MOST_WORDS, Name, Order,
-        Place, Question, Record, Records, Revision, Set, Space, Write,
+        Place, Question, Record, Records, Revision, Set, Space, Term, Write,
     },
 };

@@ -241,6 +241,10 @@ pub enum Answer {
     Values(Vec<(u64, Vec<u8>)>),
 }
 
+/// A time in which one server carries out the commits. The server of the next term may lack some of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Term(pub u64);
+
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
     /// The backend did not answer. The commit may have taken effect, or may still do so.
@@ -276,10 +280,16 @@ pub trait Records: Send + Sync + 'static {
     /// Lists all places of all spaces, to copy a backend that nobody uses meanwhile. Other calls may wait for this one.
     async fn places(&self) -> Result<Vec<(Space, Place)>, Failure>;
 
+    /// The present term.
+    async fn term(&self) -> Term {
+        Term::default()
+    }
+
     /// Waits until the answered commits of a space are this durable, and holds up no other commit. Callers wait before
     /// they answer a change, and before they answer that a change was made earlier, since an earlier call may have
-    /// failed while waiting. [`Failure::Unknown`] if the backend cannot tell.
-    async fn settle(&self, _space: &Space, _durability: Durability) -> Result<(), Failure> {
+    /// failed while waiting. `since` is the term before the commits. [`Failure::Unknown`] if the backend cannot tell, and
+    /// if that term is over.
+    async fn settle(&self, _space: &Space, _durability: Durability, _since: Term) -> Result<(), Failure> {
         Ok(())
     }
 

@@ -51,7 +51,7 @@ pub use self::{
     settings::{Address, InvalidAddress, Sentinel, Settings, SignIn},
     tls::Certificates,
 };
-use crate::records::{Answer, Commit, Committed, Durability, Failure, Place, Question, Records, Space};
+use crate::records::{Answer, Commit, Committed, Durability, Failure, Place, Question, Records, Space, Term};
 
 const COMMIT: &str = include_str!("redis/commit.lua");
 
@@ -186,13 +186,17 @@ impl Records for Redis {
         places::all(&self.client, &self.key_space).await
     }
 
-    async fn settle(&self, space: &Space, durability: Durability) -> Result<(), Failure> {
+    async fn term(&self) -> Term {
+        self.client.server().await.term
+    }
+
+    async fn settle(&self, space: &Space, durability: Durability, since: Term) -> Result<(), Failure> {
         if durability == Durability::Volatile {
             return Ok(());
         }
         let mut barrier = cmd("SET");
         barrier.arg(self.key_space.barrier(space)).arg("");
-        let settled = self.durability.pass(&self.client, &barrier, durability).await;
+        let settled = self.durability.pass(&self.client, &barrier, durability, since).await;
         settled.map_err(|e| Failure::Unknown(text(&e)))
     }
 
@@ -201,7 +205,8 @@ impl Records for Redis {
         // Writes nothing unless replicas are awaited.
         let mut barrier = cmd("SET");
         barrier.arg(self.key_space.readiness()).arg("");
-        let passed = self.durability.pass(&self.client, &barrier, Durability::Replicated).await;
+        let term = self.term().await;
+        let passed = self.durability.pass(&self.client, &barrier, Durability::Replicated, term).await;
         passed.map_err(|e| failure(&e))
     }
 

@@ -44,6 +44,9 @@ use domain::{
 use key_service_credentials::Credentials;
 use key_service_store::store::{Credential, Hour, Ledger, Outcomes, StoreError};
 
+/// A bound that can be replaced by a count takes at most this part, a quarter, of what is available.
+const BOUND_SHARE: i64 = 4;
+
 /// Authorizes and bills spending. Cheap to share behind an `Arc`.
 pub struct Service {
     ledger: Arc<dyn Ledger>,
@@ -168,6 +171,7 @@ impl Service {
             least: worst_case(least),
             enough: worst_case(a.enough_output_tokens.clamp(least, output)),
             most: worst_case(output),
+            room_for_bound: if a.can_count { times(worst_case(0), BOUND_SHARE) } else { NanoUsd::ZERO },
             prompt_tokens: a.rated_tokens.unwrap_or(prompt),
             readmitted: a.readmitted,
             lease_ticks: LEASE_TICKS,
@@ -196,6 +200,7 @@ impl Service {
                 images,
                 output,
                 is_least: output == least && !a.is_free,
+                can_count: a.can_count,
                 origin: a.origin,
                 lease: self.lease,
             },
@@ -308,6 +313,10 @@ impl KeyService for Service {
         let unanswered = || Err(outcome::unfit("the store answered fewer commands than it was given"));
         answers.into_iter().map(|answer| answer.unwrap_or_else(unanswered)).collect()
     }
+}
+
+fn times(amount: NanoUsd, factor: i64) -> NanoUsd {
+    NanoUsd::from_nanos(amount.nanos().saturating_mul(factor))
 }
 
 fn put_answers(

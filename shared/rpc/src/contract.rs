@@ -111,6 +111,9 @@ pub struct Authorize {
     pub valid_until: Option<Instant>,
     /// How the caller asked; `None` from a version that does not tell.
     pub origin: Option<Arc<Origin>>,
+    /// `prompt_tokens` is a bound that the caller can replace by an exact count. If it takes more than a quarter of what
+    /// is available, the request is refused with `spend_reserved`.
+    pub can_count: bool,
 }
 
 /// Reference to a hold, with the prices of its opening.

@@ -55,6 +55,7 @@ fn calls() -> Vec<Vec<u8>> {
         model: "Model Flash".into(),
         prompt_tokens: 12,
         rated_tokens: Some(9),
+        can_count: true,
         output_tokens: 1024,
         enough_output_tokens: 64,
         least_output_tokens: 1,

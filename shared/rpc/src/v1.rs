@@ -112,6 +112,10 @@ pub struct AuthorizeRequest {
     /// How the caller asked. Absent from a version that does not tell.
     #[prost(message, optional, tag = "13")]
     pub origin: ::core::option::Option<Origin>,
+    /// prompt_tokens is a bound that the caller can replace by an exact count. If it takes more than a quarter of what is
+    /// available, the request is refused with SPEND_RESERVED.
+    #[prost(bool, tag = "14")]
+    pub can_count: bool,
 }
 /// How a caller asked for a generation.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

@@ -4,6 +4,7 @@ LEDGER = "key-service/domain/src/ledger.rs"
 STATE = "key-service/domain/src/ledger/state.rs"
 FUNDS = "key-service/domain/src/ledger/funds.rs"
 BOUNDS = "key-service/domain/src/ledger/bounds.rs"
+RATE = "key-service/domain/src/ledger/rate.rs"
 EVENTS = "key-service/domain/src/ledger/events.rs"
 RAISE = "key-service/domain/src/ledger/raise.rs"
 VALUE = "shared/src/wire/value.rs"
@@ -18,6 +19,7 @@ COPIES = "key-service/ledger/src/copies.rs"
 TABLE = "key-service/ledger/src/copies/table.rs"
 CODEC = "key-service/ledger/src/codec.rs"
 SUMS = "key-service/ledger/src/codec/sums.rs"
+DURABILITY = "key-service/records/src/redis/durability.rs"
 SCRIPT = "key-service/records/src/redis/commit.lua"
 MODEL = "every_history_has_the_outcomes_and_leaves_the_books_of_the_model"
 LATE_GROUP = "a_hold_behind_a_release_of_its_generation_reads_its_own_groups"
@@ -159,16 +161,31 @@ FAULTS = {
         ("a raise below its limit is taken", RAISE,
          "if raise.amount <= amount {", "if false {",
          "raises::a_raise_is_above_its_limit_and_ends_within_366_days"),
-        ("a rate refills twice as fast", BOUNDS,
+        ("a rate refills twice as fast", RATE,
          "let refilled = passed.saturating_mul(", "let refilled = 2 * passed.saturating_mul(",
          "rates::a_rate_admits_its_number_at_once_and_then_as_many_in_each_minute"),
-        ("a clock that steps back refills a rate again", BOUNDS,
-         "at: self.at.max(now)", "at: now",
+        ("a clock that steps back refills a rate again", RATE,
+         "self.at.max(now));", "now);",
          "rates::a_clock_that_is_behind_by_a_second_refills_nothing_and_by_more_begins_anew"),
-        ("an answer beyond the rate is forgiven", BOUNDS,
+        ("an answer beyond the rate is forgiven", RATE,
          ".clamp(0, MOST_TAKEN)", ".clamp(0, self.capacity())",
          "rates::an_answer_may_pass_the_rate_and_is_made_up_for"),
-        ("a changed rate begins anew", BOUNDS,
+        ("tokens that have refilled come back", RATE,
+         ".max(-returnable)", "",
+         "rates::returned::requests_that_wait_save_no_tokens_up"),
+        ("a bucket that was full returns what was taken before", RATE,
+         "if self.since != then.since {", "if false {",
+         "rates::returned::requests_that_wait_save_no_tokens_up"),
+        ("what is missing of a request does not refill", RATE,
+         "Ok(part) if part >= Self::LEAST => Self { part, ..self },", "Ok(part) if part >= Self::LEAST => { let _ = part; self }",
+         "rates::returned::of_unused_tokens_those_come_back_that_have_not_refilled"),
+        ("unused tokens never come back", RATE,
+         "then.map_or(0, |then| self.missing.of(units(counted), then))", "{ let _ = then; 0 }",
+         "rates::the_prompts_bound_counts_until_what_was_used_is_known"),
+        ("a rate returns what it has not counted", RATE,
+         "then.map_or(0, ", "then.map_or(units(counted), ",
+         "rates::returned::every_level_returns_what_its_own_rate_still_misses"),
+        ("a changed rate begins anew", RATE,
          "rate.map_or(Self::new(per_minute, now), |rate| rate.at(now))", "Self::new(per_minute, now)",
          "rates::a_changed_rate_keeps_what_was_taken"),
         ("the prompt's bound stays counted", FUNDS,
@@ -196,7 +213,7 @@ FAULTS = {
          "rate_limited(RateBound::Tokens, tokens, prompt_tokens, self.now)\n"
          "            .or_else(|| rate_limited(RateBound::Requests, requests, 1, self.now))",
          "rates::models_come_before_requests_in_flight_then_requests_then_tokens_then_what_is_left"),
-        ("the loosest rate is answered", BOUNDS,
+        ("the loosest rate is answered", RATE,
          ".min_by_key(|limit|", ".max_by_key(|limit|",
          "rates::a_hold_answers_the_tightest_rates"),
         ("a readmitted request counts again", FUNDS,
@@ -303,12 +320,29 @@ FAULTS = {
          "last_expiry: last_expiry.map_or(0, Timestamp::millis),", "last_expiry: { let _ = last_expiry; 0 },", PROCESSES),
         ("others do not learn what a hold counts", CODEC,
          "counted_tokens: counted.tokens,", "counted_tokens: 0,", PROCESSES),
+        ("others do not learn what of a rate is missing", CODEC,
+         "missing: Some(write_missing(rate.missing)),", "missing: None,", PROCESSES),
+        ("others do not learn what was missing when a hold was counted", CODEC,
+         "counted.missing.map(|missing| missing.map(write_missing));",
+         "counted.missing.map(|missing| missing.map(write_missing).filter(|_| false));", PROCESSES),
         ("others do not learn that a bill is an estimate", CODEC,
          "estimated: *estimated,", "estimated: { let _ = estimated; false },", PROCESSES),
         ("others do not learn that a limit is raised", CODEC,
          "limit_raised: bounds.limit_raised.map(write_raise),", "limit_raised: None,", PROCESSES),
     ],
+    "key-service-spending": [
+        ("a bound that takes all of what is left is held although it can be counted", FUNDS,
+         ".min(left).max(room_for_bound) {", ".min(left) { let _ = room_for_bound;",
+         "service::tests::a_bound_that_takes_more_than_a_quarter_of_what_is_available_is_to_be_counted"),
+    ],
     "key-service-records": [
+        ("a server that was started since confirms what it lacks", DURABILITY,
+         "waiters.into_iter().partition(|waiter| waiter.since == server.term);",
+         "waiters.into_iter().partition(|_| true);",
+         "redis::tests::durability::a_server_that_was_started_since_confirms_nothing_that_it_lacks"),
+        ("a replica that took over confirms what it lacks", DURABILITY,
+         "if run_id(&mut connection).await? != server.run_id {", "if run_id(&mut connection).await?.is_empty() {",
+         "redis::tests::durability::a_replica_that_took_over_confirms_nothing_that_the_server_before_still_takes"),
         ("Redis compares one revision of several", SCRIPT,
          "    place = place + 1\n", "",
          "redis::each_guard_that_does_not_hold_is_answered_with_the_record_and_nothing_is_written"),

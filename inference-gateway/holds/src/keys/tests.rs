@@ -235,6 +235,7 @@ fn ask() -> Authorize {
         images: 0,
         readmitted: false,
         rated_tokens: None,
+        can_count: false,
         is_free: false,
         credential: "fg_api_x".into(),
         generation: GenerationId::generate(&System),

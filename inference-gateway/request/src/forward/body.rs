@@ -59,6 +59,8 @@ pub struct Forward {
     pub dropped_members: Option<String>,
     /// Output tokens wanted for each choice: the request's limit, or the model's.
     pub max_tokens: u64,
+    /// Output tokens that the request asks for each choice, which may be more than the model's.
+    pub asked_tokens: u64,
     pub limited: bool,
     /// Parameters of sampling that the request sets.
     pub sampling: Sampling,

@@ -275,7 +275,15 @@ fn a_limit_is_lowered_to_the_models_own() {
     assert_eq!(forward(responses, body, "").err().unwrap().code, Code::IntegerAboveMaxValue);
     let hi = r#""messages":[{"role":"user","content":"Hi"}]"#;
     let body = format!(r#"{{"model":"m","max_tokens":200000,{hi}}}"#);
-    assert_eq!(forward(messages::parse, &body, MESSAGES).unwrap().max_tokens, 4096);
+    for lines in [MESSAGES, ""] {
+        let asked = forward(messages::parse, &body, lines).unwrap();
+        assert_eq!((asked.max_tokens, asked.asked_tokens), (4096, 200_000), "so that the client is told");
+    }
+    let body = r#"{"model":"m","max_output_tokens":5000,"input":"Hi"}"#;
+    let asked = forward(responses, body, RESPONSES).unwrap();
+    assert_eq!((asked.max_tokens, asked.asked_tokens), (4096, 5000));
+    let unlimited = forward(responses, r#"{"model":"m","input":"Hi"}"#, RESPONSES).unwrap();
+    assert_eq!((unlimited.max_tokens, unlimited.asked_tokens), (4096, 4096));
 }
 
 #[test]

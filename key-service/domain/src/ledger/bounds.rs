@@ -1,26 +1,13 @@
-//! Bounds of a budget: windows of the calendar, rates, requests in flight, models.
-
-use std::time::Duration;
+//! Bounds of a budget: windows of the calendar, rates ([`Rate`]), requests in flight, models.
 
 use shared::{
     calendar::Per,
     money::NanoUsd,
-    rates::RateLimit,
     time::Timestamp,
     wire::{Limit, Raise},
 };
 
-/// Units of a rate in which a request or a token is counted: a bound of N a minute drains N units a millisecond.
-pub const RATE_UNITS: i64 = 60_000;
-
-/// Largest number of a request's tokens that count for a rate. With [`MOST_TAKEN`], no sum overflows.
-pub const MOST_TOKENS: u64 = 50_000_000_000;
-
-/// Largest lead of a bucket's time over ours. Clocks of key-services that differ by less refill nothing twice.
-const BUCKET_LEAD: Duration = Duration::from_secs(1);
-
-/// Largest number of units that a rate remembers.
-pub const MOST_TAKEN: i64 = 6_000_000_000_000_000;
+use super::rate::{Missing, Rate};
 
 /// Money of a key or of a group, with bounds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -62,17 +49,6 @@ pub struct Window {
     /// Beginning of the window that runs; for the first window, the time at which the bound was set.
     pub start: Timestamp,
     pub used: NanoUsd,
-}
-
-/// A bucket of `per_minute` requests or tokens that refills evenly.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rate {
-    /// Requests or tokens allowed in a minute; above zero.
-    pub per_minute: u64,
-    /// Units missing from the bucket at the time `at`. Requests that used more tokens than expected may have taken more
-    /// than the bucket holds.
-    pub taken: i64,
-    pub at: Timestamp,
 }
 
 /// A change of a budget's bounds: outer `None` leaves a bound, inner `None` removes the bound.
@@ -229,19 +205,20 @@ impl Bounds {
         }
     }
 
-    /// Counts a request with this many tokens. If it is `readmitted`, requests per minute count it already.
-    pub(super) fn count(&mut self, tokens: u64, readmitted: bool, now: Timestamp) {
+    /// Counts a request with this many tokens. If it is `readmitted`, requests per minute count it already. Returns how
+    /// much of the rate's tokens was missing then, if tokens have a rate.
+    pub(super) fn count(&mut self, tokens: u64, readmitted: bool, now: Timestamp) -> Option<Missing> {
         self.in_flight += 1;
         if let Some(rate) = self.requests_per_minute.as_mut().filter(|_| !readmitted) {
-            rate.replace(0, 1, now);
+            rate.take(1, now);
         }
-        self.recount(0, tokens, now);
+        self.tokens_per_minute.as_mut().map(|rate| rate.take(tokens, now))
     }
 
-    /// Replaces the tokens that were counted for a request.
-    pub(super) fn recount(&mut self, counted: u64, tokens: u64, now: Timestamp) {
+    /// Replaces the tokens that were counted for a request, when this was missing.
+    pub(super) fn recount(&mut self, counted: u64, then: Option<Missing>, tokens: u64, now: Timestamp) {
         if let Some(rate) = &mut self.tokens_per_minute {
-            rate.replace(counted, tokens, now);
+            rate.replace(counted, then, tokens, now);
         }
     }
 }
@@ -256,11 +233,6 @@ pub fn allowed_models<List: AsRef<[String]>>(lists: &[List]) -> Vec<String> {
     let Some((first, others)) = lists.split_first() else { return Vec::new() };
     let is_allowed = |model: &&String| others.iter().all(|models| models.as_ref().contains(model));
     first.as_ref().iter().filter(is_allowed).cloned().collect()
-}
-
-/// Returns the state of the tightest of several rates.
-pub fn tightest(rates: impl Iterator<Item = Rate>, now: Timestamp) -> Option<RateLimit> {
-    rates.map(|rate| rate.status(now)).min_by_key(|limit| (limit.remaining, limit.limit))
 }
 
 impl Window {
@@ -290,66 +262,6 @@ impl Window {
     pub fn resets_at(&self) -> Timestamp {
         self.per.end(self.start)
     }
-}
-
-impl Rate {
-    /// Makes a full bucket, which allows `per_minute` requests or tokens at once.
-    pub const fn new(per_minute: u64, now: Timestamp) -> Self {
-        Self { per_minute, taken: 0, at: now }
-    }
-
-    fn changed(rate: Option<Self>, per_minute: Option<u64>, now: Timestamp) -> Option<Self> {
-        let per_minute = per_minute?;
-        let rate = rate.map_or(Self::new(per_minute, now), |rate| rate.at(now));
-        Some(Self { per_minute, ..rate })
-    }
-
-    /// Returns the bucket as of this time. A clock that steps back refills nothing. If it steps back by more than a
-    /// second, the bucket restarts now with what was taken, so that nobody waits until the clock catches up.
-    #[must_use]
-    pub fn at(self, now: Timestamp) -> Self {
-        if self.at > now.plus(BUCKET_LEAD) {
-            return Self { at: now, ..self };
-        }
-        let passed = now.millis().saturating_sub(self.at.millis()).max(0);
-        let refilled = passed.saturating_mul(self.units_per_milli());
-        Self { taken: self.taken.saturating_sub(refilled).max(0), at: self.at.max(now), ..self }
-    }
-
-    /// Returns the time to wait for this many requests or tokens; `None` if there is room now.
-    pub fn wait_for(self, count: u64, now: Timestamp) -> Option<Duration> {
-        let missing = self.at(now).taken + units(count) - self.capacity();
-        (missing > 0).then(|| self.time_of(missing))
-    }
-
-    /// State of the bucket for callers.
-    pub fn status(self, now: Timestamp) -> RateLimit {
-        let taken = self.at(now).taken;
-        let remaining = (self.capacity() - taken).max(0) / RATE_UNITS;
-        RateLimit { limit: self.per_minute, remaining: remaining.unsigned_abs(), reset: self.time_of(taken) }
-    }
-
-    fn replace(&mut self, counted: u64, by: u64, now: Timestamp) {
-        *self = self.at(now);
-        self.taken = (self.taken - units(counted) + units(by)).clamp(0, MOST_TAKEN);
-    }
-
-    fn capacity(self) -> i64 {
-        self.units_per_milli().saturating_mul(RATE_UNITS)
-    }
-
-    fn units_per_milli(self) -> i64 {
-        i64::try_from(self.per_minute).unwrap_or(i64::MAX).max(1)
-    }
-
-    /// Returns the time in which this many units refill, rounded up.
-    fn time_of(self, units: i64) -> Duration {
-        Duration::from_millis(units.unsigned_abs().div_ceil(self.units_per_milli().unsigned_abs()))
-    }
-}
-
-fn units(count: u64) -> i64 {
-    count.min(MOST_TOKENS).cast_signed() * RATE_UNITS
 }
 
 /// Sums here stay within the credit of an account, or within the total ever billed to a key.

@@ -93,6 +93,9 @@ pub struct NewHold {
     pub enough: NanoUsd,
     /// The amount to hold where available; at least `enough`.
     pub most: NanoUsd,
+    /// If less than this is available, the amounts above are refused as [`Refused::Reserved`], since an exact count of
+    /// the prompt lowers them: they rest on a bound of its tokens. Zero if the prompt is not counted.
+    pub room_for_bound: NanoUsd,
     /// Bound on the prompt's tokens, which rates count until the real number is known.
     pub prompt_tokens: u64,
     /// An earlier hold admitted the request and was released, so requests per minute count the request already.

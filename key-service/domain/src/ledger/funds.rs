@@ -12,8 +12,9 @@ use shared::{
 };
 
 use crate::ledger::{
-    bounds::{Bounds, Budget, MOST_TOKENS, Rate, allowed_models, plus, tightest},
-    command::{Level, Refused},
+    bounds::{Bounds, Budget, allowed_models, plus},
+    command::{Level, NewHold, Refused},
+    rate::{MOST_TOKENS, Rate, tightest},
     record::{Counted, Ending, GroupChain, Hold, Payer, Progress, Settlement},
     state::{Account, Group, Groups, Key},
 };
@@ -115,12 +116,8 @@ impl Funds {
     }
 
     /// Sets aside `most`, or as much of it as is available.
-    pub(super) fn hold(
-        &mut self,
-        least: NanoUsd,
-        enough: NanoUsd,
-        most: NanoUsd,
-    ) -> Result<NanoUsd, Refused> {
+    pub(super) fn hold(&mut self, new: &NewHold) -> Result<NanoUsd, Refused> {
+        let NewHold { least, enough, most, room_for_bound, .. } = *new;
         self.limits_cover(least)?;
         if self.account.credit < least {
             return Err(Refused::CreditEmpty);
@@ -128,7 +125,7 @@ impl Funds {
         let left =
             self.budgets().map(|(_, budget)| budget.left(self.now)).fold(self.account.credit, NanoUsd::min);
         let available = self.available();
-        if available < enough.max(least).min(left) {
+        if available < enough.max(least).min(left).max(room_for_bound) {
             return Err(Refused::Reserved);
         }
         let amount = most.max(least).min(available);
@@ -142,7 +139,7 @@ impl Funds {
         let mut counted = Counted::default();
         for (level, budget) in self.budgets_mut() {
             if let Some(bounds) = &mut budget.bounds {
-                bounds.count(tokens, readmitted, now);
+                counted.missing[level as usize] = bounds.count(tokens, readmitted, now);
                 counted.levels[level as usize] = true;
                 counted.tokens = tokens;
             }
@@ -255,7 +252,7 @@ impl Funds {
         let now = self.now;
         for (level, budget) in self.budgets_mut() {
             if let Some(bounds) = budget.bounds.as_mut().filter(|_| counted.levels[level as usize]) {
-                bounds.recount(counted.tokens, tokens, now);
+                bounds.recount(counted.tokens, counted.missing[level as usize], tokens, now);
             }
         }
         Counted { tokens, ..counted }

@@ -10,6 +10,7 @@ use shared::{
     tokens::Usage,
 };
 
+use super::rate::Missing;
 use crate::payment::Payment;
 
 /// How far a generation has come: tokens with their cost, and the way there.
@@ -56,6 +57,8 @@ pub struct Counted {
     pub levels: [bool; 3],
     /// Tokens counted so far; zero if no budget counts.
     pub tokens: u64,
+    /// What was missing from each budget's rate of tokens when it counted the hold; absent if there was no rate.
+    pub missing: [Option<Missing>; 3],
 }
 
 /// The bill of a generation.

@@ -56,10 +56,10 @@ impl Lanes {
         account: AccountId,
         decide: impl FnMut(&mut Change<'_>) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        let lane = self.lane(account);
+        let (lane, term) = (self.lane(account), self.records.term().await);
         let answer = self.change_in_lane(&lane, decide).await?;
         // This comes after the lane is free, so that the next commit does not wait for the disk.
-        self.records.settle(&lane.space, Durability::Durable).await?;
+        self.records.settle(&lane.space, Durability::Durable, term).await?;
         Ok(answer)
     }
 
@@ -148,7 +148,7 @@ impl Lanes {
         commands: Vec<Command>,
         now: Timestamp,
     ) -> Result<Outcomes, Failure> {
-        let lane = self.lane(account);
+        let (lane, term) = (self.lane(account), self.records.term().await);
         let durability = commands.iter().map(durability).max().unwrap_or(Durability::Volatile);
         let outcomes = if commands.len() <= MOST_COMMANDS {
             self.execute_together(&lane, commands, now).await?
@@ -160,7 +160,7 @@ impl Lanes {
             outcomes
         };
         // This comes after the lane is free, so that the next commit does not wait for the disk.
-        self.records.settle(&lane.space, durability).await?;
+        self.records.settle(&lane.space, durability, term).await?;
         Ok(outcomes)
     }
 

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use domain::ledger::{Command, Key, Progress};
 use futures_util::FutureExt;
-use records::{Commit, Committed, Durability, Place, Space};
+use records::{Commit, Committed, Durability, Place, Space, Term};
 use tokio::sync::watch;
 
 use super::*;
@@ -39,7 +39,7 @@ impl Records for SlowDisk {
         self.maps.places().await
     }
 
-    async fn settle(&self, _space: &Space, durability: Durability) -> Result<(), Failure> {
+    async fn settle(&self, _space: &Space, durability: Durability, _since: Term) -> Result<(), Failure> {
         if durability < Durability::Durable {
             return Ok(());
         }

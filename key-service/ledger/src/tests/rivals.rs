@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use domain::ledger::{Account, Command, Key, Progress, histories::new_hold};
 use parking_lot::Mutex;
 use records::{
-    Answer, Commit, Committed, Durability, Failure, Place, Question, Records, Space,
+    Answer, Commit, Committed, Durability, Failure, Place, Question, Records, Space, Term,
     redis::{Redis, Settings},
     servers::{RedisServer, settings},
 };
@@ -73,8 +73,12 @@ impl Records for Counting {
         self.records.places().await
     }
 
-    async fn settle(&self, space: &Space, durability: Durability) -> Result<(), Failure> {
-        self.records.settle(space, durability).await
+    async fn term(&self) -> Term {
+        self.records.term().await
+    }
+
+    async fn settle(&self, space: &Space, durability: Durability, since: Term) -> Result<(), Failure> {
+        self.records.settle(space, durability, since).await
     }
 }
 

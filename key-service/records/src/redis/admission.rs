@@ -3,6 +3,7 @@
 use redis::{RedisResult, Value, cmd};
 
 use super::connection::Connection;
+use crate::records::Term;
 
 /// Durability of an answered write, from the safest to the least safe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -14,6 +15,16 @@ pub(super) enum Sync {
     /// The server cannot report the sync. Up to two seconds may be lost with the machine or, on a slow disk, with Redis
     /// alone.
     Behind,
+}
+
+/// The server that commits go to, as long as the connection to it lasts.
+#[derive(Default)]
+pub(super) struct CommitServer {
+    pub(super) term: Term,
+    /// Id of its run; empty for a cluster.
+    pub(super) run_id: String,
+    /// Durability of its answered writes; `None` while there is no connection.
+    pub(super) sync: Option<Sync>,
 }
 
 impl Sync {
@@ -104,6 +115,13 @@ async fn slowest_fsync(connection: &mut Connection) -> Fsync {
     };
     let answers = connection.ask_masters(question).await.unwrap_or_default();
     answers.into_iter().map(fsync).max().unwrap_or(Fsync::Everysec)
+}
+
+/// Returns the id of the server's present run; empty for a cluster, whose connection changes servers unseen.
+pub(super) async fn run_id(connection: &mut Connection) -> RedisResult<String> {
+    let Connection::One(connection) = connection else { return Ok(String::new()) };
+    let info: String = cmd("INFO").arg("server").query_async(connection).await?;
+    Ok(field(&info, "run_id").to_owned())
 }
 
 /// Finds a field of a server's `INFO`; empty if missing.

@@ -19,14 +19,14 @@ use tokio::{
 };
 
 use super::{
-    admission::{Admission, Sync, admit},
+    admission::{Admission, CommitServer, Sync, admit, run_id},
     connection::{ANSWERING, Connection, Source, is_broken, refused},
     failover::{Losses, Masters},
     key_space::KeySpace,
     schema,
     watermark::Watermark,
 };
-use crate::latency::timed;
+use crate::{latency::timed, records::Term};
 
 /// Longest time of a call, reconnecting included. It is half of the gateways' timeout of 3 s, so that a gateway gets an
 /// error in time to ask another key-service. A quicker restart goes unnoticed; during a longer outage, requests are
@@ -65,6 +65,7 @@ enum ConnectionState {
         sync: Sync,
         /// Number of the connection, increased by every reconnection.
         number: u64,
+        run_id: String,
     },
     Down {
         why: RedisError,
@@ -146,10 +147,15 @@ impl Client {
         self.source.connect(answering).await
     }
 
-    /// Returns the number of the current connection, increased by every reconnection.
-    pub(super) async fn number(&self) -> u64 {
+    /// The server that commits go to. Each reconnection begins a term.
+    pub(super) async fn server(&self) -> CommitServer {
         match &*self.state.read().await {
-            ConnectionState::Up { number, .. } | ConnectionState::Down { number, .. } => *number,
+            ConnectionState::Up { number, run_id, sync, .. } => {
+                CommitServer { term: Term(*number), run_id: run_id.clone(), sync: Some(*sync) }
+            }
+            ConnectionState::Down { number, .. } => {
+                CommitServer { term: Term(*number), ..CommitServer::default() }
+            }
         }
     }
 
@@ -266,7 +272,7 @@ impl Client {
                 }
             };
             match answer.and_then(Value::extract_error) {
-                Err(e) if is_broken(&connection, &e) => self.lost(number, e).await,
+                Err(e) if is_broken(&connection, &e) => self.lost(Term(number), e).await,
                 Err(e) if e.kind() == ErrorKind::ClusterConnectionNotFound => {
                     if !self.renew(number).await {
                         return Err(e);
@@ -311,13 +317,15 @@ impl Client {
         self.watermark.check(&connection).await?;
         schema::check(&mut connection, &self.key_space).await?;
         self.logged.get_or_init(|| log_durability(sync));
-        Ok(ConnectionState::Up { connection, sync, number })
+        let run_id = run_id(&mut connection).await?;
+        Ok(ConnectionState::Up { connection, sync, number, run_id })
     }
 
-    async fn lost(&self, lost: u64, why: RedisError) {
+    /// Ends the connection of this term, so that the next call connects anew.
+    pub(super) async fn lost(&self, lost: Term, why: RedisError) {
         let mut state = self.state.write().await;
         if let ConnectionState::Up { number, .. } = *state
-            && number == lost
+            && Term(number) == lost
         {
             tracing::warn!(error = %why, "lost the connection to Redis");
             let mut backoff = PAUSES;

@@ -1,7 +1,8 @@
 //! Waits until writes are on disk, on servers that can report this, and on replicas, if the operator asks for it.
 //!
 //! `WAITAOF` and `WAIT` block a connection until the disk or the replicas have answered, so they need a separate
-//! connection. Callers that come in the meantime share the next wait.
+//! connection. It must lead to the server that carried out the commits: after a failover, or a crash before the disk had
+//! them, another server would confirm what it lacks. Callers that come in the meantime share the next wait.
 
 use std::{collections::HashSet, mem, time::Duration};
 
@@ -12,8 +13,12 @@ use tokio::sync::{
     oneshot::{self, error::TryRecvError},
 };
 
-use super::{admission::Sync, client::Client, connection::Connection};
-use crate::records::Durability;
+use super::{
+    admission::{CommitServer, Sync, run_id},
+    client::Client,
+    connection::Connection,
+};
+use crate::records::{Durability, Term};
 
 /// Longest wait for a disk: `everysec` takes a second, or two on a slow disk.
 const LONGEST: Duration = Duration::from_millis(2_500);
@@ -32,17 +37,18 @@ pub(super) struct DurabilityWait {
     replicas: u32,
 }
 
-/// A connection for waits, and the number that the client's connection had then. If that one was replaced since, this
-/// one is broken too.
+/// A connection for waits, and the term in which it leads to the server of the commits.
 struct Waiting {
     connection: Connection,
-    number: u64,
+    term: Term,
 }
 
 struct Waiter {
     write: Cmd,
     /// Waits for the disk, not only for replicas.
     disk: bool,
+    /// Term before the earlier writes.
+    since: Term,
     reply: oneshot::Sender<RedisResult<()>>,
 }
 
@@ -51,41 +57,58 @@ impl DurabilityWait {
         Self { queue: parking_lot::Mutex::default(), connection: Mutex::default(), replicas }
     }
 
-    /// Returns when all earlier writes to the slot of `write` are durable. It repeats `write` for this, so `write` must
-    /// be idempotent.
-    pub(super) async fn pass(&self, client: &Client, write: &Cmd, durability: Durability) -> RedisResult<()> {
-        let disk = match (durability, client.sync().await) {
+    /// Returns when all earlier writes to the slot of `write` are durable, which were made since this term began. It
+    /// repeats `write` for this, so `write` must be idempotent. Fails if the term is over.
+    pub(super) async fn pass(
+        &self,
+        client: &Client,
+        write: &Cmd,
+        durability: Durability,
+        since: Term,
+    ) -> RedisResult<()> {
+        let disk = match (durability, client.server().await.sync) {
             (Durability::Volatile, _) => return Ok(()),
-            (Durability::Replicated, _) | (Durability::Durable, Sync::BeforeAnswering | Sync::Behind) => {
-                false
+            (Durability::Durable, None) => {
+                return Err(unconfirmed("the connection to Redis was lost before the write was confirmed"));
             }
-            (Durability::Durable, Sync::Awaited) => true,
+            (Durability::Replicated, _)
+            | (Durability::Durable, Some(Sync::BeforeAnswering | Sync::Behind)) => false,
+            (Durability::Durable, Some(Sync::Awaited)) => true,
         };
         if !disk && self.replicas == 0 {
             return Ok(());
         }
         // The caller that gets the connection waits for all that have joined by then. If it gives up, the others join
         // again.
-        let mut connection = loop {
+        let (mut connection, mut answer) = loop {
             let (reply, mut answer) = oneshot::channel();
-            self.join(Waiter { write: write.clone(), disk, reply })?;
+            self.join(Waiter { write: write.clone(), disk, since, reply })?;
             let connection = self.connection.lock().await;
             match answer.try_recv() {
                 Ok(answer) => return answer,
-                Err(TryRecvError::Empty) => break connection,
+                Err(TryRecvError::Empty) => break (connection, answer),
                 Err(TryRecvError::Closed) => {}
             }
         };
         let waiters = mem::take(&mut *self.queue.lock());
-        let outcome = self.wait(client, &mut connection, &waiters).await;
-        if outcome.is_err() {
-            *connection = None;
-        }
-        for waiter in waiters {
+        let server = client.server().await;
+        let (waiters, late): (Vec<_>, Vec<_>) =
+            waiters.into_iter().partition(|waiter| waiter.since == server.term);
+        for waiter in late {
+            let over = unconfirmed("the connection to Redis was replaced before the write was confirmed");
             // Callers that gave up need no answer.
-            let _ = waiter.reply.send(outcome.clone());
+            let _ = waiter.reply.send(Err(over));
         }
-        outcome
+        if !waiters.is_empty() {
+            let outcome = self.wait(client, &mut connection, &server, &waiters).await;
+            if outcome.is_err() {
+                *connection = None;
+            }
+            for waiter in waiters {
+                let _ = waiter.reply.send(outcome.clone());
+            }
+        }
+        answer.try_recv().unwrap_or_else(|_| Err(unconfirmed("the wait was given up")))
     }
 
     fn join(&self, waiter: Waiter) -> RedisResult<()> {
@@ -101,13 +124,13 @@ impl DurabilityWait {
         &self,
         client: &Client,
         waiting: &mut Option<Waiting>,
+        server: &CommitServer,
         waiters: &[Waiter],
     ) -> RedisResult<()> {
-        let number = client.number().await;
-        waiting.take_if(|waiting| waiting.number != number);
+        waiting.take_if(|waiting| waiting.term != server.term);
         let Waiting { connection, .. } = match waiting {
             Some(waiting) => waiting,
-            none => none.insert(Waiting { connection: client.another(ANSWERING).await?, number }),
+            none => none.insert(connect(client, server).await?),
         };
         // Writes to one space are alike, so one of them stands for all.
         let mut seen = HashSet::new();
@@ -125,6 +148,17 @@ impl DurabilityWait {
         }
         Ok(())
     }
+}
+
+/// Connects to the server of the commits. If the address leads to another one by now, commits go there too from now on.
+async fn connect(client: &Client, server: &CommitServer) -> RedisResult<Waiting> {
+    let mut connection = client.another(ANSWERING).await?;
+    if run_id(&mut connection).await? != server.run_id {
+        let why = unconfirmed("another Redis took over before the write was confirmed");
+        client.lost(server.term, why.clone()).await;
+        return Err(why);
+    }
+    Ok(Waiting { connection, term: server.term })
 }
 
 async fn await_replicas(connection: &mut Connection, replicas: u32) -> RedisResult<()> {

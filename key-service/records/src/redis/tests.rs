@@ -179,7 +179,7 @@ async fn lists_its_places(url: &str) {
             Write::Append { log: Log(255), first: 1, values: vec![vec![1]], kept: 9 },
         ];
         store.commit(&space, Commit { guards: Vec::new(), writes }).await.unwrap();
-        store.settle(&space, Durability::Durable).await.unwrap();
+        store.settle(&space, Durability::Durable, store.term().await).await.unwrap();
         let places = [Place::Set(set), Place::Set(SET), Place::Index(Index(3)), Place::Log(Log(255))];
         expected.extend(places.map(|place| (space.clone(), place)));
     }
@@ -212,7 +212,7 @@ async fn of_a_cluster_that_lost_a_master_the_spaces_of_the_others_are_served() {
     };
     for space in &spaces {
         assert_eq!(store.commit(space, put("1")).await, Ok(Committed::Written));
-        store.settle(space, Durability::Durable).await.unwrap();
+        store.settle(space, Durability::Durable, store.term().await).await.unwrap();
     }
     store.try_write().await.unwrap();
     cluster.kill_one();

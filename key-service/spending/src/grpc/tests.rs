@@ -119,6 +119,7 @@ fn authorize(valid_until: Option<Instant>) -> Call {
         images: 0,
         readmitted: false,
         rated_tokens: None,
+        can_count: false,
         is_free: false,
         output_tokens: 77,
         enough_output_tokens: 1,

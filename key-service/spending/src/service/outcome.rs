@@ -23,7 +23,7 @@ use key_service_store::store::{Hour, StoreError};
 /// The call behind a command, with everything that the answer needs.
 pub(super) enum Meaning {
     Principal(Principal),
-    /// `is_least` says that only the least was asked for.
+    /// `is_least` says that only the least was asked for, and `can_count` that the prompt can be counted.
     Grant {
         hold: HoldRef,
         /// What each of the model's upstreams charges.
@@ -32,6 +32,7 @@ pub(super) enum Meaning {
         images: u64,
         output: u64,
         is_least: bool,
+        can_count: bool,
         /// How the caller asked.
         origin: Option<Arc<Origin>>,
         lease: Duration,
@@ -58,10 +59,11 @@ impl Meaning {
                 refusals.not_authenticated(&RefusedNow { counter, asked: None });
             }
             (Self::Grant { hold, is_least, .. }, None) => refusals.authorized(hold.key, *is_least),
-            (Self::Grant { hold, is_least, origin, .. }, Some(Some(refusal))) => {
+            (Self::Grant { hold, is_least, can_count, origin, .. }, Some(Some(refusal))) => {
                 let counter = (hold.account, hold.key, hour, refusal.code().as_str());
                 let refused = RefusedNow { counter, asked: Some((&hold.model, origin.as_ref())) };
-                refusals.not_authorized(&refused, *is_least, lacks_money(refusal));
+                let is_counted = *can_count && refusal == Refusal::SpendReserved;
+                refusals.not_authorized(&refused, *is_least, is_counted || lacks_money(refusal));
             }
             (
                 Self::Principal(_)

@@ -79,6 +79,7 @@ impl Trial {
             images: 0,
             readmitted: false,
             rated_tokens: None,
+            can_count: false,
             is_free: false,
             output_tokens,
             enough_output_tokens: output_tokens,
@@ -419,6 +420,25 @@ async fn a_hold_covers_images_the_request_and_the_dearest_tier_that_its_prompt_c
     let capture = Capture { hold: second.hold, usage, charged: None, estimated: false, course: None };
     let Ok(Answer::Captured(captured)) = one(&service, Call::Capture(capture)).await else { panic!() };
     assert_eq!(captured, billed(1_500_000 + 626_250 + 200_000 + 10_000_000 + 1_000_000, 0));
+}
+
+#[tokio::test]
+async fn a_bound_that_takes_more_than_a_quarter_of_what_is_available_is_to_be_counted() {
+    let trial = Trial::begin(Some(NanoUsd::from_nanos(4_000_000))).await;
+    let service =
+        trial.service(priced("Model Flash", "input = \"1\"\ncached_input = \"1\"\noutput = \"1\"\n"));
+    let ask = |n, prompt_tokens, can_count| Authorize { prompt_tokens, can_count, ..trial.authorize(n, 10) };
+    let refused = async |ask| match one(&service, Call::Authorize(ask)).await {
+        Ok(Answer::Authorized(Err(denial))) => assert_eq!(denial.refusal, Refusal::SpendReserved),
+        other => panic!("not refused: {other:?}"),
+    };
+    refused(ask(1, 1_001, true)).await;
+    let quarter = granted(&service, ask(2, 1_000, true)).await;
+    // 2,990 are left beside the open hold.
+    refused(ask(3, 748, true)).await;
+    granted(&service, ask(3, 747, true)).await;
+    captured(&service, quarter.hold, 0).await;
+    granted(&service, ask(4, 2_000, false)).await;
 }
 
 #[tokio::test]

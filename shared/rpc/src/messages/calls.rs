@@ -42,6 +42,7 @@ impl Call {
                 // Zero means no bound. A call cannot arrive within the session's first millisecond.
                 valid_until_ms: a.valid_until.map_or(0, |until| clock.millis(until).max(1)),
                 origin: a.origin.as_deref().map(Into::into),
+                can_count: a.can_count,
             }),
             Self::Extend(e) => call::Request::Extend(v1::ExtendRequest {
                 hold: Some((&e.hold).into()),
@@ -96,6 +97,7 @@ impl Call {
                 least_output_tokens: r.least_output_tokens,
                 valid_until: (r.valid_until_ms > 0).then(|| clock.instant(r.valid_until_ms)).flatten(),
                 origin: r.origin.as_ref().and_then(read_origin).map(Arc::new),
+                can_count: r.can_count,
             }),
             call::Request::Extend(r) => Self::Extend(Extend {
                 hold: hold(r.hold)?,

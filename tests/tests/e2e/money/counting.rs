@@ -8,7 +8,7 @@ use http::Method;
 use serde_json::json;
 use shared::money::NanoUsd;
 use tests::{
-    harness::{Answer, ApiKey, Call, LOOK_EVERY, MAX, Options, Stack, cost_of, usd},
+    harness::{Answer, ApiKey, Call, LOOK_EVERY, MAX, Options, PATIENCE, Stack, cost_of, usd},
     upstream::{Script, Told, Usage},
 };
 use tokio::time::sleep;
@@ -224,6 +224,23 @@ async fn a_prompt_that_alone_exceeds_the_tokens_per_minute_is_refused_for_good_w
         let text = answer.text();
         assert!(text.contains(size) && text.contains("20 tokens per minute"), "{kind}: {answer}");
     }
+}
+
+#[apply(fact)]
+async fn a_prompt_that_alone_exceeds_the_tokens_per_minute_is_counted_as_often_as_requests_are_allowed() {
+    let stack = Stack::start().await;
+    let key = stack.key_with(json!({"tokens_per_minute": 20, "requests_per_minute": 2})).await;
+    let call = || stack.call(&key, Script::tokens(100, 1)).with("max_tokens", 1).send();
+    for _ in 0..2 {
+        let refused = call().await;
+        assert_eq!((refused.status, refused.header("x-should-retry")), (429, "false"), "{refused}");
+    }
+    let refused = call().await;
+    assert_eq!((refused.status, refused.code().as_str()), (429, "rate_limit_exceeded"), "{refused}");
+    assert!(!refused.header("retry-after").is_empty(), "its requests are used up: {refused}");
+    assert_eq!(stack.upstream.token_counts(), 2, "what a rate refuses is not counted");
+    stack.released(PATIENCE).await;
+    assert_eq!(stack.used(&key).await, NanoUsd::ZERO);
 }
 
 #[apply(fact)]

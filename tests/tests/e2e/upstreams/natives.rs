@@ -2,6 +2,7 @@
 
 mod faults;
 mod leaving;
+mod limits;
 mod passage;
 mod record;
 

@@ -1,5 +1,7 @@
 //! Rates, requests in flight, and models.
 
+mod returned;
+
 use shared::rates::{RateBound, RateLimit, TokenRoom};
 
 use super::*;

@@ -2,9 +2,15 @@
 
 use std::time::Instant;
 
-use super::{Durability, Records, Settings, create, has, open, place, space};
+use tokio::{
+    io::copy_bidirectional,
+    net::{TcpListener, TcpStream},
+    sync::watch,
+};
+
+use super::{Durability, Records, Redis, Settings, create, has, open, place, settings, space};
 use crate::{
-    records::{Committed, Failure},
+    records::{Committed, Failure, Term},
     servers::{PATIENCE, RedisServer, free_port},
 };
 
@@ -22,15 +28,15 @@ async fn what_too_few_replicas_have_is_unknown_and_holds_up_no_other_commit() {
     }
     assert_eq!(create(&store, "one").await, Ok(Committed::Written));
     for durability in [Durability::Volatile, Durability::Replicated, Durability::Durable] {
-        store.settle(&space(), durability).await.unwrap();
+        store.settle(&space(), durability, store.term().await).await.unwrap();
     }
 
     replica.kill();
     assert_eq!(create(&store, "two").await, Ok(Committed::Written));
-    store.settle(&space(), Durability::Volatile).await.unwrap();
+    store.settle(&space(), Durability::Volatile, store.term().await).await.unwrap();
     let waits = async {
         for durability in [Durability::Replicated, Durability::Durable] {
-            let failed = store.settle(&space(), durability).await;
+            let failed = store.settle(&space(), durability, store.term().await).await;
             assert!(
                 matches!(&failed, Err(Failure::Unknown(cause)) if cause.contains("too few")),
                 "{failed:?}"
@@ -59,7 +65,7 @@ async fn where_every_write_is_on_disk_first_nothing_is_awaited() {
     let (_data_dir, settings) = place(&server);
     let store = open(&settings).await.unwrap();
     assert_eq!(create(&store, "one").await, Ok(Committed::Written));
-    store.settle(&space(), Durability::Durable).await.unwrap();
+    store.settle(&space(), Durability::Durable, store.term().await).await.unwrap();
     assert_eq!(store.persistence_warning().await, None);
     assert_eq!(server.ask(&format!("EXISTS {}:{{account}}:barrier", settings.prefix)).unwrap(), ":0");
 
@@ -67,4 +73,90 @@ async fn where_every_write_is_on_disk_first_nothing_is_awaited() {
     let (_data_dir, settings) = place(&slower);
     let store = open(&settings).await.unwrap();
     assert!(store.persistence_warning().await.unwrap().contains("set appendfsync to always"));
+}
+
+/// Asserts that a commit of this term is not confirmed, nor held by the server that answers now.
+async fn is_not_confirmed(store: &Redis, since: Term) {
+    let failed = store.settle(&space(), Durability::Durable, since).await;
+    assert!(matches!(failed, Err(Failure::Unknown(_))), "{failed:?}");
+    assert_eq!(has(store, "one").await, Ok(false), "it is lost");
+    // The commits of the next term are confirmed again.
+    let term = store.term().await;
+    assert_eq!(create(store, "one").await, Ok(Committed::Written));
+    store.settle(&space(), Durability::Durable, term).await.unwrap();
+}
+
+async fn follows(store: &Redis) {
+    let began = Instant::now();
+    while store.ping().await.is_err() {
+        assert!(began.elapsed() < PATIENCE, "no replica follows");
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_was_started_since_confirms_nothing_that_it_lacks() {
+    let port = free_port().to_string();
+    let mut server = RedisServer::start_with(&["--port", &port]);
+    let of = format!("127.0.0.1 {port}");
+    let _replica = RedisServer::start_with(&["--port", &free_port().to_string(), "--replicaof", &of]);
+    let data_dir = tempfile::tempdir().unwrap();
+    let settings = settings(&format!("redis://127.0.0.1:{port}"), &data_dir);
+    let store = open(&Settings { wait_replicas: 1, is_marked: false, ..settings }).await.unwrap();
+    follows(&store).await;
+    let term = store.term().await;
+    assert_eq!(create(&store, "one").await, Ok(Committed::Written));
+    server.kill();
+    let _without_data = RedisServer::start_with(&["--port", &port]);
+    follows(&store).await;
+    is_not_confirmed(&store, term).await;
+}
+
+/// Passes connections on to the server at a port, which new ones find changed.
+async fn address_of(port: watch::Receiver<u16>) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    tokio::spawn(async move {
+        while let Ok((mut from, _)) = listener.accept().await {
+            let port = *port.borrow();
+            tokio::spawn(async move {
+                let mut to = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+                let _ended = copy_bidirectional(&mut from, &mut to).await;
+            });
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn a_replica_that_took_over_confirms_nothing_that_the_server_before_still_takes() {
+    let [one, two, three] = [(); 3].map(|()| free_port());
+    let start = |port: u16, of: Option<u16>| {
+        let (port, of) = (port.to_string(), of.map(|of| format!("127.0.0.1 {of}")));
+        let of = of.iter().flat_map(|of| ["--replicaof", of]);
+        RedisServer::start_with(&["--port", &port].into_iter().chain(of).collect::<Vec<_>>())
+    };
+    let before = start(one, None);
+    let after = start(two, Some(one));
+    let _replica = start(three, Some(two));
+    let (address, port) = watch::channel(one);
+    let data_dir = tempfile::tempdir().unwrap();
+    let url = format!("redis://{}", address_of(port).await);
+    let settings = Settings { wait_replicas: 1, is_marked: false, ..settings(&url, &data_dir) };
+    let store = open(&settings).await.unwrap();
+    follows(&store).await;
+
+    after.ask("REPLICAOF NO ONE").unwrap();
+    let began = Instant::now();
+    while !after.info("replication").contains("state=online") {
+        assert!(began.elapsed() < PATIENCE, "its replica does not follow");
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    address.send_replace(two);
+    let term = store.term().await;
+    assert_eq!(create(&store, "one").await, Ok(Committed::Written), "the server before does not know yet");
+    // A wait there fails, as its replica has left, and the next one connects anew.
+    store.settle(&space(), Durability::Durable, term).await.unwrap_err();
+    is_not_confirmed(&store, term).await;
+    drop(before);
 }

@@ -206,7 +206,7 @@ async fn a_redis_that_still_loads_its_data_is_waited_for() {
     let (_data_dir, settings) = place(&server);
     let store = open(&settings).await.unwrap();
     assert_eq!(create(&store, "one").await, Ok(Committed::Written));
-    store.settle(&space(), Durability::Durable).await.unwrap();
+    store.settle(&space(), Durability::Durable, store.term().await).await.unwrap();
     drop(store);
     let mut fill = cmd("EVAL");
     fill.arg("for n = 1, 30000 do redis.call('SET', 'filler' .. n, string.rep('x', 100)) end").arg(0);

@@ -47,3 +47,15 @@ async fn a_refused_request_counts_once_and_one_that_is_granted_later_not() {
     assert_eq!((calls.len(), revoked.len()), (5, 3));
     assert!(revoked.iter().all(|call| call.model.is_none() && call.key == trial.key));
 }
+
+#[tokio::test]
+async fn a_request_that_is_granted_once_its_prompt_is_counted_is_not_a_refused_one() {
+    let trial = Trial::begin(Some(NanoUsd::from_nanos(1_000_000))).await;
+    let service =
+        trial.service(priced("Model Flash", "input = \"1\"\ncached_input = \"1\"\noutput = \"1\"\n"));
+    let bound = Authorize { prompt_tokens: 500, can_count: true, ..trial.authorize(1, 9) };
+    let answer = one(&service, Call::Authorize(bound)).await;
+    assert!(matches!(answer, Ok(Answer::Authorized(Err(_)))), "{answer:?}");
+    granted(&service, trial.authorize(2, 1)).await;
+    assert_eq!(counted(&service, &trial, None).await, []);
+}
