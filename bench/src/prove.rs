@@ -19,7 +19,7 @@ use tokio::time::sleep;
 
 pub use report::Report;
 
-use books::{Round, balances, compare};
+use books::{Round, balances, compare, compare_lists};
 use faults::{Happened, fail};
 use governor::{GOVERNORS, Governed, govern, pay};
 use load::{Clients, Garbage, addresses, client, garbage};
@@ -144,6 +144,7 @@ async fn round(plan: &Plan, seed: u64, stage: Stage, lasts: Duration) -> Found {
         sleep(Duration::from_secs(2)).await;
         found = balanced(&round);
     }
+    compare_lists(&stack, &population, &mut found).await;
     found.faults = faults::counts(&happened);
     found.sums.garbage = of_garbage.sent.into_inner();
     found.sums.revocations = governed.revocations.into_inner();

@@ -12,12 +12,15 @@ use shared::{clock::Clock, private_files};
 use shared_config::{Common, ConfigError};
 
 use crate::{
-    config::Options,
+    config::{Backend, Options},
     installation::{Installation, InstallationParts},
 };
 use domain::digest::Peppers;
 use key_service_cli::{BackupTo, Command, RestoreFrom};
-use key_service_records::sqlite::copy::{self, LayoutVersion};
+use key_service_records::sqlite::{
+    Sqlite,
+    copy::{self, LayoutVersion},
+};
 
 /// Name of the file in a folder of backups.
 const NAME: &str = "faregate.db";
@@ -81,10 +84,10 @@ async fn prove(
 }
 
 /// Puts a backup in the place of the store's file, which is kept beside it.
-pub(crate) fn restore(
+pub(crate) async fn restore(
     place: &RestoreFrom,
     options: &Options,
-    clock: &dyn Clock,
+    clock: Arc<dyn Clock>,
     out: &mut (dyn Write + Send),
 ) -> anyhow::Result<()> {
     let (backup, target) = (place.from.join(NAME), file(options)?);
@@ -98,6 +101,15 @@ pub(crate) fn restore(
     }
     let draft = target.with_extension(format!("restoring-{}", std::process::id()));
     private_copy(&backup, &draft).with_context(|| format!("cannot write {}", draft.display()))?;
+    if found == known {
+        // Programs that export entries and events must not take new ones for those that they have read.
+        let prepared = begin_numbers_anew(&draft, options, Arc::clone(&clock)).await;
+        copy::tidy(&draft);
+        if prepared.is_err() {
+            let _ = fs::remove_file(&draft);
+        }
+        prepared?;
+    }
     let aside = target.with_extension(format!("db.{}", clock.now().seconds()));
     let was_there = copy::set_aside(&target, &aside);
     if was_there.is_err() {
@@ -116,6 +128,11 @@ pub(crate) fn restore(
         backup.display()
     )?;
     Ok(())
+}
+
+async fn begin_numbers_anew(file: &Path, options: &Options, clock: Arc<dyn Clock>) -> anyhow::Result<()> {
+    let backend = Backend::Sqlite(Arc::new(Sqlite::open(file)?));
+    Ok(options.store_over(&backend, &clock).begin_numbers_anew().await?)
 }
 
 fn private_copy(from: &Path, to: &Path) -> io::Result<()> {

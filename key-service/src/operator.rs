@@ -41,7 +41,7 @@ impl Operator<'_> {
             OperatorCommand::Spool(command) => list_spool(&command, out)?,
             OperatorCommand::LogLevel(command) => command.run(&options.admin(admin_listen), out).await?,
             OperatorCommand::Catalogue(command) => key_service_cli::catalogue(&command, common, out).await?,
-            OperatorCommand::Restore(place) => backup::restore(&place, options, &*clock, out)?,
+            OperatorCommand::Restore(place) => backup::restore(&place, options, clock, out).await?,
             OperatorCommand::Backup(place) => {
                 backup::backup(&place, common, options, peppers()?, clock, out).await?;
             }

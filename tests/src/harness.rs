@@ -227,8 +227,9 @@ impl Stack {
     pub fn journal(&self, account: &Account) -> Vec<Value> {
         let printed = self.cli(&["journal", "export", "--account", &account.name]);
         let entries = printed.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-        let last: BTreeMap<String, Value> =
-            entries.map(|entry| (entry["generation_id"].as_str().unwrap().to_owned(), entry)).collect();
+        // A late capture is not the bill of its generation.
+        let bill = |entry: Value| Some((entry["generation_id"].as_str()?.to_owned(), entry));
+        let last: BTreeMap<String, Value> = entries.filter_map(bill).collect();
         last.into_values().collect()
     }
 

@@ -1,12 +1,13 @@
 //! Three counts of one load, compared to the nano-dollar: the journal's, the upstream's and the clients'.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeSet, HashMap, HashSet},
     time::Duration,
 };
 
+use http::Method;
 use serde_json::Value;
-use shared::money::NanoUsd;
+use shared::{money::NanoUsd, time::Timestamp};
 use tests::{
     harness::{Account, FLASH, Stack, cost, cost_of, nanos},
     upstream::{Count, End},
@@ -101,6 +102,42 @@ pub(super) fn compare(round: &Round<'_>) -> (Found, Vec<Line>) {
         found.doubled.add(charged - by_others, || "garbage was billed for more than was generated".into());
     }
     (found, lines)
+}
+
+/// Compares lists by time with the journals: entries are in the order of their times, and of two lists that meet at an instant,
+/// one has each bill.
+pub(super) async fn compare_lists(stack: &Stack, population: &Population, found: &mut Found) {
+    for Account { name, management_key } in population.tenants.iter().map(|tenant| &tenant.account) {
+        let printed = stack.cli(&["journal", "export", "--account", name]);
+        let entries: Vec<Value> =
+            printed.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+        let at = |entry: &Value| Timestamp::parse(entry["at"].as_str().unwrap_or_default());
+        if !entries.is_sorted_by_key(at) {
+            found.unbalanced.add(0, || format!("{name}: an entry is earlier than the one before it"));
+        }
+        let Some(edge) = entries.get(entries.len() / 2).and_then(|entry| entry["at"].as_str()) else {
+            continue;
+        };
+        let billed: BTreeSet<&str> =
+            entries.iter().filter_map(|entry| entry["generation_id"].as_str()).collect();
+        let mut listed = Vec::new();
+        for part in ["end", "start"] {
+            let url = stack.url(&format!("/v1/management/generations?{part}={edge}"));
+            let answer = stack.http.send_as(management_key, Method::GET, &url, None).await.json();
+            let ids = answer["data"].as_array().into_iter().flatten().filter_map(|bill| bill["id"].as_str());
+            listed.extend(ids.map(str::to_owned));
+        }
+        listed.sort_unstable();
+        if !listed.iter().map(String::as_str).eq(billed.iter().copied()) {
+            found.unbalanced.add(0, || {
+                format!(
+                    "{name}: lists before and after {edge} have {} of {} bills",
+                    listed.len(),
+                    billed.len()
+                )
+            });
+        }
+    }
 }
 
 /// The journal's entries of all keys of the load.

@@ -17,6 +17,9 @@ use super::stage::Stage;
 const AFTERWARDS: Duration = Duration::from_secs(5);
 /// Seconds by which a clock steps at most: a key-service further from its store's clock is not ready.
 const STEP: i64 = 8;
+/// Seconds by which a clock is ahead for [`WRONG_FOR`], which is longer than bills of captures are kept.
+const HOURS_AHEAD: i64 = 5 * 60 * 60;
+const WRONG_FOR: Duration = Duration::from_secs(2);
 /// Time without room for a spool: longer than the two seconds after which a capture is spooled.
 const WITHOUT_ROOM: Duration = Duration::from_millis(2_600);
 
@@ -38,6 +41,7 @@ pub(super) enum Kind {
     FullDisk,
     Failover,
     ClockStep,
+    ClockHoursAhead,
 }
 
 impl Kind {
@@ -56,6 +60,7 @@ impl Kind {
             Self::FullDisk => "full disks",
             Self::Failover => "failovers to a replica (a kill of the master)",
             Self::ClockStep => "steps of a clock",
+            Self::ClockHoursAhead => "clocks that are five hours ahead for two seconds",
         }
     }
 
@@ -88,6 +93,7 @@ impl Kind {
             ],
             Stage::Clocks => &[
                 (Self::ClockStep, 16),
+                (Self::ClockHoursAhead, 4),
                 (Self::KillGateway, 16),
                 (Self::KillKeyService, 16),
                 (Self::KillStore, 6),
@@ -126,7 +132,9 @@ impl Happened {
             | Kind::RestartKeyService
             | Kind::FullMemory
             | Kind::FullDisk
-            | Kind::Failover => true,
+            | Kind::Failover
+            // A key-service so far from its store's clock is not ready.
+            | Kind::ClockHoursAhead => true,
             Kind::ClockStep => false,
         };
         meanwhile && there
@@ -164,9 +172,11 @@ pub(super) async fn fail(stack: &Stack, stage: Stage, mut rng: Rng, until: Insta
             Kind::KillGateway | Kind::HangGateway | Kind::RestartGateway | Kind::FullDisk => {
                 rng.below(stack.gateways.len())
             }
-            Kind::KillKeyService | Kind::HangKeyService | Kind::RestartKeyService | Kind::ClockStep => {
-                rng.below(stack.key_services.len())
-            }
+            Kind::KillKeyService
+            | Kind::HangKeyService
+            | Kind::RestartKeyService
+            | Kind::ClockStep
+            | Kind::ClockHoursAhead => rng.below(stack.key_services.len()),
             Kind::KillStore | Kind::HangStore | Kind::FullMemory | Kind::Failover => 0,
         };
         // Most faults are short; some outlast a lease.
@@ -224,6 +234,11 @@ async fn happen(stack: &Stack, (kind, which): (Kind, usize), lasts: Duration, st
         }
         Kind::Failover => stack.redis().fail_over().await,
         Kind::ClockStep => stack.clocks[which].set(step),
+        Kind::ClockHoursAhead => {
+            stack.clocks[which].set(HOURS_AHEAD);
+            sleep(WRONG_FOR).await;
+            stack.clocks[which].set(0);
+        }
     }
 }
 

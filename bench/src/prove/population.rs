@@ -143,6 +143,8 @@ impl Population {
             1 => {
                 cap = Some(some_requests(rng, 3, 120));
                 let per = *rng.pick(&["day", "week", "month"]);
+                // A clock that is hours ahead begins the next day or week, with another cap.
+                let per = if stack.clocks.is_empty() { per } else { "month" };
                 body["limits"] = json!([{"amount": number(cap?), "per": per}]);
             }
             2 | 3 => {

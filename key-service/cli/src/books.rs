@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{bail, ensure};
+use anyhow::{anyhow, bail, ensure};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use shared::{
@@ -45,11 +45,13 @@ const MOST_DAYS: i64 = 366;
 pub enum Journal {
     /// Write the entries of an account's journal as JSON lines, in the order in which generations were billed
     ///
-    /// To go on later, pass the last `seq` with --after. Entries never change. A capture after the expiry of its hold
+    /// To go on later, pass the last `seq` with --after. Entries never change. After `restore`, numbers go on far above
+    /// those before, so that no entry is missed. A capture after the expiry of its hold
     /// is a correction: another entry of the same `generation_id`, whose `charged` and tokens replace those of the
     /// entry before. So either import entries by `generation_id`, the later over the earlier, and add up `charged`;
     /// or keep all entries and add up `charged_change`, which is below zero where money was given back. `key_used` is
-    /// the balance of the key after the entry.
+    /// the balance of the key after the entry. A capture that comes hours late, after the bills of its time were
+    /// dropped, is no bill: its `generation_id` is null, `late_generation_id` names the generation, and `charged` is 0.
     Export {
         /// The account's name
         #[arg(long, value_name = "NAME")]
@@ -121,8 +123,17 @@ pub(crate) async fn journal(
     management: &Management,
     out: &mut (dyn Write + Send),
 ) -> anyhow::Result<()> {
-    let Journal::Export { account, mut after } = command;
+    let Journal::Export { account, after } = command;
     let id = management.account(&account).await.map_err(operator_error)?;
+    let (sequence, _) = management.sequences(id).await?;
+    let last = management.latest_entries(id, None, 1).await?.first().map_or(0, |entry| entry.number);
+    let mut after = sequence.after(after, last).ok_or_else(|| {
+        let last = sequence.exported(last);
+        anyhow!(
+            "--after: the journal ends at {last}, so {after} is of another store, or was lost when the store was restored; \
+             import everything again, with --after 0"
+        )
+    })?;
     let mut out = BufWriter::new(out);
     loop {
         let page = management.journal(id, after, EXPORTED_AT_ONCE).await?;
@@ -134,7 +145,7 @@ pub(crate) async fn journal(
             );
         }
         for entry in &page.entries {
-            serde_json::to_writer(&mut out, &EntryLine::of(entry))?;
+            serde_json::to_writer(&mut out, &EntryLine::of(entry, sequence.exported(entry.number)))?;
             out.write_all(b"\n")?;
             after = entry.number;
         }

@@ -268,7 +268,7 @@ async fn a_journal_is_exported_line_by_line_from_where_one_left_off() {
     let lines = say(&office, &export).await.unwrap();
     let generation = GenerationId::new(office.clock.now(), [1; 10]);
     let expected = format!(
-        "{{\"seq\":1,\"generation_id\":\"{generation}\",\"key_id\":\"{key}\",\"group_id\":null,\
+        "{{\"seq\":1,\"generation_id\":\"{generation}\",\"late_generation_id\":null,\"key_id\":\"{key}\",\"group_id\":null,\
          \"parent_group_id\":null,\"model\":\"Model Flash\",\"prompt_tokens\":12,\"cached_tokens\":2,\
          \"completion_tokens\":5,\"cache_write_tokens\":0,\"cache_write_long_tokens\":0,\
          \"audio_input_tokens\":0,\"images\":0,\"reasoning_tokens\":0,\"audio_output_tokens\":0,\
@@ -279,6 +279,8 @@ async fn a_journal_is_exported_line_by_line_from_where_one_left_off() {
     );
     assert_eq!(lines, expected);
     assert_eq!(say(&office, &[&export[..], &["--after", "1"]].concat()).await.unwrap(), "");
+    let lost = say(&office, &[&export[..], &["--after", "2"]].concat()).await.unwrap_err();
+    assert!(lost.starts_with("--after: the journal ends at entry 1"), "{lost}");
     let nobody = say(&office, &["journal", "export", "--account", "nobody"]).await.unwrap_err();
     assert!(nobody.starts_with("--account"), "{nobody}");
 }

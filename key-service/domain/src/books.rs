@@ -4,5 +4,6 @@ pub mod audit;
 pub mod comparison;
 pub mod refused;
 pub mod search;
+pub mod sequence;
 pub mod upstream_calls;
 pub mod usage;

@@ -9,6 +9,9 @@
 //! Windows turn by the time of holds and bills; a clock that steps back stays in the window that has begun. A limit may be
 //! raised until an instant: each command is judged by the bound in force at its own time.
 //!
+//! The time of a bill never goes back: it is that of the account's last bill if the clock is behind, and never before the
+//! windows that count the bill.
+//!
 //! Lease time is counted in ticks of the account. [`Command::Tick`] is a compare-and-set, sent by the key-services
 //! one quantum after the last tick that they saw (`domain::lease_clock`); no clock of a machine decides when a hold
 //! expires.
@@ -32,7 +35,7 @@ mod state;
 
 use std::time::Duration;
 
-use shared::{ids::GenerationId, money::NanoUsd, time::Timestamp};
+use shared::{money::NanoUsd, time::Timestamp};
 
 use crate::payment::Payment;
 
@@ -51,27 +54,29 @@ pub use self::{
     state::{Account, Group, Groups, Key, LastDeposit, Rotation, State},
 };
 
-/// Age of a generation up to which every store remembers its settlement. An older capture without a hold may have been
-/// billed before, so it is recorded as shortfall.
+/// Age of a generation up to which every store remembers its settlement.
 pub const REMEMBERED: Duration = Duration::from_hours(2);
 
-/// Largest lead of a gateway's clock over ours at which the age of a generation is trusted.
+/// Usual lead of a gateway's clock over ours.
 pub const CLOCK_LEAD: Duration = Duration::from_mins(1);
+
+/// Largest lead of a gateway's clock over ours at which bills are found by ids alone. Our clock may have gone back, too.
+pub const MOST_LEAD: Duration = Duration::from_hours(2);
 
 /// Applies a command to the state, or returns the reason of the refusal.
 pub fn apply(state: State, command: &Command, now: Timestamp) -> Result<(State, Outcome), Refused> {
-    let State { account, key, groups, record } = state;
+    let State { account, key, groups, record, is_forgotten } = state;
     match command {
         Command::Deposit { amount, note, payment_id, .. } => {
             let payment = payment_id.clone().map(|id| Payment { id, at: now });
             let new = Deposited { amount: *amount, credit: None, note: note.clone(), payment };
             let (account, record, outcome) = deposit(account, record, new, now)?;
-            return Ok((State { account, key, groups, record }, outcome));
+            return Ok((State { account, key, groups, record, is_forgotten }, outcome));
         }
         Command::Tick { seen } => {
             let tick = if *seen == Some(account.tick) { account.tick + 1 } else { account.tick };
             let account = Account { tick, ..account };
-            return Ok((State { account, key, groups, record }, Outcome::Ticked(tick)));
+            return Ok((State { account, key, groups, record, is_forgotten }, Outcome::Ticked(tick)));
         }
         Command::Check { .. }
         | Command::Hold(_)
@@ -83,16 +88,21 @@ pub fn apply(state: State, command: &Command, now: Timestamp) -> Result<(State, 
     let key = key.ok_or(Refused::UnknownKey)?;
     if record.payer().is_some_and(|payer| command.key() != Some(payer.key)) {
         // A generation is billed to the key of its hold; no other key can change it.
-        return Ok((State { account, key: Some(key), groups, record }, Outcome::Gone));
+        return Ok((State { account, key: Some(key), groups, record, is_forgotten }, Outcome::Gone));
     }
     let mut funds = Funds { account, key, groups, now };
-    let (record, outcome) = spend(&mut funds, record, command)?;
+    let (record, outcome) = spend(&mut funds, record, is_forgotten, command)?;
     let Funds { account, key, groups, .. } = funds;
-    Ok((State { account, key: Some(key), groups, record }, outcome))
+    Ok((State { account, key: Some(key), groups, record, is_forgotten }, outcome))
 }
 
 /// Applies the commands that concern a key, in the order of a generation's life.
-fn spend(funds: &mut Funds, record: Record, command: &Command) -> Result<(Record, Outcome), Refused> {
+fn spend(
+    funds: &mut Funds,
+    record: Record,
+    is_forgotten: bool,
+    command: &Command,
+) -> Result<(Record, Outcome), Refused> {
     match (command, record) {
         (Command::Check { credential, .. }, record) => {
             funds.may_spend(*credential)?;
@@ -118,16 +128,15 @@ fn spend(funds: &mut Funds, record: Record, command: &Command) -> Result<(Record
             let outcome = Outcome::Extended { amount: hold.amount, revoked_by: funds.revoked_by() };
             Ok((Record::Open(hold), outcome))
         }
-        (Command::Capture { key, generation, model, total, chargeable, estimated }, record) => {
-            let claim =
-                funds.claim(total.clone(), *estimated, Ending::Captured).charging_at_most(*chargeable);
+        (Command::Capture { key, model, total, chargeable, estimated, .. }, record) => {
+            let ending = if is_forgotten && record == Record::None { Ending::Late } else { Ending::Captured };
+            let claim = funds.claim(total.clone(), *estimated, ending).charging_at_most(*chargeable);
             let settlement = match record {
                 Record::Open(hold) => funds.settle(hold, claim),
                 Record::Closed(settlement) => funds.capture_late(settlement, claim),
                 Record::None => {
                     let payer = Payer { key: *key, model: model.clone(), groups: funds.chain() };
-                    let charged = funds.bill_without_hold(billable(*generation, claim.chargeable, funds.now));
-                    claim.settled(payer, None, charged)
+                    funds.bill_without_hold(payer, claim)
                 }
                 record @ Record::Deposited(_) => return Ok((record, Outcome::Gone)),
             };
@@ -176,14 +185,6 @@ fn deposit(
     let last_deposit = Some(LastDeposit { credit, at: now });
     let record = Record::Deposited(Deposited { credit: Some(credit), ..new });
     Ok((Account { credit, last_deposit, ..account }, record, Outcome::Deposited(credit)))
-}
-
-/// Part of a cost that is billed without a hold. The earlier bill of an old generation may be forgotten, so its whole
-/// cost is shortfall.
-fn billable(generation: GenerationId, cost: NanoUsd, now: Timestamp) -> NanoUsd {
-    let created_at = generation.created_at();
-    let is_remembered = now <= created_at.plus(REMEMBERED) && created_at <= now.plus(CLOCK_LEAD);
-    if is_remembered { cost } else { NanoUsd::ZERO }
 }
 
 /// Makes the journal entry for a change of a generation's record, if the change billed something.

@@ -18,7 +18,7 @@ use domain::{
     usage::Day,
 };
 use key_service_management::{
-    generations::{Bill, BillFilter},
+    generations::Bill,
     listing::{Listed, MetadataFilter},
     refusals::RefusedFilter,
 };
@@ -42,10 +42,13 @@ pub(super) trait Filtered: Listed<Id: FromStr> {
 }
 
 impl Filtered for Bill {
-    fn filter(query: &Query<'_>) -> Result<BillFilter, ApiError> {
+    fn filter(query: &Query<'_>) -> Result<EntrySearch, ApiError> {
         let ending = query.one("ending")?;
-        let ending = ending.map(|text| Ending::parse(text).ok_or_else(|| invalid("ending", BAD_ENDING)));
-        let search = EntrySearch {
+        let ending = ending.map(|text| {
+            Ending::parse(text).filter(|ending| ending.is_bill()).ok_or_else(|| invalid("ending", BAD_ENDING))
+        });
+        let (begins, ends) = (query.time("start")?, query.time("end")?);
+        Ok(EntrySearch {
             key: query.key()?,
             group: query.group()?,
             model: query.text("model")?,
@@ -53,11 +56,10 @@ impl Filtered for Bill {
             user: query.text("user")?,
             request: query.id("request_id", "a request")?,
             upstream: query.text("upstream")?,
+            begins: begins.map(|time| time.start),
+            ends: ends.map(|time| time.end),
             ..EntrySearch::default()
-        };
-        let (begins, ends) = (query.time("start")?, query.time("end")?);
-        let (begins, ends) = (begins.map(|time| time.start), ends.map(|time| time.end));
-        Ok(BillFilter { search, begins, ends })
+        })
     }
 }
 

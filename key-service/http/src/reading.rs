@@ -106,7 +106,7 @@ pub(super) async fn generations(
     request: Request,
 ) -> Result<Response, ApiError> {
     let mut query = query::read::<Bill>(request.uri().query())?;
-    query.filter.search.within = caller.access.group;
+    query.filter.within = caller.access.group;
     listing::respond(api, caller.account, query).await
 }
 

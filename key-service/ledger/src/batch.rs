@@ -20,9 +20,10 @@ use crate::{
     batch::{commands::Commands, written::WrittenEvents},
     codec::{self, AccountRecord, Balance},
     copies::{
-        Copies, Expired, GroupSum, ModelSum, PayerSum, PayersOf, Slot, TheAccount, TheEvents, TheTurn,
-        ToldName, UserSum,
+        Copies, Expired, GroupSum, ModelSum, PayerSum, PayersOf, Slot, TheAccount, TheEvents, TheHouse,
+        TheTurn, ToldName, UserSum,
     },
+    dropped,
     kept::Retention,
     names::{self, PayerName},
 };
@@ -79,10 +80,15 @@ impl<'a> Batch<'a> {
             return Decided::Outcomes(outcomes, self.effects);
         };
         self.effects.numbers = (account.entries, account.events);
+        let was_ordered = account.money.billed_at.is_some();
         let outcomes = calls.iter().map(|call| self.call(&mut account, *call)).collect();
         if !self.missing.is_empty() {
             self.copies.roll_back();
             return Decided::Missing(self.missing);
+        }
+        if !was_ordered && account.entries > 0 {
+            // Earlier programs wrote entries that may not be in the order of time.
+            account.ordered_since = account.money.billed_at;
         }
         account.entries += self.effects.entries.len() as u64;
         account.events += self.effects.events.len() as u64;
@@ -140,11 +146,15 @@ impl<'a> Batch<'a> {
         account: &AccountRecord,
         command: &Command,
     ) -> Result<(State, EntriesBefore), Refused> {
-        let record = match command.record() {
-            None => Record::None,
-            Some(RecordId::Deposit(id)) => self.copies.deposit(&id).ok_or(Refused::Damaged)?,
-            Some(RecordId::Generation(id)) => self.generation(account, id)?,
-        };
+        let (mut record, mut is_forgotten) = (Record::None, false);
+        match (command.record(), command) {
+            (None, _) => {}
+            (Some(RecordId::Deposit(id)), _) => record = self.copies.deposit(&id).ok_or(Refused::Damaged)?,
+            (Some(RecordId::Generation(id)), Command::Capture { .. }) => {
+                (record, is_forgotten) = self.captured(account, id)?;
+            }
+            (Some(RecordId::Generation(id)), _) => record = self.generation(account, id)?,
+        }
         let mut last = EntriesBefore::default();
         let key = match command.key() {
             None => None,
@@ -155,7 +165,7 @@ impl<'a> Batch<'a> {
         };
         // The parent comes after the group.
         let mut groups = last.groups.iter_mut();
-        let state = State::load(account.money, key, record, |id| {
+        let mut state = State::load(account.money, key, record, |id| {
             let last = groups.next();
             let Some(found) = self.copies.group(&id) else {
                 // An earlier command of the batch may have ended the record whose groups were read.
@@ -169,7 +179,29 @@ impl<'a> Batch<'a> {
                 of
             }))
         })?;
+        state.is_forgotten = is_forgotten;
         Ok((state, last))
+    }
+
+    /// Finds the record of a generation that is captured, and whether the store may have dropped it. No clock decides
+    /// whether the generation was billed before: the record of what was dropped does.
+    fn captured(&mut self, account: &AccountRecord, id: GenerationId) -> Result<(Record, bool), Refused> {
+        let record = self.generation(account, id)?;
+        if record != Record::None {
+            return Ok((record, false));
+        }
+        self.needs(Slot::Expired(id));
+        self.needs(Slot::House);
+        if !self.missing.is_empty() {
+            return Err(Refused::Damaged);
+        }
+        let record = self.copies.expired(&Expired(id)).ok_or(Refused::Damaged)?;
+        let account = self.account;
+        let has_dropped = |house: &mut Option<_>| {
+            house.as_ref().is_some_and(|house| dropped::may_have_dropped(house, account, id))
+        };
+        let is_forgotten = self.copies.change_house(&TheHouse, has_dropped).ok_or(Refused::Damaged)?;
+        Ok((record, is_forgotten))
     }
 
     fn generation(&mut self, account: &AccountRecord, id: GenerationId) -> Result<Record, Refused> {
@@ -393,6 +425,7 @@ fn index(copies: &Copies, writes: &mut Vec<Write>) {
             Slot::Account
             | Slot::Turn
             | Slot::Events
+            | Slot::House
             | Slot::Group(_)
             | Slot::Expired(_)
             | Slot::Deposit(_)

@@ -4,7 +4,7 @@ mod amounts;
 mod course;
 mod sums;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use domain::{
     ledger::{
@@ -35,6 +35,9 @@ pub use sums::{
 };
 pub(crate) use sums::{write_counts, write_group_day, write_margin, write_payers, write_user_day};
 
+/// Time by which entries of earlier programs may be in another order than their times.
+const MOST_DISORDER: Duration = Duration::from_hours(2);
+
 const fn time(millis: i64) -> Timestamp {
     Timestamp::from_millis(millis)
 }
@@ -58,12 +61,21 @@ pub struct AccountRecord {
     /// Number of the last event.
     pub events: u64,
     pub(crate) last_expiry: Option<Timestamp>,
+    /// Time of the first entry from which on times never go back; `None` if they never did.
+    pub(crate) ordered_since: Option<Timestamp>,
 }
 
 impl AccountRecord {
     /// Returns whether bills of expiries may still be remembered.
     pub(crate) fn remembers_expiries(&self, kept: Retention, now: Timestamp) -> bool {
         self.last_expiry.is_some_and(|last| last.plus(kept.expired) > now)
+    }
+
+    /// Returns the time by which entries around this time may be in another order than their times. It is zero for entries
+    /// of programs that order them.
+    pub fn disorder(&self, at: Timestamp) -> Duration {
+        let is_ordered = self.ordered_since.is_none_or(|since| at > since.plus(MOST_DISORDER));
+        if self.money.billed_at.is_some() && is_ordered { Duration::ZERO } else { MOST_DISORDER }
     }
 }
 
@@ -89,8 +101,8 @@ pub(crate) struct OldestEvent {
 }
 
 pub(crate) fn write_account(account: &AccountRecord) -> messages::Account {
-    let AccountRecord { money: Account { credit, held, tick, last_deposit }, entries, events, last_expiry } =
-        *account;
+    let AccountRecord { money, entries, events, last_expiry, ordered_since } = *account;
+    let Account { credit, held, tick, last_deposit, billed_at } = money;
     let deposit =
         |LastDeposit { credit, at }| messages::LastDeposit { credit: nanos(credit), at: at.millis() };
     messages::Account {
@@ -101,17 +113,25 @@ pub(crate) fn write_account(account: &AccountRecord) -> messages::Account {
         entries,
         events,
         last_expiry: last_expiry.map_or(0, Timestamp::millis),
+        billed_at: billed_at.map_or(0, Timestamp::millis),
+        ordered_since: ordered_since.map_or(0, Timestamp::millis),
     }
 }
 
 /// Reads the money of an account.
 pub fn read_account(account: &messages::Account) -> AccountRecord {
-    let messages::Account { credit, held, tick, last_deposit, entries, events, last_expiry } = *account;
+    let messages::Account { credit, held, tick, last_deposit, entries, events, .. } = *account;
     let deposit = |messages::LastDeposit { credit, at }| LastDeposit { credit: usd(credit), at: time(at) };
-    let money =
-        Account { credit: usd(credit), held: usd(held), tick, last_deposit: last_deposit.map(deposit) };
-    let last_expiry = (last_expiry != 0).then(|| time(last_expiry));
-    AccountRecord { money, entries, events, last_expiry }
+    let some = |at: i64| (at != 0).then(|| time(at));
+    let money = Account {
+        credit: usd(credit),
+        held: usd(held),
+        tick,
+        last_deposit: last_deposit.map(deposit),
+        billed_at: some(account.billed_at),
+    };
+    let (last_expiry, ordered_since) = (some(account.last_expiry), some(account.ordered_since));
+    AccountRecord { money, entries, events, last_expiry, ordered_since }
 }
 
 pub(crate) fn write_key(Balance { of: key, last_entry }: &Balance<Key>) -> messages::Key {
@@ -289,6 +309,7 @@ pub(crate) fn write_bill(settlement: &Settlement) -> messages::Generation {
         expired: *ending == Ending::Expired,
         estimated: *estimated,
         at: at.millis(),
+        late: *ending == Ending::Late,
     };
     messages::Generation {
         payer: Some(write_payer(payer)),
@@ -324,7 +345,11 @@ pub fn read_generation(generation: messages::Generation) -> Option<Record> {
             cost: progress.cost,
             upstream_cost: progress.upstream_cost,
             charged: usd(bill.charged),
-            ending: if bill.expired { Ending::Expired } else { Ending::Captured },
+            ending: match (bill.expired, bill.late) {
+                (_, true) => Ending::Late,
+                (true, false) => Ending::Expired,
+                (false, false) => Ending::Captured,
+            },
             estimated: bill.estimated,
             at: time(bill.at),
             course: progress.course,

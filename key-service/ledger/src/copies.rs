@@ -9,8 +9,8 @@ use records::{Guard, Name, Record, Revision, Write};
 use shared::ids::{DepositId, GenerationId, GroupId, KeyId};
 
 pub(crate) use self::kinds::{
-    Expired, GroupSum, ModelSum, PayerSum, PayersOf, RecordKind, TheAccount, TheEvents, TheTurn, ToldName,
-    UserSum,
+    Expired, GroupSum, ModelSum, PayerSum, PayersOf, RecordKind, TheAccount, TheEvents, TheHouse, TheTurn,
+    ToldName, UserSum,
 };
 use self::table::{CopyTable, Touched};
 use super::codec::OldestEvent;
@@ -20,6 +20,7 @@ pub(crate) enum Slot {
     Account,
     Turn,
     Events,
+    House,
     Key(KeyId),
     Group(GroupId),
     Generation(GenerationId),
@@ -38,6 +39,7 @@ pub(crate) struct Copies {
     pub(crate) account: CopyTable<TheAccount>,
     pub(crate) turn: CopyTable<TheTurn>,
     pub(crate) events: CopyTable<TheEvents>,
+    pub(crate) house: CopyTable<TheHouse>,
     pub(crate) keys: CopyTable<KeyId>,
     pub(crate) groups: CopyTable<GroupId>,
     pub(crate) generations: CopyTable<GenerationId>,
@@ -115,6 +117,7 @@ impl Slot {
             Self::Account => TheAccount.name(),
             Self::Turn => TheTurn.name(),
             Self::Events => TheEvents.name(),
+            Self::House => TheHouse.name(),
             Self::Key(id) => id.name(),
             Self::Group(id) => id.name(),
             Self::Generation(id) => id.name(),
@@ -144,6 +147,7 @@ impl Copies {
     }
 
     changing! {
+        change_house, house: TheHouse as |_: &TheHouse| Slot::House;
         change_of_payer, payers: PayerSum as |sum: &PayerSum| Slot::OfPayer(sum.clone());
         change_payers_of, payers_of: PayersOf as |key: &PayersOf| Slot::PayersOf(*key);
         change_of_model, models: ModelSum as |sum: &ModelSum| Slot::OfModel(sum.clone());
@@ -161,6 +165,7 @@ impl Copies {
             Slot::Account => self.account.has(&TheAccount),
             Slot::Turn => self.turn.has(&TheTurn),
             Slot::Events => self.events.has(&TheEvents),
+            Slot::House => self.house.has(&TheHouse),
             Slot::Key(id) => self.keys.has(id),
             Slot::Group(id) => self.groups.has(id),
             Slot::Generation(id) => self.generations.has(id),
@@ -181,6 +186,7 @@ impl Copies {
             Slot::Account => self.account.keep(TheAccount, record),
             Slot::Turn => self.turn.keep(TheTurn, record),
             Slot::Events => self.events.keep(TheEvents, record),
+            Slot::House => self.house.keep(TheHouse, record),
             Slot::Key(id) => self.keys.keep(id, record),
             Slot::Group(id) => self.groups.keep(id, record),
             Slot::Generation(id) => self.generations.keep(id, record),
@@ -200,6 +206,7 @@ impl Copies {
             Slot::Account => self.account.0.get(&TheAccount)?,
             Slot::Turn => self.turn.0.get(&TheTurn)?,
             Slot::Events => self.events.0.get(&TheEvents)?,
+            Slot::House => self.house.0.get(&TheHouse)?,
             Slot::Key(id) => self.keys.0.get(id)?,
             Slot::Group(id) => self.groups.0.get(id)?,
             Slot::Generation(id) => self.generations.0.get(id)?,
@@ -219,6 +226,7 @@ impl Copies {
             Slot::Account => self.account.0.get_mut(&TheAccount)?,
             Slot::Turn => self.turn.0.get_mut(&TheTurn)?,
             Slot::Events => self.events.0.get_mut(&TheEvents)?,
+            Slot::House => self.house.0.get_mut(&TheHouse)?,
             Slot::Key(id) => self.keys.0.get_mut(id)?,
             Slot::Group(id) => self.groups.0.get_mut(id)?,
             Slot::Generation(id) => self.generations.0.get_mut(id)?,
@@ -268,6 +276,7 @@ impl Copies {
             Slot::Expired(id) => self.expired.forget(&Expired(*id)),
             Slot::Deposit(id) => self.deposits.forget(id),
             Slot::PayersOf(key) => self.payers_of.forget(key),
+            Slot::House => self.house.forget(&TheHouse),
             Slot::Account
             | Slot::Turn
             | Slot::Events

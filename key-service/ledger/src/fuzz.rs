@@ -85,7 +85,7 @@ fn written_money() -> Vec<Vec<u8>> {
         missing_of_key,
         ..messages::Hold::default()
     };
-    let bill = messages::Bill { charged: 3, expired: true, estimated: false, at: AT };
+    let bill = messages::Bill { charged: 3, expired: true, estimated: false, at: AT, late: false };
     let group_record = messages::Group {
         budget: budget.clone(),
         parent: group.as_bytes().to_vec(),
@@ -110,6 +110,8 @@ fn written_money() -> Vec<Vec<u8>> {
         entries: 3,
         events: 2,
         last_expiry: AT,
+        billed_at: AT,
+        ordered_since: AT,
     };
     let deposit =
         messages::Deposit { amount: 5, credit: 9, note: "n".into(), payment_id: "pay_1".into(), at: AT };

@@ -8,5 +8,6 @@ pub(crate) mod change;
 pub mod house;
 pub(crate) mod lane;
 mod leader;
+mod steady;
 mod trim;
 pub(crate) mod turn;

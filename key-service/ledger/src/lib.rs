@@ -4,6 +4,7 @@
 mod batch;
 pub mod codec;
 mod copies;
+mod dropped;
 mod error;
 mod kept;
 mod lanes;

@@ -82,6 +82,12 @@ pub struct Account {
     /// Time of the last expiry of a hold; zero if there was none.
     #[prost(sfixed64, tag = "7")]
     pub last_expiry: i64,
+    /// Time of the last entry of the journal; zero if no program that orders entries by time has written any.
+    #[prost(sfixed64, tag = "8")]
+    pub billed_at: i64,
+    /// Time of the first entry from which on times never go back; zero if they never did.
+    #[prost(sfixed64, tag = "9")]
+    pub ordered_since: i64,
 }
 /// The events that an account keeps. Set `money`, name `e`.
 #[derive(serde::Serialize)]
@@ -399,6 +405,9 @@ pub struct Bill {
     pub estimated: bool,
     #[prost(sfixed64, tag = "4")]
     pub at: i64,
+    /// A capture that came after the bills of its time were dropped. It is not the bill of its generation.
+    #[prost(bool, tag = "5")]
+    pub late: bool,
 }
 /// A deposit of credit. Set `deposits`, name: the id.
 #[derive(serde::Serialize)]
@@ -675,6 +684,19 @@ pub struct HeldPart {
     /// Last time at which the part had an open hold.
     #[prost(sfixed64, tag = "2")]
     pub held_at: i64,
+}
+/// Restores of an account from a backup, each of which begins numbers of exported entries and events anew. Set `house`,
+/// name `n`.
+#[derive(serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Restores {
+    /// Number of the first entry of the journal after each restore.
+    #[prost(uint64, repeated, tag = "1")]
+    pub first_entries: ::prost::alloc::vec::Vec<u64>,
+    /// Number of the first event after each restore.
+    #[prost(uint64, repeated, tag = "2")]
+    pub first_events: ::prost::alloc::vec::Vec<u64>,
 }
 /// Data of an account other than money. Set `profiles`, name `a`.
 #[derive(serde::Serialize)]

@@ -1,6 +1,7 @@
 //! The ledger over records, beside the model: every history has the same outcomes and leaves the same books, over one process
 //! or several, with answers lost on the way.
 
+mod clocks;
 mod commits;
 mod durability;
 mod measure;
@@ -54,6 +55,19 @@ const KEPT: Retention = Retention {
     usage_days: None,
 };
 
+/// A clock that stands still, so that calls are decided at the times that histories give them.
+struct Still;
+
+impl Clock for Still {
+    fn now(&self) -> Timestamp {
+        START
+    }
+
+    fn random(&self, bytes: &mut [u8]) {
+        System.random(bytes);
+    }
+}
+
 /// Processes over one backend, and what they should have done.
 struct Installation {
     records: Arc<dyn Records>,
@@ -64,7 +78,7 @@ struct Installation {
 
 impl Installation {
     async fn new(records: Arc<dyn Records>, count: usize) -> Self {
-        let process = || Lanes::new(Arc::clone(&records), Arc::new(System), KEPT);
+        let process = || Lanes::new(Arc::clone(&records), Arc::new(Still), KEPT);
         let processes = (0..count).map(|_| process()).collect();
         let installation = Self { processes, records, model: World::new(), now: START };
         for number in 0..ACCOUNTS {

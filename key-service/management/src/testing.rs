@@ -58,9 +58,14 @@ pub struct Office {
 impl Office {
     /// Opens an empty store at [`BEGIN`].
     pub fn open() -> Self {
+        Self::keeping(None)
+    }
+
+    /// Opens an empty store at [`BEGIN`] that keeps so many entries of a journal.
+    pub fn keeping(journal_entries: Option<u64>) -> Self {
         let clock = Arc::new(Script::at(BEGIN));
         let records = Arc::new(Unreliable::default());
-        let kept = StoreRetention::all(SUITE_EVENTS);
+        let kept = StoreRetention { journal_entries, ..StoreRetention::all(SUITE_EVENTS) };
         let store = Arc::new(Store::new(records.clone(), clock.clone(), kept));
         let peppers = Peppers { current: Pepper::new([7; 32]), previous: None };
         let prefix = Prefix::parse("fg").unwrap();

@@ -20,7 +20,6 @@ use shared::{
     ids::AccountId,
     time::Timestamp,
 };
-use tokio::time::Instant;
 
 pub use self::{
     doctor::Fault,
@@ -61,21 +60,15 @@ pub trait Subject: Sized {
 
 /// A store over these records, as cases expect it.
 pub fn over(records: Arc<dyn Records>) -> Arc<Store> {
-    Arc::new(Store::new(records, Arc::new(OfCases::default()), StoreRetention::all(SUITE_EVENTS)))
+    Arc::new(Store::new(records, Arc::new(OfCases), StoreRetention::all(SUITE_EVENTS)))
 }
 
-/// A clock that goes on from the time at which cases begin, so that what they make is not old for house-keeping.
-pub(crate) struct OfCases(Instant);
-
-impl Default for OfCases {
-    fn default() -> Self {
-        Self(Instant::now())
-    }
-}
+/// A clock that stands still, so that calls are decided at the times that cases give them.
+pub(crate) struct OfCases;
 
 impl Clock for OfCases {
     fn now(&self) -> Timestamp {
-        START.plus(self.0.elapsed())
+        START
     }
 
     fn random(&self, bytes: &mut [u8]) {
@@ -117,6 +110,7 @@ macro_rules! contract {
                     doctored_books_are_found,
                     the_latest_entries_come_newest_first,
                     entries_are_found_by_key_model_day_and_outcome,
+                    lists_by_time_have_each_bill_once_whatever_clocks_do,
                     entries_of_a_key_and_of_a_group_are_found_behind_any_number_of_others,
                     refused_calls_are_counted_by_key_hour_and_reason,
                 }
@@ -252,7 +246,7 @@ macro_rules! contract {
                     it_answers_a_ping,
                     what_ran_on_after_a_cut_is_recorded_as_shortfall,
                     a_capture_without_a_hold_is_billed_once,
-                    a_capture_of_a_forgotten_age_is_recorded_as_shortfall,
+                    a_capture_whose_bill_may_have_been_dropped_is_no_bill,
                     a_capture_after_an_expiry_replaces_its_bill,
                 }
             }

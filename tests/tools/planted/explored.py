@@ -13,6 +13,7 @@ TWICE = "protocol::facts::no_order_of_messages_bills_twice_however_often_they_ar
 CRASHES = "protocol::facts::no_order_of_messages_and_crashes_bills_twice"
 ACTS = "protocol::facts::acts_of_the_owner_take_effect_at_once_among_messages_in_any_order"
 REVOKED = "protocol::facts::nothing_is_admitted_or_said_to_be_after_a_revocation"
+MIDNIGHT = "protocol::facts::a_request_is_billed_once_while_clocks_pass_midnight_apart"
 LEASES = "leases::an_unrenewed_hold_lives_for_a_lease_of_time_in_which_the_ledger_answered"
 
 # By the package whose tests catch them: name, file, correct text, replacement, and the test that fails.
@@ -22,10 +23,13 @@ FAULTS = {
          "guards.push(copy.guard());",
          "guards.extend(Some(copy.guard()).filter(|_| copy.write(revision).is_some()));", REVOKED),
         ("a capture that arrives twice is billed twice", FUNDS,
-         "Ending::Captured => settled,",
-         "Ending::Captured => {\n                self.bill(claim.chargeable.min(self.available()));\n                settled\n            }", TWICE),
+         "Ending::Captured | Ending::Late => settled,",
+         "Ending::Captured | Ending::Late => {\n                self.bill(claim.chargeable.min(self.available(claim.at)), claim.at);\n                settled\n            }", TWICE),
         ("a late capture is billed beside the expiry", FUNDS,
-         "self.bill(charged.left_after(settled.charged));", "self.bill(charged);", TWICE),
+         "self.bill(charged.left_after(settled.charged), claim.at);", "self.bill(charged, claim.at);", TWICE),
+        ("a bill is earlier than the one before it, among clocks", FUNDS,
+         "windows.chain(self.account.billed_at).fold(self.now, Timestamp::max)", "windows.fold(self.now, Timestamp::max)",
+         MIDNIGHT),
         ("a hold that expired is opened again", BATCH,
          "if record == Record::None && is_remembered {", "if false {", TWICE),
         ("a release gives nothing back", LEDGER,

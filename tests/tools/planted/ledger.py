@@ -9,6 +9,8 @@ EVENTS = "key-service/domain/src/ledger/events.rs"
 RAISE = "key-service/domain/src/ledger/raise.rs"
 VALUE = "shared/src/wire/value.rs"
 KEY = "key-service/domain/src/key.rs"
+SEQUENCE = "key-service/domain/src/books/sequence.rs"
+STEADY = "key-service/ledger/src/lanes/steady.rs"
 USAGE = "key-service/domain/src/books/usage.rs"
 PARTS = "key-service/domain/src/books/usage/parts.rs"
 REPLAY = "key-service/domain/src/books/audit/replay.rs"
@@ -28,6 +30,22 @@ PROCESSES = "processes_that_take_turns_at_an_account_decide_by_what_the_others_h
 # By the package whose tests catch them: name, file, correct text, replacement, and the test that fails.
 FAULTS = {
     "key-service-domain": [
+        ("a bill is earlier than the one before it", FUNDS,
+         "windows.chain(self.account.billed_at).fold(self.now, Timestamp::max)", "windows.fold(self.now, Timestamp::max)",
+         "the_time_of_a_bill_never_goes_back"),
+        ("a bill is earlier than the window that counts it", FUNDS,
+         "windows.chain(self.account.billed_at).fold(self.now, Timestamp::max)",
+         "{ let _ = windows; self.account.billed_at.into_iter().fold(self.now, Timestamp::max) }",
+         "windows::a_late_capture_gives_back_to_the_window_that_a_clock_ahead_began"),
+        ("a capture whose bill may have been dropped is billed", LEDGER,
+         "if is_forgotten && record == Record::None { Ending::Late }", "if is_forgotten && false { Ending::Late }",
+         "a_capture_whose_bill_may_have_been_dropped_charges_and_counts_nothing"),
+        ("a late capture counts as a request", USAGE,
+         "_ if !settlement.ending.is_bill() => Counts::default(),", "",
+         "a_capture_whose_bill_may_have_been_dropped_charges_and_counts_nothing"),
+        ("exported numbers begin again after a restore", SEQUENCE,
+         "epoch << NUMBER_BITS | number", "{ let _ = epoch; number }",
+         "after_a_restore_numbers_go_on_above_those_that_were_lost"),
         ("a credential that a rotation ended may spend", FUNDS,
          "if !self.key.rotation.accepts(credential, self.now) {", "if false {",
          "rotation::a_refused_credential_opens_no_hold_and_what_was_admitted_goes_on"),
@@ -268,6 +286,15 @@ FAULTS = {
          "a_window_used_what_its_entries_add_up_to"),
     ],
     "key-service-ledger": [
+        ("house-keeping believes one look at the clock", STEADY,
+         "Some(later.fold(now, Timestamp::min))", "{ let _ = later; Some(now) }",
+         "a_clock_that_is_hours_ahead_for_seconds_makes_no_bill_forgotten"),
+        ("a call that waited is decided at the time at which it was made", LANES,
+         "now: call.now_at(present) }", "now: { let _ = present; call.now } }",
+         "a_call_that_waited_is_decided_at_the_time_of_its_decision"),
+        ("what was dropped is not remembered", BATCH,
+         "state.is_forgotten = is_forgotten;", "let _ = is_forgotten;",
+         "what_was_dropped_is_not_billed_again_whatever_the_clock_says"),
         ("what a command only reads is not guarded", COPIES,
          "guards.push(copy.guard());",
          "guards.extend(Some(copy.guard()).filter(|_| copy.write(revision).is_some()));", PROCESSES),

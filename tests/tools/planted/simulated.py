@@ -18,8 +18,8 @@ FAULTS = {
          "guards.extend(Some(copy.guard()).filter(|_| copy.write(revision).is_some()));", SEEDS),
         # 24
         ("a capture that a gateway sends twice is billed twice", FUNDS,
-         "Ending::Captured => settled,",
-         "Ending::Captured => {\n                self.bill(claim.chargeable.min(self.available()));\n                settled\n            }",
+         "Ending::Captured | Ending::Late => settled,",
+         "Ending::Captured | Ending::Late => {\n                self.bill(claim.chargeable.min(self.available(claim.at)), claim.at);\n                settled\n            }",
          SEEDS),
         # 407
         ("what changes nothing is answered by a copy", LANES,
@@ -34,7 +34,7 @@ FAULTS = {
          SEEDS),
         # 788
         ("a capture from the spool is billed beside the expiry", FUNDS,
-         "self.bill(charged.left_after(settled.charged));", "self.bill(charged);", SEEDS),
+         "self.bill(charged.left_after(settled.charged), claim.at);", "self.bill(charged, claim.at);", SEEDS),
         # 5
         ("a clock that steps back brings back a raise that has ended", BOUNDS, "bounds.end_raises(now);\n        if", "if", SEEDS),
         # 643

@@ -2,6 +2,7 @@
 
 use std::io::{BufWriter, Write};
 
+use anyhow::anyhow;
 use clap::Subcommand;
 use serde::Serialize;
 use shared::wire::EventObject;
@@ -36,11 +37,20 @@ struct EventLine {
 
 /// Exports events page by page, in memory that does not grow with their number.
 pub(crate) async fn run(
-    EventCommand::Export { account, mut after }: EventCommand,
+    EventCommand::Export { account, after }: EventCommand,
     management: &Management,
     out: &mut (dyn Write + Send),
 ) -> anyhow::Result<()> {
     let id = management.account(&account).await.map_err(operator_error)?;
+    let (_, sequence) = management.sequences(id).await?;
+    let last = management.last_event(id).await?;
+    let mut after = sequence.after(after, last).ok_or_else(|| {
+        let last = sequence.exported(last);
+        anyhow!(
+            "--after: the events end at {last}, so {after} is of another store, or was lost when the store was restored; \
+             import everything again, with --after 0"
+        )
+    })?;
     let mut out = BufWriter::new(out);
     loop {
         let page = management.events_after(id, after, EXPORTED_AT_ONCE).await?;
@@ -52,7 +62,7 @@ pub(crate) async fn run(
             );
         }
         for numbered in &page.events {
-            let line = EventLine { seq: numbered.number, event: numbered.event.object() };
+            let line = EventLine { seq: sequence.exported(numbered.number), event: numbered.event.object() };
             serde_json::to_writer(&mut out, &line)?;
             out.write_all(b"\n")?;
             after = numbered.number;

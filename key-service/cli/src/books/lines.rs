@@ -9,14 +9,17 @@ use shared::{
     tokens::{Usage, UsageDetails},
 };
 
-use domain::ledger::{Ending, Entry, Payer, Settlement};
+use domain::ledger::{Entry, Payer, Settlement};
 use key_service_store::store::{JournalEntry, UsageLine};
 
 /// An entry of the journal.
 #[derive(Serialize)]
 pub(crate) struct EntryLine<'a> {
     seq: u64,
-    generation_id: GenerationId,
+    /// Null for a late capture, which is not the bill of its generation.
+    generation_id: Option<GenerationId>,
+    /// The generation of a late capture; null otherwise.
+    late_generation_id: Option<GenerationId>,
     #[serde(flatten)]
     payer: PayerJson<'a>,
     #[serde(flatten)]
@@ -82,14 +85,16 @@ struct BilledTokens {
 }
 
 impl<'a> EntryLine<'a> {
-    pub(crate) fn of(entry: &'a JournalEntry) -> Self {
-        let JournalEntry { number, generation, entry: Entry { settlement, delta, used_after }, .. } = entry;
+    /// Makes the line of an entry with its exported number.
+    pub(crate) fn of(entry: &'a JournalEntry, seq: u64) -> Self {
+        let JournalEntry { generation, entry: Entry { settlement, delta, used_after }, .. } = entry;
         let Settlement { payer, origin, course, .. } = settlement;
         let Settlement { usage, cost, upstream_cost, charged, ending, estimated, at, .. } = *settlement;
         let (origin, course) = (origin.as_deref(), course.as_deref());
         Self {
-            seq: *number,
-            generation_id: *generation,
+            seq,
+            generation_id: Some(*generation).filter(|_| ending.is_bill()),
+            late_generation_id: Some(*generation).filter(|_| !ending.is_bill()),
             payer: payer.into(),
             tokens: usage.into(),
             cost,
@@ -97,10 +102,7 @@ impl<'a> EntryLine<'a> {
             charged,
             shortfall: settlement.shortfall(),
             estimated,
-            ending: match ending {
-                Ending::Captured => "captured",
-                Ending::Expired => "expired",
-            },
+            ending: ending.as_str(),
             at,
             charged_change: *delta,
             key_used: *used_after,

@@ -3,7 +3,7 @@
 use serde::{Serialize, Serializer};
 use shared::{money::NanoUsd, tokens::UsageDetails};
 
-use domain::ledger::{Ending, Settlement};
+use domain::ledger::Settlement;
 use key_service_page::csv::cell;
 use key_service_store::store::JournalEntry;
 
@@ -74,15 +74,12 @@ fn values<'a>(entry: &'a JournalEntry, label: &'a str) -> [Cell<'a>; NAMES.len()
     let word = |word: &'static str| Cell::Plain(word.into());
     let UsageDetails { cache_write, cache_write_long, audio_input, images, reasoning, audio_output } =
         usage.details;
-    let ending = match ending {
-        Ending::Captured => "captured",
-        Ending::Expired => "expired",
-    };
     let [group, parent] = payer.groups.map(|id| id.map_or(Cell::Nothing, |id| Cell::Plain(id.to_string())));
     [
         Cell::Number(entry.number),
         Cell::Plain(at.to_string()),
-        Cell::Plain(entry.generation.to_string()),
+        // A late capture is not the bill of its generation.
+        if ending.is_bill() { Cell::Plain(entry.generation.to_string()) } else { Cell::Nothing },
         Cell::Plain(payer.key.to_string()),
         Cell::Text(label),
         Cell::Text(&payer.model),
@@ -93,7 +90,7 @@ fn values<'a>(entry: &'a JournalEntry, label: &'a str) -> [Cell<'a>; NAMES.len()
         Cell::Amount(*charged),
         Cell::Amount(entry.entry.delta),
         Cell::Amount(settlement.shortfall()),
-        Cell::Plain(ending.into()),
+        Cell::Plain(ending.as_str().into()),
         Cell::Flag(*estimated),
         group,
         parent,

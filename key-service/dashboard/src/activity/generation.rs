@@ -154,5 +154,6 @@ fn outcome(settlement: &Settlement) -> &'static str {
         (Ending::Captured, false) => "Billed exactly as the upstream counted",
         (Ending::Captured, true) => "Billed by an estimate: the upstream did not say all of the usage",
         (Ending::Expired, _) => "Billed by the last report: the gateway was lost before the end",
+        (Ending::Late, _) => "Not billed: the report came after the bills of its time were dropped",
     }
 }

@@ -133,6 +133,7 @@ fn outcome(entry: &JournalEntry) -> Markup {
             (Ending::Captured, false) => { @if let Some(reason) = finish_reason { span.quiet { (reason.as_str()) } } },
             (Ending::Captured, true) => span.badge.expired { "estimated" },
             (Ending::Expired, _) => span.badge.expired { "expired" },
+            (Ending::Late, _) => span.badge.expired title="Came after the bills of its time were dropped, so it was not charged" { "late" },
         }
         @if entry.entry.delta != settlement.charged { " " span.badge { "correction" } }
         @if settlement.cost > settlement.charged {

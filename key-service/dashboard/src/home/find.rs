@@ -10,7 +10,7 @@ use shared::ids::{EventId, GenerationId, GroupId, KeyId, MemberId, RequestId};
 use crate::{api_keys::search, events};
 use domain::{
     access::{Effect, Subject},
-    ledger::CLOCK_LEAD,
+    ledger::MOST_LEAD,
     usage::Day,
 };
 use key_service_management::reading::KeySearch;
@@ -80,7 +80,7 @@ async fn page_of(app: &App, viewer: &Viewer, text: &str) -> Result<Option<String
 /// Returns the address of the list with a request: of the day on which its id was made, by a clock that may be ahead of
 /// ours, and of the next, since it is billed at its end.
 fn address_of(request: RequestId) -> String {
-    let (first, last) = (request.created_at().minus(CLOCK_LEAD), request.created_at());
+    let (first, last) = (request.created_at().minus(MOST_LEAD), request.created_at());
     format!("{ACTIVITY}?request={request}&from={}&to={}", Day::of(first), Day::of(last).plus(1))
 }
 

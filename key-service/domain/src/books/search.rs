@@ -5,7 +5,7 @@ use shared::{
     time::Timestamp,
 };
 
-use crate::ledger::{CLOCK_LEAD, Ending, Settlement};
+use crate::ledger::{Ending, MOST_LEAD, Settlement};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EntrySearch {
@@ -54,7 +54,7 @@ impl Outcome {
             Self::Captured => settlement.ending == Ending::Captured && !settlement.estimated,
             Self::Estimated => settlement.ending == Ending::Captured && settlement.estimated,
             Self::Expired => settlement.ending == Ending::Expired,
-            Self::Shortfall => settlement.cost > settlement.charged,
+            Self::Shortfall => settlement.cost > settlement.charged && settlement.ending.is_bill(),
         }
     }
 }
@@ -63,7 +63,7 @@ impl EntrySearch {
     /// Returns the instant before which no entry matches. A request is billed after its id was made, but by the clock of
     /// its gateway, which may be ahead of ours.
     pub fn earliest(&self) -> Option<Timestamp> {
-        let began = self.request.map(|request| request.created_at().minus(CLOCK_LEAD));
+        let began = self.request.map(|request| request.created_at().minus(MOST_LEAD));
         self.begins.max(began)
     }
 
@@ -88,10 +88,11 @@ mod tests {
 
     #[test]
     fn no_entry_of_a_request_is_older_than_its_id() {
-        let request = RequestId::new(Timestamp::from_millis(90_000), [7; 10]);
+        let began = Timestamp::from_millis(90_000_000);
+        let request = RequestId::new(began, [7; 10]);
         let search = EntrySearch { request: Some(request), ..EntrySearch::default() };
-        assert_eq!(search.earliest(), Some(Timestamp::from_millis(30_000)));
-        let begins = Some(Timestamp::from_millis(40_000));
+        assert_eq!(search.earliest(), Some(began.minus(MOST_LEAD)));
+        let begins = Some(began);
         assert_eq!(EntrySearch { begins, ..search }.earliest(), begins);
         assert_eq!(EntrySearch::default().earliest(), None);
     }

@@ -132,11 +132,12 @@ impl Hour {
 
 /// Returns the change of the counters by an entry of the journal. `before` is the generation's record before the entry.
 /// The first settlement counts a request. The correction of an expiry counts on the day of the correction, so that
-/// day's charge may be below zero. Tokens that the expiry overcounted stay counted.
+/// day's charge may be below zero. Tokens that the expiry overcounted stay counted. A late capture counts nothing.
 pub fn added(before: &Record, entry: &Entry) -> Added {
     let settlement = &entry.settlement;
     let (known, usage) = (at_known_cost(settlement), counted(settlement));
     let counts = match before {
+        _ if !settlement.ending.is_bill() => Counts::default(),
         Record::Closed(earlier) => {
             let known_before = at_known_cost(earlier);
             Counts {

@@ -41,7 +41,7 @@ pub(super) struct Claim {
 
 impl Claim {
     /// Makes the settlement, if this much could be charged.
-    pub(super) fn settled(self, payer: Payer, origin: Option<Arc<Origin>>, charged: NanoUsd) -> Settlement {
+    fn settled(self, payer: Payer, origin: Option<Arc<Origin>>, charged: NanoUsd) -> Settlement {
         let Self { total, chargeable: _, estimated, ending, at } = self;
         let Progress { usage, cost, upstream_cost, course } = total;
         Settlement { payer, origin, usage, cost, upstream_cost, charged, ending, estimated, at, course }
@@ -64,7 +64,26 @@ pub(super) struct Funds {
 impl Funds {
     /// Makes the claim for a generation that ends now.
     pub(super) fn claim(&self, total: Progress, estimated: bool, ending: Ending) -> Claim {
-        Claim { chargeable: total.cost, total, estimated, ending, at: self.now }
+        Claim { chargeable: total.cost, total, estimated, ending, at: self.bills_at() }
+    }
+
+    /// Time of the next bill, which is never before the last one, so that lists by time are in the order of entries. It is
+    /// not before the windows that count the bill either: a clock that was ahead may have begun one.
+    fn bills_at(&self) -> Timestamp {
+        let windows = self.budgets().flat_map(|(_, budget)| budget.windows()).map(|window| window.start);
+        windows.chain(self.account.billed_at).fold(self.now, Timestamp::max)
+    }
+
+    /// Ends a generation with this charge.
+    fn close(
+        &mut self,
+        claim: Claim,
+        payer: Payer,
+        origin: Option<Arc<Origin>>,
+        charged: NanoUsd,
+    ) -> Settlement {
+        self.account.billed_at = Some(claim.at);
+        claim.settled(payer, origin, charged)
     }
 
     /// Refuses a credential whose key may not spend. The order of checks is part of the public contract.
@@ -124,7 +143,7 @@ impl Funds {
         }
         let left =
             self.budgets().map(|(_, budget)| budget.left(self.now)).fold(self.account.credit, NanoUsd::min);
-        let available = self.available();
+        let available = self.available(self.now);
         if available < enough.max(least).min(left).max(room_for_bound) {
             return Err(Refused::Reserved);
         }
@@ -164,7 +183,7 @@ impl Funds {
 
     pub(super) fn extend(&mut self, hold: Hold, most: NanoUsd, progress: Progress, lease_ticks: u64) -> Hold {
         let more = match self.revoked_by() {
-            None => most.left_after(hold.amount).min(self.available()),
+            None => most.left_after(hold.amount).min(self.available(self.now)),
             Some(_) => NanoUsd::ZERO,
         };
         self.set_aside(more);
@@ -183,41 +202,45 @@ impl Funds {
     /// Resolves a hold. It pays for the part of the claim that it covers; other available money pays for the rest.
     pub(super) fn settle(&mut self, hold: Hold, claim: Claim) -> Settlement {
         let chargeable = claim.chargeable;
-        let beyond = chargeable.left_after(hold.amount).min(self.available());
+        let beyond = chargeable.left_after(hold.amount).min(self.available(claim.at));
         let charged = plus(chargeable.min(hold.amount), beyond);
         self.give_back(&hold, tokens(claim.total.usage));
-        self.bill(charged);
-        claim.settled(hold.payer, hold.origin, charged)
+        self.bill(charged, claim.at);
+        self.close(claim, hold.payer, hold.origin, charged)
     }
 
     /// Settles a capture of a closed generation. An earlier capture is final. The bill of an expiry is replaced: the
     /// difference is billed up to the available amount, or given back.
     pub(super) fn capture_late(&mut self, settled: Settlement, claim: Claim) -> Settlement {
         match settled.ending {
-            Ending::Captured => settled,
+            Ending::Captured | Ending::Late => settled,
             Ending::Expired => {
-                let billable = plus(settled.charged, self.available());
+                let billable = plus(settled.charged, self.available(claim.at));
                 // Credit has an upper bound. What the credit cannot take back stays billed.
                 let kept = settled.charged.left_after(NanoUsd::MAX.left_after(self.account.credit));
                 let charged = claim.chargeable.min(billable).max(kept);
                 if charged < settled.charged {
-                    self.unbill(settled.charged.left_after(charged), settled.at);
+                    self.unbill(settled.charged.left_after(charged), settled.at, claim.at);
                 } else {
-                    self.bill(charged.left_after(settled.charged));
+                    self.bill(charged.left_after(settled.charged), claim.at);
                 }
                 let kept_more = claim.chargeable < charged;
-                let settlement = claim.settled(settled.payer, settled.origin, charged);
+                let settlement = self.close(claim, settled.payer, settled.origin, charged);
                 let cost = if kept_more { charged } else { settlement.cost };
                 Settlement { cost, ..settlement }
             }
         }
     }
 
-    /// Bills a cost that no hold covers, up to the available amount. Returns the charge.
-    pub(super) fn bill_without_hold(&mut self, cost: NanoUsd) -> NanoUsd {
-        let charged = cost.min(self.available());
-        self.bill(charged);
-        charged
+    /// Bills a cost that no hold covers, up to the available amount. Nothing is charged if the generation may have been
+    /// billed before.
+    pub(super) fn bill_without_hold(&mut self, payer: Payer, claim: Claim) -> Settlement {
+        let charged = match claim.ending {
+            Ending::Captured | Ending::Expired => claim.chargeable.min(self.available(claim.at)),
+            Ending::Late => NanoUsd::ZERO,
+        };
+        self.bill(charged, claim.at);
+        self.close(claim, payer, None, charged)
     }
 
     /// Gives a hold back at every budget that pays. `tokens` replaces the tokens that rates counted for it.
@@ -302,10 +325,10 @@ impl Funds {
         Ok(())
     }
 
-    /// The part of all bounds and of the credit that is neither used nor held.
-    fn available(&self) -> NanoUsd {
+    /// The part of all bounds and of the credit that is neither used nor held at this time.
+    fn available(&self, at: Timestamp) -> NanoUsd {
         let of_credit = self.account.credit.left_after(self.account.held);
-        let of_budgets = self.budgets().map(|(_, budget)| budget.left(self.now).left_after(budget.held));
+        let of_budgets = self.budgets().map(|(_, budget)| budget.left(at).left_after(budget.held));
         of_budgets.fold(of_credit, NanoUsd::min)
     }
 
@@ -320,20 +343,18 @@ impl Funds {
         }
     }
 
-    fn bill(&mut self, amount: NanoUsd) {
-        let now = self.now;
+    fn bill(&mut self, amount: NanoUsd, at: Timestamp) {
         self.account.credit = self.account.credit.left_after(amount);
         for (_, budget) in self.budgets_mut() {
-            budget.bill(amount, now);
+            budget.bill(amount, at);
         }
         if amount > NanoUsd::ZERO {
-            self.key.last_used_at = Some(now);
+            self.key.last_used_at = Some(at);
         }
     }
 
     /// Takes back an amount that was billed at the earlier time `at`.
-    fn unbill(&mut self, amount: NanoUsd, at: Timestamp) {
-        let now = self.now;
+    fn unbill(&mut self, amount: NanoUsd, at: Timestamp, now: Timestamp) {
         self.account.credit = plus(self.account.credit, amount);
         for (_, budget) in self.budgets_mut() {
             budget.unbill(amount, at, now);

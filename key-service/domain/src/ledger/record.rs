@@ -127,9 +127,22 @@ pub enum Ending {
     Captured,
     /// The lease ran out and the last report was billed. A late capture replaces this bill.
     Expired,
+    /// A capture came after all bills of its time were dropped. The generation may have been billed before, so this is
+    /// not its bill: nothing is charged, and nothing is counted.
+    Late,
 }
 
-shared::names! { Ending: Captured = "captured", Expired = "expired" }
+shared::names! { Ending: Captured = "captured", Expired = "expired", Late = "late" }
+
+impl Ending {
+    /// Returns whether a settlement with this ending is the bill of its generation.
+    pub const fn is_bill(self) -> bool {
+        match self {
+            Self::Captured | Self::Expired => true,
+            Self::Late => false,
+        }
+    }
+}
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deposited {

@@ -18,6 +18,8 @@ pub struct Account {
     pub tick: u64,
     /// The last deposit; thresholds of the credit are parts of it.
     pub last_deposit: Option<LastDeposit>,
+    /// Time of the last entry of the journal. Later entries are never earlier than this.
+    pub billed_at: Option<Timestamp>,
 }
 
 /// The last deposit of an account.
@@ -90,6 +92,9 @@ pub struct State {
     pub groups: Groups,
     /// The record under the command's [`RecordId`](super::RecordId).
     pub record: Record,
+    /// The store has dropped all bills of the time at which the generation began, so that it may have been billed although
+    /// there is no record.
+    pub is_forgotten: bool,
 }
 
 impl State {
@@ -113,6 +118,6 @@ impl State {
             }
             (None, None) => [None, None],
         };
-        Ok(Self { account, key, groups, record })
+        Ok(Self { account, key, groups, record, is_forgotten: false })
     }
 }

@@ -9,10 +9,13 @@ mod rotation;
 mod thresholds;
 mod windows;
 
-use crate::event::Actor;
+use crate::{
+    event::Actor,
+    usage::{Counts, added},
+};
 use std::time::Duration;
 
-use shared::{refusal::Refusal, time::Timestamp, tokens::Usage};
+use shared::{ids::GenerationId, refusal::Refusal, time::Timestamp, tokens::Usage};
 
 use self::book::Book;
 use super::{
@@ -129,17 +132,49 @@ fn a_capture_whose_hold_is_lost_is_billed_up_to_what_is_available() {
 }
 
 #[test]
-fn a_capture_that_may_have_been_billed_and_forgotten_is_recorded_as_shortfall() {
-    let aged = |age: i64| GenerationId::new(Timestamp::from_millis(START.millis() - age), [7; 10]);
-    let hour = 60 * 60 * 1_000;
-    for (age, charged) in [(0, 5), (2 * hour, 5), (2 * hour + 1, 0), (-60_000, 5), (-60_001, 0)] {
+fn no_clock_decides_whether_a_capture_without_a_hold_is_billed() {
+    for hours in [-5, 0, 5] {
+        let began = Timestamp::from_millis(START.millis() - hours * 60 * 60 * 1_000);
         let mut book = Book::new(1_000, None);
-        let Ok(Outcome::Captured(settlement)) = book.run(&capture(aged(age), cost(5))) else {
-            panic!("{age}")
-        };
-        assert_eq!((settlement.charged, settlement.cost), (nanos(charged), nanos(5)), "{age}");
-        assert_eq!(book.sums(), (1_000 - charged, 0, charged));
+        let captured = book.run(&capture(GenerationId::new(began, [7; 10]), cost(5)));
+        let Ok(Outcome::Captured(settlement)) = captured else { panic!("{captured:?}") };
+        assert_eq!((settlement.charged, settlement.ending), (nanos(5), Ending::Captured), "{hours}");
+        assert_eq!(book.sums(), (995, 0, 5));
     }
+}
+
+#[test]
+fn a_capture_whose_bill_may_have_been_dropped_charges_and_counts_nothing() {
+    let mut book = Book::new(1_000, None);
+    let (account, key) = (book.world.accounts[&account(MINE)], Some(book.key_mut().clone()));
+    let state = State { account, key, is_forgotten: true, ..State::default() };
+    let command = capture(generation(1), cost(5));
+    let (after, outcome) = apply(state.clone(), &command, START).unwrap();
+    let Outcome::Captured(settlement) = &outcome else { panic!("{outcome:?}") };
+    assert_eq!((settlement.charged, settlement.cost), (nanos(0), nanos(5)));
+    assert_eq!(settlement.ending, Ending::Late);
+    assert_eq!(after.key, state.key);
+    let late = entry(&Record::None, &after).unwrap();
+    assert_eq!(added(&Record::None, &late).counts, Counts::default());
+    assert_eq!(apply(after.clone(), &command, START), Ok((after, outcome)));
+}
+
+#[test]
+fn the_time_of_a_bill_never_goes_back() {
+    let mut book = Book::new(1_000, None);
+    let mut bill = |n, second| {
+        book.now = after(second);
+        book.must_hold(n, 5);
+        let settlement = book.capture(n, cost(5));
+        assert_eq!(book.key_mut().last_used_at, Some(settlement.at));
+        settlement.at
+    };
+    assert_eq!([bill(1, 10), bill(2, 9), bill(3, 0), bill(4, 11)], [10, 10, 10, 11].map(after));
+    expired(&mut book, 120);
+    book.now = START;
+    assert_eq!(book.capture(1, cost(5)).at, after(10));
+    let late = book.capture(9, cost(170));
+    assert_eq!(late.at, after(11));
 }
 
 #[test]

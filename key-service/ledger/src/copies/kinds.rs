@@ -39,6 +39,9 @@ pub(crate) struct TheTurn;
 /// The record of the events that are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct TheEvents;
+/// The record of what housekeeping has dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct TheHouse;
 /// The bill of an expired generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Expired(pub(crate) GenerationId);
@@ -107,6 +110,22 @@ impl RecordKind for TheEvents {
     fn read(message: &[u8]) -> Option<Self::Value> {
         let messages::EventsKept { first, bytes } = messages::EventsKept::decode(message).ok()?;
         Some(codec::EventsKept { first, bytes })
+    }
+}
+
+impl RecordKind for TheHouse {
+    type Value = Option<messages::House>;
+
+    fn name(&self) -> Name {
+        names::house()
+    }
+
+    fn write(value: &Self::Value) -> Option<impl Message> {
+        value.clone()
+    }
+
+    fn read(message: &[u8]) -> Option<Self::Value> {
+        messages::House::decode(message).ok().map(Some)
     }
 }
 

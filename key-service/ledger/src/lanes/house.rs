@@ -6,13 +6,15 @@
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeSet, sync::atomic::Ordering, time::Duration};
+use std::{collections::BTreeSet, time::Duration};
 
 use domain::{ledger::REMEMBERED, usage::Day};
 use prost::Message;
 use records::{Answer, Commit, Committed, Failure, Guard, Order, Question, Record, Revision, Set, Write};
 use shared::{clock::random_bytes, ids::AccountId, time::Timestamp};
+use tokio::time::Instant;
 
+pub use crate::dropped::begin;
 use crate::{
     kept::Retention,
     lanes::lane::{Lane, Lanes},
@@ -22,9 +24,9 @@ use crate::{
 };
 
 /// Time between two rounds for an account, in which one more part of its generations becomes old.
-const EVERY: Duration = Duration::from_mins(10);
-/// Time for which the bill of a capture is kept after its part has ended. It is twice the time after which a capture
-/// without a record charges nothing, so that no clock ahead or behind bills a generation twice.
+pub(crate) const EVERY: Duration = Duration::from_mins(10);
+/// Time for which the bill of a capture is kept after its part has ended. A capture that comes after that charges nothing,
+/// since the record of what was dropped says that it may have been billed.
 const SETTLED_KEPT: Duration = Duration::from_secs(2 * REMEMBERED.as_secs());
 /// Days for which bills of expiries are kept beyond their time, since a hold may expire on a later day than it began.
 const LATE_DAYS: i64 = 2;
@@ -40,30 +42,27 @@ const MOST_ATTEMPTS: u32 = 3;
 /// clock may still be needed.
 const MOST_SKEW_MILLIS: u64 = 60_000;
 
-pub(crate) fn next(now: Timestamp) -> i64 {
-    now.plus(EVERY).millis()
-}
-
 impl Lanes {
     /// Drops some of the account's sets whose records are old.
-    pub async fn keep_house(&self, account: AccountId, now: Timestamp) -> Result<(), Failure> {
+    pub async fn keep_house(&self, account: AccountId) -> Result<(), Failure> {
         let lane = self.lane(account);
         let _copies = lane.copies.lock().await;
-        self.drop_old(&lane, now).await
+        self.drop_old(&lane).await
     }
 
     /// Does the housekeeping of the account whose lane this caller leads, unless it was done lately. After a failure,
     /// the next round tries again.
-    pub(crate) async fn keep_house_if_due(&self, lane: &Lane, now: Timestamp) {
-        let present = self.clock.now();
-        if lane.house_due.load(Ordering::Relaxed) > present.millis() {
+    pub(crate) async fn keep_house_if_due(&self, lane: &Lane) {
+        let present = Instant::now();
+        if *lane.house_due.lock() > present {
             return;
         }
-        lane.house_due.store(next(present), Ordering::Relaxed);
-        drop(self.drop_old(lane, now).await);
+        *lane.house_due.lock() = present + EVERY;
+        drop(self.drop_old(lane).await);
     }
 
-    async fn drop_old(&self, lane: &Lane, now: Timestamp) -> Result<(), Failure> {
+    async fn drop_old(&self, lane: &Lane) -> Result<(), Failure> {
+        let Some(now) = self.steady_time() else { return Ok(()) };
         let skew = self.records.clock_skew().await?.unwrap_or_default();
         if skew.unsigned_abs() > MOST_SKEW_MILLIS {
             return Ok(());
@@ -174,14 +173,6 @@ impl Drops {
             house.sums += 1;
         }
     }
-}
-
-/// Makes the record of a new account: no set is older than the account, unless a clock is behind.
-pub fn begin(account: AccountId) -> messages::House {
-    let created_at = account.created_at().minus(EVERY);
-    let day = names::day_part(Day::of(created_at));
-    let generations = names::part(created_at, names::TEN_MINUTES);
-    messages::House { generations, held: Vec::new(), expired: day, sums: day }
 }
 
 /// Finds the parts of the generations that have open holds.

@@ -4,7 +4,7 @@ use std::{
     collections::VecDeque,
     sync::{
         Arc,
-        atomic::{AtomicI64, AtomicUsize, Ordering},
+        atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -23,6 +23,7 @@ use crate::{
     batch::Outcomes,
     copies::{Copies, Slot},
     kept::Retention,
+    lanes::steady::SteadyTime,
     view::{self, View},
 };
 
@@ -42,6 +43,8 @@ pub struct Lanes {
     pub(crate) kept: Retention,
     /// Lanes of the accounts asked for last. A lane that is dropped while it leads stays correct by its guards.
     pub(crate) of_accounts: Cache<AccountId, Arc<Lane>>,
+    /// Looks at the clock, by which records are called old.
+    pub(crate) steady: Mutex<SteadyTime>,
     pub(crate) copies: Arc<AtomicUsize>,
 }
 
@@ -52,8 +55,8 @@ pub(crate) struct Lane {
     pub(crate) waiting: Mutex<VecDeque<WaitingCall>>,
     /// Locked by the caller that leads.
     pub(crate) copies: AsyncMutex<Copies>,
-    /// Time of the next housekeeping, in milliseconds since 1970.
-    pub(crate) house_due: AtomicI64,
+    /// Time of the next housekeeping.
+    pub(crate) house_due: Mutex<Instant>,
     /// Number of this lane's copies that are counted among all.
     pub(crate) counted: AtomicUsize,
     pub(crate) in_all: Arc<AtomicUsize>,
@@ -67,14 +70,30 @@ impl Drop for Lane {
 
 pub(crate) struct WaitingCall {
     pub(crate) commands: Vec<Command>,
+    /// Time at which the call was made, by its caller.
     pub(crate) now: Timestamp,
+    /// Time at which the call was made, by the clock of the lanes.
+    pub(crate) came_at: Timestamp,
     pub(crate) made_at: Instant,
     pub(crate) reply: oneshot::Sender<Result<Outcomes, Failure>>,
 }
 
+impl WaitingCall {
+    /// Returns the caller's time when the lanes' clock shows `present`.
+    pub(crate) fn now_at(&self, present: Timestamp) -> Timestamp {
+        Timestamp::from_millis(self.now.millis() + (present.millis() - self.came_at.millis()))
+    }
+}
+
 impl Lanes {
     pub fn new(records: Arc<dyn Records>, clock: Arc<dyn Clock>, kept: Retention) -> Self {
-        Self { records, clock, kept, of_accounts: Cache::new(MOST_LANES), copies: Arc::default() }
+        let (of_accounts, steady, copies) = (Cache::new(MOST_LANES), Mutex::default(), Arc::default());
+        Self { records, clock, kept, of_accounts, steady, copies }
+    }
+
+    /// Returns the time by which records may be called old; `None` until two looks at the clock, some minutes apart, agree.
+    pub fn steady_time(&self) -> Option<Timestamp> {
+        self.steady.lock().look(Instant::now(), self.clock.now())
     }
 }
 

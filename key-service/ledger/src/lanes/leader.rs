@@ -4,7 +4,7 @@ use std::{
     convert::Infallible,
     sync::{
         Arc,
-        atomic::{AtomicI64, AtomicUsize, Ordering},
+        atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -141,21 +141,21 @@ impl Lanes {
         view::read(&self.records, &lane.space, view).await
     }
 
-    /// Applies commands in their order to one account.
+    /// Applies commands in their order to one account. `now` is the caller's time; each attempt adds what has passed since.
     pub async fn execute(
         &self,
         account: AccountId,
         commands: Vec<Command>,
         now: Timestamp,
     ) -> Result<Outcomes, Failure> {
-        let (lane, term) = (self.lane(account), self.records.term().await);
+        let (lane, came_at, term) = (self.lane(account), self.clock.now(), self.records.term().await);
         let durability = commands.iter().map(durability).max().unwrap_or(Durability::Volatile);
         let outcomes = if commands.len() <= MOST_COMMANDS {
-            self.execute_together(&lane, commands, now).await?
+            self.execute_together(&lane, commands, now, came_at).await?
         } else {
             let mut outcomes = Vec::with_capacity(commands.len());
             for part in commands.chunks(MOST_COMMANDS) {
-                outcomes.extend(self.execute_together(&lane, part.to_vec(), now).await?);
+                outcomes.extend(self.execute_together(&lane, part.to_vec(), now, came_at).await?);
             }
             outcomes
         };
@@ -169,9 +169,10 @@ impl Lanes {
         lane: &Lane,
         commands: Vec<Command>,
         now: Timestamp,
+        came_at: Timestamp,
     ) -> Result<Outcomes, Failure> {
         let (reply, mut answer) = oneshot::channel();
-        lane.wait(WaitingCall { commands, now, made_at: Instant::now(), reply })?;
+        lane.wait(WaitingCall { commands, now, came_at, made_at: Instant::now(), reply })?;
         // The caller that gets the copies leads until its own call is answered.
         let mut copies = lane.copies.lock().await;
         loop {
@@ -191,14 +192,11 @@ impl Lanes {
             *copies = held;
             match result {
                 Ok(outcomes) => {
-                    let now = calls.iter().map(|call| call.now).max();
                     for (call, outcomes) in calls.into_iter().zip(outcomes) {
                         // A caller that gave up needs no answer.
                         let _ = call.reply.send(Ok(outcomes));
                     }
-                    if let Some(now) = now {
-                        self.keep_house_if_due(lane, now).await;
-                    }
+                    self.keep_house_if_due(lane).await;
                 }
                 Err(failure) => {
                     *copies = Copies::default();
@@ -214,7 +212,7 @@ impl Lanes {
         let lane = || {
             let space = names::space(account);
             let (waiting, copies) = (Mutex::default(), AsyncMutex::default());
-            let house_due = AtomicI64::new(house::next(self.clock.now()));
+            let house_due = Mutex::new(Instant::now() + house::EVERY);
             let (counted, in_all) = (AtomicUsize::new(0), Arc::clone(&self.copies));
             Ok(Arc::new(Lane { account, space, waiting, copies, house_due, counted, in_all }))
         };
@@ -296,8 +294,10 @@ impl Lanes {
         copies: &mut Copies,
         calls: &[WaitingCall],
     ) -> Result<(Vec<Outcomes>, Effects), Failure> {
+        // Calls may have waited, and each attempt is later than the one before.
+        let present = self.clock.now();
         let commands: Vec<_> =
-            calls.iter().map(|call| Commands { all: &call.commands, now: call.now }).collect();
+            calls.iter().map(|call| Commands { all: &call.commands, now: call.now_at(present) }).collect();
         loop {
             match Batch::new(copies, lane.account, self.kept).decide(&commands) {
                 Decided::Outcomes(outcomes, effects) => return Ok((outcomes, effects)),

@@ -28,7 +28,8 @@ pub const WEBHOOKS: u8 = 13;
 pub const DELIVERIES: u8 = 14;
 /// Refused calls, by day: of all keys (`a`), and of each key (`k` and its id).
 pub const REFUSED: u8 = 15;
-/// What house-keeping has dropped, the days of refused calls (`r`), and the numbers of the last ones (`c`).
+/// What house-keeping has dropped, the days of refused calls (`r`), the numbers of the last ones (`c`), and the restores
+/// from backups (`n`).
 pub const HOUSE: u8 = 16;
 
 // Sets of records in other spaces.

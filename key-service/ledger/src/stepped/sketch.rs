@@ -16,6 +16,7 @@ impl Copies {
         self.account.sketch(records, &mut all);
         self.turn.sketch(records, &mut all);
         self.events.sketch(records, &mut all);
+        self.house.sketch(records, &mut all);
         self.keys.sketch(records, &mut all);
         self.groups.sketch(records, &mut all);
         self.generations.sketch(records, &mut all);

@@ -37,6 +37,12 @@ impl Management {
         self.store.events(account, search, slice).await
     }
 
+    /// Returns the number of the account's last event, or zero.
+    pub async fn last_event(&self, account: AccountId) -> Result<u64, StoreError> {
+        let found = self.store.events(account, EventSearch::default(), EventSlice::latest(1)).await?;
+        Ok(found.found.first().map_or(0, |event| event.number))
+    }
+
     /// Returns the number of an event that is kept.
     pub async fn event_number(&self, account: AccountId, id: EventId) -> Result<Option<u64>, StoreError> {
         self.store.event_number(account, id).await

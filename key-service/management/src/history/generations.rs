@@ -1,10 +1,7 @@
 //! Bills of generations for an account's programs, listed by filters or found by id.
 
 use async_trait::async_trait;
-use shared::{
-    ids::{AccountId, GenerationId},
-    time::Timestamp,
-};
+use shared::ids::{AccountId, GenerationId};
 
 use crate::{
     error::Error,
@@ -28,37 +25,6 @@ const READ_AT_ONCE: usize = 500;
 pub struct Bill {
     pub generation: GenerationId,
     pub settlement: Settlement,
-}
-
-/// Filter of bills. Every part that is set must match.
-#[derive(Clone, Debug, Default)]
-pub struct BillFilter {
-    /// Filters, and the reach of the caller.
-    pub search: EntrySearch,
-    /// Earliest time of a bill.
-    pub begins: Option<Timestamp>,
-    /// Time before which the bills lie.
-    pub ends: Option<Timestamp>,
-}
-
-impl BillFilter {
-    fn matches(&self, settlement: &Settlement) -> bool {
-        self.search.matches(settlement)
-            && self.begins.is_none_or(|begins| settlement.at >= begins)
-            && self.ends.is_none_or(|ends| settlement.at < ends)
-    }
-
-    fn is_in_reach(&self, settlement: &Settlement) -> bool {
-        self.search.within.is_none_or(|group| settlement.payer.is_in(group))
-    }
-
-    /// Returns whether neither this bill nor a later one of the listing matches.
-    fn is_past(&self, settlement: &Settlement, order: Order) -> bool {
-        match order {
-            Order::Descending => self.begins.is_some_and(|begins| settlement.at < begins),
-            Order::Ascending => self.ends.is_some_and(|ends| settlement.at >= ends),
-        }
-    }
 }
 
 impl Management {
@@ -85,9 +51,7 @@ impl Management {
     ) -> Result<Found<JournalEntry, u64>, StoreError> {
         let Listing { order, filter, .. } = listing;
         match order {
-            Order::Descending => {
-                self.store.find_entries(account, filter.search.clone(), behind, wanted).await
-            }
+            Order::Descending => self.store.find_entries(account, filter.clone(), behind, wanted).await,
             Order::Ascending => {
                 let page = self.store.journal(account, behind.unwrap_or(0), READ_AT_ONCE).await?;
                 let is_full = page.entries.len() == READ_AT_ONCE;
@@ -95,6 +59,29 @@ impl Management {
                 Ok(Found { found: page.entries, next })
             }
         }
+    }
+
+    /// Returns the number of the entry after which a page begins.
+    async fn place(
+        &self,
+        account: AccountId,
+        listing: &Listing<Bill>,
+        id: GenerationId,
+    ) -> Result<u64, Error<UnknownCursor>> {
+        let is_in_reach = |found: &JournalEntry| {
+            let payer = &found.entry.settlement.payer;
+            listing.filter.within.is_none_or(|group| payer.is_in(group))
+        };
+        if let Some(found) = self.store.entry_of(account, id).await?.filter(is_in_reach) {
+            return Ok(found.number);
+        }
+        // The store may have dropped the entry since the page before.
+        let kept = self.store.journal(account, 0, 1).await?;
+        let is_older = |first: &JournalEntry| id.created_at() <= first.entry.settlement.at;
+        if kept.gone_until == 0 || !kept.entries.first().is_none_or(is_older) {
+            return Err(Error::Refused(UnknownCursor));
+        }
+        Ok(kept.gone_until)
     }
 
     /// Returns whether a later entry corrects this one.
@@ -110,7 +97,7 @@ impl Management {
 #[async_trait]
 impl Listed for Bill {
     type Id = GenerationId;
-    type Filter = BillFilter;
+    type Filter = EntrySearch;
     const NAME: &'static str = "a billed generation";
 
     fn id(&self) -> GenerationId {
@@ -119,12 +106,15 @@ impl Listed for Bill {
 
     async fn page(management: &Management, account: AccountId, listing: &Listing<Self>) -> Paged<Self> {
         let mut behind = match listing.after {
-            Some(id) => {
-                let found = management.store.entry_of(account, id).await?;
-                let found = found.filter(|found| listing.filter.is_in_reach(&found.entry.settlement));
-                Some(found.ok_or(Error::Refused(UnknownCursor))?.number)
-            }
+            Some(id) => Some(management.place(account, listing, id).await?),
             None => None,
+        };
+        // Entries only get younger. A page of the latest first ends by itself.
+        let ends = match (listing.order, listing.filter.ends) {
+            (Order::Ascending, Some(ends)) => {
+                Some(ends.plus(management.store.disorder(account, ends).await?))
+            }
+            (Order::Ascending, None) | (Order::Descending, _) => None,
         };
         let mut items = Vec::new();
         loop {
@@ -133,10 +123,11 @@ impl Listed for Bill {
             let Found { found: entries, next } = management.entries(account, listing, behind, wanted).await?;
             for entry in entries {
                 let settlement = &entry.entry.settlement;
-                if listing.filter.is_past(settlement, listing.order) {
+                if ends.is_some_and(|ends| settlement.at >= ends) {
                     return Ok(Page { items, has_more: false });
                 }
-                if !listing.filter.matches(settlement) || management.is_corrected(account, &entry).await? {
+                let is_wanted = settlement.ending.is_bill() && listing.filter.matches(settlement);
+                if !is_wanted || management.is_corrected(account, &entry).await? {
                     continue;
                 }
                 if items.len() == listing.limit {

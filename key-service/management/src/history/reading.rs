@@ -18,11 +18,8 @@ use crate::{
         reach::{AccountReach, is_in},
     },
 };
+use domain::key::{ApiKey, Condition, Status};
 pub use domain::search::{EntrySearch, Outcome};
-use domain::{
-    key::{ApiKey, Condition, Status},
-    ledger::Settlement,
-};
 use key_service_store::store::{
     Found, JournalEntry, KeyName, Order, Page, StoreError,
     search::{READ_AT_ONCE, Scan},
@@ -295,16 +292,17 @@ impl Management {
             let before = scan.place().and_then(KeyCursor::entry);
             let entries = self.store.latest_entries(account, before, at_once).await?;
             let ids = entries.iter().map(|entry| entry.entry.settlement.payer.key);
-            let ids = ids.filter(|id| !seen.contains(id)).collect();
+            let ids: Vec<KeyId> = ids.filter(|id| !seen.contains(id)).collect();
+            let last = self.store.last_entries(account, &ids).await?;
             let mut keys = self.keys_by_id(AccountReach::whole(account), ids).await?;
             keys.retain(|_, key| is_in(key.spend.group, groups));
             let of_page: Vec<ApiKey> = keys.values().cloned().collect();
             let reached = self.limits_of_search(account, search, &of_page).await?;
             let matching = |entry: JournalEntry| {
-                let Settlement { payer, at, .. } = entry.entry.settlement;
-                let is_last = |key: &&ApiKey| key.spend.last_used_at == Some(at);
-                let key =
-                    keys.get(&payer.key).filter(is_last).filter(|key| search.matches(key, &reached, now));
+                let payer = entry.entry.settlement.payer;
+                // Several entries of a key may have the same time.
+                let is_last = last.get(&payer.key) == Some(&entry.number);
+                let key = keys.get(&payer.key).filter(|key| is_last && search.matches(key, &reached, now));
                 (KeyCursor::Entry(entry.number), key.filter(|key| seen.insert(key.id)).cloned())
             };
             scan.add(entries.into_iter().map(matching), at_once);

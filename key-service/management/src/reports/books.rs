@@ -6,7 +6,7 @@ use futures_util::future::try_join;
 use shared::ids::{AccountId, KeyId};
 
 use crate::management::Management;
-use domain::{audit::Audit, usage::Day};
+use domain::{audit::Audit, sequence::Sequence, usage::Day};
 use key_service_store::store::{Hour, JournalEntry, JournalPage, StoreError, UsageLine};
 
 /// Days before today whose refused calls are shown; counts are kept for longer.
@@ -22,6 +22,11 @@ pub struct RefusedLately {
 }
 
 impl Management {
+    /// Numbers with which entries of the account's journal, and its events, are exported.
+    pub async fn sequences(&self, account: AccountId) -> Result<(Sequence, Sequence), StoreError> {
+        self.store.sequences(account).await
+    }
+
     /// Entries of the account's journal after this number, at most `limit`.
     pub async fn journal(
         &self,

@@ -93,6 +93,7 @@ fn bill_is_of_what_was_served(setup: &Setup, before: &State, request: usize, bil
         Ending::Expired => {
             cost == 0 || of.has_reported && asked.extension.is_some_and(|(_, reported)| cost == reported)
         }
+        Ending::Late => false,
     };
     if !may_be || bill.charged > bill.cost {
         return broken(format!("a bill is what was served: {bill:?}"));
@@ -115,6 +116,9 @@ fn sums_are_balances(setup: &Setup, books: &Books) -> Promise {
         if captured > 1 || entries.len() > 2 || billed != charged {
             return broken(format!("a generation is billed once: {entries:?}"));
         }
+    }
+    if !books.journal.is_sorted_by_key(|(_, entry)| entry.settlement.at) {
+        return broken(format!("no bill is earlier than the one before it: {:?}", books.journal));
     }
     for (id, of) in setup.keys().zip(&books.keys) {
         let pays = |of: KeyId, _: [Option<GroupId>; 2]| of == id;

@@ -179,6 +179,14 @@ fn settled() -> CallFailure {
 
 /// Counts a bill in the metrics, of a capture or an expiry.
 pub(crate) fn count_billed(settlement: &Settlement) {
+    if !settlement.ending.is_bill() {
+        tracing::warn!(
+            key = %settlement.payer.key,
+            cost = %settlement.cost,
+            "a capture came so late that its bill may have been dropped; it is in the journal and charges nothing"
+        );
+        return;
+    }
     let count = |nanos: NanoUsd| u64::try_from(nanos.nanos()).unwrap_or(0);
     let (model, shortfall) = (settlement.payer.model.clone(), settlement.shortfall());
     metrics::counter!("keyservice_billed_nanousd_total", "model" => model.clone())

@@ -2,6 +2,7 @@
 
 pub(crate) mod refused;
 pub(crate) mod refused_calls;
+mod restores;
 pub mod search;
 pub(crate) mod upstreams;
 

@@ -58,6 +58,8 @@ impl Fault {
 
 /// Longest time in milliseconds for which a gateway is apart from all key-services: so short that a lease is renewed behind it.
 const MOST_APART: u64 = 4_000;
+/// Time for which a clock is wrong that is set right again.
+const WRONG_FOR: Duration = Duration::from_secs(2);
 /// One seed in so many has no faults.
 const CALM: u64 = 6;
 
@@ -122,9 +124,17 @@ async fn carry_out(world: &Arc<World>, fault: Fault, dice: &mut Dice) {
         }
         Fault::StepClock => {
             let place = *dice.pick(&[GATEWAYS, KEY_SERVICES].concat());
-            let step = i64::try_from(dice.within(0..=20_000)).unwrap() * 60 - 600_000;
+            let drawn = i64::try_from(dice.within(0..=20_000)).unwrap();
+            // One step in four is of up to a day, and half of these are set right after two seconds.
+            let hours = if drawn % 4 == 0 { drawn % 49 - 24 } else { 0 };
+            let step = drawn * 60 - 600_000 + hours * 60 * 60 * 1_000;
             tell!(world.trace, "the clock of {place} moves by {step} ms");
             world.clock(place).step(step);
+            if drawn % 8 == 0 {
+                sleep(WRONG_FOR).await;
+                tell!(world.trace, "the clock of {place} is set right");
+                world.clock(place).step(-step);
+            }
         }
         Fault::Revoke => owner::revoke(world, key_service, own_key(dice)).await,
         Fault::Lower => owner::lower(world, key_service, own_key(dice), dice.within(1..=3)).await,

@@ -1,8 +1,15 @@
 //! What is promised, held against what happened.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
-use domain::ledger::{Budget, Ending};
+use domain::{
+    ledger::{Budget, Ending},
+    search::EntrySearch,
+    usage::Day,
+};
 use key_service_store::store::{JournalEntry, Store};
 use parking_lot::Mutex;
 use shared::{
@@ -102,6 +109,7 @@ pub(crate) async fn at_the_end(world: &World, faults: usize) {
     }
     let outcomes = world.outcomes.lock().clone();
     bills(world, &journal, &outcomes);
+    lists(world, &journal).await;
     revocations(world, &outcomes);
     if faults == 0 {
         calm(world, &outcomes);
@@ -118,6 +126,33 @@ async fn books(world: &World) {
     let funds = world.present.funds(world.account).await.unwrap().unwrap();
     if funds.held != NanoUsd::ZERO {
         world.trace.break_promise(format!("{} are held after all leases", funds.held));
+    }
+}
+
+/// No entry is earlier than the one before it, and lists by day have each entry once.
+async fn lists(world: &World, journal: &[JournalEntry]) {
+    let at = |entry: &JournalEntry| entry.entry.settlement.at;
+    if !journal.is_sorted_by_key(at) {
+        world.trace.break_promise("an entry is earlier than the one before it".into());
+    }
+    let days: BTreeSet<Day> = journal.iter().map(|entry| Day::of(at(entry))).collect();
+    let mut listed = Vec::new();
+    for day in days {
+        let [begins, ends] = [day, day.plus(1)].map(|day| Some(Timestamp::from_millis(day.millis().0)));
+        let search = EntrySearch { begins, ends, ..EntrySearch::default() };
+        let mut before = None;
+        loop {
+            let found = world.present.find_entries(world.account, search.clone(), before, ALL).await.unwrap();
+            listed.extend(found.found.iter().map(|entry| entry.number));
+            before = found.next;
+            if before.is_none() {
+                break;
+            }
+        }
+    }
+    listed.sort_unstable();
+    if !listed.iter().eq(journal.iter().map(|entry| &entry.number)) {
+        world.trace.break_promise(format!("lists by day have {} of {} entries", listed.len(), journal.len()));
     }
 }
 

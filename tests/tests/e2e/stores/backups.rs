@@ -2,9 +2,10 @@
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
+use serde_json::Value;
 use tempfile::TempDir;
 use tests::{
-    harness::{Deployment, Form, Options, Server, Settings, Stack, cost_of},
+    harness::{ACCOUNT, Deployment, Form, Options, Server, Settings, Stack, cost_of},
     upstream::Script,
 };
 
@@ -52,6 +53,48 @@ async fn a_served_store_is_backed_up_again_and_again_and_the_last_backup_is_rest
     stack.server().restart().await;
     assert_eq!(stack.used(&key).await.nanos(), 5 * cost_of(12, 5).nanos(), "as it was at the last backup");
     assert_eq!(stack.call(&key, Script::tokens(12, 5)).send().await.status, 200);
+}
+
+#[apply(fact)]
+async fn a_program_that_exports_bills_and_events_misses_none_after_a_restore() {
+    let stack = Stack::start().await;
+    stack.others_spend();
+    let key = stack.key().await;
+    let place = stack.data().join("backup").display().to_string();
+    let serve = async |requests| {
+        for _ in 0..requests {
+            assert_eq!(stack.call(&key, Script::tokens(12, 5)).send().await.status, 200);
+        }
+    };
+    let export = |what: &str, after: u64| -> Vec<u64> {
+        let printed = stack.cli(&[what, "export", "--account", ACCOUNT, "--after", &after.to_string()]);
+        let seq = |line: &str| serde_json::from_str::<Value>(line).unwrap()["seq"].as_u64().unwrap();
+        printed.lines().map(seq).collect()
+    };
+    serve(2).await;
+    stack.cli(&["backup", "--to", &place]);
+    serve(5).await;
+    stack.key().await;
+    let seen = ["journal", "events"].map(|what| *export(what, 0).last().unwrap());
+    stack.server().kill();
+    stack.cli(&["restore", "--from", &place]);
+    stack.server().restart().await;
+    assert_eq!(
+        ["journal", "events"].map(|what| export(what, seen[usize::from(what == "events")]).len()),
+        [0, 0]
+    );
+    // Fewer than were lost, so that numbers of the store itself are still below those that were seen.
+    serve(3).await;
+    stack.key().await;
+    let bills = export("journal", seen[0]);
+    assert!(bills.len() == 3 && bills.iter().all(|seq| *seq > seen[0]), "{bills:?} after {seen:?}");
+    let events = export("events", seen[1]);
+    assert!(!events.is_empty() && events.iter().all(|seq| *seq > seen[1]), "{events:?} after {seen:?}");
+    assert_eq!(export("journal", bills[2]), []);
+    let unknown = (bills[2] + 1).to_string();
+    let (failed, _, error) =
+        stack.operator().try_cli(&["journal", "export", "--account", ACCOUNT, "--after", &unknown]);
+    assert!(!failed.success() && error.contains("--after: the journal ends at"), "{error}");
 }
 
 #[apply(fact)]

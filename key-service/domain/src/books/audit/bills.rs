@@ -32,6 +32,9 @@ impl Bills {
     /// Returns the sum of a generation's changes if the entry bills another amount. The first known entry of a
     /// generation proves nothing if it may correct one that was forgotten or dropped.
     pub(super) fn disproves(&mut self, generation: GenerationId, entry: &Entry) -> Option<i128> {
+        if !entry.settlement.ending.is_bill() {
+            return None;
+        }
         let (delta, charged) =
             (i128::from(entry.delta.nanos()), i128::from(entry.settlement.charged.nanos()));
         let before = self.changes.get(&generation).copied();
@@ -44,7 +47,7 @@ impl Bills {
         let is_proven = self.complete || !is_correction;
         self.changes.insert(generation, charged);
         match entry.settlement.ending {
-            Ending::Captured => self.captured.push_back(generation),
+            Ending::Captured | Ending::Late => self.captured.push_back(generation),
             Ending::Expired => self.expired.push_back(generation),
         }
         self.forget();

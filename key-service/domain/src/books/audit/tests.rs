@@ -41,8 +41,13 @@ fn audit(first: &Budget, second: &Budget, account: Account) -> Audit {
     auditor.account(account, nanos(9), [nanos(60), nanos(40)].into_iter())
 }
 
-const SOUND: Account =
-    Account { credit: NanoUsd::from_nanos(90), held: NanoUsd::from_nanos(9), tick: 4, last_deposit: None };
+const SOUND: Account = Account {
+    credit: NanoUsd::from_nanos(90),
+    held: NanoUsd::from_nanos(9),
+    tick: 4,
+    last_deposit: None,
+    billed_at: None,
+};
 
 fn wrong(figure: Figure, recorded: i64, proven: i64) -> Wrong {
     Wrong { figure, recorded: Quantity::Usd(nanos(recorded)), proven: Quantity::Usd(nanos(proven)) }
@@ -58,7 +63,7 @@ fn books_that_add_up_are_sound() {
 fn a_wrong_figure_is_named_with_its_proven_value() {
     let found = audit(&spent(8, 9), &spent(3, 1), SOUND).wrong;
     assert_eq!(found, [wrong(Figure::Used(of_key(1)), 8, 7), wrong(Figure::BudgetHeld(of_key(2)), 1, 0)]);
-    let account = Account { credit: nanos(91), held: nanos(0), tick: 4, last_deposit: None };
+    let account = Account { credit: nanos(91), held: nanos(0), tick: 4, ..Account::default() };
     let found = audit(&spent(7, 9), &spent(3, 0), account).wrong;
     assert_eq!(found, [wrong(Figure::Held, 0, 9), wrong(Figure::Credit, 91, 90)]);
 }

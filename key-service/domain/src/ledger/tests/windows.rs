@@ -52,6 +52,20 @@ impl Book {
 }
 
 #[test]
+fn a_late_capture_gives_back_to_the_window_that_a_clock_ahead_began() {
+    let mut book = book(&[(Per::Day, 100)]);
+    // The clock of another key-service is thirteen hours ahead for a moment.
+    book.at("2026-11-21T01:00Z").must_hold(2, 10);
+    book.at(NOON).must_hold(1, 50);
+    book.extend(1, 50, cost(40)).unwrap();
+    book.tick(3);
+    let Ok(Outcome::Expired(bill)) = book.expire(1) else { panic!("it is due") };
+    assert_eq!((bill.at, book.used()), (time(MIDNIGHT), vec![40]));
+    book.capture(1, cost(15));
+    assert_eq!(book.used(), [15]);
+}
+
+#[test]
 fn a_window_that_is_used_up_renews_at_its_end() {
     let mut book = book(&[(Per::Day, 100)]);
     book.spend(1, 70);

@@ -1,6 +1,8 @@
 //! Searches of the journal, which read a bounded part. Entries of a key or a group are found by the numbers with which
 //! each names the one before it; any others without an index.
 
+use std::{collections::HashMap, time::Duration};
+
 use key_service_ledger::{StoreError, codec, messages, names};
 use shared::{
     ids::{AccountId, GenerationId, GroupId, KeyId},
@@ -12,7 +14,7 @@ use crate::{
     store::base::Store,
 };
 use domain::{
-    ledger::{CLOCK_LEAD, Ending, Record},
+    ledger::{CLOCK_LEAD, Ending, MOST_LEAD, Record},
     search::EntrySearch,
 };
 
@@ -114,7 +116,13 @@ pub(crate) async fn entries(
     limit: usize,
 ) -> Result<Found<JournalEntry, u64>, StoreError> {
     let end = match search.ends {
-        Some(ends) => Some(end_before(store, account, ends).await?),
+        Some(ends) => {
+            Some(end_before(store, account, ends.plus(store.disorder(account, ends).await?)).await?)
+        }
+        None => None,
+    };
+    let earliest = match search.earliest() {
+        Some(begins) => Some(begins.minus(store.disorder(account, begins).await?)),
         None => None,
     };
     let place = before.into_iter().chain(end).min();
@@ -130,7 +138,7 @@ pub(crate) async fn entries(
     while scan.goes_on() {
         let mut entries = store.latest_entries(account, scan.place(), at_once).await?;
         let step = chain.and_then(|chain| entries.iter().rev().find_map(|entry| chain.step(entry)));
-        if let Some(begins) = search.earliest() {
+        if let Some(begins) = earliest {
             // Entries only get older: after the first that is too old, no wanted one follows.
             let is_past = |entry: &JournalEntry| entry.entry.settlement.at < begins;
             entries.truncate(entries.iter().position(is_past).unwrap_or(entries.len()));
@@ -250,21 +258,63 @@ pub(crate) async fn entry_of(
     account: AccountId,
     generation: GenerationId,
 ) -> Result<Option<JournalEntry>, StoreError> {
-    // A remembered bill tells its time. The clock of the gateway that made the id may be ahead of ours.
+    // A remembered bill tells its time.
     let billed_at = store.billed_at(account, generation).await?;
-    let begins = billed_at.unwrap_or(generation.created_at()).minus(CLOCK_LEAD);
-    let mut after = end_before(store, account, begins).await?.saturating_sub(CLOSE + 1);
+    let begins = billed_at.unwrap_or(generation.created_at());
+    let begins = begins.minus(CLOCK_LEAD.max(store.disorder(account, begins).await?));
+    let begin = end_before(store, account, begins).await?.saturating_sub(CLOSE + 1);
+    let found = entry_after(store, account, generation, begin).await?;
+    if found.is_some() || billed_at.is_some() {
+        return Ok(found);
+    }
+    // The clock of the gateway that made the id may be ahead of ours, or ours may have gone back since.
+    entry_before(store, account, generation, begin + 1).await
+}
+
+/// Finds the last entry of a generation among those after a number.
+async fn entry_after(
+    store: &Store,
+    account: AccountId,
+    generation: GenerationId,
+    mut after: u64,
+) -> Result<Option<JournalEntry>, StoreError> {
     let mut found = None;
     for _ in 0..LOOKED_THROUGH / READ_AT_ONCE {
         let entries = store.journal(account, after, READ_AT_ONCE).await?.entries;
         let was_last = entries.len() < READ_AT_ONCE;
         after = entries.last().map_or(after, |entry| entry.number);
-        found = entries.into_iter().rfind(|entry| entry.generation == generation).or(found);
+        found = entries.into_iter().rfind(|entry| is_bill_of(entry, generation)).or(found);
         if was_last || found.as_ref().is_some_and(is_final) {
             break;
         }
     }
     Ok(found)
+}
+
+/// Finds the last entry of a generation among those before a number whose times are close to its creation.
+async fn entry_before(
+    store: &Store,
+    account: AccountId,
+    generation: GenerationId,
+    mut before: u64,
+) -> Result<Option<JournalEntry>, StoreError> {
+    let begins = generation.created_at().minus(MOST_LEAD);
+    for _ in 0..LOOKED_THROUGH / READ_AT_ONCE {
+        let entries = store.latest_entries(account, Some(before), READ_AT_ONCE).await?;
+        let Some(last) = entries.last() else { return Ok(None) };
+        before = last.number;
+        let is_past = last.entry.settlement.at < begins;
+        let found = entries.into_iter().find(|entry| is_bill_of(entry, generation));
+        if found.is_some() || is_past {
+            return Ok(found);
+        }
+    }
+    Ok(None)
+}
+
+/// Returns whether an entry is a bill of this generation. A late capture is none.
+fn is_bill_of(JournalEntry { generation, entry, .. }: &JournalEntry, of: GenerationId) -> bool {
+    *generation == of && entry.settlement.ending.is_bill()
 }
 
 /// Returns whether no later entry can correct this one.
@@ -288,6 +338,28 @@ async fn end_before(store: &Store, account: AccountId, end: Timestamp) -> Result
 }
 
 impl Store {
+    /// Returns the time by which entries around a time may be in another order than their times.
+    pub async fn disorder(&self, account: AccountId, at: Timestamp) -> Result<Duration, StoreError> {
+        let found = self.get::<messages::Account>(&names::space(account), names::account()).await;
+        match found {
+            // Pages show what can be read.
+            Err(StoreError::Damaged(_)) => Ok(codec::AccountRecord::default().disorder(at)),
+            found => Ok(found?.as_ref().map(codec::read_account).unwrap_or_default().disorder(at)),
+        }
+    }
+
+    /// Numbers of the last entries of keys, of those that have some.
+    pub async fn last_entries(
+        &self,
+        account: AccountId,
+        keys: &[KeyId],
+    ) -> Result<HashMap<KeyId, u64>, StoreError> {
+        let names = keys.iter().map(|key| names::key(*key)).collect();
+        let found = self.get_all::<messages::Key>(&names::space(account), names).await?;
+        let last = |(id, key): (&KeyId, Option<messages::Key>)| Some((*id, key?.last_entry));
+        Ok(keys.iter().zip(found).filter_map(last).collect())
+    }
+
     /// Returns the time of a generation's last bill, while it is remembered and can be read.
     async fn billed_at(
         &self,

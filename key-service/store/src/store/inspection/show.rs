@@ -96,7 +96,7 @@ impl Store {
                 let mut own =
                     vec![names::account(), names::events(), names::turn(), layout::account_profile()];
                 let house = |of: &[u8; 1]| layout::name(layout::HOUSE, *of);
-                own.extend([names::house(), house(b"r"), house(b"c")]);
+                own.extend([names::house(), house(b"r"), house(b"c"), house(b"n")]);
                 own.extend(lists.map(|table| layout::name(table, *b"l")));
                 others.push((layout::holders(account), layout::name(layout::HOLDERS, *account.as_bytes())));
                 own
@@ -262,6 +262,7 @@ fn read(table: u8, key: &[u8], record: &Record) -> Option<Value> {
         (layout::HOUSE, b'h') => json_of::<messages::House>(record),
         (layout::HOUSE, b'r') => json_of::<messages::RefusedDays>(record),
         (layout::HOUSE, b'c') => json_of::<messages::RefusedCalls>(record),
+        (layout::HOUSE, b'n') => json_of::<messages::Restores>(record),
         (layout::HOLDERS, _) => json_of::<messages::Holder>(record),
         _ => None,
     }

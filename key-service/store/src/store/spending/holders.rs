@@ -65,7 +65,7 @@ impl Store {
         // Lanes do housekeeping too, but not if there are so many accounts that no lane stays.
         let [drawn] = random_bytes(&*self.clock);
         if drawn < HOUSE_KEPT_OF_256
-            && let Err(error) = self.keep_house(account, self.clock.now()).await
+            && let Err(error) = self.keep_house(account).await
         {
             tracing::debug!(%account, %error, "the house is kept another time");
         }
@@ -101,7 +101,9 @@ impl Store {
     /// Returns an account with holds, or removes the account from the index. If its part of the store cannot be
     /// reached, it is kept.
     async fn keep_holder(&self, ListedAccount { account, at }: ListedAccount) -> Option<AccountId> {
-        if at >= self.clock.now().minus(FORGOTTEN_AFTER) {
+        // A clock that is ahead for a moment must not hide the holds of an account that was just listed.
+        let steady = self.lanes.steady_time();
+        if steady.is_none_or(|now| at >= now.minus(FORGOTTEN_AFTER)) {
             return Some(account);
         }
         let space = layout::space(account);

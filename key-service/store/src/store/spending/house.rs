@@ -1,6 +1,6 @@
 //! Housekeeping that a caller asks for.
 
-use shared::{ids::AccountId, time::Timestamp};
+use shared::ids::AccountId;
 
 use crate::store::base::Store;
 use key_service_ledger::StoreError;
@@ -9,7 +9,7 @@ impl Store {
     /// Drops some of the account's sets whose records are old: bills of generations, and sums of days. Spending does
     /// the same, every ten minutes, in a process that keeps serving the account. Callers that go through accounts may
     /// do it for the others. It does nothing if the account does not exist.
-    pub async fn keep_house(&self, account: AccountId, now: Timestamp) -> Result<(), StoreError> {
-        Ok(self.lanes.keep_house(account, now).await?)
+    pub async fn keep_house(&self, account: AccountId) -> Result<(), StoreError> {
+        Ok(self.lanes.keep_house(account).await?)
     }
 }

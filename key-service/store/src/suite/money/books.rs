@@ -2,7 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
+use key_service_ledger::{messages, names, view::FORM};
+use records::{Commit, Record, Revision, Write};
 use shared::{
+    clock::{Clock as _, System},
     ids::{AccountId, GenerationId, KeyId},
     time::Timestamp,
     tokens::Usage,
@@ -323,6 +326,68 @@ pub(crate) async fn entries_are_found_by_key_model_day_and_outcome(subject: &mut
         EntrySearch { outcome: Some(Wanted::Estimated), ..search.clone() },
     ] {
         assert_eq!(numbers(&none, None, 9).await, (vec![], None), "{none:?}");
+    }
+}
+
+/// Makes the account look as a program leaves it that does not order entries by time.
+async fn forget_the_order(store: &Store, account: AccountId) {
+    let space = names::space(account);
+    let mut money = store.get::<messages::Account>(&space, names::account()).await.unwrap().unwrap();
+    (money.billed_at, money.ordered_since) = (0, 0);
+    let mut revision = [0; 8];
+    System.random(&mut revision);
+    let writes = vec![Write::Put(names::account(), Record::of(Revision(revision), FORM, &money))];
+    store.records.commit(&space, Commit { guards: Vec::new(), writes }).await.unwrap();
+}
+
+pub(crate) async fn lists_by_time_have_each_bill_once_whatever_clocks_do(subject: &mut impl Subject) {
+    let edge = Timestamp::from_millis(Day::of(START).plus(1).millis().0);
+    for (n, is_of_earlier_program) in [(1, false), (2, true)] {
+        let store = subject.store();
+        let account = open_account_with(store, n, 100_000).await;
+        let key = make_key(store, account, 1, None).await;
+        // Two key-services pass midnight, one a second behind the other. Later both clocks go back by an hour.
+        for n in 0..200_u8 {
+            let behind = Duration::from_secs(u64::from(n % 2));
+            let now = edge.minus(Duration::from_secs(10)).plus(Duration::from_millis(100) * n.into());
+            let now = if n < 190 { now.minus(behind) } else { now.minus(Duration::from_hours(1)) };
+            if is_of_earlier_program {
+                forget_the_order(store, account).await;
+            }
+            let commands = vec![hold(key, generation(n), 10, 7), capture(key, generation(n), 10)];
+            store.execute(account, commands, now).await.unwrap();
+        }
+        subject.interrupt().await;
+        let store = subject.store();
+        let found = async |search: EntrySearch| {
+            let (mut numbers, mut before) = (Vec::new(), None);
+            loop {
+                let page = store.find_entries(account, search.clone(), before, 30).await.unwrap();
+                numbers.extend(page.found.iter().map(|entry| entry.number));
+                before = page.next;
+                if before.is_none() {
+                    return numbers;
+                }
+            }
+        };
+        let all = EntrySearch::default();
+        for of in [all.clone(), EntrySearch { key: Some(key), ..all.clone() }] {
+            let before = found(EntrySearch { ends: Some(edge), ..of.clone() }).await;
+            let after = found(EntrySearch { begins: Some(edge), ..of.clone() }).await;
+            let days = [&before, &after].map(|numbers| numbers.len() as u64);
+            let mut union = [before, after].concat();
+            union.sort_unstable();
+            assert!(union.iter().copied().eq(1..=200), "{is_of_earlier_program} {union:?}");
+            for (of_day, day) in days.into_iter().zip([Day::of(START), Day::of(edge)]) {
+                let lines = store.usage(account, day..=day, None).await.unwrap();
+                assert_eq!(lines.iter().map(|line| line.counts.of.requests).sum::<u64>(), of_day);
+            }
+        }
+        for n in 0..200 {
+            let bill = store.entry_of(account, generation(n)).await.unwrap();
+            assert_eq!(bill.map(|bill| bill.generation), Some(generation(n)), "{is_of_earlier_program}");
+        }
+        assert_eq!(store.audit(account).await.unwrap().unwrap().wrong, []);
     }
 }
 

@@ -2,7 +2,9 @@
 
 use std::{cell::RefCell, collections::HashSet, sync::Arc, time::Duration};
 
+use key_service_ledger::{messages, names, view::FORM};
 use proptest::test_runner::{Config, TestRunner};
+use records::{Commit, Record as StoredRecord, Revision, Write};
 use shared::{
     ids::{AccountId, GenerationId, KeyId},
     money::NanoUsd,
@@ -23,7 +25,7 @@ use domain::{
     event::{Actor, Event},
     key::KeyPatch,
     ledger::{
-        BoundsPatch, Command, Outcome, Progress, Record, RecordId, Refused,
+        BoundsPatch, Command, Ending, Outcome, Progress, Record, RecordId, Refused,
         histories::{
             self, ACCOUNTS, GENERATIONS, GROUPS, KEY_LIMIT_REACHED, KEYS, LONGEST_HISTORY, START, Step,
             World, account, generation, group, history, key, of_history,
@@ -103,23 +105,42 @@ pub(crate) async fn a_capture_without_a_hold_is_billed_once(subject: &mut impl S
     assert_eq!(store.audit(account).await.unwrap().unwrap().wrong, []);
 }
 
-pub(crate) async fn a_capture_of_a_forgotten_age_is_recorded_as_shortfall(subject: &mut impl Subject) {
+pub(crate) async fn a_capture_whose_bill_may_have_been_dropped_is_no_bill(subject: &mut impl Subject) {
     let store = subject.store();
     let account = open_account_with(store, 1, 1_000).await;
     let key = make_key(store, account, 1, None).await;
-    let old = GenerationId::new(START.minus(Duration::from_hours(3)), [1; 10]);
-    let captured = execute_one(store, account, capture(key, old, 300)).await;
-    let Ok(Outcome::Captured(settlement)) = &captured else { panic!("{captured:?}") };
-    assert_eq!((settlement.charged, settlement.shortfall()), (nanos(0), nanos(300)));
-    // The shortfall is in the journal, and the repeated call has the same outcome.
-    let page = store.journal(account, 0, 9).await.unwrap();
-    assert_eq!(page.entries.iter().map(|e| &e.entry.settlement).collect::<Vec<_>>(), [settlement]);
-    assert_eq!(execute_one(store, account, capture(key, old, 300)).await, captured);
+    let billed = vec![hold(key, generation(1), 70, 7), capture(key, generation(1), 70)];
+    store.execute(account, billed, START).await.unwrap();
+    let bill = store.entry_of(account, generation(1)).await.unwrap();
+    // Housekeeping drops the bills of that time.
+    let part = names::generation(generation(1)).set.part;
+    let house = messages::House { generations: part + 1, ..messages::House::default() };
+    let dropped = StoredRecord::of(Revision([7; 8]), FORM, &house);
+    let writes = vec![Write::Put(names::house(), dropped), Write::Drop(names::generation(generation(1)).set)];
+    store.records.commit(&names::space(account), Commit { guards: Vec::new(), writes }).await.unwrap();
+    let captured = execute_one(store, account, capture(key, generation(1), 70)).await;
+    let Ok(Outcome::Captured(late)) = &captured else { panic!("{captured:?}") };
+    assert_eq!((late.charged, late.cost, late.ending), (nanos(0), nanos(70), Ending::Late));
+    subject.interrupt().await;
+    let store = subject.store();
+    assert_eq!(execute_one(store, account, capture(key, generation(1), 70)).await, captured);
+    // It is in the journal, but the bill stays, and nothing is charged or counted twice.
+    let entries = store.journal(account, 0, 9).await.unwrap().entries;
+    assert_eq!(
+        entries.iter().map(|e| e.entry.settlement.ending).collect::<Vec<_>>(),
+        [Ending::Captured, Ending::Late]
+    );
+    assert_eq!(store.entry_of(account, generation(1)).await.unwrap(), bill);
+    assert_eq!(spend(store, account, key).await.budget.used, nanos(70));
+    let today = Day::of(START);
+    let lines = store.usage(account, today..=today, None).await.unwrap();
+    assert_eq!(lines.iter().map(|line| line.counts.of.requests).sum::<u64>(), 1);
+    assert_eq!(store.audit(account).await.unwrap().unwrap().wrong, []);
     // An old generation with a hold is billed like any other.
     let long = GenerationId::new(START.minus(Duration::from_hours(30)), [2; 10]);
     execute_one(store, account, hold(key, long, 50, 7)).await.unwrap();
     execute_one(store, account, capture(key, long, 40)).await.unwrap();
-    assert_eq!(spend(store, account, key).await.budget.used, nanos(40));
+    assert_eq!(spend(store, account, key).await.budget.used, nanos(110));
 }
 
 pub(crate) async fn a_capture_after_an_expiry_replaces_its_bill(subject: &mut impl Subject) {

@@ -3,6 +3,8 @@
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
+use http::Method;
+use serde_json::Value;
 use shared::money::NanoUsd;
 use tests::{
     harness::{ACCOUNT, Deployment, LOOK_EVERY, Options, PATIENCE, Server, Stack, cost_of},
@@ -24,6 +26,36 @@ const MARKED: Duration = Duration::from_secs(6);
 async fn with_clocks(clocks: [i64; 2]) -> Stack {
     let deployment = Deployment::services(2, 2);
     Stack::with(Options { deployment, lease: LEASE, clocks: clocks.into(), ..Options::default() }).await
+}
+
+#[apply(fact)]
+async fn lists_by_time_have_each_bill_once_although_clocks_differ_and_go_back() {
+    const REQUESTS: usize = 60;
+    let stack = with_clocks([0, -1]).await;
+    let key = stack.key().await;
+    for n in 0..REQUESTS {
+        if n == REQUESTS - 10 {
+            stack.clocks.iter().for_each(|clock| clock.set(-6));
+        }
+        assert_eq!(stack.call(&key, Script::tokens(12, 5)).send().await.status, 200);
+        sleep(Duration::from_millis(40)).await;
+    }
+    let exported = stack.cli(&["journal", "export", "--account", ACCOUNT]);
+    let entries: Vec<Value> = exported.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let edge = entries[REQUESTS / 2]["at"].as_str().unwrap();
+    let mut listed = Vec::new();
+    for part in ["end", "start"] {
+        let url = stack.url(&format!("/v1/management/generations?{part}={edge}"));
+        let answer = stack.http.send_as(&stack.account.management_key, Method::GET, &url, None).await.json();
+        let ids =
+            answer["data"].as_array().unwrap().iter().map(|bill| bill["id"].as_str().unwrap().to_owned());
+        listed.extend(ids);
+    }
+    let mut billed: Vec<_> =
+        entries.iter().map(|entry| entry["generation_id"].as_str().unwrap().to_owned()).collect();
+    listed.sort_unstable();
+    billed.sort_unstable();
+    assert_eq!((listed.len(), listed), (REQUESTS, billed));
 }
 
 #[apply(fact)]

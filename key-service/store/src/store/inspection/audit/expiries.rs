@@ -49,6 +49,7 @@ impl Expiries {
                 }
                 new()
             }
+            Ending::Late => new(),
             Ending::Captured => match self.bills.remove(&generation) {
                 Some(expired) => corrected(generation, &expired, entry),
                 None if entry.delta != bill.charged => Adds::Unknown,

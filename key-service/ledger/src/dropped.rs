@@ -1,0 +1,28 @@
+//! Which sets of an account housekeeping has dropped.
+
+use std::time::Duration;
+
+use domain::usage::Day;
+use shared::ids::{AccountId, GenerationId};
+
+use crate::{messages::House, names};
+
+/// Time before the creation of an account from which on it may have sets, since clocks differ.
+const CLOCKS_DIFFER: Duration = Duration::from_mins(10);
+
+/// Makes the record of a new account: no set is older than the account, unless a clock is behind.
+pub fn begin(account: AccountId) -> House {
+    let created_at = account.created_at().minus(CLOCKS_DIFFER);
+    let day = names::day_part(Day::of(created_at));
+    let generations = names::part(created_at, names::TEN_MINUTES);
+    House { generations, held: Vec::new(), expired: day, sums: day }
+}
+
+/// Returns whether a set that the bill of this generation may have been in was dropped.
+pub(crate) fn may_have_dropped(house: &House, account: AccountId, generation: GenerationId) -> bool {
+    let (began, created_at) = (begin(account), generation.created_at());
+    let part = names::part(created_at, names::TEN_MINUTES);
+    let is_held = house.held.iter().any(|held| held.part == part);
+    (began.generations..house.generations).contains(&part) && !is_held
+        || (began.expired..house.expired).contains(&names::day_part(Day::of(created_at)))
+}
