@@ -126,6 +126,8 @@ impl Guard {
 
 #[cfg(test)]
 mod tests {
+    use std::slice::from_ref;
+
     use axum::{
         body::Body,
         http::{HeaderName, HeaderValue, header::HOST},
@@ -173,7 +175,7 @@ mod tests {
         }
         for peer in [Some("10.0.0.6"), Some("2001:db8::1"), None] {
             assert_eq!(status(Method::PUT, peer, &[named.clone(), BEARER]).await, 403, "{peer:?}");
-            assert_eq!(status(Method::GET, peer, &[named.clone()]).await, 200, "{peer:?}");
+            assert_eq!(status(Method::GET, peer, from_ref(&named)).await, 200, "{peer:?}");
         }
     }
 
@@ -212,9 +214,9 @@ mod tests {
             let headers = [named.clone(), (header::AUTHORIZATION, wrong)];
             assert_eq!(status(Method::PUT, here, &headers).await, 401, "{wrong}");
         }
-        assert_eq!(status(Method::PUT, here, &[named.clone()]).await, 401);
-        assert_eq!(status(Method::POST, here, &[named.clone()]).await, 401);
-        assert_eq!(status(Method::GET, here, &[named.clone()]).await, 200);
+        assert_eq!(status(Method::PUT, here, from_ref(&named)).await, 401);
+        assert_eq!(status(Method::POST, here, from_ref(&named)).await, 401);
+        assert_eq!(status(Method::GET, here, from_ref(&named)).await, 200);
         let change = request(Method::PUT, here, &[named, BEARER], Body::empty());
         assert_eq!(routes(None).oneshot(change).await.unwrap().status(), 403, "without a data directory");
     }
