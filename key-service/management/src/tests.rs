@@ -3,3 +3,4 @@
 mod bounds;
 mod measure;
 mod sums;
+mod top;
