@@ -277,9 +277,9 @@ fn role_of(role: &str, group: Option<GroupId>, named: &Named) -> Markup {
 }
 
 fn list(changes: &[Change], with_before: bool, named: &Named) -> Markup {
+    let changes = changes.iter().flat_map(|change| words::of_event(change, &named.groups));
     html! {
-        @for (n, change) in changes.iter().enumerate() {
-            @let (title, [before, after]) = words::of_event(change, &named.groups);
+        @for (n, (title, [before, after])) in changes.enumerate() {
             @if n > 0 { ", " }
             (title) " " @if with_before { bdi { (before) } " → " } bdi { (after) }
         }

@@ -25,7 +25,10 @@ use key_service_page::{
     paths::{ACTIVITY, GROUPS, HOME, KEYS, MANAGEMENT_KEYS, MARGIN, SIGN_IN, YOU},
     session::AskingAccount,
 };
-use key_service_ranges::{file, spend::FILE};
+use key_service_ranges::{
+    file, list,
+    spend::{FILE, LIST},
+};
 use shared_catalog::Catalog;
 use shared_config::current::Current;
 
@@ -67,6 +70,7 @@ pub fn router(management: Arc<Management>, catalog: Arc<Current<Catalog>>, site:
         .merge(keys_and_groups())
         .route(ACTIVITY, get(activity::show))
         .route(FILE, get(file::csv))
+        .route(LIST, get(list::show))
         .route("/dashboard/activity/{id}", get(activity::generation))
         .route("/dashboard/activity.csv", get(activity::csv))
         .route("/dashboard/activity.jsonl", get(activity::json_lines))

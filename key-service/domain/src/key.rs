@@ -70,6 +70,18 @@ shared::names! {
     Condition: LimitReached = "limit_reached", ExpiresSoon = "expires_soon", Trouble = "trouble",
 }
 
+/// What is wrong with a key, most urgent first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyTrouble {
+    /// It cannot spend, since a limit of the key or of its groups is reached.
+    Limited,
+    /// It is revoked, disabled or expired, and still called.
+    Ended,
+    Expiring,
+    /// It has used four fifths of a limit.
+    Nearly,
+}
+
 /// A new credential of a key.
 #[derive(Clone, Debug)]
 pub struct NewCredential {
@@ -220,6 +232,21 @@ impl ApiKey {
         Ok(self)
     }
 
+    /// Returns what is wrong with the key. `is_limited` says that a limit of the key or of its groups is reached, and
+    /// `was_refused` that a call with it was refused today.
+    pub fn trouble(&self, is_limited: bool, was_refused: bool, now: Timestamp) -> Option<KeyTrouble> {
+        let is_in = |condition| self.is_in(condition, is_limited, now);
+        if is_in(Condition::LimitReached) {
+            Some(KeyTrouble::Limited)
+        } else if was_refused && self.status(now) != Status::Active {
+            Some(KeyTrouble::Ended)
+        } else if is_in(Condition::ExpiresSoon) {
+            Some(KeyTrouble::Expiring)
+        } else {
+            is_in(Condition::Trouble).then_some(KeyTrouble::Nearly)
+        }
+    }
+
     /// Revokes the key at this time, unless it was revoked before.
     #[must_use]
     pub fn revoked(mut self, now: Timestamp) -> Self {
@@ -252,7 +279,12 @@ mod tests {
             key.spend.budget.used = NanoUsd::from_nanos(used);
             assert_eq!(is_in(&key, false), [false, false, is_nearly], "{used} of 100 are used");
         }
-        assert_eq!(is_in(&key.revoked(now), true), [false; 3], "a revoked key needs no change");
+        assert_eq!(key.trouble(false, true, now), Some(KeyTrouble::Nearly));
+        assert_eq!(key.trouble(true, true, now), Some(KeyTrouble::Limited));
+        let revoked = key.revoked(now);
+        assert_eq!(is_in(&revoked, true), [false; 3], "a revoked key needs no change");
+        assert_eq!(revoked.trouble(true, false, now), None);
+        assert_eq!(revoked.trouble(true, true, now), Some(KeyTrouble::Ended), "it is still called");
     }
 
     #[test]

@@ -26,6 +26,8 @@ use crate::{
 const DAYS_AT_ONCE: usize = 31;
 /// Records read at a time: some milliseconds of work, behind which other readers wait.
 const RECORDS_AT_ONCE: usize = 250;
+/// Sets read at a time, each a page of some hundred records.
+const SETS_AT_ONCE: usize = 8;
 /// Readings under way at the same time, so that a database with several readers serves them together.
 const READ_TOGETHER: usize = 4;
 
@@ -148,6 +150,46 @@ impl<'a> SumsReader<'a> {
         };
         self.each(names::SUMS, days, add).await?;
         Ok(sums.into_iter().map(|((day, payer), total)| (day, payer, total)).collect())
+    }
+
+    /// Reads the sums of all payers on these days, in the order of days and payers; `None` if there are more than `most`.
+    /// It reads the last days first, and gives up early if the days so far have many more than their share of `most`.
+    pub async fn of_few_payers(
+        &self,
+        days: RangeInclusive<Day>,
+        most: usize,
+    ) -> Result<Option<Vec<PayerDay>>, StoreError> {
+        let mut left = days_of(&days);
+        let (all, mut sums, mut at_once) = (left.len(), BTreeMap::new(), 1);
+        let mut pending: Vec<(Day, Option<Cursor>)> = Vec::new();
+        loop {
+            let room = 1 + most.saturating_sub(sums.len()) / RECORDS_AT_ONCE;
+            let more = left.len().saturating_sub(at_once.min(room).saturating_sub(pending.len()));
+            pending.extend(left.split_off(more).into_iter().map(|day| (day, None)));
+            if pending.is_empty() {
+                break;
+            }
+            let asked = std::mem::take(&mut pending);
+            let question = |(day, after): &(Day, Option<Cursor>)| {
+                Question::Set(Set { table: names::SUMS, part: names::day_part(*day) }, after.clone())
+            };
+            let answers = self.ask(asked.iter().map(question).collect()).await?;
+            for ((day, _), answer) in asked.into_iter().zip(answers) {
+                let Answer::Set(records, next) = answer else { return Err(no_answer()) };
+                for (name, record) in &records {
+                    let payer = PayerName::read(name).ok_or_else(damaged)?;
+                    // A page may repeat a record of an earlier one.
+                    sums.insert((day, payer), read_payer(record)?);
+                }
+                pending.extend(next.map(|next| (day, Some(next))));
+            }
+            let begun = all - left.len();
+            if sums.len() > most || sums.len() * all > 2 * most * begun {
+                return Ok(None);
+            }
+            at_once = (2 * at_once).min(SETS_AT_ONCE);
+        }
+        Ok(Some(sums.into_iter().map(|((day, payer), total)| (day, payer, total)).collect()))
     }
 
     /// Reads the sums of some keys on these days, in the order of days and payers, and no others.

@@ -6,6 +6,7 @@ pub mod entries;
 pub mod margin;
 pub mod spend;
 pub mod statement;
+pub mod top;
 pub mod trouble;
 pub mod upstreams;
 pub mod usage;

@@ -3,4 +3,5 @@
 mod bounds;
 mod measure;
 mod sums;
+mod top;
 mod trimmed;

@@ -6,13 +6,35 @@ use axum::{
 };
 use http::header;
 
-use crate::spend::{PartNames, SpendScope, SpendView};
+use crate::{
+    names::PartNames,
+    spend::{SpendScope, SpendView},
+};
 use domain::usage::{Hour, Sums};
-use key_service_management::spend::{ChartStep, SpendPart};
-use key_service_page::{app::App, csv::cell, failure::Failure, form::query, session::KeysViewer};
+use key_service_management::{
+    reach::AccountReach,
+    spend::{ChartStep, SpendPart},
+    top::Depth,
+};
+use key_service_page::{
+    app::App,
+    csv::cell,
+    failure::Failure,
+    form::{Fields, query},
+    session::KeysViewer,
+};
 
 /// Columns. Scripts rely on the names: add, never rename.
 const HEAD: &str = "day,part,id,name,requests,tokens,charged,hour\r\n";
+
+/// Reads whose spend an address asks for. The group of a lead is what an account is to others.
+pub(crate) fn scope_of(query: &Fields, reach: AccountReach) -> Result<SpendScope, Failure> {
+    Ok(match (query.id("key")?, query.id("group")?.or(reach.group)) {
+        (Some(key), _) => SpendScope::Key(key),
+        (None, Some(group)) => SpendScope::Group(group),
+        (None, None) => SpendScope::Account,
+    })
+}
 
 /// Answers with a line for each day, or each hour of a single day, and part: every measure, and no part is left out.
 pub async fn csv(
@@ -21,13 +43,9 @@ pub async fn csv(
     request: Request,
 ) -> Result<Response, Failure> {
     let (reach, query) = (viewer.reach(), query(&request));
-    let scope = match (query.id("key")?, query.id("group")?.or(reach.group)) {
-        (Some(key), _) => SpendScope::Key(key),
-        (None, Some(group)) => SpendScope::Group(group),
-        (None, None) => SpendScope::Account,
-    };
+    let scope = scope_of(&query, reach)?;
     let view = SpendView::of(&query, scope, app.management.today());
-    let report = view.read(&app, reach).await?;
+    let report = view.read_to(&app, reach, Depth::LIST).await?;
     let names = PartNames::of(&app, reach, report.parts.keys()).await?;
     let mut lines = Vec::new();
     for (part, times) in &report.parts {

@@ -2,5 +2,7 @@
 
 pub mod file;
 mod line;
+pub mod list;
+mod names;
 pub mod range;
 pub mod spend;

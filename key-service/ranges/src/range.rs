@@ -130,9 +130,26 @@ impl Range {
         }
     }
 
+    /// Says in a word how an amount differs from the one of the days before.
+    pub(crate) fn change(now: i64, before: i64) -> String {
+        if before <= 0 {
+            return if now > 0 { "new".into() } else { "–".into() };
+        }
+        match (i128::from(now) - i128::from(before)) * 100 / i128::from(before) {
+            0 => "±0 %".into(),
+            percent @ 1.. => format!("↑ {percent} %"),
+            percent => format!("↓ {} %", -percent),
+        }
+    }
+
+    /// Names the days that the range is compared with.
+    pub(crate) fn before_in_words(&self) -> String {
+        if self.is_against_year { "a year before".into() } else { self.previous_in_words() }
+    }
+
     /// Says how an amount differs from that of the days before.
     pub fn compared(&self, now: i64, before: i64) -> String {
-        let days = if self.is_against_year { "a year before".into() } else { self.previous_in_words() };
+        let days = self.before_in_words();
         if before <= 0 {
             let within = if days.starts_with("the ") { "in " } else { "" };
             return format!("Nothing {within}{days}");
@@ -288,6 +305,13 @@ mod tests {
         ] {
             assert_eq!(dates(&range(query, "2026-11-25").days), days, "{query}");
         }
+    }
+
+    #[test]
+    fn a_word_says_how_an_amount_changed() {
+        let changes = [(138, 100), (50, 100), (1_001, 1_000), (5, 0), (0, 0), (0, 7)];
+        let words = changes.map(|(now, before)| Range::change(now, before));
+        assert_eq!(words, ["↑ 38 %", "↓ 50 %", "±0 %", "new", "–", "↓ 100 %"]);
     }
 
     #[test]

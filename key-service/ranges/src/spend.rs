@@ -1,10 +1,6 @@
 //! The spend of a range: tiles with its sums, and a chart by model, key or group.
 
-use std::{
-    cmp::Reverse,
-    collections::{BTreeMap, HashMap},
-    ops::RangeInclusive,
-};
+use std::collections::{BTreeMap, HashMap};
 
 use maud::{Markup, html};
 use shared::{
@@ -12,15 +8,15 @@ use shared::{
     money::NanoUsd,
 };
 
-use crate::{line::line, range::Range};
+use crate::{line::line, names::PartNames, range::Range};
 use domain::{
-    group::Group,
     key::ApiKey,
-    usage::{Day, Hour, Sums},
+    usage::{Day, Hour, Sums, ranked},
 };
 use key_service_management::{
     reach::AccountReach,
-    spend::{ChartStep, SpendBy, SpendPart, SpendParts},
+    spend::{ChartStep, SpendBy, SpendPart, SpendParts, SpendSearch},
+    top::Depth,
 };
 use key_service_page::{
     app::App,
@@ -28,13 +24,15 @@ use key_service_page::{
     failure::Failure,
     form::{Fields, PageAddress, with},
     paths::ACTIVITY,
-    show::{count, name_of, or_unnamed},
+    show::count,
 };
 
 /// Path of the file with the sums of a view.
 pub const FILE: &str = "/dashboard/spend.csv";
-/// Parts that have their own colours; further parts are added up.
-const PARTS: usize = 5;
+/// Path of the list of all parts of a view.
+pub const LIST: &str = "/dashboard/spend";
+/// Parts that have their own colours; further parts are added up. A chart has no more colours that everybody tells apart.
+const PARTS: usize = 7;
 
 /// Names of the parts that a spend is shown by, in addresses and on pages. The first is the default.
 const PARTS_BY: [(SpendBy, &str, &str); 4] = [
@@ -58,20 +56,14 @@ pub struct SpendView {
     pub scope: SpendScope,
     pub range: Range,
     pub measure: Measure,
-    by: SpendBy,
+    pub(crate) by: SpendBy,
 }
 
 /// Sums of a view.
 pub struct SpendReport {
     pub(crate) parts: SpendParts,
     /// The sum of the days that the range is compared with.
-    before: Sums,
-}
-
-/// Names of the keys and groups that are parts of a spend.
-pub(crate) struct PartNames {
-    keys: HashMap<KeyId, ApiKey>,
-    groups: HashMap<GroupId, Group>,
+    pub(crate) before: Sums,
 }
 
 impl SpendView {
@@ -87,7 +79,7 @@ impl SpendView {
         }
     }
 
-    fn offered(scope: SpendScope) -> impl Iterator<Item = (SpendBy, &'static str, &'static str)> {
+    pub(crate) fn offered(scope: SpendScope) -> impl Iterator<Item = (SpendBy, &'static str, &'static str)> {
         let most = match scope {
             SpendScope::Account => 4,
             SpendScope::Group(_) => 2,
@@ -104,24 +96,33 @@ impl SpendView {
 
     /// Reads the sums of the range, and the sum of the days that it is compared with.
     pub async fn read(&self, app: &App, reach: AccountReach) -> Result<SpendReport, Failure> {
-        let parts = self.parts(app, reach, self.by, self.range.days.clone()).await?;
-        // Models are the fewest parts, and have the same sum.
-        let before = self.parts(app, reach, SpendBy::Model, self.range.before()).await?;
-        Ok(SpendReport { parts, before: total(&before) })
+        self.read_to(app, reach, Depth::PAGE).await
     }
 
-    async fn parts(
+    pub(crate) async fn read_to(
         &self,
         app: &App,
         reach: AccountReach,
-        by: SpendBy,
-        days: RangeInclusive<Day>,
+        depth: Depth,
+    ) -> Result<SpendReport, Failure> {
+        let search = |by, days| SpendSearch { days, by, step: self.step(), depth };
+        let parts = self.parts(app, reach, search(self.by, self.range.days.clone())).await?;
+        // Models are the fewest parts, and have the same sum.
+        let before = self.parts(app, reach, search(SpendBy::Model, self.range.before())).await?;
+        Ok(SpendReport { parts, before: total(&before) })
+    }
+
+    pub(crate) async fn parts(
+        &self,
+        app: &App,
+        reach: AccountReach,
+        search: SpendSearch,
     ) -> Result<SpendParts, Failure> {
-        let (management, step) = (&app.management, self.step());
+        let management = &app.management;
         Ok(match self.scope {
-            SpendScope::Account => management.spend_parts(reach.account, by, days, step).await?,
-            SpendScope::Key(key) => management.spend_of_key(reach, key, days, step).await?,
-            SpendScope::Group(group) => management.spend_of_group(reach, group, by, days, step).await?,
+            SpendScope::Account => management.spend_parts(reach.account, search).await?,
+            SpendScope::Key(key) => management.spend_of_key(reach, key, search.days, search.step).await?,
+            SpendScope::Group(group) => management.spend_of_group(reach, group, search).await?,
         })
     }
 
@@ -169,7 +170,8 @@ impl SpendView {
         PageAddress { path, query }: PageAddress<'_>,
         report: &SpendReport,
     ) -> Result<Markup, Failure> {
-        let series = self.series(app, reach, report).await?;
+        let all = address_of(self, LIST, query);
+        let series = self.series(app, reach, report, &all).await?;
         let requests = match self.scope {
             SpendScope::Account => ACTIVITY.to_owned(),
             SpendScope::Key(id) => format!("{ACTIVITY}?key={id}"),
@@ -205,27 +207,17 @@ impl SpendView {
                     }
                 }
                 (chart.markup())
-                @if let Some(says) = self.says_of_others(report) { p.quiet { (says) } }
-                @if !report.parts.is_empty() { p.export { a href=(file_address(self, query)) { "Export this" } } }
+                @if let Some(says) = says_of_others(&report.parts) {
+                    p.quiet { (says) @if self.by != SpendBy::User { " " a href=(all) { "Compare more of them" } } }
+                }
+                @if !report.parts.is_empty() {
+                    p.export {
+                        @if self.by != SpendBy::Model { a href=(all) { "List all" } " · " }
+                        a href=(address_of(self, FILE, &query.without(&["show"]))) { "Export this" }
+                    }
+                }
             }
         })
-    }
-
-    /// Says what the part of others has, if it is shown.
-    fn says_of_others(&self, report: &SpendReport) -> Option<&'static str> {
-        let has = |part: SpendPart| report.parts.contains_key(&part);
-        match self.by {
-            SpendBy::Key if has(SpendPart::OtherKeys) => Some(
-                "The keys that have spent most of all time are shown one by one; the others are in the sums as other keys.",
-            ),
-            SpendBy::Group if has(SpendPart::OtherGroups) => Some(
-                "The groups that have spent most of all time are shown one by one; the others, and keys in no group, are in the sums as other groups.",
-            ),
-            SpendBy::User if has(SpendPart::OtherUsers) => Some(
-                "The first users of each day are counted one by one, some 200; further ones are in the sums as other users.",
-            ),
-            SpendBy::Model | SpendBy::Key | SpendBy::Group | SpendBy::User => None,
-        }
     }
 
     /// Makes the parts of a chart, the largest first. Parts without a colour of their own become one.
@@ -233,29 +225,34 @@ impl SpendView {
         &self,
         app: &App,
         reach: AccountReach,
-        SpendReport { parts, .. }: &SpendReport,
+        report: &SpendReport,
+        all: &str,
     ) -> Result<Vec<Series>, Failure> {
-        let size = |(_, times): &(&SpendPart, &BTreeMap<Hour, Sums>)| Reverse(self.measure.of(sum(times)));
-        let mut parts: Vec<(&SpendPart, &BTreeMap<Hour, Sums>)> = parts.iter().collect();
-        parts.sort_by_key(size);
+        let mut parts: Vec<&SpendPart> =
+            report.ranked(self.measure).into_iter().map(|(part, _)| part).collect();
         let others = if parts.len() > PARTS + 1 { parts.split_off(PARTS) } else { Vec::new() };
-        let names = PartNames::of(app, reach, parts.iter().map(|(part, _)| *part)).await?;
+        let names = PartNames::of(app, reach, parts.iter().copied()).await?;
         let models = app.catalog.get().ids();
-        let series = |(part, times): (&SpendPart, &BTreeMap<Hour, Sums>)| Series {
-            name: names.shown(part),
+        let times_of = |part: &SpendPart| report.parts.get(part).cloned().unwrap_or_default();
+        let series = |part: &SpendPart| Series {
+            name: if part.is_rest() {
+                html! { a href=(all) { (names.text(part)) } }
+            } else {
+                names.shown(part)
+            },
             place: place(part, &models),
-            is_rest: is_rest(part),
-            times: times.clone(),
+            is_rest: part.is_rest(),
+            times: times_of(part),
         };
         let mut series: Vec<Series> = parts.into_iter().map(series).collect();
         if !others.is_empty() {
             let mut times: BTreeMap<Hour, Sums> = BTreeMap::new();
-            for (time, sums) in others.iter().flat_map(|(_, times)| *times) {
-                let all = times.entry(*time).or_default();
-                *all = all.plus(*sums);
+            for (time, sums) in others.iter().flat_map(|part| report.parts.get(*part)).flatten() {
+                let sum = times.entry(*time).or_default();
+                *sum = sum.plus(*sums);
             }
             series.push(Series {
-                name: html! { (count(others.len() as u64)) " others" },
+                name: html! { a href=(all) { (count(others.len() as u64)) " others" } },
                 place: None,
                 is_rest: true,
                 times,
@@ -265,68 +262,49 @@ impl SpendView {
     }
 }
 
-impl PartNames {
-    pub(crate) async fn of(
-        app: &App,
-        reach: AccountReach,
-        parts: impl Iterator<Item = &SpendPart>,
-    ) -> Result<Self, Failure> {
-        let (mut keys, mut groups) = (Vec::new(), Vec::new());
-        for part in parts {
-            match part {
-                SpendPart::Key(id) => keys.push(*id),
-                SpendPart::Group(Some(id)) => groups.push(*id),
-                SpendPart::Model(_)
-                | SpendPart::User(_)
-                | SpendPart::Group(None)
-                | SpendPart::OtherKeys
-                | SpendPart::OtherGroups
-                | SpendPart::OtherUsers => {}
-            }
-        }
-        let keys = app.management.keys_by_id(reach, keys).await?;
-        Ok(Self { keys, groups: app.management.groups_by_id(reach, groups).await? })
-    }
-
-    /// The name of a part; empty for a key without a label.
-    pub(crate) fn text(&self, part: &SpendPart) -> String {
-        match part {
-            SpendPart::Model(model) => model.clone(),
-            SpendPart::Key(id) => self.keys.get(id).map_or_else(String::new, |key| key.label.clone()),
-            SpendPart::Group(Some(id)) => self.groups.get(id).map_or_else(|| id.to_string(), name_of),
-            SpendPart::Group(None) => "No group".into(),
-            SpendPart::User(user) => user.clone().unwrap_or_else(|| "No user".into()),
-            SpendPart::OtherKeys => "Other keys".into(),
-            SpendPart::OtherGroups => "Other groups".into(),
-            SpendPart::OtherUsers => "Other users".into(),
-        }
-    }
-
-    fn shown(&self, part: &SpendPart) -> Markup {
-        let text = self.text(part);
-        match part {
-            SpendPart::Key(_) | SpendPart::Group(Some(_)) => or_unnamed(&text),
-            SpendPart::User(Some(_)) => html! { bdi { (text) } },
-            SpendPart::Model(_)
-            | SpendPart::User(None)
-            | SpendPart::Group(None)
-            | SpendPart::OtherKeys
-            | SpendPart::OtherGroups
-            | SpendPart::OtherUsers => html! { (text) },
-        }
+impl SpendReport {
+    /// Returns the parts with their sums, the largest first. Parts of what was not compared come last.
+    pub fn ranked(&self, measure: Measure) -> Vec<(&SpendPart, Sums)> {
+        let sums = self.parts.iter().map(|(part, times)| (part, sum(times)));
+        let (rest, mut parts): (Vec<_>, Vec<_>) =
+            ranked(sums, |sums| measure.of(sums)).into_iter().partition(|(part, _)| part.is_rest());
+        parts.extend(rest);
+        parts
     }
 }
 
-/// Returns the address of the file with what a view shows.
-fn file_address(view: &SpendView, query: &Fields) -> String {
+/// Says what the part of others has, if there is one.
+pub(crate) fn says_of_others(parts: &SpendParts) -> Option<&'static str> {
+    let has = |part: SpendPart| parts.contains_key(&part);
+    if has(SpendPart::OtherKeys) {
+        Some(
+            "These days have too many keys to compare all of them. Shown are those with the most spend in a sample of \
+             the requests, and of all time; another key may have spent more.",
+        )
+    } else if has(SpendPart::OtherGroups) {
+        Some(
+            "There are too many groups to compare all of them. Shown are those with the most spend of all time, and in \
+             a sample of the requests; another group may have spent more. Other groups has keys in no group, too.",
+        )
+    } else if has(SpendPart::OtherUsers) {
+        Some(
+            "The first users of each day are counted one by one, some 200; further ones are in the sums as other users.",
+        )
+    } else {
+        None
+    }
+}
+
+/// Returns the address of a file or a list with what a view shows.
+fn address_of(view: &SpendView, path: &str, query: &Fields) -> String {
     let query = match view.scope {
         SpendScope::Account => query.clone(),
         SpendScope::Key(id) => query.clone().with("key", id.to_string()),
         SpendScope::Group(id) => query.clone().with("group", id.to_string()),
     };
-    match with(&query, "show", "") {
-        query if query.is_empty() => FILE.to_owned(),
-        query => format!("{FILE}?{query}"),
+    match with(&query, "after", "") {
+        query if query.is_empty() => path.to_owned(),
+        query => format!("{path}?{query}"),
     }
 }
 
@@ -342,15 +320,8 @@ fn place(part: &SpendPart, models: &[String]) -> Option<usize> {
     }
 }
 
-const fn is_rest(part: &SpendPart) -> bool {
-    match part {
-        SpendPart::OtherKeys | SpendPart::OtherGroups | SpendPart::OtherUsers => true,
-        SpendPart::Model(_) | SpendPart::Key(_) | SpendPart::Group(_) | SpendPart::User(_) => false,
-    }
-}
-
 /// Returns the name of a measure in the address, which is empty for the default.
-const fn name(measure: Measure) -> &'static str {
+pub(crate) const fn name(measure: Measure) -> &'static str {
     match measure {
         Measure::Spend => "",
         Measure::Requests => "requests",
@@ -358,10 +329,10 @@ const fn name(measure: Measure) -> &'static str {
     }
 }
 
-fn sum(times: &BTreeMap<Hour, Sums>) -> Sums {
+pub(crate) fn sum(times: &BTreeMap<Hour, Sums>) -> Sums {
     times.values().fold(Sums::default(), |all, sums| all.plus(*sums))
 }
 
-fn total(parts: &SpendParts) -> Sums {
+pub(crate) fn total(parts: &SpendParts) -> Sums {
     parts.values().fold(Sums::default(), |all, days| all.plus(sum(days)))
 }

@@ -119,7 +119,7 @@ pub fn tightest(limits: &[MoneyLimit]) -> Markup {
     let tightest = limits.iter().max_by_key(|limit| (limit.is_reached, part(limit.used, limit.amount)));
     html! {
         @match tightest {
-            None => span.quiet { "none" },
+            None => span.quiet { "no limit" },
             Some(limit) => { (briefly(limit.used)) " of " (in_words(limit)) (bar(limit.used, NanoUsd::ZERO, limit)) },
         }
     }
@@ -209,7 +209,7 @@ mod tests {
         assert!(page.contains(" of $50 a week") && page.contains("bar short"), "{page}");
         let nothing = shown(&[limit(0, 0, None, true)]);
         assert!(nothing.contains(" of $0<") && nothing.contains("width=\"1000\""), "{nothing}");
-        assert!(shown(&[]).contains("none"));
+        assert!(shown(&[]).contains("no limit"));
         let cents = MoneyLimit { used: NanoUsd::from_nanos(1_493_750), ..limit(0, 1, None, false) };
         assert!(shown(&[cents]).contains(">$0.001493</span> of $1<"), "{}", shown(&[cents]));
     }

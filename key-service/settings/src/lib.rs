@@ -2,5 +2,6 @@
 
 pub mod budget;
 pub mod limits;
+mod models;
 pub mod settings_form;
 pub mod words;

@@ -5,13 +5,13 @@ use std::time::Duration;
 use maud::{Markup, html};
 use shared::{
     time::Timestamp,
-    wire::{Field, Fields as Table, Input, Kind, MAX_MODEL_CHARS, MAX_MODELS, Value},
+    wire::{Field, Fields as Table, Input, Kind, Value},
 };
 use shared_catalog::{Model, Rates};
 
 use crate::{
     limits::{self, Limits},
-    words,
+    models, words,
 };
 use domain::{group::Group, settings::Patch};
 use key_service_management::{Error, Refused};
@@ -129,18 +129,11 @@ fn changed<F: Table>(form: &Fields) -> (Fields, Fields) {
     (shown, changed)
 }
 
-/// Returns a form in which the ticked boxes of a list are lines of a single text. The form has such a field even if no
-/// box is ticked.
+/// Returns a form in which the choice of models is a single text.
 fn with_joined_boxes<F: Table>(form: &Fields) -> Fields {
     let lists = inputs::<F>(false).map(|(_, row, _)| row).filter(|row| matches!(row.kind, Kind::Models));
-    let joined =
-        lists.filter(|row| form.has(row.name)).map(|row| (row.name, ticked(&form.all(row.name)).join("\n")));
+    let joined = lists.filter(|row| form.has(row.name)).map(|row| (row.name, models::text(form, row.name)));
     form.clone().replaced_by(Fields::of(joined))
-}
-
-/// Returns the ids in values of a list, which are lines of a text or ticked boxes.
-fn ticked<'a>(values: &[&'a str]) -> Vec<&'a str> {
-    values.iter().flat_map(|text| text.lines()).filter(|id| !id.trim().is_empty()).collect()
 }
 
 /// Makes the fault of a form whose settings the management refused; `None` for a refusal of something else.
@@ -212,6 +205,9 @@ fn value(field: &Field, form: &Fields, limits: &Limits) -> Result<Option<Value>,
     if !form.has(field.name) {
         return Ok(None);
     }
+    if let Kind::Models = field.kind {
+        return models::read(form.get(field.name)).map(Some);
+    }
     let Some(text) = form.filled(field.name) else {
         return Ok(Some(if let Kind::Line { .. } = field.kind {
             Value::Text(String::new())
@@ -226,7 +222,6 @@ fn value(field: &Field, form: &Fields, limits: &Limits) -> Result<Option<Value>,
             at.ok_or_else(|| "Give a date and a time, such as 2027-12-31T23:59.".into())
         }
         Kind::Count { max } => count(text, max).map(Value::Count),
-        Kind::Models => models(text).map(Value::Texts),
         Kind::Group => {
             text.parse().map(Value::Group).map_err(|_| "Give the id of a group, such as grp_….".into())
         }
@@ -234,6 +229,7 @@ fn value(field: &Field, form: &Fields, limits: &Limits) -> Result<Option<Value>,
         Kind::Amount
         | Kind::Raise
         | Kind::Limits
+        | Kind::Models
         | Kind::Answered(_)
         | Kind::Metadata
         | Kind::Url
@@ -248,21 +244,6 @@ fn count(text: &str, max: u64) -> Result<u64, String> {
     number
         .filter(|number| (1..=max).contains(number))
         .ok_or_else(|| format!("Give a whole number from 1 to {max}."))
-}
-
-/// Reads the ids of models, each on a line.
-fn models(text: &str) -> Result<Vec<String>, String> {
-    let mut models: Vec<String> = Vec::new();
-    for id in text.lines().map(str::trim).filter(|id| !id.is_empty()) {
-        let id = line(id, MAX_MODEL_CHARS)?;
-        if !models.contains(&id) {
-            models.push(id);
-        }
-    }
-    if models.len() > MAX_MODELS {
-        return Err(format!("Give at most {MAX_MODELS} models."));
-    }
-    Ok(models)
 }
 
 /// The fields of a form for a new object.
@@ -319,7 +300,7 @@ fn field(
                     aria-describedby=[&entry.described] aria-invalid=[entry.invalid] autofocus[entry.has_focus];
             }
         }),
-        Kind::Models => models_boxes(row.name, title, hint, entered, offered),
+        Kind::Models => models::boxes(row.name, title, hint, entered, &offered.models),
         Kind::Group => group(row.name, title, hint, entered, offered),
         // Browsers do not send a box that is not ticked, as if the form had no such field.
         Kind::Flag => entered.field(row.name, title, hint, |entry| {
@@ -334,33 +315,6 @@ fn field(
         }),
         Kind::Answered(_) | Kind::Metadata | Kind::Url | Kind::EventTypes | Kind::KeyDefaults => html! {},
     }
-}
-
-/// Makes a box for each model: first those of the list, offered or not, and then the others.
-fn models_boxes(
-    name: &'static str,
-    title: &str,
-    hint: &str,
-    entered: Entered<'_>,
-    Offered { models, .. }: &Offered,
-) -> Markup {
-    let ticked = ticked(&entered.all(name));
-    let others = models.iter().map(|(id, _)| id.as_str()).filter(|id| !ticked.contains(id));
-    let price =
-        |id: &str| models.iter().find(|(model, _)| model == id).map_or("not offered", |(_, price)| price);
-    entered.boxes(name, title, hint, |entry| {
-        html! {
-            input type="hidden" name=(name) value="";
-            ul.boxes {
-                @for (at, id) in ticked.iter().copied().chain(others).enumerate() {
-                    li { label {
-                        input type="checkbox" name=(name) value=(id) checked[at < ticked.len()] autofocus[at == 0 && entry.has_focus];
-                        span { bdi { (id) } " " span.quiet { (price(id)) } }
-                    } }
-                }
-            }
-        }
-    })
 }
 
 /// Lists instants to which an expiry can be set with a click, in the form of inputs.
@@ -387,7 +341,7 @@ pub fn group<'a>(
             @if *has_all_groups {
                 select id=(name) name=(name) aria-describedby=[&entry.described] aria-invalid=[entry.invalid]
                     autofocus[entry.has_focus] {
-                    option value="" { "none" }
+                    option value="" { "no group" }
                     @if !chosen.is_empty() { option value=(chosen) selected { (known.map_or_else(|| chosen.to_owned(), name_of)) } }
                     @for group in live().filter(|group| group.id.to_string() != chosen) {
                         option value=(group.id.to_string()) { (name_of(group)) }
@@ -430,7 +384,28 @@ pub fn other_settings<F: Table>(value: impl Fn(F) -> Value) -> Markup {
         @if !set.is_empty() {
             details {
                 summary { "Settings made with the API" }
-                ul { @for (field, value) in set { li title=(field.description) { (field.name) ": " code { (value) } } } }
+                ul {
+                    @for (field, value) in set {
+                        li title=(field.description) { (field.name) ": "
+                            @match value {
+                                Value::Metadata(texts) => ul {
+                                    @for (name, text) in texts { li { bdi { (name) } ": " bdi { (text.unwrap_or_default()) } } }
+                                },
+                                Value::Null
+                                | Value::Text(_)
+                                | Value::Amount(_)
+                                | Value::Time(_)
+                                | Value::Count(_)
+                                | Value::Flag(_)
+                                | Value::Limits(_)
+                                | Value::Raise(_)
+                                | Value::Texts(_)
+                                | Value::Group(_)
+                                | Value::KeyDefaults(_) => code { (value) },
+                            }
+                        }
+                    }
+                }
             }
         }
     }

@@ -1,5 +1,7 @@
 //! Settings in plain words: what bounds allow together, and what a change did.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use shared::{
@@ -126,20 +128,68 @@ pub fn saved<F: Table>(values: impl Fn(F) -> [Value; 2], groups: &[Group]) -> St
 
 /// Says how a setting was changed: `limit $25.00 → $5.00`.
 pub fn change(field: &Field, [before, after]: &[Value; 2], groups: &[Group]) -> String {
-    format!("{} {} → {}", title(field), shown(before, groups), shown(after, groups))
+    format!("{} {} → {}", title(field), shown(field, before, groups), shown(field, after, groups))
 }
 
-/// Says a changed setting of an event: the name of the field, and the values before and after as JSON.
-pub fn of_event(change: &Change, groups: &[Group]) -> (String, [String; 2]) {
+/// Says a changed setting of an event: its name, and the values before and after. Texts and defaults that are in one
+/// setting are said one by one, as far as they differ.
+pub fn of_event(change: &Change, groups: &[Group]) -> Vec<(String, [String; 2])> {
     let mut rows = KeyField::settings().map(KeyField::row).chain(GroupField::settings().map(GroupField::row));
     let row = rows.find(|row| row.name == change.field);
-    let values = [&change.before, &change.after].map(|json| {
-        let value = row.as_ref().and_then(|row| read(row.kind, json));
-        // A cut value, or one of an earlier version, is shown as it was stored.
-        let text = || serde_json::from_str(json).unwrap_or_else(|_| json.clone());
-        value.map_or_else(text, |value| shown(&value, groups))
-    });
-    (row.map_or_else(|| change.field.clone(), |row| title(&row)), values)
+    let json = [change.before.as_str(), change.after.as_str()];
+    let Some(row) = row else {
+        return vec![(change.field.clone(), json.map(text))];
+    };
+    let members = json.map(members);
+    match (row.kind, members) {
+        (Kind::Metadata | Kind::KeyDefaults, [Some(before), Some(after)]) => {
+            let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+            let value =
+                |name: &String| [&before, &after].map(|of| of.get(name).map_or("null", |value| value.get()));
+            let differs = names.into_iter().filter(|name| value(name)[0] != value(name)[1]);
+            let member = |name: &String| {
+                let values = value(name).map(|json| of_member(name, row.kind, json, groups));
+                (format!("{} {name}", title(&row)), values)
+            };
+            differs.map(member).collect()
+        }
+        _ => vec![(title(&row), json.map(|json| in_words(&row, json, groups)))],
+    }
+}
+
+/// Says the value of a setting. A cut value, or one of an earlier version, is shown as it was stored.
+fn in_words(row: &Field, json: &str, groups: &[Group]) -> String {
+    read(row.kind, json).map_or_else(|| text(json), |value| shown(row, &value, groups))
+}
+
+/// Says the value of one of several in a setting: of metadata, a text; of defaults, the setting of a key.
+fn of_member(name: &str, kind: Kind, json: &str, groups: &[Group]) -> String {
+    let row = KeyField::settings().map(KeyField::row).find(|row| row.name == name);
+    match row {
+        Some(row) if matches!(kind, Kind::KeyDefaults) => in_words(&row, json, groups),
+        Some(_) | None if json == "null" => "none".into(),
+        Some(_) | None => text(json),
+    }
+}
+
+/// The members of a JSON object; none of null. `None` for anything else, and for a value that was cut.
+fn members(json: &str) -> Option<BTreeMap<String, Box<RawValue>>> {
+    if json == "null" {
+        return Some(BTreeMap::new());
+    }
+    let members: BTreeMap<String, Box<RawValue>> = serde_json::from_str(json).ok()?;
+    members.get("cut").is_none_or(|cut| cut.get() != "true").then_some(members)
+}
+
+/// A value as it was stored: a text without its quotes, and the beginning of a value that was too long.
+fn text(json: &str) -> String {
+    #[derive(Deserialize)]
+    struct CutValue {
+        begins: String,
+    }
+    let text = serde_json::from_str::<String>(json).ok();
+    let cut = || serde_json::from_str::<CutValue>(json).ok().map(|cut| format!("{}… (cut)", cut.begins));
+    text.or_else(cut).unwrap_or_else(|| json.to_owned())
 }
 
 /// Reads the value of a setting from the JSON of an event.
@@ -207,11 +257,29 @@ pub const fn yes_or_no(flag: bool) -> &'static str {
     if flag { "yes" } else { "no" }
 }
 
+/// The word for a setting that is not set: what it means, rather than that it is absent.
+fn unset(field: &Field) -> String {
+    match field.kind {
+        Kind::Models => "all models".into(),
+        Kind::Amount | Kind::Limits | Kind::Count { .. } => "no limit".into(),
+        Kind::Time => "never".into(),
+        Kind::Group => "no group".into(),
+        Kind::Raise => "not raised".into(),
+        Kind::Line { .. } | Kind::ExternalId { .. } => format!("no {}", title(field)),
+        Kind::Flag
+        | Kind::Answered(_)
+        | Kind::Metadata
+        | Kind::Url
+        | Kind::EventTypes
+        | Kind::KeyDefaults => "none".into(),
+    }
+}
+
 /// A value within a sentence.
-fn shown(value: &Value, groups: &[Group]) -> String {
+fn shown(field: &Field, value: &Value, groups: &[Group]) -> String {
     match value {
-        Value::Null => "none".into(),
-        Value::Text(text) if text.is_empty() => "none".into(),
+        Value::Null => unset(field),
+        Value::Text(text) if text.is_empty() => unset(field),
         Value::Text(text) => text.clone(),
         Value::Amount(amount) => usd(*amount),
         Value::Time(at) => utc(*at),
@@ -323,15 +391,17 @@ mod tests {
         let team = group("Tiny team", &BoundsPatch::default());
         let said = |field: &str, before: &str, after: &str| {
             let change = Change { field: field.into(), before: before.into(), after: after.into() };
-            let (title, [before, after]) = of_event(&change, std::slice::from_ref(&team));
-            format!("{title} {before} → {after}")
+            let said = of_event(&change, std::slice::from_ref(&team)).into_iter();
+            said.map(|(title, [before, after])| format!("{title} {before} → {after}"))
+                .collect::<Vec<_>>()
+                .join(", ")
         };
         let id = format!("\"{}\"", team.id);
         for (change, words) in [
-            (("limit", "null", "25.5"), "limit none → $25.50"),
+            (("limit", "null", "25.5"), "limit no limit → $25.50"),
             (
                 ("limits", "null", "[{\"amount\":35,\"per\":\"month\"}]"),
-                "limits by window none → $35 a month",
+                "limits by window no limit → $35 a month",
             ),
             (
                 (
@@ -339,20 +409,41 @@ mod tests {
                     "null",
                     "[{\"amount\":5,\"per\":\"day\",\"raised\":{\"amount\":20,\"until\":\"2027-12-31T18:00:00Z\"}}]",
                 ),
-                "limits by window none → $5 a day (raised to $20 until 2027-12-31 18:00:00 UTC)",
+                "limits by window no limit → $5 a day (raised to $20 until 2027-12-31 18:00:00 UTC)",
             ),
             (
                 ("limit_raised", "{\"amount\":80,\"until\":\"2027-12-31T18:00:00Z\"}", "null"),
-                "limit raised $80 until 2027-12-31 18:00:00 UTC → none",
+                "limit raised $80 until 2027-12-31 18:00:00 UTC → not raised",
             ),
-            (("group_id", "null", id.as_str()), "group none → Tiny team"),
-            (("expires_at", "\"2027-01-01T00:00:00Z\"", "null"), "expires 2027-01-01 00:00:00 UTC → none"),
-            (("models", "null", "[\"a\",\"b\"]"), "models none → a, b"),
-            (("label", "\"\"", "\"Ann\""), "label none → Ann"),
+            (("group_id", "null", id.as_str()), "group no group → Tiny team"),
+            (("expires_at", "\"2027-01-01T00:00:00Z\"", "null"), "expires 2027-01-01 00:00:00 UTC → never"),
+            (("models", "null", "[\"a\",\"b\"]"), "models all models → a, b"),
+            (("label", "\"\"", "\"Ann\""), "label no label → Ann"),
             (("disabled", "false", "true"), "disabled no → yes"),
             (("requests_per_minute", "60", "1000"), "requests a minute 60 → 1,000"),
-            (("metadata", "{}", "{\"team\":\"x\"}"), "metadata {} → {\"team\":\"x\"}"),
-            (("models", "null", "\"[\\\"a\\\",… (cut)\""), "models none → [\"a\",… (cut)"),
+            (
+                (
+                    "metadata",
+                    "{\"old\":\"a\",\"same\":\"1\",\"team\":\"x\"}",
+                    "{\"new\":\"\",\"same\":\"1\",\"team\":\"y\"}",
+                ),
+                "metadata new none → , metadata old a → none, metadata team x → y",
+            ),
+            (("metadata", "null", "{\"cut\":\"true\"}"), "metadata cut none → true"),
+            (
+                ("metadata", "null", "{\"cut\":true,\"bytes\":2000,\"begins\":\"{\\\"a\\\":\\\"b\"}"),
+                "metadata none → {\"a\":\"b… (cut)",
+            ),
+            (
+                (
+                    "key_defaults",
+                    "{\"limit\":5,\"models\":[\"a\"]}",
+                    "{\"expires_in_seconds\":60,\"limit\":5,\"requests_per_minute\":1000}",
+                ),
+                "key defaults expires_in_seconds none → 60, key defaults models a → all models, \
+                 key defaults requests_per_minute no limit → 1,000",
+            ),
+            (("models", "null", "\"[\\\"a\\\",… (cut)\""), "models all models → [\"a\",… (cut)"),
             (("of_later", "1", "x"), "of_later 1 → x"),
         ] {
             assert_eq!(said(change.0, change.1, change.2), words);
@@ -369,7 +460,8 @@ mod tests {
             KeyField::ExpiresAt => [Value::Null, Value::Time(NOW)],
             _ => [Value::Null, Value::Null],
         };
-        let said = "Saved: label none → Ann, limit $25.00 → $5.00, expires none → 1970-01-01 00:00:00 UTC.";
+        let said =
+            "Saved: label no label → Ann, limit $25.00 → $5.00, expires never → 1970-01-01 00:00:00 UTC.";
         assert_eq!(saved(values, &[]), said);
         assert_eq!(saved(|_: KeyField| [Value::Null, Value::Null], &[]), "Nothing was changed.");
     }

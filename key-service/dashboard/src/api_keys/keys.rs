@@ -241,7 +241,7 @@ fn row(
             @if columns.list.is_some() {
                 td.wide-only { @match group {
                     Some(group) => a href={ (GROUPS) "/" (group.id.to_string()) } { bdi { (name_of(group)) } },
-                    None => span.quiet { "none" },
+                    None => span.quiet { "no group" },
                 } }
             }
             @if let Some((_, charged)) = columns.charged { td.n.wide-only { (aligned(charged.get(&key.id).copied().unwrap_or_default())) } }

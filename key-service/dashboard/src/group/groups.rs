@@ -142,7 +142,7 @@ fn row(group: &Group, is_below: bool, reached: &ReachedLimits, children: Option<
                 @if let Some(parent) = parent { p.under { "in " bdi { (name_of(parent)) } } }
                 p.narrow-only { (bounds) " " (keys_in(group, children)) }
             }
-            td.wide-only.wraps { @if bounds.is_empty() { span.quiet { "none" } } @else { (bounds) } }
+            td.wide-only.wraps { @if bounds.is_empty() { span.quiet { "no limit" } } @else { (bounds) } }
             td.wide-only.limit { (tightest(&limits)) }
             td.n { (aligned(group.spend.budget.used))
                 @if !limits.is_empty() { p.narrow-only.limit { (tightest(&limits)) } } }

@@ -21,12 +21,13 @@ use key_service_page::{
     layout::{Section, page},
     paths::{GROUPS, HOME, KEYS},
     session::{KeysViewer, Viewer},
-    show::{aligned, glance, or_unnamed, scrolled_table},
+    show::{glance, or_unnamed},
 };
-use key_service_ranges::spend::{SpendScope, SpendView};
+use key_service_ranges::{
+    list,
+    spend::{SpendScope, SpendView},
+};
 
-/// Keys in the list of those that spent most.
-const TOP_KEYS: usize = 5;
 /// Days until the credit runs out beyond which no number is shown.
 const FAR: i64 = 365;
 
@@ -48,21 +49,21 @@ pub(crate) async fn show(
     // The last month says how long the credit lasts, here and on pages opened later.
     let spent = app.management.spent_lately(account).await?;
     viewer.days_left = days_left(credit, spent);
-    let top = app.management.top_keys(account, TOP_KEYS).await?;
+    let was_used = !app.management.top_keys(account, 1).await?.is_empty();
+    let top = list::top_keys(&app, reach, &view, &query, &report).await?;
     let trouble = app.management.trouble(reach).await?;
     let webhooks = app.management.webhooks(account).await?;
     let newest = KeySearch { status: Some(Status::Active), limit: 1, ..KeySearch::default() };
-    let newest =
-        if top.is_empty() { app.management.find_keys(reach, &newest).await?.found } else { Vec::new() };
+    let newest = if !was_used { app.management.find_keys(reach, &newest).await?.found } else { Vec::new() };
     let content = html! {
         (warning(credit, spent))
         (webhooks::failed(&webhooks))
         (trouble::strip(&viewer, &trouble, app.management.now()))
-        @if top.is_empty() { (first_steps(&viewer, newest.first())) }
+        @if !was_used { (first_steps(&viewer, newest.first())) }
         (view.range.choice(&app, HOME, &query))
         (view.tiles(&report, today, Some(&credit_tile(&viewer, spent))))
         (view.card(&app, reach, PageAddress { path: HOME, query: &query }, &report).await?)
-        (top_keys(&top))
+        (top)
     };
     Ok(page(&viewer, Section::Overview, "Overview", &content))
 }
@@ -125,27 +126,6 @@ fn lasts(credit: NanoUsd, spent: NanoUsd) -> String {
         Some(1) => "At this rate it lasts a day".into(),
         Some(days) if days <= FAR => format!("At this rate it lasts {days} days"),
         Some(_) => "At this rate it lasts more than a year".into(),
-    }
-}
-
-fn top_keys(top: &[ApiKey]) -> Markup {
-    if top.is_empty() {
-        return html! {};
-    }
-    let head =
-        html! { th scope="col" { "Label" } th.wide-only scope="col" { "Key" } th.n scope="col" { "Spend" } };
-    let rows = html! {
-        @for key in top {
-            tr {
-                th scope="row" { a href={ "/dashboard/keys/" (key.id.to_string()) } { (or_unnamed(&key.label)) } }
-                td.wide-only { code { (key.hint) } }
-                td.n { (aligned(key.spend.budget.used)) }
-            }
-        }
-    };
-    html! {
-        h2 { "Keys that spent most" }
-        (scrolled_table("Keys that spent most", &head, &rows))
     }
 }
 

@@ -24,7 +24,7 @@ const NAMED: usize = 5;
 
 /// Says what is wrong; nothing if all is well.
 pub(crate) fn strip(viewer: &Viewer, trouble: &Trouble, now: Timestamp) -> Markup {
-    let Trouble { limited, ended, nearly, expiring, refused, limits } = trouble;
+    let Trouble { limited, ended, nearly, expiring, refused, limits, has_all, group } = trouble;
     let reached = |TroubledKey { key, .. }: &TroubledKey| {
         let limits = limits.limits(Holder::Key(key.id, None), &key.spend.budget);
         html! { (tightest(&limits)) @if let Some(of) = trouble.limits.of_key(key) { " " (reached_badge(Some(of))) } }
@@ -41,16 +41,17 @@ pub(crate) fn strip(viewer: &Viewer, trouble: &Trouble, now: Timestamp) -> Marku
     let expires = |TroubledKey { key, .. }: &TroubledKey| {
         html! { @if let Some(at) = key.spend.expires_at { "expires " (within(at, now)) } }
     };
+    let part = |keys, what, cure| TroublePart { keys, what, cure, has_all: *has_all };
     let has_keys = [limited, ended, nearly, expiring].into_iter().any(|keys| !keys.is_empty());
     html! {
         @if has_keys {
             section.card.trouble aria-labelledby="trouble" {
                 h2 #trouble { "Needs a look" }
-                (keys(limited, "cannot spend", &RAISE, &reached, &raise_first))
-                (keys(ended, "refused, and still in use", &SEE, &|troubled| ended_since(&troubled.key, now), &nothing))
-                (keys(nearly, "close to a limit", &RAISE, &bar, &raise_nearly))
-                (keys(expiring, "about to expire", &EXTEND, &expires, &nothing))
-                p.under { a href={ (KEYS) "?status=trouble" } { "All keys in trouble" } }
+                (keys(&part(limited, "cannot spend", &RAISE), &reached, &raise_first))
+                (keys(&part(ended, "refused, and still in use", &SEE), &|troubled| ended_since(&troubled.key, now), &nothing))
+                (keys(&part(nearly, "close to a limit", &RAISE), &bar, &raise_nearly))
+                (keys(&part(expiring, "about to expire", &EXTEND), &expires, &nothing))
+                p.under { a href={ (KEYS) "?status=trouble" @if let Some(group) = group { "&group=" (group.to_string()) } } { "All keys in trouble" } }
             }
         }
         (refused::notice(refused, true))
@@ -78,20 +79,42 @@ const RAISE: Cure = Cure { title: "Raise the limit", tab: "/settings" };
 const SEE: Cure = Cure { title: "See the key", tab: "" };
 const EXTEND: Cure = Cure { title: "Extend", tab: "/settings" };
 
+/// Keys with the same trouble.
+struct TroublePart<'a> {
+    keys: &'a [TroubledKey],
+    /// What they have in common, as the end of a sentence.
+    what: &'a str,
+    cure: &'a Cure,
+    /// There are no others.
+    has_all: bool,
+}
+
+impl TroublePart<'_> {
+    /// Says how many there are; `45+` if there may be more.
+    fn heading(&self) -> String {
+        let (number, more) = (self.keys.len() as u64, if self.has_all { "" } else { "+" });
+        let noun = if number == 1 && self.has_all { "key" } else { "keys" };
+        let verb = match self.what {
+            "cannot spend" => "",
+            _ if noun == "key" => "is ",
+            _ => "are ",
+        };
+        format!("{}{more} {noun} {verb}{}", count(number), self.what)
+    }
+}
+
 /// Lists the keys with the same trouble, each with a link to its cure. `detail` says what is wrong with a key, and `way`
 /// makes a further link.
 fn keys(
-    troubled: &[TroubledKey],
-    what: &str,
-    cure: &Cure,
+    part: &TroublePart<'_>,
     detail: &dyn Fn(&TroubledKey) -> Markup,
     way: &dyn Fn(&TroubledKey) -> Markup,
 ) -> Markup {
-    let words = match troubled.len() {
-        0 => return html! {},
-        1 => format!("1 key is {what}").replace("is cannot", "cannot"),
-        some => format!("{some} keys are {what}").replace("are cannot", "cannot"),
-    };
+    let TroublePart { keys: troubled, cure, .. } = part;
+    if troubled.is_empty() {
+        return html! {};
+    }
+    let words = part.heading();
     html! {
         h3 { (words) }
         ul {
@@ -121,5 +144,26 @@ fn ended_since(key: &ApiKey, now: Timestamp) -> Markup {
             Status::Disabled => { "disabled" },
             Status::Active => {},
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use domain::ledger::histories::{START, key as key_id};
+
+    use super::*;
+
+    #[test]
+    fn a_heading_says_whether_there_may_be_more() {
+        let key = TroubledKey { key: ApiKey::new(key_id(1), String::new(), START), refused: 0 };
+        let says = |number: usize, what, has_all| {
+            let keys = vec![key.clone(); number];
+            TroublePart { keys: &keys, what, cure: &SEE, has_all }.heading()
+        };
+        assert_eq!(says(1, "cannot spend", true), "1 key cannot spend");
+        assert_eq!(says(45, "cannot spend", true), "45 keys cannot spend");
+        assert_eq!(says(1, "close to a limit", true), "1 key is close to a limit");
+        assert_eq!(says(30, "close to a limit", false), "30+ keys are close to a limit");
+        assert_eq!(says(1, "refused, and still in use", false), "1+ keys are refused, and still in use");
     }
 }

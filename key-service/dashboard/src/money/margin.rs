@@ -57,10 +57,10 @@ pub(crate) async fn show(
     let query = query(&request);
     let (by, _, title) = parts_of(&query);
     let range = Range::of(&query, today);
-    let Margins { parts: mut margins, total } =
+    let Margins { parts: mut margins, total, are_largest } =
         app.management.margins(account, range.days.clone(), by).await?;
     let before = app.management.margins(account, range.before(), SpendBy::Model).await?.total;
-    margins.sort_by_key(|(_, margin)| Reverse(margin.sums.charged));
+    sort(&mut margins);
     let hidden = margins.len().saturating_sub(ROWS);
     margins.truncate(ROWS);
     let groups = groups_of(&app, account, &margins).await?;
@@ -80,8 +80,10 @@ pub(crate) async fn show(
         }
         (table(title, &margins, &groups, &total))
         @if total.sums.requests > 0 { p.export { a href={ (FILE) "?" (query.query()) } { "Export this" } } }
-        @if by == SpendBy::Key && margins.len() >= MARGIN_KEYS {
-            p.quiet { "Only the " (MARGIN_KEYS) " keys that have spent most are listed; the sum has all." }
+        @if !are_largest {
+            p.quiet { "These days have too many " (title.to_lowercase()) "s to compare all of them: another one may have been charged more. The sum has all." }
+        } @else if margins.len() > MARGIN_KEYS && by == SpendBy::Key {
+            p.quiet { "The " (MARGIN_KEYS) " keys with the largest charges are listed one by one." }
         }
         @if hidden > 0 { p.quiet { (count(hidden as u64)) " with smaller charges are in the sums only." } }
         p.quiet { "Requests whose upstream cost is not known count as charged, and not in the margin." }
@@ -99,7 +101,7 @@ pub(crate) async fn csv(
     let (by, part, _) = parts_of(&query);
     let range = Range::of(&query, app.management.today());
     let mut margins = app.management.margins(account, range.days.clone(), by).await?.parts;
-    margins.sort_by_key(|(_, margin)| Reverse(margin.sums.charged));
+    sort(&mut margins);
     let groups = groups_of(&app, account, &margins).await?;
     let line = |(of, margin): (MarginOf, Margin)| {
         let (id, name) = match of {
@@ -109,6 +111,7 @@ pub(crate) async fn csv(
                 (id.to_string(), cell(groups.get(&id).map_or("", |group| &group.name)))
             }
             MarginOf::Group(None) => (String::new(), "no group".into()),
+            MarginOf::OtherKeys => (String::new(), "other keys".into()),
             MarginOf::OtherGroups => (String::new(), "other groups".into()),
         };
         let Sums { requests, tokens, charged } = margin.sums;
@@ -122,6 +125,13 @@ pub(crate) async fn csv(
         (header::CONTENT_DISPOSITION, "attachment; filename=\"margin.csv\""),
     ];
     Ok((headers, format!("{HEAD}{lines}")).into_response())
+}
+
+/// Puts the largest charges first, and the parts of others last.
+fn sort(margins: &mut [(MarginOf, Margin)]) {
+    margins.sort_by_key(|(of, margin)| {
+        (matches!(of, MarginOf::OtherKeys | MarginOf::OtherGroups), Reverse(margin.sums.charged))
+    });
 }
 
 fn parts_of(query: &Fields) -> (SpendBy, &'static str, &'static str) {
@@ -197,7 +207,7 @@ async fn groups_of(
 ) -> Result<HashMap<GroupId, Group>, Failure> {
     let group = |(of, _): &(MarginOf, Margin)| match of {
         MarginOf::Group(group) => *group,
-        MarginOf::Model(_) | MarginOf::Key(..) | MarginOf::OtherGroups => None,
+        MarginOf::Model(_) | MarginOf::Key(..) | MarginOf::OtherKeys | MarginOf::OtherGroups => None,
     };
     Ok(app
         .management
@@ -211,6 +221,7 @@ fn name(of: &MarginOf, groups: &HashMap<GroupId, Group>) -> Markup {
         MarginOf::Key(id, label) => html! { a href={ (KEYS) "/" (id) } { (or_unnamed(label)) } },
         MarginOf::Group(Some(id)) => or_unnamed(groups.get(id).map_or("", |group| &group.name)),
         MarginOf::Group(None) => html! { span.quiet { "no group" } },
+        MarginOf::OtherKeys => html! { span.quiet { "other keys" } },
         MarginOf::OtherGroups => html! { span.quiet { "other groups, and keys in none" } },
     }
 }

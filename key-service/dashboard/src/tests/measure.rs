@@ -158,6 +158,8 @@ async fn measure(name: &'static str, store: Arc<Store>) {
         "/dashboard?range=today&by=key".into(),
         "/dashboard?range=today&by=group".into(),
         "/dashboard/spend.csv?by=user".into(),
+        "/dashboard/spend?by=key&range=today".into(),
+        "/dashboard/spend?by=group".into(),
         "/dashboard?show=tokens&days=90".into(),
         "/dashboard?by=group&range=month&against=year".into(),
         "/dashboard/find?q=lima".into(),

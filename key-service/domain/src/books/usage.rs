@@ -2,6 +2,7 @@
 
 mod counts;
 mod parts;
+mod ranking;
 
 use std::{fmt, time::Duration};
 
@@ -13,6 +14,7 @@ pub use self::parts::{
     DayTotal, GroupDay, GroupKeys, GroupPart, HOURS, HoursOfDay, PartCounts, USER_PARTS, UserDay,
     counting_groups, part_of_user,
 };
+pub use self::ranking::{permille, ranked};
 use crate::ledger::{Entry, Payer, Record, Settlement};
 
 /// Bound on the tokens of a kind that a request adds: a million times the context of any model. A larger number is an

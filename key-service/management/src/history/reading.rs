@@ -2,7 +2,7 @@
 //!
 //! A page without an index reads a bounded part, and has the place to continue from.
 
-use std::{collections::HashSet, fmt};
+use std::{collections::HashSet, fmt, sync::Arc};
 
 use shared::{
     ids::{AccountId, GroupId, KeyId},
@@ -102,6 +102,13 @@ impl fmt::Display for KeyCursor {
     }
 }
 
+/// What a condition asks about keys besides their own state.
+struct Known {
+    reached: ReachedLimits,
+    /// Keys with refused calls today.
+    refused: Arc<HashSet<KeyId>>,
+}
+
 impl KeySearch {
     fn has_words(&self, id: KeyId, label: &str, hint: &str) -> bool {
         if self.text.is_empty() {
@@ -125,9 +132,16 @@ impl KeySearch {
         Page { after, order, status: self.status.map(|status| (status, now)), limit }
     }
 
-    /// Returns whether a key matches. `reached` knows the key if the condition asks for limits.
-    fn matches(&self, key: &ApiKey, reached: &ReachedLimits, now: Timestamp) -> bool {
-        let is_in = |condition| key.is_in(condition, reached.of_key(key).is_some(), now);
+    /// Returns whether a key matches. `known` knows the key if the condition asks for limits or refused calls.
+    fn matches(&self, key: &ApiKey, known: &Known, now: Timestamp) -> bool {
+        let is_in = |condition| {
+            let (is_limited, was_refused) =
+                (known.reached.of_key(key).is_some(), known.refused.contains(&key.id));
+            match condition {
+                Condition::Trouble => key.trouble(is_limited, was_refused, now).is_some(),
+                Condition::LimitReached | Condition::ExpiresSoon => key.is_in(condition, is_limited, now),
+            }
+        };
         self.status.is_none_or(|status| key.status(now) == status)
             && self.condition.is_none_or(is_in)
             && self.group.is_none_or(|group| key.spend.group == Some(group))
@@ -166,12 +180,12 @@ impl Management {
         let is_filtered = !has_all || !search.text.is_empty() || search.condition.is_some();
         let at_once = if is_filtered { READ_AT_ONCE } else { search.limit + 1 };
         let mut scan = Scan::new(search.after, search.limit).reading(MOST_KEYS);
+        let refused = self.refused_of_search(account, search).await?;
         while scan.goes_on() {
             let after = scan.place().and_then(KeyCursor::key);
             let keys = self.page_of(account, search, together, search.page(after, at_once, now)).await?;
-            let reached = self.limits_of_search(account, search, &keys).await?;
-            let is_wanted =
-                |key: &ApiKey| is_in(key.spend.group, groups) && search.matches(key, &reached, now);
+            let known = self.known(account, search, &keys, &refused).await?;
+            let is_wanted = |key: &ApiKey| is_in(key.spend.group, groups) && search.matches(key, &known, now);
             let matching = |key: ApiKey| (KeyCursor::Key(key.id), is_wanted(&key).then_some(key));
             scan.add(keys.into_iter().map(matching), at_once);
         }
@@ -201,6 +215,7 @@ impl Management {
     ) -> Result<Found<ApiKey, KeyCursor>, StoreError> {
         let now = self.clock.now();
         let mut scan = Scan::new(search.after, search.limit).reading(MOST_KEYS);
+        let refused = self.refused_of_search(account, search).await?;
         while scan.goes_on() {
             let (unspent, after) = match scan.place() {
                 Some(KeyCursor::Unspent(id)) => (true, Some(id)),
@@ -219,12 +234,12 @@ impl Management {
                 keys.extend(all.into_iter().map(|key| (KeyCursor::Unspent(key.id), key)));
             }
             let of_page: Vec<ApiKey> = keys.iter().map(|(_, key)| key.clone()).collect();
-            let reached = self.limits_of_search(account, search, &of_page).await?;
+            let known = self.known(account, search, &of_page, &refused).await?;
             let matching = |(place, key): (KeyCursor, ApiKey)| {
                 // A key that has spent came among those that have.
                 let has_come =
                     matches!(place, KeyCursor::Unspent(_)) && key.spend.budget.used > NanoUsd::ZERO;
-                let matches = !has_come && search.matches(&key, &reached, now);
+                let matches = !has_come && search.matches(&key, &known, now);
                 (place, matches.then_some(key))
             };
             scan.add(keys.into_iter().map(matching), READ_AT_ONCE);
@@ -232,19 +247,32 @@ impl Management {
         Ok(scan.page())
     }
 
+    /// Finds the keys with refused calls today, if a search asks for them.
+    async fn refused_of_search(
+        &self,
+        account: AccountId,
+        search: &KeySearch,
+    ) -> Result<Arc<HashSet<KeyId>>, StoreError> {
+        let is_asked = search.condition == Some(Condition::Trouble);
+        let refused = if is_asked { self.keys_refused_today(account).await? } else { Vec::new() };
+        Ok(Arc::new(refused.into_iter().map(|(id, _)| id).collect()))
+    }
+
     /// Finds the reached limits of keys, if a search asks for them.
-    async fn limits_of_search(
+    async fn known(
         &self,
         account: AccountId,
         search: &KeySearch,
         keys: &[ApiKey],
-    ) -> Result<ReachedLimits, StoreError> {
-        match search.condition {
+        refused: &Arc<HashSet<KeyId>>,
+    ) -> Result<Known, StoreError> {
+        let reached = match search.condition {
             Some(Condition::LimitReached | Condition::Trouble) => {
-                self.reached_limits(AccountReach::whole(account), keys, &[]).await
+                self.reached_limits(AccountReach::whole(account), keys, &[]).await?
             }
-            Some(Condition::ExpiresSoon) | None => Ok(ReachedLimits::none(self.clock.now())),
-        }
+            Some(Condition::ExpiresSoon) | None => ReachedLimits::none(self.clock.now()),
+        };
+        Ok(Known { reached, refused: refused.clone() })
     }
 
     /// Reads the texts that keys are searched by, and then the keys that match.
@@ -269,9 +297,9 @@ impl Management {
             let mut keys = self.keys_by_id(AccountReach::whole(account), wanted.collect()).await?;
             let asked = if was_last && enough.is_none() { READ_AT_ONCE } else { looked_at.len() };
             // Searches for a condition do not come here; they read whole keys.
-            let reached = ReachedLimits::none(self.clock.now());
+            let known = Known { reached: ReachedLimits::none(self.clock.now()), refused: Arc::default() };
             let found = |(id, _)| {
-                let key = keys.remove(&id).filter(|key| search.matches(key, &reached, now));
+                let key = keys.remove(&id).filter(|key| search.matches(key, &known, now));
                 (KeyCursor::Key(id), key)
             };
             scan.add(looked_at.into_iter().map(found), asked);
@@ -288,6 +316,7 @@ impl Management {
     ) -> Result<Found<ApiKey, KeyCursor>, StoreError> {
         let (now, at_once, mut seen) = (self.clock.now(), search.limit + 1, HashSet::new());
         let mut scan = Scan::new(search.after, search.limit).reading(MOST_KEYS);
+        let refused = self.refused_of_search(account, search).await?;
         while scan.goes_on() {
             let before = scan.place().and_then(KeyCursor::entry);
             let entries = self.store.latest_entries(account, before, at_once).await?;
@@ -297,12 +326,12 @@ impl Management {
             let mut keys = self.keys_by_id(AccountReach::whole(account), ids).await?;
             keys.retain(|_, key| is_in(key.spend.group, groups));
             let of_page: Vec<ApiKey> = keys.values().cloned().collect();
-            let reached = self.limits_of_search(account, search, &of_page).await?;
+            let known = self.known(account, search, &of_page, &refused).await?;
             let matching = |entry: JournalEntry| {
                 let payer = entry.entry.settlement.payer;
                 // Several entries of a key may have the same time.
                 let is_last = last.get(&payer.key) == Some(&entry.number);
-                let key = keys.get(&payer.key).filter(|key| is_last && search.matches(key, &reached, now));
+                let key = keys.get(&payer.key).filter(|key| is_last && search.matches(key, &known, now));
                 (KeyCursor::Entry(entry.number), key.filter(|key| seen.insert(key.id)).cloned())
             };
             scan.add(entries.into_iter().map(matching), at_once);

@@ -1,13 +1,14 @@
 //! Margins: charges compared with the costs of upstreams.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    ops::RangeInclusive,
-};
+use std::{cmp::Reverse, collections::BTreeMap, ops::RangeInclusive};
 
 use shared::ids::{AccountId, GroupId, KeyId};
 
-use crate::{management::Management, reports::spend::SpendBy};
+use crate::{
+    management::Management,
+    nouns::reach::AccountReach,
+    reports::{spend::SpendBy, top::Depth},
+};
 use domain::usage::{Day, Margin};
 use key_service_store::store::{OtherSums, StoreError, TopGroups};
 
@@ -23,7 +24,9 @@ pub enum MarginOf {
     Key(KeyId, String),
     /// A group; `None` stands for keys without a group.
     Group(Option<GroupId>),
-    /// All groups but the ones that have spent most, and keys without a group.
+    /// All keys but those with the largest charges.
+    OtherKeys,
+    /// Groups that were not compared, since the account has too many, and keys without a group.
     OtherGroups,
 }
 
@@ -32,11 +35,13 @@ pub struct Margins {
     pub parts: Vec<(MarginOf, Margin)>,
     /// Margin of the whole account.
     pub total: Margin,
+    /// No part outside of these can be larger than one of them.
+    pub are_largest: bool,
 }
 
 impl Management {
-    /// Returns the margins of these days. By key, they are those of the [`MARGIN_KEYS`] keys with the largest spend of
-    /// all time.
+    /// Returns the margins of these days. By key, they are those of the [`MARGIN_KEYS`] keys with the largest charges, and
+    /// those of all other keys together.
     pub async fn margins(
         &self,
         account: AccountId,
@@ -54,12 +59,12 @@ impl Management {
                     *margin = margin.plus(total.of);
                 }
                 let total = total(models.values().copied());
-                let parts = if by == SpendBy::Key {
-                    self.margins_of_keys(account, days).await?
-                } else {
-                    models.into_iter().map(|(model, margin)| (MarginOf::Model(model), margin)).collect()
-                };
-                Ok(Margins { parts, total })
+                if by == SpendBy::Key {
+                    return self.margins_of_keys(account, days, total).await;
+                }
+                let of_model = |(model, margin)| (MarginOf::Model(model), margin);
+                let parts = models.into_iter().map(of_model).collect();
+                Ok(Margins { parts, total, are_largest: true })
             }
         }
     }
@@ -69,7 +74,8 @@ impl Management {
         account: AccountId,
         days: RangeInclusive<Day>,
     ) -> Result<Margins, StoreError> {
-        let TopGroups { ids: groups, are_all } = self.groups_apart(account).await?;
+        let TopGroups { ids: groups, are_all } =
+            self.groups_apart(account, days.clone(), Depth::PAGE).await?;
         let (mut margins, mut all) = (vec![Margin::default(); groups.len()], Margin::default());
         let others = OtherSums { groups: &groups, users: false };
         for of_day in self.store.account_days(account, days, others).await? {
@@ -82,26 +88,42 @@ impl Management {
         let of_groups = groups.into_iter().map(|id| MarginOf::Group(Some(id))).zip(margins);
         let rest = (if are_all { MarginOf::Group(None) } else { MarginOf::OtherGroups }, rest);
         let of_all = of_groups.chain([rest]).filter(|(_, margin)| *margin != Margin::default());
-        Ok(Margins { parts: of_all.collect(), total: all })
+        Ok(Margins { parts: of_all.collect(), total: all, are_largest: are_all })
     }
 
     async fn margins_of_keys(
         &self,
         account: AccountId,
         days: RangeInclusive<Day>,
-    ) -> Result<Vec<(MarginOf, Margin)>, StoreError> {
-        let keys = self.store.top_spending(account, None, MARGIN_KEYS).await?;
-        let ids: Vec<KeyId> = keys.iter().map(|key| key.id).collect();
-        let mut margins: HashMap<KeyId, Margin> = HashMap::new();
-        for line in self.store.usage(account, days, Some(&ids)).await? {
+        all: Margin,
+    ) -> Result<Margins, StoreError> {
+        let compared = self.compared_lines(account, days.clone(), Depth::PAGE).await?;
+        let are_largest = compared.is_some();
+        let lines = if let Some(lines) = compared {
+            lines
+        } else {
+            let keys = self.candidate_keys(account, days.clone(), None).await?;
+            self.store.usage(account, days, Some(&keys)).await?
+        };
+        let mut margins: BTreeMap<KeyId, Margin> = BTreeMap::new();
+        for line in lines {
             let margin = margins.entry(line.payer.key).or_default();
             *margin = margin.plus(line.counts.of.into());
         }
-        let of_key = |key: domain::key::ApiKey| {
-            let margin = margins.get(&key.id).copied()?;
-            Some((MarginOf::Key(key.id, key.label), margin))
+        let mut margins: Vec<(KeyId, Margin)> = margins.into_iter().collect();
+        margins.sort_by_key(|(_, margin)| Reverse(margin.sums.charged));
+        let behind = margins.split_off(margins.len().min(MARGIN_KEYS));
+        let rest = if are_largest {
+            total(behind.into_iter().map(|(_, margin)| margin))
+        } else {
+            all.less(total(margins.iter().map(|(_, margin)| *margin)))
         };
-        Ok(keys.into_iter().filter_map(of_key).collect())
+        let ids = margins.iter().map(|(id, _)| *id).collect();
+        let keys = self.keys_by_id(AccountReach::whole(account), ids).await?;
+        let label = |id: &KeyId| keys.get(id).map_or_else(String::new, |key| key.label.clone());
+        let of_keys = margins.into_iter().map(|(id, margin)| (MarginOf::Key(id, label(&id)), margin));
+        let rest = Some((MarginOf::OtherKeys, rest)).filter(|(_, rest)| *rest != Margin::default());
+        Ok(Margins { parts: of_keys.chain(rest).collect(), total: all, are_largest })
     }
 }
 

@@ -1,7 +1,6 @@
-//! Sums of days by model, key, group and user, and the keys that spent most.
+//! Sums of days by model, key, group and user.
 
 use std::{
-    cmp::Reverse,
     collections::{BTreeMap, HashMap},
     ops::RangeInclusive,
 };
@@ -11,34 +10,15 @@ use shared::{
     money::NanoUsd,
 };
 
-use crate::{
-    management::Management,
-    nouns::{
-        listing::{READ_TOGETHER, keys_of_groups},
-        reach::{AccountReach, is_in},
-    },
-};
+use crate::{management::Management, nouns::reach::AccountReach, reports::top::Depth};
 use domain::{
-    key::ApiKey,
     ledger::Payer,
     usage::{Day, DayTotal, GroupKeys, Hour, HoursOfDay, Margin, Sums},
 };
-use key_service_store::store::{AccountDay, Order, OtherSums, Page, StoreError, TopGroups, UsageLine};
+use key_service_store::store::{AccountDay, OtherSums, StoreError, TopGroups, UsageLine};
 
 /// Days added up unless others are requested.
 pub const DAYS: i64 = 30;
-
-/// Keys whose sums are kept apart; those of all other keys are one part.
-const TOP_KEYS: usize = 5;
-
-/// Groups whose sums are kept apart if an account has more, so that a page reads a bounded number of sums.
-const TOP_GROUPS: usize = 40;
-
-/// Groups among which those that have spent most are found: the newest, which take some milliseconds to read.
-const GROUPS_LOOKED_AT: usize = 2_000;
-
-/// Keys of the account that have spent most, and newest keys of a group, among which the group's top keys are found.
-const KEYS_LOOKED_AT: usize = 100;
 
 /// Part of a spend for which sums are kept apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,12 +41,22 @@ pub enum SpendPart {
     Group(Option<GroupId>),
     /// A user, by the caller's own name; `None` stands for requests whose callers named none.
     User(Option<String>),
-    /// All keys but the ones that have spent most.
+    /// Keys that were not compared, since the range has too many.
     OtherKeys,
-    /// All groups but the ones that have spent most, and keys without a group.
+    /// Groups that were not compared, since the account has too many, and keys without a group.
     OtherGroups,
     /// Users without sums of their own: a day with many users adds up the later ones.
     OtherUsers,
+}
+
+impl SpendPart {
+    /// Returns whether the part stands for several that are not apart.
+    pub const fn is_rest(&self) -> bool {
+        match self {
+            Self::OtherKeys | Self::OtherGroups | Self::OtherUsers => true,
+            Self::Model(_) | Self::Key(_) | Self::Group(_) | Self::User(_) => false,
+        }
+    }
 }
 
 /// Length of the times for which sums are apart.
@@ -74,6 +64,15 @@ pub enum SpendPart {
 pub enum ChartStep {
     Day,
     Hour,
+}
+
+/// The sums of a range to read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpendSearch {
+    pub days: RangeInclusive<Day>,
+    pub by: SpendBy,
+    pub step: ChartStep,
+    pub depth: Depth,
 }
 
 /// Sums by part and time. The sums of a day stand at its first hour.
@@ -109,6 +108,13 @@ impl PartsAndRest {
         for (time, sums) in self.times(day, whole, hours) {
             let of_part = self.parts.entry(part.clone()).or_default().entry(time).or_default();
             *of_part = of_part.plus(sums);
+        }
+    }
+
+    /// Adds the sums of keys, of the lines whose payers are wanted.
+    fn add_keys(&mut self, lines: Vec<UsageLine>, is_wanted: impl Fn(&Payer) -> bool) {
+        for UsageLine { day, payer, counts } in lines.into_iter().filter(|line| is_wanted(&line.payer)) {
+            self.add(&SpendPart::Key(payer.key), day, counts.of.into(), &counts.hours);
         }
     }
 
@@ -154,17 +160,16 @@ impl Management {
         Ok(days.into_iter().filter_map(of_day).collect())
     }
 
-    /// Returns the sums of the account on these days, apart for each model, key, group or user. Those by key and by group
-    /// are apart for the ones that have spent most, since the others may be very many. Users have no sums by hour.
+    /// Returns the sums of the account, apart for each model, key, group or user. Where there are too many keys or groups to
+    /// compare, the sums of most are one part. Users have no sums by hour.
     pub async fn spend_parts(
         &self,
         account: AccountId,
-        by: SpendBy,
-        days: RangeInclusive<Day>,
-        step: ChartStep,
+        search: SpendSearch,
     ) -> Result<SpendParts, StoreError> {
-        match by {
+        match search.by {
             SpendBy::Model => {
+                let SpendSearch { days, step, .. } = search;
                 let mut parts = PartsAndRest::new(step);
                 for AccountDay { day, models, .. } in
                     self.store.account_days(account, days, OtherSums::default()).await?
@@ -175,21 +180,29 @@ impl Management {
                 }
                 Ok(parts.parts)
             }
-            SpendBy::Key => {
-                let _permit = self.read_permit(account).await?;
-                let keys: Vec<KeyId> =
-                    self.top_keys(account, TOP_KEYS).await?.iter().map(|key| key.id).collect();
-                let all = self.store.account_days(account, days.clone(), OtherSums::default()).await?;
-                let mut parts = PartsAndRest::new(step);
-                for of_day in &all {
-                    parts.leave_all(of_day);
-                }
-                self.add_keys(account, days, &keys, &mut parts, |_| true).await?;
-                Ok(parts.with_rest(SpendPart::OtherKeys))
-            }
-            SpendBy::Group => self.spend_by_group(account, days, step).await,
-            SpendBy::User => self.spend_by_user(account, days).await,
+            SpendBy::Key => self.spend_by_key(account, search).await,
+            SpendBy::Group => self.spend_by_group(account, search).await,
+            SpendBy::User => self.spend_by_user(account, search.days).await,
         }
+    }
+
+    async fn spend_by_key(
+        &self,
+        account: AccountId,
+        SpendSearch { days, step, depth, .. }: SpendSearch,
+    ) -> Result<SpendParts, StoreError> {
+        let _permit = self.read_permit(account).await?;
+        let mut parts = PartsAndRest::new(step);
+        if let Some(lines) = self.compared_lines(account, days.clone(), depth).await? {
+            parts.add_keys(lines, |_| true);
+            return Ok(parts.parts);
+        }
+        let keys = self.candidate_keys(account, days.clone(), None).await?;
+        for of_day in &self.store.account_days(account, days.clone(), OtherSums::default()).await? {
+            parts.leave_all(of_day);
+        }
+        parts.add_keys(self.store.usage(account, days, Some(&keys)).await?, |_| true);
+        Ok(parts.with_rest(SpendPart::OtherKeys))
     }
 
     /// Returns the sums of a key on these days by model, while it was reached.
@@ -211,18 +224,23 @@ impl Management {
         Ok(parts.parts)
     }
 
-    /// Returns the sums of a group and of its child groups on these days, while they were reached, apart for each model, or
-    /// for the keys that have spent most.
+    /// Returns the sums of a group and of its child groups, while they were reached, apart for each model or each key. Where
+    /// the account has too many keys to compare, the sums of most are one part.
     pub async fn spend_of_group(
         &self,
         reach: AccountReach,
         group: GroupId,
-        by: SpendBy,
-        days: RangeInclusive<Day>,
-        step: ChartStep,
+        SpendSearch { days, by, step, depth }: SpendSearch,
     ) -> Result<SpendParts, StoreError> {
         let _permit = self.read_permit(reach.account).await?;
         let (mut parts, mut rest) = (PartsAndRest::new(step), PartsAndRest::new(step));
+        let is_wanted = |payer: &Payer| payer.is_in(group) && reach.has(payer.groups);
+        if by == SpendBy::Key
+            && let Some(lines) = self.compared_lines(reach.account, days.clone(), depth).await?
+        {
+            parts.add_keys(lines, is_wanted);
+            return Ok(parts.parts);
+        }
         let add = |day, model: &str, sums, hours: &HoursOfDay| {
             parts.add(&SpendPart::Model(model.to_owned()), day, sums, hours);
             rest.leave(day, sums, hours);
@@ -231,9 +249,8 @@ impl Management {
         if by != SpendBy::Key {
             return Ok(parts.parts);
         }
-        let keys = self.top_keys_of(reach.account, group).await?;
-        let is_wanted = |payer: &Payer| payer.is_in(group) && reach.has(payer.groups);
-        self.add_keys(reach.account, days, &keys, &mut rest, is_wanted).await?;
+        let keys = self.candidate_keys(reach.account, days.clone(), Some(group)).await?;
+        rest.add_keys(self.store.usage(reach.account, days, Some(&keys)).await?, is_wanted);
         Ok(rest.with_rest(SpendPart::OtherKeys))
     }
 
@@ -263,6 +280,22 @@ impl Management {
         Ok(())
     }
 
+    /// Returns the sums of each of these keys on these days.
+    pub async fn sums_of_keys(
+        &self,
+        account: AccountId,
+        days: RangeInclusive<Day>,
+        keys: &[KeyId],
+    ) -> Result<HashMap<KeyId, Sums>, StoreError> {
+        let _permit = self.read_permit(account).await?;
+        let mut sums: HashMap<KeyId, Sums> = HashMap::new();
+        for line in self.store.usage(account, days, Some(keys)).await? {
+            let sum = sums.entry(line.payer.key).or_default();
+            *sum = sum.plus(line.counts.of.into());
+        }
+        Ok(sums)
+    }
+
     /// Returns what each of these keys was charged on these days while it was reached, in a group or in a child group of it.
     pub async fn charged_in_group(
         &self,
@@ -282,48 +315,13 @@ impl Management {
         Ok(sums.into_iter().map(|(key, sums)| (key, sums.charged)).collect())
     }
 
-    /// Adds the sums of these keys.
-    async fn add_keys(
-        &self,
-        account: AccountId,
-        days: RangeInclusive<Day>,
-        keys: &[KeyId],
-        parts: &mut PartsAndRest,
-        is_wanted: impl Fn(&Payer) -> bool,
-    ) -> Result<(), StoreError> {
-        for UsageLine { day, payer, counts } in self.store.usage(account, days, Some(keys)).await? {
-            if is_wanted(&payer) {
-                parts.add(&SpendPart::Key(payer.key), day, counts.of.into(), &counts.hours);
-            }
-        }
-        Ok(())
-    }
-
-    /// Finds keys in a group, or in a child group of it, that have spent most: among the account's top keys, and the newest
-    /// keys of these groups. Keys that came from another group are judged by all that they have spent, which only decides
-    /// whose sums are shown apart.
-    async fn top_keys_of(&self, account: AccountId, group: GroupId) -> Result<Vec<KeyId>, StoreError> {
-        let top = self.top_keys(account, KEYS_LOOKED_AT).await?;
-        let mut groups = vec![group];
-        groups.extend(self.store.child_groups(account, group).await?);
-        let top = top.into_iter().filter(|key| is_in(key.spend.group, Some(&groups[..])));
-        let page = Page { after: None, order: Order::Descending, status: None, limit: KEYS_LOOKED_AT };
-        let read = &groups[..groups.len().min(READ_TOGETHER)];
-        let found = top.chain(keys_of_groups(&self.store, account, read, page).await?);
-        let mut by_use: Vec<_> = found.map(|key| (Reverse(key.spend.budget.used), key.id)).collect();
-        by_use.sort_unstable();
-        by_use.dedup();
-        Ok(by_use.into_iter().take(TOP_KEYS).map(|(_, id)| id).collect())
-    }
-
     async fn spend_by_group(
         &self,
         account: AccountId,
-        days: RangeInclusive<Day>,
-        step: ChartStep,
+        SpendSearch { days, step, depth, .. }: SpendSearch,
     ) -> Result<SpendParts, StoreError> {
         let _permit = self.read_permit(account).await?;
-        let TopGroups { ids: groups, are_all } = self.groups_apart(account).await?;
+        let TopGroups { ids: groups, are_all } = self.groups_apart(account, days.clone(), depth).await?;
         let others = OtherSums { groups: &groups, users: false };
         let mut parts = PartsAndRest::new(step);
         for of_day in self.store.account_days(account, days, others).await? {
@@ -336,11 +334,6 @@ impl Management {
             }
         }
         Ok(parts.with_rest(if are_all { SpendPart::Group(None) } else { SpendPart::OtherGroups }))
-    }
-
-    /// Lists the groups whose sums are kept apart.
-    pub(super) async fn groups_apart(&self, account: AccountId) -> Result<TopGroups, StoreError> {
-        self.store.groups_by_use(account, TOP_GROUPS, GROUPS_LOOKED_AT).await
     }
 
     async fn spend_by_user(
@@ -365,11 +358,6 @@ impl Management {
             }
         }
         Ok(parts.with_rest(SpendPart::User(None)))
-    }
-
-    /// The keys of the account that spent most, largest spend first.
-    pub async fn top_keys(&self, account: AccountId, limit: usize) -> Result<Vec<ApiKey>, StoreError> {
-        self.store.top_spending(account, None, limit).await
     }
 }
 

@@ -1,27 +1,33 @@
 //! Trouble: keys that cannot spend, or soon cannot, and calls that are refused.
 //!
-//! Nothing counts such keys. They are searched among a bounded number of keys: those that were refused today, those
-//! that crossed a threshold last, and those that expire next. Their present state decides.
+//! Nothing counts such keys. Of an account or a group with few keys, each is looked at. Otherwise a bounded number is: those
+//! that were refused today, those that crossed a threshold last, and those that expire next, so that there may be more. The
+//! present state of a key decides, here and for the filter of the list of keys.
 
 use std::collections::HashMap;
 
-use shared::ids::KeyId;
+use shared::ids::{AccountId, GroupId, KeyId};
 
 use crate::{
-    history::reached::ReachedLimits, management::Management, nouns::reach::AccountReach,
+    history::reached::ReachedLimits,
+    management::Management,
+    nouns::{
+        listing::{READ_TOGETHER, keys_of_groups},
+        reach::AccountReach,
+    },
     reports::books::RefusedLately,
 };
-use domain::key::{ApiKey, Condition, SOON, Status};
-use key_service_store::store::StoreError;
+use domain::key::{ApiKey, KeyTrouble, SOON};
+use key_service_store::store::{Order, Page, StoreError};
 
-/// Keys with the most refused calls that are named.
-const REFUSED_KEYS: usize = 10;
+/// Most keys that are all looked at, which takes some milliseconds.
+const ALL_KEYS: usize = 300;
+/// Otherwise, keys with the most refused calls.
+const REFUSED_KEYS: usize = 100;
 /// Latest thresholds that are read, whether of keys or of others.
-const THRESHOLDS: usize = 100;
+const THRESHOLDS: usize = 200;
 /// Keys read of those that expire next.
-const EXPIRING: usize = 20;
-/// Times as many keys are read for those of one group, since they are among those of the account.
-const FOR_A_GROUP: usize = 3;
+const EXPIRING: usize = 50;
 
 /// What is wrong with the keys of an account, or of a group and its child groups, right now.
 #[derive(Debug)]
@@ -38,6 +44,10 @@ pub struct Trouble {
     pub refused: RefusedLately,
     /// Reached limits of these keys.
     pub limits: ReachedLimits,
+    /// No other key has any of this.
+    pub has_all: bool,
+    /// The group whose keys these are, unless some are in its child groups.
+    pub group: Option<GroupId>,
 }
 
 /// A key in trouble, with its refused calls.
@@ -53,17 +63,22 @@ impl Management {
     pub async fn trouble(&self, reach: AccountReach) -> Result<Trouble, StoreError> {
         let (account, now) = (reach.account, self.clock.now());
         let refused = self.refused_lately(account, None).await?;
-        let times = if reach.group.is_some() { FOR_A_GROUP } else { 1 };
-        // Without a refused call, no key was refused.
-        let counts = if refused.today.is_empty() {
-            Vec::new()
-        } else {
-            self.store.refused_keys(account, self.today(), REFUSED_KEYS * times).await?
+        let counts = self.keys_refused_today(account).await?;
+        let groups = self.groups_in(reach).await?;
+        let few = self.few_keys(account, groups.as_deref()).await?;
+        // Of one group, the keys are among those of the account.
+        let most = |of: usize| if reach.group.is_some() { 3 * of } else { of };
+        let mut ids: Vec<KeyId> = counts.iter().map(|(id, _)| *id).take(most(REFUSED_KEYS)).collect();
+        ids.extend(self.store.last_told_keys(account, most(THRESHOLDS)).await?);
+        ids.extend(self.store.keys_expiring(account, now..=now.plus(SOON), most(EXPIRING)).await?);
+        let has_all = few.is_some();
+        let keys = match few {
+            Some(keys) => {
+                ids.extend(keys.iter().map(|key| key.id));
+                keys.into_iter().map(|key| (key.id, key)).collect()
+            }
+            None => self.keys_by_id(reach, ids.clone()).await?,
         };
-        let mut ids: Vec<KeyId> = counts.iter().map(|(id, _)| *id).collect();
-        ids.extend(self.store.last_told_keys(account, THRESHOLDS * times).await?);
-        ids.extend(self.store.keys_expiring(account, now..=now.plus(SOON), EXPIRING * times).await?);
-        let keys = self.keys_by_id(reach, ids.clone()).await?;
         let counts: HashMap<KeyId, u64> = counts.into_iter().collect();
         let refused_today = |key: &ApiKey| counts.get(&key.id).copied().unwrap_or_default();
         let found: Vec<TroubledKey> =
@@ -77,23 +92,53 @@ impl Management {
             expiring: Vec::new(),
             refused: if reach.group.is_some() { RefusedLately::default() } else { refused },
             limits,
+            has_all,
+            group: reach.group.filter(|_| groups.is_some_and(|groups| groups.len() == 1)),
         };
         for troubled in found {
             let key = &troubled.key;
             let is_limited = trouble.limits.of_key(key).is_some();
-            if key.is_in(Condition::LimitReached, is_limited, now) {
-                trouble.limited.push(troubled);
-            } else if key.status(now) != Status::Active {
-                if troubled.refused > 0 {
-                    trouble.ended.push(troubled);
-                }
-            } else if key.is_in(Condition::ExpiresSoon, false, now) {
-                trouble.expiring.push(troubled);
-            } else if key.spend.budget.is_nearly_used(now) {
-                trouble.nearly.push(troubled);
+            match key.trouble(is_limited, troubled.refused > 0, now) {
+                Some(KeyTrouble::Limited) => trouble.limited.push(troubled),
+                Some(KeyTrouble::Ended) => trouble.ended.push(troubled),
+                Some(KeyTrouble::Expiring) => trouble.expiring.push(troubled),
+                Some(KeyTrouble::Nearly) => trouble.nearly.push(troubled),
+                None => {}
             }
         }
         Ok(trouble)
+    }
+
+    /// The keys of the account with refused calls today, and how many, the most first.
+    pub(crate) async fn keys_refused_today(
+        &self,
+        account: AccountId,
+    ) -> Result<Vec<(KeyId, u64)>, StoreError> {
+        self.store.refused_keys(account, self.today(), usize::MAX).await
+    }
+
+    /// Reads all keys of the account, or of these groups; `None` if they are many.
+    async fn few_keys(
+        &self,
+        account: AccountId,
+        groups: Option<&[GroupId]>,
+    ) -> Result<Option<Vec<ApiKey>>, StoreError> {
+        let counted = match groups {
+            None => self.store.funds(account).await?.map_or(0, |funds| funds.keys),
+            Some(groups) if groups.len() > READ_TOGETHER => return Ok(None),
+            Some(groups) => {
+                self.store.groups_by_id(account, groups).await?.iter().map(|group| group.keys).sum()
+            }
+        };
+        if counted > ALL_KEYS as u64 {
+            return Ok(None);
+        }
+        let page = Page { after: None, order: Order::Descending, status: None, limit: ALL_KEYS + 1 };
+        let keys = match groups {
+            None => self.store.keys(account, page).await?,
+            Some(groups) => keys_of_groups(&self.store, account, groups, page).await?,
+        };
+        Ok(Some(keys).filter(|keys| keys.len() <= ALL_KEYS))
     }
 }
 

@@ -10,7 +10,8 @@ use shared::{
 use crate::{
     nouns::reach::AccountReach,
     reports::{
-        spend::{ChartStep, SpendBy, SpendPart, SpendParts},
+        spend::{ChartStep, SpendBy, SpendPart, SpendParts, SpendSearch},
+        top::Depth,
         usage::{Grouping, UsageSearch, UserPart},
     },
     testing::Office,
@@ -33,32 +34,32 @@ use key_service_store::store::{
 const USERS: u32 = 600;
 
 /// An account whose keys are billed.
-struct Billed {
-    office: Office,
-    account: AccountId,
+pub(super) struct Billed {
+    pub(super) office: Office,
+    pub(super) account: AccountId,
     bills: u32,
 }
 
 impl Billed {
-    async fn open() -> Self {
+    pub(super) async fn open() -> Self {
         let office = Office::open();
         let (account, _) = office.account("acme").await;
         Self { office, account, bills: 0 }
     }
 
-    async fn group(&self, n: u8, parent: Option<GroupId>) {
+    pub(super) async fn group(&self, n: u8, parent: Option<GroupId>) {
         let mut new = new_group(self.account, n);
         new.group.spend.parent = parent;
         self.office.store.create_group(new, None, &act(self.office.management.now())).await.unwrap();
     }
 
-    async fn key(&self, n: u8, group: Option<GroupId>) {
+    pub(super) async fn key(&self, n: u8, group: Option<GroupId>) {
         let mut new = new_key(self.account, n);
         new.key.spend.group = group;
         self.office.store.create_key(new, None, &act(self.office.management.now())).await.unwrap();
     }
 
-    async fn bill(&mut self, key: KeyId, user: Option<String>) {
+    pub(super) async fn bill(&mut self, key: KeyId, user: Option<String>) {
         self.bills += 1;
         let mut chance = [0; 10];
         chance[..4].copy_from_slice(&self.bills.to_be_bytes());
@@ -121,7 +122,8 @@ async fn sums_of_a_group_are_those_of_the_lines_that_are_reached_wherever_the_gr
                 (SpendBy::Key, ChartStep::Day),
                 (SpendBy::Key, ChartStep::Hour),
             ] {
-                let parts = management.spend_of_group(reach, id, by, days.clone(), step).await.unwrap();
+                let search = SpendSearch { days: days.clone(), by, step, depth: Depth::PAGE };
+                let parts = management.spend_of_group(reach, id, search).await.unwrap();
                 assert_eq!(requests(&parts), of_lines.requests, "{id} within {within:?} by {by:?}");
             }
             let search = EntrySearch { group: Some(id), ..EntrySearch::default() };
@@ -147,7 +149,9 @@ async fn the_users_of_a_day_that_are_too_many_are_summed_up_together_and_nobody_
     let days = management.today()..=management.today();
     let whole = AccountReach::whole(account);
 
-    let parts = management.spend_parts(account, SpendBy::User, days.clone(), ChartStep::Day).await.unwrap();
+    let (by, step, depth) = (SpendBy::User, ChartStep::Day, Depth::PAGE);
+    let search = SpendSearch { days: days.clone(), by, step, depth };
+    let parts = management.spend_parts(account, search).await.unwrap();
     let of =
         |part: &SpendPart| parts.get(part).map_or(0, |times| times.values().map(|sums| sums.requests).sum());
     let named = parts.keys().filter(|part| matches!(part, SpendPart::User(Some(_)))).count() as u64;

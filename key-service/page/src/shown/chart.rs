@@ -73,7 +73,7 @@ impl Measure {
     }
 
     /// An amount in a column.
-    fn aligned(self, amount: i64) -> Markup {
+    pub fn aligned(self, amount: i64) -> Markup {
         match self {
             Self::Spend => aligned(NanoUsd::from_nanos(amount)),
             Self::Requests | Self::Tokens => html! { (count(amount.unsigned_abs())) },

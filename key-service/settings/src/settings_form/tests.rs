@@ -30,7 +30,8 @@ fn sent(form: &Markup) -> Fields {
     for piece in html.split('<').skip(1) {
         let (tag, _) = piece.split_once('>').unwrap();
         let Some(name) = attribute(tag, "name") else { continue };
-        if tag.contains(" type=\"checkbox\"") && !tag.contains(" checked") {
+        let is_box = tag.contains(" type=\"checkbox\"") || tag.contains(" type=\"radio\"");
+        if is_box && !tag.contains(" checked") {
             continue;
         }
         let (_, behind) = html.split_once(&format!("<{tag}>")).unwrap();
@@ -249,7 +250,7 @@ fn a_raise_is_set_changed_and_taken_away_in_the_row_of_its_limit() {
 }
 
 #[test]
-fn models_are_boxes_of_which_those_that_are_not_offered_stay() {
+fn a_list_of_models_is_boxes_and_those_that_are_not_offered_stay() {
     let models = |list: &[&str]| BoundsPatch {
         models: Some(Some(list.iter().map(ToString::to_string).collect())),
         ..BoundsPatch::default()
@@ -260,13 +261,47 @@ fn models_are_boxes_of_which_those_that_are_not_offered_stay() {
     assert!(html.contains("gone</bdi> <span class=\"quiet\">not offered"), "{html}");
     assert!(html.contains("Model Flash</bdi> <span class=\"quiet\">$0.10 in, $0.40 out"), "{html}");
     let opened = sent(&page);
-    let ticked = |values: &[&str]| {
-        let boxes = Fields::of(values.iter().map(|value| ("models", (*value).to_owned())));
-        read_edit::<KeyPatch>(&opened.clone().replaced_by(boxes), &texts(&before)).unwrap().patch.bounds
+    let edit = |which: &str, values: &[&str]| {
+        let boxes = values.iter().map(|value| ("models", (*value).to_owned()));
+        let boxes = Fields::of(boxes.chain([("which_models", which.to_owned())]));
+        let edit = read_edit::<KeyPatch>(&opened.clone().replaced_by(boxes), &texts(&before));
+        edit.map(|edit| edit.patch.bounds)
     };
-    assert_eq!(ticked(&["", "gone", "Model Flash"]), models(&["gone", "Model Flash"]));
-    assert_eq!(ticked(&["", "gone"]), BoundsPatch::default());
-    assert_eq!(ticked(&[""]), BoundsPatch { models: Some(None), ..BoundsPatch::default() }, "none is all");
+    let all = BoundsPatch { models: Some(None), ..BoundsPatch::default() };
+    assert_eq!(edit("only", &["", "gone", "Model Flash"]), Ok(models(&["gone", "Model Flash"])));
+    assert_eq!(edit("only", &["", "gone"]), Ok(BoundsPatch::default()));
+    assert_eq!(edit("all", &[""]), Ok(all.clone()));
+    assert_eq!(edit("all", &["", "gone"]), Ok(all), "hidden boxes may have a tick");
+    for which in ["only", "", "x"] {
+        let fault = edit(which, &[""]).unwrap_err();
+        assert_eq!(fault.field, "models", "no tick is not all models: {which}");
+        assert!(fault.says.contains("All models"), "{}", fault.says);
+    }
+}
+
+#[test]
+fn a_form_says_whether_all_models_may_be_used_and_keeps_it_when_it_is_refused() {
+    let chosen = |html: &str| {
+        ["all", "only"]
+            .map(|which| html.contains(&format!("name=\"which_models\" value=\"{which}\" checked")))
+    };
+    let list = |list: Option<&[&str]>| {
+        let models = list.map(|list| list.iter().map(ToString::to_string).collect());
+        texts(&key(&KeyPatch {
+            bounds: BoundsPatch { models: Some(models), ..BoundsPatch::default() },
+            ..KeyPatch::default()
+        }))
+    };
+    assert_eq!(chosen(&form::<KeyField>(&list(None)).into_string()), [true, false]);
+    assert_eq!(chosen(&form::<KeyField>(&list(Some(&["gone"]))).into_string()), [false, true]);
+    let refused =
+        Fields::of([("which_models", "only"), ("models", "")].map(|(name, text)| (name, text.to_owned())));
+    let fault = read::<KeyPatch>(&refused).unwrap_err();
+    let page = new_fields::<KeyField>(Entered::refused(&refused, &fault), &offered()).into_string();
+    assert_eq!(chosen(&page), [false, true]);
+    assert!(page.contains("id=\"models-fault\" role=\"alert\">Tick at least one model"), "{page}");
+    let made = read::<KeyPatch>(&refused.with("which_models", "all".into())).unwrap();
+    assert_eq!(made.bounds.models, Some(None));
 }
 
 #[test]

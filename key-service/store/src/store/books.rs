@@ -15,7 +15,7 @@ use domain::{
 };
 use key_service_ledger::{
     StoreError, codec, messages, names,
-    sums::{AccountDay, OtherSums, SumsReader},
+    sums::{AccountDay, OtherSums, PayerDay, SumsReader},
 };
 use prost::Message;
 use records::{Answer, Order, Question, Space};
@@ -170,10 +170,20 @@ impl Store {
             Some(keys) => reader.of_keys(days, keys).await?,
             None => reader.of_payers(days).await?,
         };
-        let mut lines: Vec<_> =
-            found.into_iter().map(|(day, payer, counts)| UsageLine { day, payer, counts }).collect();
+        let mut lines: Vec<_> = found.into_iter().map(usage_line).collect();
         lines.sort_by(|a, b| (a.day, &a.payer).cmp(&(b.day, &b.payer)));
         Ok(lines)
+    }
+
+    /// Reads counters of these days, of all keys; `None` if there are more than `most`.
+    pub async fn usage_of_few(
+        &self,
+        account: AccountId,
+        days: RangeInclusive<Day>,
+        most: usize,
+    ) -> Result<Option<Vec<UsageLine>>, StoreError> {
+        let found = self.sums(account).of_few_payers(days, most).await?;
+        Ok(found.map(|found| found.into_iter().map(usage_line).collect()))
     }
 
     /// Reads sums of the account on each of these days, as of one moment for each day.
@@ -204,6 +214,10 @@ impl Store {
     pub(super) fn sums(&self, account: AccountId) -> SumsReader<'_> {
         SumsReader::new(&*self.records, account)
     }
+}
+
+fn usage_line((day, payer, counts): PayerDay) -> UsageLine {
+    UsageLine { day, payer, counts }
 }
 
 /// A question about values of the journal.

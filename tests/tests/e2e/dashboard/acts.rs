@@ -339,11 +339,26 @@ async fn bounds_of_a_key_are_set_in_its_form_and_said_together() {
         page.text().contains("Saved: label Student → Pupil.") && page.text().contains("$5 a day"),
         "{page}"
     );
-    let cleared = [("limit", ""), ("resets", ""), ("models", ""), ("requests_per_minute", "")];
+    // Without a tick, a list is no list of all models.
+    for path in [path.as_str(), "/dashboard/keys"] {
+        let without =
+            [("label", "Pupil"), ("models", ""), ("which_models", "only"), ("attempt", attempt.as_str())];
+        let refused = owner.post(path, &without).await;
+        assert_eq!(refused.status, 422, "{refused}");
+        assert!(
+            refused.text().contains("id=\"models-fault\" role=\"alert\">Tick at least one model"),
+            "{refused}"
+        );
+    }
+    assert!(owner.get(&path).await.text().contains("Only Model Flash, Model Max."), "nothing was changed");
+    let cleared =
+        [("limit", ""), ("resets", ""), ("models", ""), ("which_models", "all"), ("requests_per_minute", "")];
     assert_eq!(owner.post(&path, &cleared).await.status, 303);
     let page = owner.get(&path).await;
     assert!(
-        page.text().contains("limits by window $5 a day → none") && !page.text().contains("At most"),
+        page.text().contains("limits by window $5 a day → no limit")
+            && page.text().contains("models Model Flash, Model Max → all models")
+            && !page.text().contains("At most"),
         "{page}"
     );
 }

@@ -184,11 +184,12 @@ fn open_pages(Led { own, other, another, inside, outside, gone, .. }: &Led) -> V
         }
     }
     for group in [other, another] {
-        for list in ["keys", "activity", "activity.csv", "activity.jsonl", "spend.csv", "events"] {
+        for list in ["keys", "activity", "activity.csv", "activity.jsonl", "spend", "spend.csv", "events"] {
             open.push(format!("/dashboard/{list}?group={group}"));
         }
         for query in ["by=key", "by=group", "by=user", "range=today", "range=today&by=key"] {
             open.push(format!("/dashboard/spend.csv?group={group}&{query}"));
+            open.push(format!("/dashboard/spend?group={group}&{query}"));
         }
         open.push(format!("/dashboard/groups?parent={group}"));
     }
@@ -206,6 +207,9 @@ fn open_pages(Led { own, other, another, inside, outside, gone, .. }: &Led) -> V
         "activity?outcome=refused",
         "activity?key=secret",
         "events?after=0-99999",
+        "spend",
+        "spend?by=user",
+        "spend?by=key&range=today",
         "spend.csv?by=user",
         "spend.csv?by=group&range=today",
     ] {

@@ -123,3 +123,38 @@ async fn a_viewer_reads_no_margin_and_another_account_reads_no_sum() {
         );
     }
 }
+
+#[apply(fact)]
+async fn every_key_of_a_range_is_in_its_list_the_largest_first() {
+    const KEYS: usize = 12;
+    let stack = Stack::start().await;
+    for n in 0..KEYS {
+        let key = stack.key_with(json!({"label": format!("agent-{n:02}")})).await;
+        for _ in 0..=n {
+            call(&stack, &key, "ann").await;
+        }
+    }
+    let mut viewer = signed_in(&stack, &stack.account, "viewer").await;
+    let labels = |page: &Answer, name: &str| {
+        let (_, table) = page.text().split_once(&format!("aria-label=\"{name}\"")).unwrap();
+        let (table, _) = table.split_once("</table>").unwrap();
+        let of = |rest: &str| rest.chars().take(2).collect::<String>();
+        table.split(">agent-").skip(1).map(of).collect::<Vec<_>>()
+    };
+    let ranked: Vec<String> = (0..KEYS).rev().map(|n| format!("{n:02}")).collect();
+    for range in ["today", "30"] {
+        let page = viewer.get(&format!("/dashboard?range={range}&by=key")).await;
+        assert_eq!(labels(&page, "Keys that spent most"), ranked[..10], "{range}: {page}");
+        let all = format!("href=\"/dashboard/spend?range={range}&amp;by=key\">");
+        assert!(page.text().contains(&format!("{all}5 others</a>")), "{range}: {page}");
+        assert!(page.text().contains(&format!("{all}All keys that spent</a>")), "{range}: {page}");
+        let list = viewer.get(&format!("/dashboard/spend?range={range}&by=key")).await;
+        assert_eq!(labels(&list, "Key"), ranked, "{range}: {list}");
+        // 12 of 78 requests.
+        assert!(list.text().contains("15.3 %") && list.text().contains(">new<"), "{range}: {list}");
+    }
+    let list = viewer.get("/dashboard/spend?range=last-month&by=key").await;
+    assert!(list.text().contains("No request was billed in these days."), "{list}");
+    let list = viewer.get("/dashboard/spend?by=user").await;
+    assert!(list.text().contains("ann</bdi>") && list.text().contains("100.0 %"), "{list}");
+}

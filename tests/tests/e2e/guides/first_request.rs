@@ -4,6 +4,7 @@ use std::{
     fs,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
+    process::Command,
 };
 
 use http::Method;
@@ -11,7 +12,7 @@ use serde_json::{Value, json};
 use shared::money::NanoUsd;
 use shared_catalog::Catalog;
 use tests::{
-    harness::{FLASH, MAX, Models, Options, Server, Settings, Stack, cost, cost_of, nanos, usd},
+    harness::{FLASH, MAX, Models, Options, Server, Settings, Stack, cost, cost_of, nanos, run_to_end, usd},
     upstream::{Script, Usage},
 };
 
@@ -84,6 +85,26 @@ async fn a_first_run_prints_what_to_paste_and_a_later_one_nothing_secret() {
     stack.server().restart().await;
     let printed = stack.server().stdout();
     assert!(!printed.contains("fg_mgmt_") && !printed.contains("fg_api_"), "{printed}");
+}
+
+#[apply(fact)]
+async fn the_first_request_of_the_readme_is_answered_as_it_is_printed_and_says_which_key_it_wants() {
+    let stack = Stack::with(Options { models: Models::Builtin, ..Options::default() }).await;
+    let (_, section) = include_str!("../../../../README.md").split_once("\n## A first request\n").unwrap();
+    let (section, _) = section.split_once("\n## ").unwrap();
+    let blocks = section.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap());
+    let script = blocks.collect::<String>().replace("http://127.0.0.1:8080", &stack.url(""));
+    let run = async |management_key: Option<&str>| {
+        let mut shell = Command::new("bash");
+        shell.arg("-c").arg(&script).env_remove("MANAGEMENT_KEY").env_remove("API_KEY");
+        shell.envs(management_key.map(|key| ("MANAGEMENT_KEY", key)));
+        let output = tokio::task::spawn_blocking(move || run_to_end(&mut shell)).await.unwrap();
+        [output.stdout, output.stderr].map(|printed| String::from_utf8(printed).unwrap())
+    };
+    let [answer, said] = run(Some(&stack.account.management_key)).await;
+    assert!(answer.contains("\"choices\""), "{answer}\n{said}");
+    let [_, said] = run(None).await;
+    assert!(said.contains("paste the line that the first run printed"), "{said}");
 }
 
 #[apply(fact)]

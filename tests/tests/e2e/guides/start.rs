@@ -64,14 +64,8 @@ fn answer(asked: &AskedOf) -> Given {
 
 /// Runs commands of a page in a folder, and returns what they print.
 async fn shell(folder: &Path, commands: &str, env: &[(&str, String)]) -> String {
-    // What a page leaves open is given by the environment.
-    let open = [
-        "export FAREGATE=",
-        "export MANAGEMENT_KEY=fg_mgmt_…",
-        "export OPENAI_API_KEY=",
-        "export ANTHROPIC_API_KEY=sk",
-    ];
-    let given = commands.lines().filter(|line| !open.iter().any(|begin| line.starts_with(begin)));
+    // The environment has the keys, which a page only asks for.
+    let given = commands.lines().filter(|line| !line.starts_with("export FAREGATE="));
     let script = ["set -euo pipefail"].into_iter().chain(given).collect::<Vec<_>>().join("\n");
     let mut shell = Command::new("bash");
     shell.arg("-c").arg(&script).current_dir(folder).envs(env.iter().map(|(name, value)| (name, value)));

@@ -57,11 +57,17 @@ async fn the_pages_show_their_own_events(deployment: Deployment) {
     patch(&outside.id, json!({"limits": [{"amount": 35, "per": "month"}], "group_id": group.trim()})).await;
     let page = viewer.get(&format!("/dashboard/events?key={}", outside.id)).await;
     for change in [
-        "limits by window <bdi>none</bdi> → <bdi>$35 a month</bdi>",
-        "group <bdi>none</bdi> → <bdi>Agents</bdi>",
+        "limits by window <bdi>no limit</bdi> → <bdi>$35 a month</bdi>",
+        "group <bdi>no group</bdi> → <bdi>Agents</bdi>",
     ] {
         assert!(page.text().contains(change), "{change}: {page}");
     }
+    for metadata in [json!({"team": "search", "cost": "a"}), json!({"team": "ops"})] {
+        patch(&outside.id, json!({"metadata": metadata})).await;
+    }
+    let page = viewer.get(&format!("/dashboard/events?key={}", outside.id)).await;
+    let change = "metadata team <bdi>search</bdi> → <bdi>ops</bdi>";
+    assert!(page.text().contains(change) && !page.text().contains("{&quot;"), "{page}");
     let other = stack.open_account("other", usd("1"));
     let mut stranger = signed_in(&stack, &other, "owner").await;
     for filter in [format!("key={}", inside.id), format!("group={}", group.trim())] {

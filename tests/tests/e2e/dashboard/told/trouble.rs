@@ -99,6 +99,27 @@ async fn keys_that_are_refused_for_a_limit_of_theirs_or_of_a_group_are_seen_and_
 }
 
 #[apply(fact)]
+async fn the_first_page_a_group_and_the_list_count_the_same_keys_in_trouble() {
+    const KEYS: usize = 13;
+    let stack = Stack::start().await;
+    let team = group(&stack, json!({"name": "Class"})).await;
+    for n in 0..KEYS {
+        let key =
+            json!({"label": format!("pupil {n}"), "limit": number(nearly_two()), "group_id": team["id"]});
+        until_refused(&stack, &stack.key_with(key).await, "key_limit_reached").await;
+    }
+    stack.key_with(json!({"label": "fine", "limit": 1, "group_id": team["id"]})).await;
+    let mut viewer = signed_in(&stack, &stack.account, "viewer").await;
+    let here = format!("/dashboard/groups/{}", team["id"].as_str().unwrap());
+    for path in ["/dashboard", &here] {
+        let page = viewer.get(path).await;
+        assert!(page.text().contains(&format!("{KEYS} keys cannot spend")), "{path}: {page}");
+    }
+    let list = viewer.get("/dashboard/keys?status=trouble").await;
+    assert!(list.text().contains(&format!("1–{KEYS} of {KEYS}")), "{list}");
+}
+
+#[apply(fact)]
 async fn credit_for_less_than_a_week_stands_out_beside_every_page_from_the_first_on() {
     let stack = Stack::start().await;
     let poor = stack.open_account("poor", requests(6));

@@ -1,0 +1,165 @@
+//! The keys and the groups with the largest sums of a range.
+//!
+//! No index has them, so the sums of the range are read and compared. A page reads a bounded number of sums. Where there
+//! are more, it shows candidates: the largest payers in a sample of the bills of the range, and what has spent most of all
+//! time. The sums of candidates are exact. What they leave out is one further part, which says that not all were compared.
+
+use std::{collections::BTreeMap, ops::RangeInclusive};
+
+use futures_util::future::try_join_all;
+use shared::ids::{AccountId, GroupId, KeyId};
+
+use crate::{
+    management::Management,
+    nouns::{
+        listing::{READ_TOGETHER, keys_of_groups},
+        reach::is_in,
+    },
+};
+use domain::{
+    key::ApiKey,
+    ledger::{Entry, Payer},
+    usage::{Day, Sums, ranked},
+};
+use key_service_store::store::{Order, OtherSums, Page, StoreError, TopGroups, UsageLine};
+
+/// Keys shown apart where not all can be compared, of which most are from the sample.
+const CANDIDATES: usize = 10;
+const FROM_SAMPLE: usize = 7;
+
+/// Groups shown apart at least, if the account has more than are compared.
+const TOP_GROUPS: usize = 40;
+/// Groups among which those that have spent most are found: the newest, which take some milliseconds to read.
+const GROUPS_LOOKED_AT: usize = 2_000;
+
+/// Keys of the account that have spent most, and newest keys of a group, among which the group's candidates are found.
+const KEYS_LOOKED_AT: usize = 100;
+
+/// A sample of bills: some, at as many places of the range.
+const PLACES: u64 = 8;
+const BILLS_AT_A_PLACE: usize = 64;
+
+/// How many sums are compared to find the largest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Depth {
+    /// Sums of keys by day, group and model.
+    pub key_sums: usize,
+    /// Sums of groups by day.
+    pub group_sums: usize,
+}
+
+impl Depth {
+    /// As many as a page may read, in some milliseconds.
+    pub const PAGE: Self = Self { key_sums: 5_000, group_sums: 1_500 };
+    /// As many as a list or a file that was asked for may read, in some tenths of a second.
+    pub const LIST: Self = Self { key_sums: 100_000, group_sums: 15_000 };
+}
+
+impl Management {
+    /// The keys of the account that spent most of all time, largest spend first.
+    pub async fn top_keys(&self, account: AccountId, limit: usize) -> Result<Vec<ApiKey>, StoreError> {
+        self.store.top_spending(account, None, limit).await
+    }
+
+    /// Reads the sums of all keys on these days; `None` if there are more than are compared.
+    pub(super) async fn compared_lines(
+        &self,
+        account: AccountId,
+        days: RangeInclusive<Day>,
+        depth: Depth,
+    ) -> Result<Option<Vec<UsageLine>>, StoreError> {
+        self.store.usage_of_few(account, days, depth.key_sums).await
+    }
+
+    /// Lists keys that are likely to have the largest sums of these days, in a group if there is one.
+    pub(super) async fn candidate_keys(
+        &self,
+        account: AccountId,
+        days: RangeInclusive<Day>,
+        group: Option<GroupId>,
+    ) -> Result<Vec<KeyId>, StoreError> {
+        let sample = self.sample(account, days).await?;
+        let wanted = sample.iter().filter(|(payer, _)| group.is_none_or(|group| payer.is_in(group)));
+        let sampled = ranked(wanted.map(|(payer, sums)| (payer.key, *sums)), |sums| sums.charged.nanos());
+        let mut keys: Vec<KeyId> = sampled.into_iter().map(|(key, _)| key).take(FROM_SAMPLE).collect();
+        let top = match group {
+            None => self.top_keys(account, CANDIDATES).await?.into_iter().map(|key| key.id).collect(),
+            Some(group) => self.top_keys_of(account, group).await?,
+        };
+        let more: Vec<KeyId> = top.into_iter().filter(|key| !keys.contains(key)).collect();
+        keys.extend(more);
+        keys.truncate(CANDIDATES);
+        Ok(keys)
+    }
+
+    /// Finds keys in a group, or in a child group of it, that have spent most: among the account's top keys, and the newest
+    /// keys of these groups. Keys that came from another group are judged by all that they have spent, which only decides
+    /// whose sums are shown apart.
+    async fn top_keys_of(&self, account: AccountId, group: GroupId) -> Result<Vec<KeyId>, StoreError> {
+        let top = self.top_keys(account, KEYS_LOOKED_AT).await?;
+        let mut groups = vec![group];
+        groups.extend(self.store.child_groups(account, group).await?);
+        let top = top.into_iter().filter(|key| is_in(key.spend.group, Some(&groups[..])));
+        let page = Page { after: None, order: Order::Descending, status: None, limit: KEYS_LOOKED_AT };
+        let read = &groups[..groups.len().min(READ_TOGETHER)];
+        let found = top.chain(keys_of_groups(&self.store, account, read, page).await?);
+        let mut by_use: Vec<_> =
+            found.map(|key| (std::cmp::Reverse(key.spend.budget.used), key.id)).collect();
+        by_use.sort_unstable();
+        by_use.dedup();
+        Ok(by_use.into_iter().take(CANDIDATES).map(|(_, id)| id).collect())
+    }
+
+    /// Lists all groups, or, where the account has more than are compared, those that are likely to have the largest sums
+    /// of these days.
+    pub(super) async fn groups_apart(
+        &self,
+        account: AccountId,
+        days: RangeInclusive<Day>,
+        depth: Depth,
+    ) -> Result<TopGroups, StoreError> {
+        let length = usize::try_from(days.end().number() - days.start().number() + 1).unwrap_or(1);
+        let most = (depth.group_sums / length.max(1)).max(TOP_GROUPS);
+        let mut top = self.store.groups_by_use(account, most, GROUPS_LOOKED_AT).await?;
+        if !top.are_all {
+            let sample = self.sample(account, days).await?;
+            let groups = sample.iter().filter_map(|(payer, sums)| Some((payer.groups[0]?, *sums)));
+            let sampled = ranked(groups, |sums| sums.charged.nanos());
+            let more: Vec<GroupId> =
+                sampled.into_iter().map(|(id, _)| id).filter(|id| !top.ids.contains(id)).collect();
+            top.ids.extend(more.into_iter().take(TOP_GROUPS / 2));
+        }
+        Ok(top)
+    }
+
+    /// Reads bills from places spread evenly over these days: whose they are, and what was charged.
+    async fn sample(
+        &self,
+        account: AccountId,
+        days: RangeInclusive<Day>,
+    ) -> Result<Vec<(Payer, Sums)>, StoreError> {
+        let Some(newest) = self.store.latest_entries(account, None, 1).await?.pop() else {
+            return Ok(Vec::new());
+        };
+        let (mut within, mut behind) = (0_u64, 0_u64);
+        let until_now = *days.start()..=self.today().max(*days.end());
+        for of_day in self.store.account_days(account, until_now, OtherSums::default()).await? {
+            let requests: u64 = of_day.models.values().map(|total| total.of.sums.requests).sum();
+            let counted = if days.contains(&of_day.day) { &mut within } else { &mut behind };
+            *counted = counted.saturating_add(requests);
+        }
+        // Nearly every bill is one entry of the journal, so requests tell where the range is.
+        let end = newest.number.saturating_add(1).saturating_sub(behind);
+        let places = (0..PLACES).map(|place| end.saturating_sub(within * place / PLACES));
+        let read = places.map(|place| self.store.latest_entries(account, Some(place), BILLS_AT_A_PLACE));
+        let mut bills = BTreeMap::new();
+        for found in try_join_all(read).await?.into_iter().flatten() {
+            let Entry { settlement, delta, .. } = found.entry;
+            if days.contains(&Day::of(settlement.at)) {
+                let sums = Sums { requests: 1, charged: delta, ..Sums::default() };
+                bills.insert(found.number, (settlement.payer, sums));
+            }
+        }
+        Ok(bills.into_values().collect())
+    }
+}

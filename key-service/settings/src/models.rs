@@ -1,0 +1,87 @@
+//! The choice of models in a form: all of them, or those with a tick.
+
+use maud::{Markup, html};
+use shared::wire::{MAX_MODEL_CHARS, MAX_MODELS, Value};
+
+use key_service_page::{
+    entry::{Entered, line},
+    form::Fields,
+};
+
+/// Field of a form that says whether all models may be used, or only those with a tick.
+const WHICH_MODELS: &str = "which_models";
+const ALL_MODELS: &str = "all";
+const ONLY_THESE: &str = "only";
+/// Stands in the texts of a form for a list of models without any, which no setting has.
+const NO_MODEL: &str = "\n";
+
+/// Returns the choice of a form as a text: empty if all models may be used, otherwise the ids in lines, or [`NO_MODEL`].
+pub(crate) fn text(form: &Fields, name: &str) -> String {
+    let ids = ticked(&form.all(name)).join("\n");
+    match form.get(WHICH_MODELS) {
+        ALL_MODELS => String::new(),
+        _ if ids.is_empty() => NO_MODEL.to_owned(),
+        _ => ids,
+    }
+}
+
+/// Returns the ids in values of a list, which are lines of a text or ticked boxes.
+fn ticked<'a>(values: &[&'a str]) -> Vec<&'a str> {
+    values.iter().flat_map(|text| text.lines()).filter(|id| !id.trim().is_empty()).collect()
+}
+
+/// Reads a choice as its text says it.
+pub(crate) fn read(text: &str) -> Result<Value, String> {
+    if text.is_empty() {
+        return Ok(Value::Null);
+    }
+    let mut models: Vec<String> = Vec::new();
+    for id in text.lines().map(str::trim).filter(|id| !id.is_empty()) {
+        let id = line(id, MAX_MODEL_CHARS)?;
+        if !models.contains(&id) {
+            models.push(id);
+        }
+    }
+    match models.len() {
+        0 => Err("Tick at least one model, or choose All models.".into()),
+        1..=MAX_MODELS => Ok(Value::Texts(models)),
+        _ => Err(format!("Give at most {MAX_MODELS} models.")),
+    }
+}
+
+/// Makes the choice between all models and some, and a box for each model: first those of the list, offered or not, and
+/// then the others. The style sheet hides the boxes while all models are chosen.
+pub(crate) fn boxes(
+    name: &'static str,
+    title: &str,
+    hint: &str,
+    entered: Entered<'_>,
+    models: &[(String, String)],
+) -> Markup {
+    let ticked = ticked(&entered.all(name));
+    let others = models.iter().map(|(id, _)| id.as_str()).filter(|id| !ticked.contains(id));
+    let price =
+        |id: &str| models.iter().find(|(model, _)| model == id).map_or("not offered", |(_, price)| price);
+    let is_only = match entered.get(WHICH_MODELS) {
+        "" => !ticked.is_empty(),
+        chosen => chosen != ALL_MODELS,
+    };
+    let choice = |value: &'static str, title: &str, is_chosen: bool| {
+        html! { label { input type="radio" name=(WHICH_MODELS) value=(value) checked[is_chosen]; span { (title) } } }
+    };
+    entered.boxes(name, title, hint, |entry| {
+        html! {
+            input type="hidden" name=(name) value="";
+            div.which { (choice(ALL_MODELS, "All models", !is_only)) (choice(ONLY_THESE, "Only these", is_only)) }
+            ul.boxes {
+                @for (at, id) in ticked.iter().copied().chain(others).enumerate() {
+                    li { label {
+                        input type="checkbox" name=(name) value=(id) checked[at < ticked.len()] aria-invalid=[entry.invalid]
+                            autofocus[at == 0 && entry.has_focus];
+                        span { bdi { (id) } " " span.quiet { (price(id)) } }
+                    } }
+                }
+            }
+        }
+    })
+}
