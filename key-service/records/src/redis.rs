@@ -176,7 +176,7 @@ impl Records for Redis {
     }
 
     async fn commit(&self, space: &Space, commit: Commit) -> Result<Committed, Failure> {
-        let arguments = Arguments::of(&self.key_space, space, &commit);
+        let arguments = Arguments::of(&self.key_space, space, &commit)?;
         let by_hash = arguments.command("EVALSHA", self.commit.get_hash());
         let answer = self.client.run(&by_hash, || arguments.command("EVAL", COMMIT)).await;
         committed(answer.map_err(|e| failure(&e))?, &arguments)
