@@ -21,6 +21,7 @@ mod failover;
 mod key_space;
 mod places;
 mod questions;
+mod rewriting;
 mod schema;
 mod settings;
 mod tls;
@@ -178,7 +179,8 @@ impl Records for Redis {
     async fn commit(&self, space: &Space, commit: Commit) -> Result<Committed, Failure> {
         let arguments = Arguments::of(&self.key_space, space, &commit)?;
         let by_hash = arguments.command("EVALSHA", self.commit.get_hash());
-        let answer = self.client.run(&by_hash, || arguments.command("EVAL", COMMIT)).await;
+        let key = arguments.first_key();
+        let answer = self.client.run(key, &by_hash, || arguments.command("EVAL", COMMIT)).await;
         committed(answer.map_err(|e| failure(&e))?, &arguments)
     }
 

@@ -116,6 +116,16 @@ impl RedisServer {
         }
     }
 
+    /// Cuts bytes off the end of the append-only file of a server that was killed.
+    pub fn tear(&self, bytes: u64) {
+        let files = fs::read_dir(self.data().join("appendonlydir")).unwrap();
+        let files = files.map(|file| file.unwrap().path());
+        // There is one, as long as Redis writes no other.
+        let written = files.filter(|file| file.to_string_lossy().ends_with(".incr.aof")).max();
+        let file = fs::OpenOptions::new().write(true).open(written.unwrap()).unwrap();
+        file.set_len(file.metadata().unwrap().len().saturating_sub(bytes)).unwrap();
+    }
+
     /// Starts the server with the data on disk.
     pub fn start_again(&mut self) {
         self.launch(&[]);
@@ -207,6 +217,16 @@ impl Cluster {
     /// Kills the last master without warning.
     pub fn kill_one(&mut self) {
         self.masters[2].kill();
+    }
+
+    /// Cuts bytes off the end of the append-only file of the last master, which was killed.
+    pub fn tear_one(&self, bytes: u64) {
+        self.masters[2].tear(bytes);
+    }
+
+    /// Starts the last master with the data on disk.
+    pub fn start_one_again(&mut self) {
+        self.masters[2].start_again();
     }
 
     /// A separate cluster.

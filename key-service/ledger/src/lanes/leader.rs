@@ -261,10 +261,11 @@ impl Lanes {
         let mut outcomes: Vec<Outcomes> = calls.iter().map(|_| Vec::new()).collect();
         let (mut done, mut most) = (0, all);
         while done < all {
-            let part = self.lead_part(lane, copies, &commands, (done, &mut most)).await.map_err(|failure| {
-                // Earlier parts took effect.
-                if done > 0 { Failure::Unknown(failure.to_string()) } else { failure }
-            })?;
+            let part =
+                self.lead_part(lane, copies, &commands, (done, &mut most)).await.map_err(|failure| {
+                    // Earlier parts took effect.
+                    if done > 0 { Failure::Unknown(failure.to_string()) } else { failure }
+                })?;
             done += part.iter().map(Vec::len).sum::<usize>();
             outcomes.iter_mut().zip(part).for_each(|(outcomes, part)| outcomes.extend(part));
         }

@@ -82,6 +82,11 @@ impl<'a> Arguments<'a> {
         command
     }
 
+    /// Returns one of the script's keys; empty if it has none, and changes nothing.
+    pub(super) fn first_key(&self) -> &[u8] {
+        self.keys.first().map(|(_, key)| &key[..]).unwrap_or_default()
+    }
+
     /// Returns the place in the commit of a guard that the script names, counted from one.
     pub(super) fn guard(&self, number: i64) -> Option<usize> {
         self.order.get(usize::try_from(number - 1).ok()?).copied()
@@ -173,7 +178,9 @@ impl<'a> CommandsByKind<'a> {
         for write in writes {
             match write {
                 Write::Append { log, first, values, kept } => {
-                    calls.appends.extend(appends(*first, values, *kept)?.into_iter().map(|words| (*log, words)));
+                    calls
+                        .appends
+                        .extend(appends(*first, values, *kept)?.into_iter().map(|words| (*log, words)));
                 }
                 Write::Trim { log, first } => {
                     let first = Cow::Owned(first.to_string().into_bytes());
@@ -224,7 +231,8 @@ impl<'a> CommandsByKind<'a> {
 /// Words of the commands that append values, each for some of them. An item of the stream has the number of its last
 /// value.
 fn appends(first: u64, values: &[Vec<u8>], kept: u64) -> Result<Vec<Words<'_>>, Failure> {
-    let refused = || Failure::NotDone(format!("a log cannot go on with {} values from number {first}", values.len()));
+    let refused =
+        || Failure::NotDone(format!("a log cannot go on with {} values from number {first}", values.len()));
     if first == 0 || values.is_empty() || first.checked_add(values.len() as u64).is_none() {
         return Err(refused());
     }

@@ -4,6 +4,7 @@ mod durability;
 mod full;
 mod outages;
 mod secured;
+mod torn;
 
 use std::{
     any::Any,
@@ -151,7 +152,12 @@ async fn a_commit_that_redis_cannot_take_whole_is_refused_unwritten() {
     let put = |part| Write::Put(Name { set: Set { table: 1, part }, key: b"k"[..].into() }, record(""));
     let too_large = [
         (0..300).map(put).collect(),
-        (0..70_000_u32).map(|n| Write::Enter(Index(1), n.to_be_bytes().to_vec())).chain([put(0)]).cycle().take(140_000).collect(),
+        (0..70_000_u32)
+            .map(|n| Write::Enter(Index(1), n.to_be_bytes().to_vec()))
+            .chain([put(0)])
+            .cycle()
+            .take(140_000)
+            .collect(),
         vec![put(1), append(0, vec![vec![1]])],
         vec![put(1), append(1, Vec::new())],
         vec![put(1), append(u64::MAX, vec![vec![1]; 2])],

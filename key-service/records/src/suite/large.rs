@@ -1,9 +1,7 @@
 //! Commits of many thousand words take effect whole or not at all.
 
 use super::{SET, Subject, absent, name, record, seen};
-use crate::records::{
-    Answer, Committed, Guard, Index, Log, Name, Order, Question, Record, Set, Write,
-};
+use crate::records::{Answer, Committed, Guard, Index, Log, Name, Order, Question, Record, Set, Write};
 
 /// Records, entries and values of a commit each: more words than Redis passes from a script to any command.
 const MANY: u64 = 10_000;

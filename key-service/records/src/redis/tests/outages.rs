@@ -40,7 +40,7 @@ async fn a_redis_that_would_forget_or_evict_is_refused_with_what_to_set() {
 #[tokio::test]
 async fn a_user_who_may_not_read_the_configuration_is_enough() {
     let server = RedisServer::start();
-    server.ask("ACL SETUSER faregate on >secret ~* &* +@all -@dangerous +info").unwrap();
+    server.ask("ACL SETUSER faregate on >secret ~* &* +@all -@dangerous +info +bgrewriteaof").unwrap();
     let data_dir = tempfile::tempdir().unwrap();
     let with =
         |password: &str| settings(&format!("{}?user=faregate&pass={password}", server.url()), &data_dir);
