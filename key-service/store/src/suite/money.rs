@@ -8,3 +8,4 @@ pub(crate) mod margins;
 pub(crate) mod requests;
 pub(crate) mod spending;
 mod sweeps;
+mod torn;

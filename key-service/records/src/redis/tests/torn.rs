@@ -1,6 +1,8 @@
 //! Append-only files that a crash has torn in the middle of a commit.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+use shared::clock::{Clock, System};
 
 use super::{Redis, Settings, open, place};
 use crate::{
@@ -56,32 +58,53 @@ async fn commit(store: &Redis, space: &Space) -> Result<(), Failure> {
 
 #[tokio::test]
 async fn a_file_that_is_torn_in_a_commit_brings_no_part_of_it_back_however_often_redis_starts() {
-    let space = Space::new("account");
     for bytes in CUTS {
-        let mut server = RedisServer::start();
-        let (_data_dir, settings) = place(&server);
-        // Without marks, which would be at the end of the file.
-        let settings = Settings { is_marked: false, ..settings };
-        let mut store = open(&settings).await.unwrap();
-        for _ in 0..COMMITS {
-            commit(&store, &space).await.unwrap();
+        tear_and_start(bytes).await;
+    }
+}
+
+/// Tears at random places, until the time is over. `make prove` runs this.
+#[tokio::test]
+#[ignore = "as long as PROVE_MINUTES says"]
+async fn files_that_are_torn_at_random_bring_no_part_of_a_commit_back() {
+    let minutes = std::env::var("PROVE_MINUTES").map_or(0.2, |minutes| minutes.parse::<f64>().unwrap());
+    let until = Instant::now() + Duration::from_secs_f64(60.0 * minutes);
+    let mut files = 0;
+    while files == 0 || Instant::now() < until {
+        let mut chance = [0; 2];
+        System.random(&mut chance);
+        tear_and_start(20 + u64::from(u16::from_be_bytes(chance) % 881)).await;
+        files += 1;
+    }
+    println!("torn files, each with three starts of Redis afterwards: {files}");
+}
+
+/// Commits, kills Redis, tears its file, and starts it three times, with a commit after each start.
+async fn tear_and_start(bytes: u64) {
+    let space = Space::new("account");
+    let mut server = RedisServer::start();
+    let (_data_dir, settings) = place(&server);
+    // Without marks, which would be at the end of the file.
+    let settings = Settings { is_marked: false, ..settings };
+    let mut store = open(&settings).await.unwrap();
+    for _ in 0..COMMITS {
+        commit(&store, &space).await.unwrap();
+    }
+    server.kill();
+    server.tear(bytes);
+    let mut expected = None;
+    for round in 0..3 {
+        server.start_again();
+        // A process that was there before, and a new one.
+        if round % 2 == 1 {
+            store = open(&settings).await.unwrap();
         }
+        let (last, _) = read(&store, &space).await.unwrap();
+        assert!((COMMITS / 2..COMMITS + 2).contains(&last), "{bytes}, {round}: {last}");
+        assert!(expected.is_none_or(|expected| expected == last), "{bytes}, {round}: {last}");
+        commit(&store, &space).await.unwrap();
+        expected = Some(last + 1);
         server.kill();
-        server.tear(bytes);
-        let mut expected = None;
-        for round in 0..3 {
-            server.start_again();
-            // A process that was there before, and a new one.
-            if round % 2 == 1 {
-                store = open(&settings).await.unwrap();
-            }
-            let (last, _) = read(&store, &space).await.unwrap();
-            assert!((COMMITS / 2..COMMITS + 2).contains(&last), "{bytes}, {round}: {last}");
-            assert!(expected.is_none_or(|expected| expected == last), "{bytes}, {round}: {last}");
-            commit(&store, &space).await.unwrap();
-            expected = Some(last + 1);
-            server.kill();
-        }
     }
 }
 
