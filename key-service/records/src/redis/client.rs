@@ -1,18 +1,17 @@
 //! Client of Redis: a shared connection, which is renewed after a break, and a deadline for every call.
 
 use std::{
-    borrow::Cow,
     io,
     sync::{Arc, OnceLock},
     time::Duration,
 };
 
 use redis::{
-    Arg, Cmd, ErrorKind, FromRedisValue, Pipeline, RedisError, RedisResult, ServerErrorKind, Value,
+    Cmd, ErrorKind, FromRedisValue, Pipeline, RedisError, RedisResult, ServerErrorKind, Value,
     aio::ConnectionLike, cmd,
 };
 use shared::{backoff::Backoff, clock::Clock};
-use shared_observe::traces::{KeyValue, Span, SpanKind};
+use shared_observe::traces::{Span, SpanKind};
 use tokio::{
     sync::{Mutex, RwLock, Semaphore},
     time::{Instant, sleep_until, timeout_at},
@@ -23,6 +22,7 @@ use super::{
     connection::{ANSWERING, Connection, Source, is_broken, refused},
     failover::{Losses, Masters},
     key_space::KeySpace,
+    request::RedisRequest,
     rewriting::Rewriting,
     schema,
     watermark::Watermark,
@@ -80,32 +80,6 @@ enum ConnectionState {
         backoff: Backoff,
         number: u64,
     },
-}
-
-/// A request that may be repeated: if a commit was carried out, its own guards fail the second time.
-enum RedisRequest<'a> {
-    One(&'a Cmd),
-    Many(&'a Pipeline),
-}
-
-impl RedisRequest<'_> {
-    /// Name and attributes of the request's span. The name is the command's, without arguments.
-    fn described(&self) -> (Cow<'static, str>, Vec<KeyValue>) {
-        let system = KeyValue::new("db.system.name", "redis");
-        let name = match self {
-            Self::One(command) => match command.args_iter().next() {
-                Some(Arg::Simple(name)) => String::from_utf8_lossy(name).into_owned(),
-                Some(_) | None => "redis".to_owned(),
-            },
-            Self::Many(commands) => {
-                let size = i64::try_from(commands.len()).unwrap_or(i64::MAX);
-                let attributes = vec![system, KeyValue::new("db.operation.batch.size", size)];
-                return ("PIPELINE".into(), attributes);
-            }
-        };
-        let operation = KeyValue::new("db.operation.name", name.clone());
-        (name.into(), vec![system, operation])
-    }
 }
 
 impl Client {
@@ -221,6 +195,10 @@ impl Client {
         let infos = connection.ask_masters(question).await?.into_iter().map(redis::from_redis_value);
         let infos = infos.collect::<Result<Vec<_>, _>>()?;
         self.rewriting.of_all(&connection, REWRITING).await?;
+        // Each time, since a cluster's connection is replaced without our notice.
+        let mut name = cmd("CLIENT");
+        name.arg("SETNAME").arg(self.key_space.connection());
+        connection.ask_masters(name).await?;
         self.watermark.set(&connection, &checked, now).await?;
         // This comes last, so that after a failed mark the next one reports the promotion.
         let promoted = self.masters.look(&infos);
