@@ -4,7 +4,7 @@
 # faults plant faults in a copy of the code, each of which a named test has to catch; the first run builds for long
 # fuzz   feed parsers with edited examples for FUZZ_SECONDS each, or those that begin with FUZZ_ONLY alone; see docs/proof.md
 # prove  kill, stop and starve the programs under load and compare the books to the nano-dollar; visit every state of larger models
-#        than `test` does, and simulate more seeds; PROVE_MINUTES=30, PROVE_SEED=N repeats a run, PROVE_ONLY=load|model|simulation,
+#        than `test` does, and simulate more seeds; PROVE_MINUTES=30, PROVE_SEED=N repeats a run, PROVE_ONLY=load|model|simulation|store,
 #        PROVE_BESIDE=FOLDER runs another version's programs beside; see docs/proof.md
 # upgrade  upgrade a running installation from the commit FROM to this one, under load; builds both
 # deny   licences, sources and advisories of what is built upon; builds cargo-deny where it is missing

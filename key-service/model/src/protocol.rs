@@ -145,6 +145,9 @@ impl Setup {
             if state.faults > 0 && has_effect {
                 let fates = [Fate::Unheard, Fate::Died];
                 actions.extend(fates.map(|and| Action::Does { service, what, and }));
+                if self.halves {
+                    actions.push(Action::Does { service, what, and: Fate::Half });
+                }
             }
         }
         if state.faults > 0 {

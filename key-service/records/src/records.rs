@@ -8,8 +8,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use prost::Message;
 
-/// Words that every backend takes in a commit, as Redis counts them: two for a guard, up to four for a write.
-pub const MOST_WORDS: usize = 2_000;
+/// Words of a commit that keeps no other commit waiting, as [`Commit::words`] counts them. In Redis it takes a few
+/// milliseconds.
+pub const MOST_WORDS: usize = 8_000;
 
 /// Records that commit together: those of an account, or a few small ones. The name is not empty and has no `}`, since
 /// Redis takes it as the hash tag that keeps a space in one slot of a cluster.
@@ -167,6 +168,18 @@ pub struct Commit {
     pub writes: Vec<Write>,
 }
 
+impl Commit {
+    /// Words of the commit, roughly as Redis counts them.
+    pub fn words(&self) -> usize {
+        let of_write = |write: &Write| match write {
+            Write::Append { values, .. } => 4 + 2 * values.len(),
+            Write::Trim { .. } | Write::Put(..) | Write::Enter(..) => 4,
+            Write::Remove(_) | Write::Drop(_) | Write::Leave(..) => 3,
+        };
+        2 * self.guards.len() + self.writes.iter().map(of_write).sum::<usize>()
+    }
+}
+
 /// Losses that an answered commit survives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Durability {
@@ -272,7 +285,8 @@ pub trait Records: Send + Sync + 'static {
     /// names a record that it changes: the second time, this guard does not hold.
     async fn commit(&self, space: &Space, commit: Commit) -> Result<Committed, Failure>;
 
-    /// Words that a commit may have: a guard counts two, a write up to four.
+    /// Words that a commit should have at most, as [`Commit::words`] counts them. One that is larger is taken too, up to a
+    /// bound of the backend, or refused before anything is written.
     fn most_words(&self) -> usize {
         MOST_WORDS
     }

@@ -21,6 +21,8 @@ mod failover;
 mod key_space;
 mod places;
 mod questions;
+mod request;
+mod rewriting;
 mod schema;
 mod settings;
 mod tls;
@@ -118,12 +120,36 @@ impl Redis {
         })
     }
 
-    /// Returns whether a process serves this Redis. Such a process marks it every few seconds, so this waits for a
-    /// mark.
+    /// Returns whether a process serves this Redis: one that is connected, even if it stands still, or one that marks it
+    /// every few seconds. This waits for a mark.
     pub async fn is_served(&self) -> Result<bool, Failure> {
+        if self.is_connected().await? {
+            return Ok(true);
+        }
         let before = self.marks().await?;
         sleep(MARKED_EVERY + Duration::from_secs(1)).await;
         Ok(self.marks().await? != before)
+    }
+
+    /// Returns whether a process that serves has a connection. A process that was stopped by a signal keeps it.
+    async fn is_connected(&self) -> Result<bool, Failure> {
+        let mut question = cmd("CLIENT");
+        question.arg("LIST");
+        let lists = self.client.ask_masters(question).await.map_err(|e| match e.code() {
+            Some("NOPERM") => Failure::NotDone(
+                "Redis does not let its user see who is connected: allow +client|list for this command"
+                    .into(),
+            ),
+            Some(_) | None => failure(&e),
+        })?;
+        let name = format!("name={}", self.key_space.connection());
+        for list in lists {
+            let list: String = redis::from_redis_value(list).map_err(|_| senseless())?;
+            if list.split_ascii_whitespace().any(|field| field == name) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// The last count of each part of the store.
@@ -176,9 +202,10 @@ impl Records for Redis {
     }
 
     async fn commit(&self, space: &Space, commit: Commit) -> Result<Committed, Failure> {
-        let arguments = Arguments::of(&self.key_space, space, &commit);
+        let arguments = Arguments::of(&self.key_space, space, &commit)?;
         let by_hash = arguments.command("EVALSHA", self.commit.get_hash());
-        let answer = self.client.run(&by_hash, || arguments.command("EVAL", COMMIT)).await;
+        let key = arguments.first_key();
+        let answer = self.client.run(key, &by_hash, || arguments.command("EVAL", COMMIT)).await;
         committed(answer.map_err(|e| failure(&e))?, &arguments)
     }
 

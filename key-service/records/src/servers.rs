@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "panics are fine as test failures")]
 
+mod files;
 mod lines;
 
 use std::{
@@ -10,7 +11,7 @@ use std::{
     net::{TcpListener, TcpStream},
     ops::Range,
     os::unix::net::UnixStream,
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::{self, Child, Command, Stdio},
     sync::{
         Arc, Weak,
@@ -22,6 +23,7 @@ use std::{
 use parking_lot::Mutex;
 use tempfile::TempDir;
 
+pub use self::files::copy;
 use self::lines::{ask, first_lines, signed_in, whole_answer};
 use crate::redis::{Address, Certificates, Settings};
 
@@ -116,6 +118,11 @@ impl RedisServer {
         }
     }
 
+    /// Cuts bytes off the end of the append-only file of a server that was killed.
+    pub fn tear(&self, bytes: u64) {
+        files::tear(&self.data(), bytes);
+    }
+
     /// Starts the server with the data on disk.
     pub fn start_again(&mut self) {
         self.launch(&[]);
@@ -207,6 +214,16 @@ impl Cluster {
     /// Kills the last master without warning.
     pub fn kill_one(&mut self) {
         self.masters[2].kill();
+    }
+
+    /// Cuts bytes off the end of the append-only file of the last master, which was killed.
+    pub fn tear_one(&self, bytes: u64) {
+        self.masters[2].tear(bytes);
+    }
+
+    /// Starts the last master with the data on disk.
+    pub fn start_one_again(&mut self) {
+        self.masters[2].start_again();
     }
 
     /// A separate cluster.
@@ -372,18 +389,4 @@ fn until(what: &str, servers: &[u32], mut done: impl FnMut() -> bool) {
 fn is_running(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
-}
-
-/// Copies a folder with all contents.
-pub fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let to = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
-            copy(&entry.path(), &to);
-        } else {
-            fs::copy(entry.path(), to).unwrap();
-        }
-    }
 }

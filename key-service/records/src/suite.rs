@@ -1,7 +1,9 @@
 //! What a backend promises: the same cases run against each backend.
 
 mod guards;
+mod halves;
 mod histories;
+mod large;
 mod order;
 mod sets;
 mod writers;
@@ -48,6 +50,10 @@ macro_rules! contract {
                     names_differ_by_space_set_part_and_key,
                     a_record_may_be_put_and_removed_without_a_guard,
                     records_and_names_are_any_bytes,
+                }
+                large::{
+                    a_commit_of_ten_thousand_entries_takes_effect_whole,
+                    a_commit_of_ten_thousand_entries_that_fails_writes_nothing,
                 }
                 order::{
                     entries_come_in_the_order_of_their_bytes,

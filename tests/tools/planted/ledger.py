@@ -23,6 +23,11 @@ CODEC = "key-service/ledger/src/codec.rs"
 SUMS = "key-service/ledger/src/codec/sums.rs"
 DURABILITY = "key-service/records/src/redis/durability.rs"
 SCRIPT = "key-service/records/src/redis/commit.lua"
+ARGUMENTS = "key-service/records/src/redis/arguments.rs"
+CLIENT = "key-service/records/src/redis/client.rs"
+REWRITING = "key-service/records/src/redis/rewriting.rs"
+REDIS = "key-service/records/src/redis.rs"
+LARGE = "redis::a_commit_of_ten_thousand_entries_takes_effect_whole"
 MODEL = "every_history_has_the_outcomes_and_leaves_the_books_of_the_model"
 LATE_GROUP = "a_hold_behind_a_release_of_its_generation_reads_its_own_groups"
 PROCESSES = "processes_that_take_turns_at_an_account_decide_by_what_the_others_have_written"
@@ -377,7 +382,28 @@ FAULTS = {
          "if (record and sub(record, 1, 8) or ABSENT) ~= sub(", "if record and sub(record, 1, 8) ~= sub(",
          "redis::each_guard_that_does_not_hold_is_answered_with_the_record_and_nothing_is_written"),
         ("Redis writes half of a commit to a name of another type", SCRIPT,
-         "{ [4] = 'ZCARD', [6] = 'ZCARD', [7] = 'XLEN' }", "{}",
+         "{ [2] = 'HLEN', [4] = 'ZCARD', [5] = 'HLEN', [6] = 'ZCARD', [7] = 'XLEN' }", "{}",
          "a_name_of_another_type_fails_before_anything_is_written"),
+        ("Redis writes half of a commit to a set of another type that nothing guards", SCRIPT,
+         "[2] = 'HLEN', [4] = 'ZCARD', [5] = 'HLEN',", "[4] = 'ZCARD',",
+         "a_name_of_another_type_fails_before_anything_is_written"),
+        ("Redis writes the part of a commit that its user may write", SCRIPT,
+         "if not redis.acl_check_cmd(COMMANDS[code], key, '', '', '') then", "if false then",
+         "what_the_user_may_not_do_is_refused_before_anything_is_written"),
+        ("a command has more words than Lua passes on", ARGUMENTS,
+         "const MOST_WORDS_OF_A_CALL: usize = 4_000;", "const MOST_WORDS_OF_A_CALL: usize = 60_000;", LARGE),
+        ("names beyond the last number of the plan share it", ARGUMENTS,
+         '("names", self.keys.len(), MOST_NAMES),', '("names", 0, MOST_NAMES),',
+         "a_commit_that_redis_cannot_take_whole_is_refused_unwritten"),
+        ("Redis goes on behind a torn file after its start", REWRITING,
+         "        FileState::Old\n    } else {", "        FileState::Whole\n    } else {",
+         "a_file_that_is_torn_in_a_commit_brings_no_part_of_it_back_however_often_redis_starts"),
+        ("a master that was started behind a cluster's connection goes on behind a torn file", CLIENT,
+         "self.in_time(async |connection| self.rewriting.of_key(&connection, key, REWRITING).await)",
+         "self.in_time(async |connection| Ok(drop((connection, key))))",
+         "a_torn_file_of_a_master_brings_no_part_of_a_commit_back_behind_a_connection_to_a_cluster"),
+        ("a process that stands still does not serve", REDIS,
+         "        if self.is_connected().await? {\n", "        if false {\n",
+         "a_redis_is_served_while_a_process_is_connected_that_stands_still"),
     ],
 }

@@ -23,8 +23,8 @@ FAULTS = {
          SEEDS),
         # 407
         ("what changes nothing is answered by a copy", LANES,
-         "            let (outcomes, effects) = self.decide(lane, copies, calls).await?;\n",
-         "            let (outcomes, effects) = self.decide(lane, copies, calls).await?;\n"
+         "            let (outcomes, effects) = self.decide(lane, copies, &part).await?;\n",
+         "            let (outcomes, effects) = self.decide(lane, copies, &part).await?;\n"
          "            if copies.changes(Revision([0; 8])).1.is_empty() {\n"
          "                copies.roll_back();\n                return Ok(outcomes);\n            }\n", SEEDS),
         # 20

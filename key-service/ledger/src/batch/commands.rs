@@ -9,3 +9,15 @@ pub(crate) struct Commands<'a> {
     pub(crate) all: &'a [Command],
     pub(crate) now: Timestamp,
 }
+
+/// Takes the commands after the first `done`, and at most `most` of them. Each call has its part, which may be empty.
+pub(crate) fn part<'a>(calls: &[Commands<'a>], mut done: usize, mut most: usize) -> Vec<Commands<'a>> {
+    let of_call = |Commands { all, now }: &Commands<'a>| {
+        let (skipped, rest) = all.split_at(done.min(all.len()));
+        let all = &rest[..most.min(rest.len())];
+        done -= skipped.len();
+        most -= all.len();
+        Commands { all, now: *now }
+    };
+    calls.iter().map(of_call).collect()
+}

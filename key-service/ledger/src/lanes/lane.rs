@@ -27,7 +27,7 @@ use crate::{
     view::{self, View},
 };
 
-/// Commands of a commit: few enough for the words that a backend allows.
+/// Commands of a commit: some milliseconds of the ledger. Fewer are committed together if they write much.
 pub(crate) const MOST_COMMANDS: usize = 64;
 /// Longest wait of a call for the calls before it. If its hold came later, its caller might be gone.
 const MOST_WAIT: Duration = Duration::from_millis(1_500);

@@ -22,7 +22,11 @@ use tokio::{
 };
 
 use crate::{
-    batch::{Batch, Decided, Effects, Outcomes, commands::Commands},
+    batch::{
+        Batch, Decided, Effects, Outcomes,
+        commands::{self, Commands},
+        written::WrittenEvents,
+    },
     copies::{Copies, Slot, TheTurn},
     error::StoreError,
     lanes::{
@@ -46,6 +50,13 @@ const COMMANDS_GIVEN_UP_AFTER: Duration = Duration::from_millis(400);
 const CHANGE_GIVEN_UP_AFTER: Duration = Duration::from_secs(2);
 /// Copies that a process keeps of all accounts: some hundred megabytes of the largest.
 const MOST_COPIES_IN_ALL: usize = 200_000;
+
+/// A commit of what was decided, with the events that it writes.
+struct DecidedCommit {
+    commit: Commit,
+    revision: Revision,
+    events: Option<WrittenEvents>,
+}
 
 impl Lanes {
     /// Changes an account by other means than commands. `decide` runs again after a conflict, and while it has read
@@ -86,7 +97,10 @@ impl Lanes {
                 }
             };
             let is_done = match &answer {
-                Ok(_) => self.commit(lane, &mut held, &mut view, effects, mine).await?,
+                Ok(_) => {
+                    let decided = self.prepare(&mut held, &view, effects, mine);
+                    self.commit(lane, &mut held, &mut view, decided).await?
+                }
                 Err(_) => self.confirm(lane, &mut held, &mut view, mine).await?,
             };
             if is_done.is_some() {
@@ -232,37 +246,68 @@ impl Lanes {
         }
     }
 
-    /// Decides and commits the calls, repeatedly until a commit holds.
+    /// Decides and commits the calls, in several parts if they write more than a commit may have.
     async fn lead(
         &self,
         lane: &Lane,
         copies: &mut Copies,
         calls: &[WaitingCall],
     ) -> Result<Vec<Outcomes>, Failure> {
+        let all = calls.iter().map(|call| call.commands.len()).sum();
+        let mut outcomes: Vec<Outcomes> = calls.iter().map(|_| Vec::new()).collect();
+        let (mut done, mut most) = (0, all);
+        while done < all {
+            let part =
+                self.lead_part(lane, copies, calls, (done, &mut most)).await.map_err(|failure| {
+                    // Earlier parts took effect.
+                    if done > 0 { Failure::Unknown(failure.to_string()) } else { failure }
+                })?;
+            done += part.iter().map(Vec::len).sum::<usize>();
+            outcomes.iter_mut().zip(part).for_each(|(outcomes, part)| outcomes.extend(part));
+        }
+        Ok(outcomes)
+    }
+
+    /// Decides and commits the commands after the first `done`, repeatedly until a commit holds. Takes no more than
+    /// `most`, and lowers that until the commit is small enough.
+    async fn lead_part(
+        &self,
+        lane: &Lane,
+        copies: &mut Copies,
+        calls: &[WaitingCall],
+        (done, most): (usize, &mut usize),
+    ) -> Result<Vec<Outcomes>, Failure> {
         let (mine, began) = (random_bytes(&*self.clock), Instant::now());
-        for attempt in 1..=MOST_ATTEMPTS {
+        let mut attempt = 1;
+        while attempt <= MOST_ATTEMPTS {
             self.wait_for_turn(lane, copies, mine, attempt > ATTEMPTS_WITHOUT_TURN).await?;
-            let (outcomes, effects) = self.decide(lane, copies, calls).await?;
-            if let Some(()) = self.commit(lane, copies, &mut View::default(), effects, mine).await? {
+            // Calls may have waited, and each attempt is later than the one before.
+            let present = self.clock.now();
+            let commands: Vec<_> =
+                calls.iter().map(|call| Commands { all: &call.commands, now: call.now_at(present) }).collect();
+            let part = commands::part(&commands, done, *most);
+            let (outcomes, effects) = self.decide(lane, copies, &part).await?;
+            let decided = self.prepare(copies, &View::default(), effects, mine);
+            let (words, number) = (decided.commit.words(), outcomes.iter().map(Vec::len).sum::<usize>());
+            if words > self.records.most_words() && number > 1 {
+                copies.roll_back();
+                *most = (number * self.records.most_words() / words).clamp(1, number - 1);
+                continue;
+            }
+            if let Some(()) = self.commit(lane, copies, &mut View::default(), decided).await? {
                 self.bound(lane, copies);
                 return Ok(outcomes);
             }
             if began.elapsed() > COMMANDS_GIVEN_UP_AFTER {
                 break;
             }
+            attempt += 1;
         }
         Err(Failure::NotDone("others change the account".into()))
     }
 
-    /// Commits what was decided. `None` after a conflict, which brought the records as they are.
-    async fn commit(
-        &self,
-        lane: &Lane,
-        copies: &mut Copies,
-        view: &mut View,
-        effects: Effects,
-        mine: [u8; 8],
-    ) -> Result<Option<()>, Failure> {
+    /// Makes the commit of what was decided.
+    fn prepare(&self, copies: &mut Copies, view: &View, effects: Effects, mine: [u8; 8]) -> DecidedCommit {
         if copies.turn.get(&TheTurn) == Some(&Some(mine)) {
             // The turn ends with the commit.
             copies.set_turn(&TheTurn, None);
@@ -273,6 +318,17 @@ impl Lanes {
         let (guards, writes) = view.changes(revision);
         commit.guards.extend(guards);
         commit.writes.extend(writes);
+        DecidedCommit { commit, revision, events }
+    }
+
+    /// Commits what was decided. `None` after a conflict, which brought the records as they are.
+    async fn commit(
+        &self,
+        lane: &Lane,
+        copies: &mut Copies,
+        view: &mut View,
+        DecidedCommit { commit, revision, events }: DecidedCommit,
+    ) -> Result<Option<()>, Failure> {
         match self.records.commit(&lane.space, commit).await? {
             Committed::Written => {
                 copies.settle(revision);
@@ -292,14 +348,10 @@ impl Lanes {
         &self,
         lane: &Lane,
         copies: &mut Copies,
-        calls: &[WaitingCall],
+        calls: &[Commands<'_>],
     ) -> Result<(Vec<Outcomes>, Effects), Failure> {
-        // Calls may have waited, and each attempt is later than the one before.
-        let present = self.clock.now();
-        let commands: Vec<_> =
-            calls.iter().map(|call| Commands { all: &call.commands, now: call.now_at(present) }).collect();
         loop {
-            match Batch::new(copies, lane.account, self.kept).decide(&commands) {
+            match Batch::new(copies, lane.account, self.kept).decide(calls) {
                 Decided::Outcomes(outcomes, effects) => return Ok((outcomes, effects)),
                 Decided::Missing(slots) => self.read(lane, copies, slots).await?,
             }

@@ -3,7 +3,7 @@
 //! The ignored ones are larger, and take minutes: `make prove` runs them.
 
 use super::setup::{Act, Asked, Setup};
-use crate::explorer::explore_at_least;
+use crate::explorer::{explore, explore_at_least};
 
 /// A request that may hold 40, extends that to 50, reports 10 and costs 30.
 const ASKED: Asked =
@@ -34,6 +34,7 @@ fn plain(requests: Vec<Asked>) -> Setup {
         checks: false,
         copies: 1,
         faults: 0,
+        halves: false,
     }
 }
 
@@ -88,6 +89,13 @@ fn acts_of_the_owner_take_effect_at_once_among_messages_in_any_order() {
 fn nothing_is_admitted_or_said_to_be_after_a_revocation() {
     let setup = Setup { acts: vec![Act::Revoke], checks: true, ..plain(vec![ASKED]) };
     explore_at_least("a revocation and questions", &setup, 5_000);
+}
+
+#[test]
+fn a_store_that_writes_half_of_a_commit_breaks_a_promise() {
+    let setup = Setup { faults: 1, halves: true, ..plain(vec![ASKED]) };
+    let broken = explore(&setup).expect_err("half of a commit is noticed");
+    assert!(format!("{broken:?}").contains("Half"), "{broken:?}");
 }
 
 #[test]

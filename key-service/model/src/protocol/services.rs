@@ -44,6 +44,9 @@ impl State {
     ) -> Result<(), String> {
         for _ in 0..ATTEMPTS {
             let sent = self.decide(setup, job.clone(), service);
+            if and == Fate::Half {
+                return self.write_half(setup, &sent, service);
+            }
             if and == Fate::Died {
                 self.services[service].lane = Arc::new(Setup::lane());
                 self.strays.push(Arc::new(sent));
@@ -98,6 +101,20 @@ impl State {
         promises::answers_are_of_the_present(&sent.outcomes, &expected)?;
         promises::books_are_those_of_the_commands(&self.books, &books)?;
         Ok(Committed::Written)
+    }
+
+    /// The store writes half of a commit, which no backend may do. The key-service forgets its copies, and nobody hears.
+    fn write_half(&mut self, setup: &Setup, sent: &Sent, service: usize) -> Result<(), String> {
+        self.services[service].lane = Arc::new(Setup::lane());
+        let mut commit = sent.commit.clone();
+        commit.writes.truncate(commit.writes.len() / 2);
+        let written = Arc::make_mut(&mut self.store).commit(commit);
+        written.map_err(|failure| format!("the store can write: {failure}"))?;
+        self.stored = hash(&self.store);
+        let found = setup.books(&self.store).ok_or("the books can be read")?;
+        promises::after_commit(setup, self, &found)?;
+        self.books = Arc::new(found);
+        Ok(())
     }
 
     /// The callers hear the outcomes.

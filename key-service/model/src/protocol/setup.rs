@@ -72,6 +72,8 @@ pub(super) struct Setup {
     pub(super) copies: usize,
     /// Messages, answers and processes that are lost at most.
     pub(super) faults: u8,
+    /// Whether a fault may be a store that writes half of a commit.
+    pub(super) halves: bool,
 }
 
 /// A request that a gateway will make.

@@ -98,6 +98,9 @@ pub(super) enum Fate {
     Unheard,
     /// The key-service dies, or gives up, with its commit on its way.
     Died,
+    /// The store writes half of the commit, and the key-service forgets its copies: a script that fails after its first
+    /// write, or a file that was torn.
+    Half,
 }
 
 /// A request, as its gateway knows it.

@@ -66,6 +66,12 @@ pub(super) enum NotAdmitted {
     NeverSyncs,
     #[error("this Redis is a replica; connect to its master")]
     Replica,
+    #[error(
+        "Redis may bring back half of a change: it goes on behind a torn append-only file (aof-load-truncated yes), unless \
+         that is written anew. Let its user run BGREWRITEAOF after each start (+bgrewriteaof), or set aof-load-truncated \
+         to no (and allow +config|get), or set FAREGATE_REDIS_ALLOW_VOLATILE to accept that"
+    )]
+    MayTear,
 }
 
 /// Result of the check of all masters.

@@ -5,7 +5,19 @@ use std::borrow::Cow;
 use redis::{Cmd, cmd};
 
 use super::key_space::KeySpace;
-use crate::records::{Commit, Guard, Index, Log, Name, Place, Revision, Set, Space, Write};
+use crate::records::{Commit, Failure, Guard, Index, Log, Name, Place, Revision, Set, Space, Write};
+
+/// Words of a read or a command. The script passes them on with `unpack`, which fails above 8,000 after other commands
+/// have written. The number is even, so that a record stays with its name.
+const MOST_WORDS_OF_A_CALL: usize = 4_000;
+/// Words before the values of an `XADD`.
+const WORDS_OF_AN_APPEND: usize = 4;
+/// Words of a commit. Redis serves nobody else meanwhile, for a fraction of a second.
+const MOST_WORDS_AT_ONCE: usize = 250_000;
+/// Names of a commit, which the plan numbers with one byte.
+const MOST_NAMES: usize = 255;
+/// Bytes of the plan. The script makes a table of them at once, which fails above 8,000.
+const MOST_PLANNED: usize = 4_000;
 
 pub(super) struct Arguments<'a> {
     names: &'a KeySpace,
@@ -32,13 +44,28 @@ enum ScriptCommand {
 }
 
 impl<'a> Arguments<'a> {
-    pub(super) fn of(names: &'a KeySpace, space: &'a Space, commit: &'a Commit) -> Self {
+    /// Writes the arguments. Fails if Redis cannot take the commit whole.
+    pub(super) fn of(names: &'a KeySpace, space: &'a Space, commit: &'a Commit) -> Result<Self, Failure> {
         let (keys, plan, seen) = (Vec::with_capacity(10), Vec::with_capacity(64), Vec::with_capacity(64));
         let (words, order) = (Vec::with_capacity(64), Vec::new());
         let mut arguments = Self { names, space, keys, plan, seen, words, order };
         arguments.guards(&commit.guards);
-        CommandsByKind::of(&commit.writes).write(&mut arguments);
-        arguments
+        CommandsByKind::of(&commit.writes)?.write(&mut arguments);
+        arguments.check()?;
+        Ok(arguments)
+    }
+
+    /// Refuses what the script cannot carry out to its end.
+    fn check(&self) -> Result<(), Failure> {
+        let bounds = [
+            ("words", self.words.len(), MOST_WORDS_AT_ONCE),
+            ("names", self.keys.len(), MOST_NAMES),
+            ("bytes of its plan", self.plan.len(), MOST_PLANNED),
+        ];
+        let Some((what, found, most)) = bounds.into_iter().find(|(_, found, most)| found > most) else {
+            return Ok(());
+        };
+        Err(Failure::NotDone(format!("Redis takes no commit with {found} {what}; it takes {most}")))
     }
 
     /// A command that runs the script of this hash or text.
@@ -53,6 +80,11 @@ impl<'a> Arguments<'a> {
             command.arg(&word[..]);
         }
         command
+    }
+
+    /// Returns one of the script's keys; empty if it has none, and changes nothing.
+    pub(super) fn first_key(&self) -> &[u8] {
+        self.keys.first().map(|(_, key)| &key[..]).unwrap_or_default()
     }
 
     /// Returns the place in the commit of a guard that the script names, counted from one.
@@ -79,9 +111,9 @@ impl<'a> Arguments<'a> {
         let mut order: Vec<usize> = (0..guards.len()).collect();
         order.sort_by_key(|place| guards[*place].name.set);
         let sets = order.chunk_by(|a, b| guards[*a].name.set == guards[*b].name.set);
-        self.plan.push(0);
-        for places in sets {
-            self.plan[0] += 1;
+        let reads: Vec<_> = sets.flat_map(|places| places.chunks(MOST_WORDS_OF_A_CALL)).collect();
+        self.count(reads.len());
+        for places in reads {
             let key = self.key(Place::Set(guards[places[0]].name.set));
             self.plan.push(key);
             self.count(places.len());
@@ -100,12 +132,22 @@ impl<'a> Arguments<'a> {
         self.count(words.len());
         self.words.extend(words);
     }
+
+    /// Adds a command that may be cut after any even number of words.
+    fn calls(&mut self, command: ScriptCommand, place: Place, mut words: Words<'a>) {
+        while words.len() > MOST_WORDS_OF_A_CALL {
+            let rest = words.split_off(MOST_WORDS_OF_A_CALL);
+            self.call(command, place, words);
+            words = rest;
+        }
+        self.call(command, place, words);
+    }
 }
 
 /// The words of a command.
 type Words<'a> = Vec<Cow<'a, [u8]>>;
 
-/// Commands of a commit by kind: one of each for a name.
+/// Commands of a commit by kind: one of each for a name, except for appends.
 #[derive(Default)]
 struct CommandsByKind<'a> {
     appends: Vec<(Log, Words<'a>)>,
@@ -131,18 +173,14 @@ const fn borrowed(bytes: &[u8]) -> Cow<'_, [u8]> {
 }
 
 impl<'a> CommandsByKind<'a> {
-    fn of(writes: &'a [Write]) -> Self {
+    fn of(writes: &'a [Write]) -> Result<Self, Failure> {
         let mut calls = Self::default();
         for write in writes {
             match write {
                 Write::Append { log, first, values, kept } => {
-                    let last = first + (values.len() as u64).saturating_sub(1);
-                    let lowest = last.saturating_sub(*kept).to_string().into_bytes();
-                    let id = format!("{last}-0").into_bytes();
-                    let mut words =
-                        vec![borrowed(b"MINID"), borrowed(b"~"), Cow::Owned(lowest), Cow::Owned(id)];
-                    words.extend(values.iter().flat_map(|value| [borrowed(b"v"), borrowed(value)]));
-                    calls.appends.push((*log, words));
+                    calls
+                        .appends
+                        .extend(appends(*first, values, *kept)?.into_iter().map(|words| (*log, words)));
                 }
                 Write::Trim { log, first } => {
                     let first = Cow::Owned(first.to_string().into_bytes());
@@ -159,7 +197,7 @@ impl<'a> CommandsByKind<'a> {
                 Write::Leave(index, entry) => of(&mut calls.leaves, *index).push(borrowed(entry)),
             }
         }
-        calls
+        Ok(calls)
     }
 
     /// Adds the commands. Appends come first, since Redis refuses a number that is too low. Removals, which need no
@@ -170,7 +208,7 @@ impl<'a> CommandsByKind<'a> {
             arguments.call(ScriptCommand::Xadd, Place::Log(log), words);
         }
         for (set, words) in removals {
-            arguments.call(ScriptCommand::Hdel, Place::Set(set), words);
+            arguments.calls(ScriptCommand::Hdel, Place::Set(set), words);
         }
         for set in drops {
             arguments.call(ScriptCommand::Unlink, Place::Set(set), Vec::new());
@@ -179,13 +217,34 @@ impl<'a> CommandsByKind<'a> {
             arguments.call(ScriptCommand::Xtrim, Place::Log(log), words);
         }
         for (index, words) in leaves {
-            arguments.call(ScriptCommand::Zrem, Place::Index(index), words);
+            arguments.calls(ScriptCommand::Zrem, Place::Index(index), words);
         }
         for (set, words) in puts {
-            arguments.call(ScriptCommand::Hset, Place::Set(set), words);
+            arguments.calls(ScriptCommand::Hset, Place::Set(set), words);
         }
         for (index, words) in entries {
-            arguments.call(ScriptCommand::Zadd, Place::Index(index), words);
+            arguments.calls(ScriptCommand::Zadd, Place::Index(index), words);
         }
     }
+}
+
+/// Words of the commands that append values, each for some of them. An item of the stream has the number of its last
+/// value.
+fn appends(first: u64, values: &[Vec<u8>], kept: u64) -> Result<Vec<Words<'_>>, Failure> {
+    let refused =
+        || Failure::NotDone(format!("a log cannot go on with {} values from number {first}", values.len()));
+    if first == 0 || values.is_empty() || first.checked_add(values.len() as u64).is_none() {
+        return Err(refused());
+    }
+    let (mut commands, mut end) = (Vec::new(), first);
+    for values in values.chunks((MOST_WORDS_OF_A_CALL - WORDS_OF_AN_APPEND) / 2) {
+        end += values.len() as u64;
+        let last = end - 1;
+        let lowest = last.saturating_sub(kept).to_string().into_bytes();
+        let id = format!("{last}-0").into_bytes();
+        let mut words = vec![borrowed(b"MINID"), borrowed(b"~"), Cow::Owned(lowest), Cow::Owned(id)];
+        words.extend(values.iter().flat_map(|value| [borrowed(b"v"), borrowed(value)]));
+        commands.push(words);
+    }
+    Ok(commands)
 }

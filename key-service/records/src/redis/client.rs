@@ -1,18 +1,17 @@
 //! Client of Redis: a shared connection, which is renewed after a break, and a deadline for every call.
 
 use std::{
-    borrow::Cow,
     io,
     sync::{Arc, OnceLock},
     time::Duration,
 };
 
 use redis::{
-    Arg, Cmd, ErrorKind, FromRedisValue, Pipeline, RedisError, RedisResult, ServerErrorKind, Value,
+    Cmd, ErrorKind, FromRedisValue, Pipeline, RedisError, RedisResult, ServerErrorKind, Value,
     aio::ConnectionLike, cmd,
 };
 use shared::{backoff::Backoff, clock::Clock};
-use shared_observe::traces::{KeyValue, Span, SpanKind};
+use shared_observe::traces::{Span, SpanKind};
 use tokio::{
     sync::{Mutex, RwLock, Semaphore},
     time::{Instant, sleep_until, timeout_at},
@@ -23,6 +22,8 @@ use super::{
     connection::{ANSWERING, Connection, Source, is_broken, refused},
     failover::{Losses, Masters},
     key_space::KeySpace,
+    request::RedisRequest,
+    rewriting::Rewriting,
     schema,
     watermark::Watermark,
 };
@@ -34,6 +35,11 @@ use crate::{latency::timed, records::Term};
 const CALL_TIMEOUT: Duration = Duration::from_millis(1500);
 /// Longest time of the first connection and of a mark, for which no call waits.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Longest wait of a new connection, and of a commit, until Redis has written its append-only file anew. Calls that come
+/// meanwhile wait as well, and callers hear the reason in time.
+const REWRITING: Duration = Duration::from_millis(500);
+/// The same for the first connection, for which no call waits.
+const FIRST_REWRITING: Duration = Duration::from_secs(4);
 /// Shortest time between two new connections to a cluster, since a shard may be down for long.
 const RENEWED_EVERY: Duration = Duration::from_millis(500);
 /// Number of calls in flight or waiting; further calls are refused. Each holds a batch of some hundred kilobytes at
@@ -47,6 +53,7 @@ pub(super) struct Client {
     source: Source,
     volatile_allowed: bool,
     key_space: KeySpace,
+    rewriting: Rewriting,
     watermark: Watermark,
     masters: Masters,
     clock: Arc<dyn Clock>,
@@ -76,32 +83,6 @@ enum ConnectionState {
     },
 }
 
-/// A request that may be repeated: if a commit was carried out, its own guards fail the second time.
-enum RedisRequest<'a> {
-    One(&'a Cmd),
-    Many(&'a Pipeline),
-}
-
-impl RedisRequest<'_> {
-    /// Name and attributes of the request's span. The name is the command's, without arguments.
-    fn described(&self) -> (Cow<'static, str>, Vec<KeyValue>) {
-        let system = KeyValue::new("db.system.name", "redis");
-        let name = match self {
-            Self::One(command) => match command.args_iter().next() {
-                Some(Arg::Simple(name)) => String::from_utf8_lossy(name).into_owned(),
-                Some(_) | None => "redis".to_owned(),
-            },
-            Self::Many(commands) => {
-                let size = i64::try_from(commands.len()).unwrap_or(i64::MAX);
-                let attributes = vec![system, KeyValue::new("db.operation.batch.size", size)];
-                return ("PIPELINE".into(), attributes);
-            }
-        };
-        let operation = KeyValue::new("db.operation.name", name.clone());
-        (name.into(), vec![system, operation])
-    }
-}
-
 impl Client {
     /// Connects for the first time. Calls wait for a server that is loading its data; any other error is final.
     pub(super) async fn connect(
@@ -120,6 +101,7 @@ impl Client {
             source,
             volatile_allowed,
             key_space,
+            rewriting: Rewriting::new(volatile_allowed),
             watermark,
             masters,
             clock,
@@ -128,11 +110,11 @@ impl Client {
             calls,
             logged,
         };
-        let up = timeout_at(Instant::now() + CONNECT_TIMEOUT, client.connected(1)).await;
+        let up = timeout_at(Instant::now() + CONNECT_TIMEOUT, client.connected(1, FIRST_REWRITING)).await;
         match up.unwrap_or_else(|_| Err(late())) {
             Ok(up) => *client.state.write().await = up,
             Err(why) if is_loading(&why) => {
-                tracing::warn!("Redis still loads its data; waiting for it");
+                log_failure(&why, false);
                 let (until, backoff) = (Instant::now(), PAUSES);
                 let down = ConnectionState::Down { why, until, backoff, number: 0 };
                 *client.state.write().await = down;
@@ -183,11 +165,19 @@ impl Client {
         Ok(redis::from_redis_value(self.call(&RedisRequest::Many(commands)).await?)?)
     }
 
-    /// Runs a script by its hash, and by its text on a server that lacks it.
-    pub(super) async fn run(&self, by_hash: &Cmd, by_text: impl FnOnce() -> Cmd) -> RedisResult<Value> {
+    /// Runs a script by its hash, and by its text on a server that lacks it. Such a server may have been started without
+    /// our notice, behind the connection to a cluster. `key` is one of the script's.
+    pub(super) async fn run(
+        &self,
+        key: &[u8],
+        by_hash: &Cmd,
+        by_text: impl FnOnce() -> Cmd,
+    ) -> RedisResult<Value> {
         let _timed = timed("script");
         match self.call(&RedisRequest::One(by_hash)).await {
             Err(e) if e.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
+                self.in_time(async |connection| self.rewriting.of_key(&connection, key, REWRITING).await)
+                    .await?;
                 self.call(&RedisRequest::One(&by_text())).await
             }
             answer => answer,
@@ -210,6 +200,11 @@ impl Client {
         question.arg("replication");
         let infos = connection.ask_masters(question).await?.into_iter().map(redis::from_redis_value);
         let infos = infos.collect::<Result<Vec<_>, _>>()?;
+        self.rewriting.of_all(&connection, REWRITING).await?;
+        // Each time, since a cluster's connection is replaced without our notice.
+        let mut name = cmd("CLIENT");
+        name.arg("SETNAME").arg(self.key_space.connection());
+        connection.ask_masters(name).await?;
         self.watermark.set(&connection, &checked, now).await?;
         // This comes last, so that after a failed mark the next one reports the promotion.
         let promoted = self.masters.look(&infos);
@@ -296,7 +291,7 @@ impl Client {
                 && until <= Instant::now()
             {
                 let was_loading = matches!(&*state, ConnectionState::Down { why, .. } if is_loading(why));
-                *state = self.connected(number + 1).await.unwrap_or_else(|why| {
+                *state = self.connected(number + 1, REWRITING).await.unwrap_or_else(|why| {
                     log_failure(&why, was_loading);
                     let mut backoff = backoff;
                     let until = Instant::now() + backoff.pause(&*self.clock);
@@ -306,8 +301,9 @@ impl Client {
         }
     }
 
-    /// Connects to a server that has loaded its data, meets the requirements, and has lost no data.
-    async fn connected(&self, number: u64) -> RedisResult<ConnectionState> {
+    /// Connects to a server that has loaded its data, meets the requirements, has lost no data, and has written its
+    /// append-only file anew.
+    async fn connected(&self, number: u64, patience: Duration) -> RedisResult<ConnectionState> {
         let mut connection = self.source.connect(ANSWERING).await?;
         let sync = match admit(&mut connection, self.volatile_allowed).await? {
             Admission::Admitted(sync) => sync,
@@ -315,6 +311,7 @@ impl Client {
             Admission::Refused(why) => return Err(refused(why)),
         };
         self.watermark.check(&connection).await?;
+        self.rewriting.of_all(&connection, patience).await?;
         schema::check(&mut connection, &self.key_space).await?;
         self.logged.get_or_init(|| log_durability(sync));
         let run_id = run_id(&mut connection).await?;
@@ -369,7 +366,7 @@ fn log_durability(sync: Sync) {
     }
 }
 
-/// Error of a server that is loading its file and may be used later.
+/// Error of a server that is loading its file.
 fn loading() -> RedisError {
     (ErrorKind::Server(ServerErrorKind::BusyLoading), "Redis still loads its data").into()
 }
@@ -378,11 +375,11 @@ fn is_loading(error: &RedisError) -> bool {
     error.kind() == ErrorKind::Server(ServerErrorKind::BusyLoading)
 }
 
-/// Logs why there is no connection. A server that loads its data is logged only once.
+/// Logs why there is no connection. A server that is not ready yet is logged only once.
 fn log_failure(why: &RedisError, was_loading: bool) {
     match (is_loading(why), was_loading) {
         (true, true) => {}
-        (true, false) => tracing::warn!("Redis still loads its data; waiting for it"),
+        (true, false) => tracing::warn!(error = %why, "waiting for Redis"),
         (false, _) => tracing::warn!(error = %why, "cannot connect to Redis; trying again"),
     }
 }

@@ -8,7 +8,7 @@ use redis::{
     aio::{ConnectionLike, MultiplexedConnection},
     cluster::ClusterClient,
     cluster_async::ClusterConnection,
-    cluster_routing::{MultipleNodeRoutingInfo, RoutingInfo, SingleNodeRoutingInfo},
+    cluster_routing::{MultipleNodeRoutingInfo, Route, RoutingInfo, SingleNodeRoutingInfo, SlotAddr},
     cmd,
     sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType},
 };
@@ -164,6 +164,17 @@ impl Connection {
                 let (host, port) = master.rsplit_once(':').unwrap_or((master, ""));
                 let (host, port) = (host.to_owned(), port.parse().unwrap_or(REDIS_PORT));
                 let master = SingleNodeRoutingInfo::ByAddress { host, port };
+                connection.route_command(command, RoutingInfo::SingleNode(master)).await
+            }
+        }
+    }
+
+    /// Asks the master that has a key.
+    pub(super) async fn ask_for_key(&mut self, key: &[u8], command: Cmd) -> RedisResult<Value> {
+        match self {
+            Self::One(connection) => command.query_async(connection).await,
+            Self::Cluster(connection) => {
+                let master = SingleNodeRoutingInfo::SpecificNode(Route::with_key(key, SlotAddr::Master));
                 connection.route_command(command, RoutingInfo::SingleNode(master)).await
             }
         }

@@ -72,6 +72,11 @@ impl KeySpace {
         format!("{}:{{holders-{part}}}:marks", self.prefix)
     }
 
+    /// Name of the connections of processes that serve.
+    pub(super) fn connection(&self) -> String {
+        format!("faregate:{}", self.prefix)
+    }
+
     /// String with the number of the layout.
     pub(super) fn schema(&self) -> String {
         format!("{}:schema", self.prefix)

@@ -172,12 +172,13 @@ pub(super) fn text(error: &RedisError) -> String {
     format!("Redis: {error}")
 }
 
-/// Sorts an error by what it says of a commit. The script refuses a number that a log had before it writes.
+/// Sorts an error by what it says of a commit. The script refuses a number that a log had, and what the user may not do,
+/// before it writes.
 pub(super) fn failure(error: &RedisError) -> Failure {
     let text = text(error);
     let is_refused = ["NUMBER", "specified in XADD"].iter().any(|word| text.contains(word));
     match error.code() {
-        Some("OOM" | "TRYAGAIN" | "NOSCRIPT" | "MISCONF" | "NOREPLICAS") => Failure::NotDone(text),
+        Some("OOM" | "TRYAGAIN" | "NOSCRIPT" | "MISCONF" | "NOREPLICAS" | "NOPERM") => Failure::NotDone(text),
         Some("WRONGTYPE") => Failure::Damaged(text),
         Some(_) | None if is_refused => Failure::NotDone(text),
         Some(_) | None if error.kind() == ErrorKind::Parse => Failure::Damaged(text),

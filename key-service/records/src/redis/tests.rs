@@ -4,6 +4,7 @@ mod durability;
 mod full;
 mod outages;
 mod secured;
+mod torn;
 
 use std::{
     any::Any,
@@ -118,13 +119,22 @@ async fn alone() -> (Arc<Redis>, Subject, String) {
 #[tokio::test]
 async fn a_name_of_another_type_fails_before_anything_is_written() {
     let (redis, subject, prefix) = alone().await;
-    for name in ["i1", "l2"] {
+    for name in ["i1", "l2", "r2"] {
         ask(&redis, cmd("SET").arg(format!("{prefix}:{{suite}}:{name}")).arg("a text")).await;
     }
     let put = Write::Put(name("one"), record("1"));
     let append = |log| Write::Append { log: Log(log), first: 1, values: vec![vec![1]], kept: 9 };
     let trim = Write::Trim { log: Log(2), first: 1 };
-    let failing = [Write::Enter(Index(1), vec![1]), Write::Leave(Index(1), vec![1]), append(2), trim];
+    // No guard reads this set.
+    let other = || Name { set: Set { table: 2, part: 0 }, key: b"k"[..].into() };
+    let failing = [
+        Write::Enter(Index(1), vec![1]),
+        Write::Leave(Index(1), vec![1]),
+        append(2),
+        trim,
+        Write::Put(other(), record("")),
+        Write::Remove(other()),
+    ];
     for write in failing {
         let writes = [append(1), put.clone(), write.clone()];
         let failed = subject.try_commit(&[absent(&name("one"))], &writes).await;
@@ -133,6 +143,60 @@ async fn a_name_of_another_type_fails_before_anything_is_written() {
     }
     let there = ask(&redis, cmd("EXISTS").arg(format!("{prefix}:{{suite}}:l1"))).await;
     assert_eq!(there, Value::Int(0));
+}
+
+#[tokio::test]
+async fn a_commit_that_redis_cannot_take_whole_is_refused_unwritten() {
+    let (redis, subject, prefix) = alone().await;
+    let append = |first, values| Write::Append { log: Log(1), first, values, kept: 9 };
+    let put = |part| Write::Put(Name { set: Set { table: 1, part }, key: b"k"[..].into() }, record(""));
+    let too_large = [
+        (0..300).map(put).collect(),
+        (0..70_000_u32)
+            .map(|n| Write::Enter(Index(1), n.to_be_bytes().to_vec()))
+            .chain([put(0)])
+            .cycle()
+            .take(140_000)
+            .collect(),
+        vec![put(1), append(0, vec![vec![1]])],
+        vec![put(1), append(1, Vec::new())],
+        vec![put(1), append(u64::MAX, vec![vec![1]; 2])],
+    ];
+    for writes in too_large {
+        let failed = subject.try_commit(&[], &writes).await;
+        assert!(matches!(failed, Err(Failure::NotDone(_))), "{failed:?}");
+    }
+    let mut keys = cmd("KEYS");
+    keys.arg(format!("{prefix}:{{suite}}:*"));
+    assert_eq!(ask(&redis, &keys).await, Value::Array(Vec::new()));
+}
+
+/// A user who may do only some of what a commit does.
+#[tokio::test]
+async fn what_the_user_may_not_do_is_refused_before_anything_is_written() {
+    let server = RedisServer::start();
+    let data_dir = tempfile::tempdir().unwrap();
+    let all = "ACL SETUSER faregate on >secret ~* &* +@all";
+    for denied in ["zadd", "zrem", "hset", "hdel", "xadd", "xtrim", "unlink"] {
+        server.ask(all).unwrap();
+        let url = format!("{}?user=faregate&pass=secret", server.url());
+        let store = open(&Settings { is_marked: false, ..settings(&url, &data_dir) }).await.unwrap();
+        server.ask(&format!("ACL SETUSER faregate -{denied}")).unwrap();
+        let set = |table| Name { set: Set { table, part: 0 }, key: b"k"[..].into() };
+        let writes = vec![
+            Write::Append { log: Log(1), first: 1, values: vec![vec![1]], kept: 9 },
+            Write::Trim { log: Log(2), first: 1 },
+            Write::Drop(Set { table: 3, part: 0 }),
+            Write::Remove(set(2)),
+            Write::Put(set(1), record("")),
+            Write::Leave(Index(1), vec![1]),
+            Write::Enter(Index(1), vec![2]),
+        ];
+        let space = Space::new(denied);
+        let failed = store.commit(&space, Commit { guards: vec![absent(&set(1))], writes }).await;
+        assert!(matches!(&failed, Err(Failure::NotDone(_))), "{denied}: {failed:?}");
+        assert_eq!(server.ask(&format!("KEYS *{{{denied}}}*")).unwrap(), "*0", "{denied}");
+    }
 }
 
 /// What is kept may be of another program.

@@ -7,3 +7,5 @@ pub(crate) mod leases;
 pub(crate) mod margins;
 pub(crate) mod requests;
 pub(crate) mod spending;
+mod sweeps;
+mod torn;

@@ -121,6 +121,10 @@ async fn a_store_that_is_served_or_full_is_neither_copied_nor_written() {
     refused(&redis, &sqlite("new.db"), "this Redis is served");
     stack.kill_gateway(0);
     refused(&served, &redis, "this Redis is served");
+    // One that stands still may go on at any time.
+    other.key_services[0].hang();
+    refused(&redis, &sqlite("new.db"), "this Redis is served");
+    other.key_services[0].resume();
     other.key_services[0].kill();
     let before = other.redis().ask(0, "DBSIZE");
     refused(&served, &redis, "the target is not empty");

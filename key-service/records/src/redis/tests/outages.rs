@@ -16,7 +16,7 @@ use shared::{
 use super::{Committed, Durability, Records, Redis, START, Settings, at, create, has, open, place, space};
 use crate::{
     redis::failover::Losses,
-    servers::{PATIENCE, RedisServer, Watched, copy, settings},
+    servers::{Cluster, PATIENCE, RedisServer, Watched, copy, settings},
 };
 
 fn after(seconds: u64) -> Timestamp {
@@ -40,7 +40,7 @@ async fn a_redis_that_would_forget_or_evict_is_refused_with_what_to_set() {
 #[tokio::test]
 async fn a_user_who_may_not_read_the_configuration_is_enough() {
     let server = RedisServer::start();
-    server.ask("ACL SETUSER faregate on >secret ~* &* +@all -@dangerous +info").unwrap();
+    server.ask("ACL SETUSER faregate on >secret ~* &* +@all -@dangerous +info +bgrewriteaof").unwrap();
     let data_dir = tempfile::tempdir().unwrap();
     let with =
         |password: &str| settings(&format!("{}?user=faregate&pass={password}", server.url()), &data_dir);
@@ -259,4 +259,43 @@ async fn clocks_are_compared_with_that_of_redis() {
     let ahead = at(System.now().plus(Duration::from_secs(40)));
     let skew = Redis::open(&settings, ahead).await.unwrap().clock_skew().await.unwrap().unwrap();
     assert!((38_000..42_000).contains(&skew), "{skew:?}");
+}
+
+#[tokio::test]
+async fn a_redis_is_served_while_a_process_is_connected_that_stands_still() {
+    for (url, _servers) in served_places() {
+        let data_dir = tempfile::tempdir().unwrap();
+        let settings = settings(&url, &data_dir);
+        let mut store = open(&settings).await.unwrap();
+        let copying = open(&Settings { is_marked: false, ..settings.clone() }).await.unwrap();
+        // It leaves no marks any more, like a process that was stopped.
+        store.marking.take().unwrap().abort();
+        assert_eq!(copying.is_served().await, Ok(true), "{url}");
+        let other = Settings { prefix: format!("{}-other", settings.prefix), ..settings };
+        let other = open(&Settings { is_marked: false, data_dir: None, ..other }).await.unwrap();
+        assert_eq!(other.is_connected().await, Ok(false), "{url}: of another installation");
+        drop(store);
+        let began = Instant::now();
+        while copying.is_connected().await != Ok(false) {
+            assert!(began.elapsed() < PATIENCE, "{url}: nobody is connected");
+        }
+        assert_eq!(copying.is_served().await, Ok(false), "{url}");
+    }
+}
+
+/// Addresses of a server and of a cluster.
+fn served_places() -> [(String, Arc<dyn std::any::Any>); 2] {
+    let (server, cluster) = (RedisServer::shared(), Cluster::shared());
+    [(server.url(), server), (cluster.url(), cluster)]
+}
+
+#[tokio::test]
+async fn who_may_not_see_connections_cannot_tell_whether_redis_is_served() {
+    let server = RedisServer::start();
+    server.ask("ACL SETUSER faregate on >secret ~* &* +@all -client|list").unwrap();
+    let data_dir = tempfile::tempdir().unwrap();
+    let store =
+        open(&settings(&format!("{}?user=faregate&pass=secret", server.url()), &data_dir)).await.unwrap();
+    let refused = store.is_served().await.unwrap_err().to_string();
+    assert!(refused.contains("+client|list"), "{refused}");
 }

@@ -12,7 +12,8 @@ use crate::{
 };
 
 /// All permissions that the store needs, as documented in docs/store.md; `+waitaof` as well where the server has it.
-const GRANTS: &str = "~store-* +@read +@write +@scripting +@transaction +@connection +info +time +config|get";
+const GRANTS: &str =
+    "~store-* +@read +@write +@scripting +@transaction +@connection +info +time +config|get +bgrewriteaof";
 
 /// Certificates of an authority, as files for a server and as texts for the client.
 struct Signed {
