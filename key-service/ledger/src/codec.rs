@@ -355,7 +355,7 @@ pub fn read_deposit(deposit: messages::Deposit) -> Option<Record> {
     let messages::Deposit { amount, credit, note, payment_id, at } = deposit;
     let payment = match payment_id.as_str() {
         "" => None,
-        id => Some(Payment { id: PaymentId::parse(id)?, at: time(at) }),
+        id => Some(Payment { id: PaymentId::stored(id)?, at: time(at) }),
     };
     Some(Record::Deposited(Deposited { amount: usd(amount), credit: Some(usd(credit)), note, payment }))
 }
