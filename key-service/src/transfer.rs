@@ -16,7 +16,7 @@ use shared::{
 use tokio::time::Instant;
 
 use crate::config::{Backend, Options, Seen};
-use key_service_cli::{StoreCommand, StoreCopy, StoreShow};
+use key_service_cli::{StoreCopy, StoreShow};
 use key_service_records::{
     copy::{self, Copied, CopyError, Phase, Step},
     sqlite,
@@ -30,19 +30,7 @@ const BAR: usize = 30;
 /// The file of a data directory that remembers a Redis.
 const REDIS_SEEN: &str = "redis-seen";
 
-pub(crate) async fn run(
-    command: &StoreCommand,
-    options: &Options,
-    clock: Arc<dyn Clock>,
-    out: &mut (dyn Write + Send),
-) -> anyhow::Result<()> {
-    match command {
-        StoreCommand::Copy(stores) => copy(stores, options, &clock, out).await,
-        StoreCommand::Show(asked) => show(asked, options, &clock, out).await,
-    }
-}
-
-async fn copy(
+pub(crate) async fn copy(
     StoreCopy { from, to }: &StoreCopy,
     options: &Options,
     clock: &Arc<dyn Clock>,
@@ -230,7 +218,7 @@ fn grouped(number: u64) -> String {
     text
 }
 
-async fn show(
+pub(crate) async fn show(
     StoreShow { account, id }: &StoreShow,
     options: &Options,
     clock: &Arc<dyn Clock>,

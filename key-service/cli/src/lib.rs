@@ -130,9 +130,9 @@ impl Command {
         Self::Audit(books::AuditOf::all())
     }
 
-    /// Makes a command that changes nothing.
-    pub fn reading() -> Self {
-        Self::Accounts(Accounts::List { json: false })
+    /// Returns whether the command may begin an installation. All others need one.
+    pub const fn begins_installation(&self) -> bool {
+        matches!(self, Self::Accounts(Accounts::Create { .. }))
     }
 
     /// Returns whether the command changes the store rather than only reads it.
