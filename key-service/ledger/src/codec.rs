@@ -57,7 +57,8 @@ pub struct AccountRecord {
     pub entries: u64,
     /// Number of the last event.
     pub events: u64,
-    pub(crate) last_expiry: Option<Timestamp>,
+    /// Time of the last expiry of a hold.
+    pub last_expiry: Option<Timestamp>,
 }
 
 impl AccountRecord {

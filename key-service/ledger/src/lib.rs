@@ -5,6 +5,7 @@ mod batch;
 pub mod codec;
 mod copies;
 mod error;
+pub mod journal;
 mod kept;
 mod lanes;
 /// Messages generated from `proto/store/v1`, which documents them. `tests/generated.rs` writes them anew.

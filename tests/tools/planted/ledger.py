@@ -19,6 +19,11 @@ TABLE = "key-service/ledger/src/copies/table.rs"
 CODEC = "key-service/ledger/src/codec.rs"
 SUMS = "key-service/ledger/src/codec/sums.rs"
 SCRIPT = "key-service/records/src/redis/commit.lua"
+AUDIT = "key-service/audit/src/lib.rs"
+REMEMBERED = "key-service/audit/src/remembered.rs"
+INDEXES = "key-service/audit/src/indexes.rs"
+AUDIT_EVENTS = "key-service/audit/src/events.rs"
+EACH_FIELD = "every_change_that_moves_or_hides_money_is_found"
 MODEL = "every_history_has_the_outcomes_and_leaves_the_books_of_the_model"
 LATE_GROUP = "a_hold_behind_a_release_of_its_generation_reads_its_own_groups"
 PROCESSES = "processes_that_take_turns_at_an_account_decide_by_what_the_others_have_written"
@@ -307,6 +312,22 @@ FAULTS = {
          "estimated: *estimated,", "estimated: { let _ = estimated; false },", PROCESSES),
         ("others do not learn that a limit is raised", CODEC,
          "limit_raised: bounds.limit_raised.map(write_raise),", "limit_raised: None,", PROCESSES),
+    ],
+    "key-service-store": [
+        ("an audit passes a remembered bill that is not the journal's", REMEMBERED,
+         "matches!(read, Some(Generation::Closed(remembered)) if remembered == *bill)",
+         "matches!(read, Some(Generation::Closed(_)))", EACH_FIELD),
+        ("an audit passes a remembered bill that is lost", REMEMBERED,
+         "None => !must_have(house, &name(generation, bill.ending), bill.ending),", "None => true,", EACH_FIELD),
+        ("an audit passes an account without its money", AUDIT,
+         "auditor.missing(Stored::AccountMoney);", "", EACH_FIELD),
+        ("an audit passes a journal that lost its beginning", AUDIT, "if number > lowest {", "if false {",
+         "a_journal_that_lost_its_beginning_is_found_and_proves_the_rest"),
+        ("an audit passes a key that no group lists", INDEXES,
+         "self.must.extend(group.map(|group| (layout::KEYS_OF_GROUPS, group_entry(group, id))));", "", EACH_FIELD),
+        ("an audit passes a threshold without its index", AUDIT_EVENTS,
+         "for number in untold.into_iter().filter(|number| *number >= first) {",
+         "for number in untold.into_iter().filter(|_| false) {", EACH_FIELD),
     ],
     "key-service-records": [
         ("Redis compares one revision of several", SCRIPT,

@@ -181,7 +181,7 @@ pub fn begin(account: AccountId) -> messages::House {
     let created_at = account.created_at().minus(EVERY);
     let day = names::day_part(Day::of(created_at));
     let generations = names::part(created_at, names::TEN_MINUTES);
-    messages::House { generations, held: Vec::new(), expired: day, sums: day }
+    messages::House { generations, held: Vec::new(), expired: day, sums: day, journal: 0 }
 }
 
 /// Finds the parts of the generations that have open holds.
