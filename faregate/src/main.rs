@@ -142,8 +142,9 @@ async fn carry_out(arguments: FaregateArguments, command: FaregateCommand) -> an
             command.run(&key_service.admin(*admin_listen), &mut io::stdout()).await?;
         }
         FaregateCommand::Operator(command) => {
-            let operator = Operator { common, options: key_service, admin_listen: *admin_listen };
-            let peppers = || Ok(secrets::open(common, key_service, &System)?.peppers);
+            let program = env!("CARGO_PKG_NAME");
+            let operator = Operator { common, options: key_service, program, admin_listen: *admin_listen };
+            let peppers = |of| secrets::peppers(of, common, key_service, &System);
             let default_url = || format!("{}://{}", public_tls.scheme(), own_address(gateway.listen));
             let examine = async |asked| examine(&arguments, &asked).await;
             return operator.carry_out(command, peppers, default_url, examine).await;

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::Context;
-use key_service::config::Options;
+use key_service::{config::Options, operator::PeppersFor};
 use key_service_domain::digest::{Pepper, Peppers};
 use shared::{
     clock::Clock,
@@ -41,6 +41,25 @@ pub(crate) fn open(common: &Common, options: &Options, clock: &dyn Clock) -> any
     };
     let internal_token = shared_config::internal_tokens(internal_token, options.previous_internal_token()?)?;
     Ok(Secrets { peppers, internal_token })
+}
+
+/// Takes the peppers for a command. They are made only for a command that may begin an installation.
+pub(crate) fn peppers(
+    of: PeppersFor,
+    common: &Common,
+    options: &Options,
+    clock: &dyn Clock,
+) -> anyhow::Result<Peppers> {
+    match of {
+        PeppersFor::NewInstallation => Ok(open(common, options, clock)?.peppers),
+        PeppersFor::Installation => found_peppers(options)?.with_context(|| {
+            format!(
+                "FAREGATE_PEPPER: there is no file `{PEPPER}` in {}. Name the data directory of the installation with \
+                 --data-dir, or set FAREGATE_PEPPER or FAREGATE_PEPPER_FILE",
+                options.data_dir.display()
+            )
+        }),
+    }
 }
 
 /// Finds the peppers that are configured or stored; `None` if the first start makes one.

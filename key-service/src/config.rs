@@ -204,6 +204,36 @@ impl Options {
         Ok(url.expose_secret().strip_prefix("sqlite:").map(PathBuf::from))
     }
 
+    /// Refuses a command if there is no file of a store, which opening it would make.
+    pub(crate) fn check_installed(&self, program: &'static str) -> Result<(), NoInstallation> {
+        if self.store_or_default()?.expose_secret() == "memory:" {
+            return Err(NoInstallation::InMemory);
+        }
+        match self.sqlite_file()? {
+            // What cannot be looked at is opened, and the error says why it cannot.
+            Some(file) if matches!(file.try_exists(), Ok(false)) => Err(self.no_installation(program)),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Error of a command that needs an installation and found none.
+    pub(crate) fn no_installation(&self, program: &'static str) -> NoInstallation {
+        let folder = std::env::current_dir().unwrap_or_default();
+        match self.store_url() {
+            Ok(None) => NoInstallation::NoFile { data_dir: self.data_dir.clone(), folder, program },
+            Ok(Some(url)) => {
+                let url = url.expose_secret();
+                let path = url.strip_prefix("sqlite:");
+                let place = path.map_or_else(
+                    || format!("the Redis of FAREGATE_STORE with the prefix {:?}", self.redis_prefix),
+                    |path| format!("{path} (folder {})", folder.display()),
+                );
+                NoInstallation::NotInStore { place, program }
+            }
+            Err(e) => e.into(),
+        }
+    }
+
     /// Opens the configured store. `writes` is false for a command that only reads.
     pub(crate) async fn open_store(
         &self,
@@ -307,6 +337,22 @@ impl Options {
         let (authority, certificate, key) = (bytes(authority), bytes(certificate), bytes(key));
         Ok(Certificates::new(authority, certificate.zip(key)))
     }
+}
+
+/// Reason why a command has no installation to work on.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NoInstallation {
+    #[error(
+        "no installation in {} (folder {}). Run this where `{program}` was started, or name it with --data-dir",
+        .data_dir.display(), .folder.display()
+    )]
+    NoFile { data_dir: PathBuf, folder: PathBuf, program: &'static str },
+    #[error("no installation in {place}. Name the store of the running `{program}` in FAREGATE_STORE")]
+    NotInStore { place: String, program: &'static str },
+    #[error("FAREGATE_STORE: memory: is kept by the running program alone, so that no command can read it")]
+    InMemory,
+    #[error(transparent)]
+    Setting(#[from] ConfigError),
 }
 
 /// Error of a store that was not opened.

@@ -5,6 +5,7 @@ use std::{path::Path, sync::Arc, time::Duration};
 use shared::clock::Clock;
 use shared_config::{Common, ConfigError};
 use shared_process::doctor::Doctor;
+use tokio::time::timeout;
 
 use crate::{
     config::Options,
@@ -12,7 +13,6 @@ use crate::{
     readiness::{NOTICEABLE, TOO_FAR},
 };
 use domain::{digest::Peppers, pepper_record::PepperRecord};
-use key_service_cli::Command;
 use key_service_records::sqlite::copy::{self, LayoutVersion};
 use key_service_store::store::{Capacity as _, Ledger as _, Store};
 
@@ -20,6 +20,8 @@ use key_service_store::store::{Capacity as _, Ledger as _, Store};
 const FILLING: f64 = 0.7;
 /// Used share above which little time is left, as in the alert `StoreNearlyFull`.
 const NEARLY_FULL: f64 = 0.9;
+/// Time that the audit of the books may take.
+const LONGEST_AUDIT: Duration = Duration::from_mins(1);
 
 /// Checks secrets and store. `peppers` is `None` if the first start makes a pepper.
 pub async fn examine(
@@ -90,19 +92,20 @@ async fn examine_store(
     peppers: Peppers,
     clock: Arc<dyn Clock>,
 ) {
-    // A command that only reads leaves no mark in the store.
-    let opened = Installation::open(
-        common,
-        options,
-        InstallationParts { peppers, clock, catalog: None },
-        &Command::reading(),
-    )
-    .await;
-    let Some(installation) =
-        doctor.check("store", opened, |_| "is there, and fits the pepper and this version".to_owned())
-    else {
-        return;
+    let parts = InstallationParts { peppers, clock, catalog: None };
+    let opened = Installation::open_to_examine(common, options, parts).await;
+    let says = |(_, is_there): &(Installation, bool)| {
+        let says = if *is_there {
+            "is there, and fits the pepper and this version"
+        } else {
+            "is empty: the first start makes the installation"
+        };
+        says.to_owned()
     };
+    let Some((installation, is_there)) = doctor.check("store", opened, says) else { return };
+    if is_there {
+        books(doctor, &installation).await;
+    }
     let store = &installation.store;
     match store.try_write().await {
         Ok(()) => doctor.well("store", "takes writes"),
@@ -114,6 +117,18 @@ async fn examine_store(
         Some(says) => doctor.warn("store", says, "see docs/store.md#what-may-be-lost"),
     }
     clocks(doctor, store).await;
+}
+
+/// Audits the books, unless that takes long.
+async fn books(doctor: &mut Doctor, installation: &Installation) {
+    match timeout(LONGEST_AUDIT, installation.audit()).await {
+        Ok(Ok(says)) => doctor.well("books", says),
+        Ok(Err(e)) => {
+            let says = e.root_cause().to_string();
+            doctor.fail("books", says, "leave the store as it is, and see what `audit` lists");
+        }
+        Err(_) => doctor.warn("books", "are too many to prove in a minute", "run `audit`"),
+    }
 }
 
 async fn room(doctor: &mut Doctor, store: &Store) {

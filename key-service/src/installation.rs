@@ -41,19 +41,38 @@ pub struct Installation {
 }
 
 impl Installation {
-    /// Opens the configured store for this command. If the store is away, the command fails.
-    pub async fn open(
+    /// Opens the configured store for this command. If the store is away, the command fails. `None` if the command
+    /// needs an installation and the store has none.
+    pub(crate) async fn open(
         common: &Common,
         options: &Options,
         parts: InstallationParts,
         command: &Command,
-    ) -> anyhow::Result<Self> {
+    ) -> anyhow::Result<Option<Self>> {
         let store = options.open_store(&parts.clock, command.writes()).await?;
         let opened = Self::over(store, common, options, parts);
+        if !command.begins_installation() && opened.is_unused().await? {
+            return Ok(None);
+        }
         if let Some(cause) = opened.check_peppers().await? {
             tracing::warn!(cause, "the pepper was not compared with the store, which does not answer yet");
         }
-        Ok(opened)
+        Ok(Some(opened))
+    }
+
+    /// Opens the configured store to look at it. Returns whether it has an installation, whose peppers are compared.
+    pub(crate) async fn open_to_examine(
+        common: &Common,
+        options: &Options,
+        parts: InstallationParts,
+    ) -> anyhow::Result<(Self, bool)> {
+        let store = options.open_store(&parts.clock, false).await?;
+        let opened = Self::over(store, common, options, parts);
+        let is_there = !opened.is_unused().await?;
+        if is_there {
+            opened.check_peppers().await?;
+        }
+        Ok((opened, is_there))
     }
 
     /// Opens the configured store to serve, and waits for it, since it may start last after a reboot. Fails at once if
@@ -94,6 +113,14 @@ impl Installation {
         Self { store, clock, credentials, management: Arc::new(management), public_url }
     }
 
+    /// Returns whether the store has no installation, as far as it answers.
+    async fn is_unused(&self) -> Result<bool, StoreError> {
+        match self.credentials.are_unused().await {
+            Err(StoreError::Unavailable(_)) => Ok(false),
+            answered => answered,
+        }
+    }
+
     /// Compares the peppers with the store. If the store does not answer, returns why.
     async fn check_peppers(&self) -> anyhow::Result<Option<String>> {
         match self.credentials.check_peppers(self.clock.now()).await {
@@ -116,6 +143,18 @@ impl Installation {
     /// Runs a command of the operator, and writes the result to standard output.
     pub async fn run(&self, command: Command, public_url: &str) -> anyhow::Result<()> {
         key_service_cli::run(command, &self.management, public_url, &mut io::stdout()).await
+    }
+
+    /// Audits the books of all accounts. Returns the sentence of the result; the error has the wrong figures.
+    pub(crate) async fn audit(&self) -> anyhow::Result<String> {
+        let mut found = Vec::new();
+        let audited = key_service_cli::run(Command::audit(), &self.management, "", &mut found).await;
+        let found = String::from_utf8_lossy(&found).trim_end().to_owned();
+        match audited {
+            Ok(()) => Ok(found),
+            Err(e) if found.is_empty() => Err(e),
+            Err(e) => Err(e.context(found)),
+        }
     }
 
     pub fn readiness(&self, shutdown: CancellationToken) -> Readiness {

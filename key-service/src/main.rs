@@ -13,7 +13,7 @@ use key_service::{
     config::Options,
     first_run::FirstRun,
     installation::{Installation, InstallationParts},
-    operator::Operator,
+    operator::{Operator, PeppersFor},
     server::{KeyServiceParts, RunningKeyService},
 };
 use key_service_cli::OperatorCommand;
@@ -106,8 +106,8 @@ async fn run(mut arguments: KeyServiceArguments) -> anyhow::Result<ExitCode> {
 /// Carries out a command instead of serving.
 async fn carry_out(arguments: KeyServiceArguments, command: OperatorCommand) -> anyhow::Result<ExitCode> {
     let KeyServiceArguments { common, options, admin_listen, .. } = &arguments;
-    let operator = Operator { common, options, admin_listen: *admin_listen };
-    let peppers = || Ok(required_peppers(options)?);
+    let operator = Operator { common, options, program: env!("CARGO_PKG_NAME"), admin_listen: *admin_listen };
+    let peppers = |_: PeppersFor| Ok(required_peppers(options)?);
     let examine = async |asked| examine(&arguments, &asked).await;
     operator.carry_out(command, peppers, || DEFAULT_PUBLIC.to_owned(), examine).await
 }

@@ -14,27 +14,47 @@ use crate::{
     transfer,
 };
 use domain::digest::Peppers;
-use key_service_cli::OperatorCommand;
+use key_service_cli::{Command, OperatorCommand, StoreCommand};
 
 /// Settings of a program that commands of an operator need.
 pub struct Operator<'a> {
     pub common: &'a Common,
     pub options: &'a Options,
+    /// Name of the program, for messages.
+    pub program: &'static str,
     /// Address of the running program's admin port.
     pub admin_listen: SocketAddr,
+}
+
+/// Peppers that a command asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PeppersFor {
+    /// An installation, which may begin with this command. The peppers may be made.
+    NewInstallation,
+    /// An installation that there is. Nothing is made.
+    Installation,
+}
+
+impl PeppersFor {
+    const fn of(command: &Command) -> Self {
+        if command.begins_installation() { Self::NewInstallation } else { Self::Installation }
+    }
 }
 
 impl Operator<'_> {
     /// Carries out a command. The peppers are requested only by commands that need them, and `default_url` only if no
     /// address for clients is configured. `examine` is the program's own `doctor`.
+    ///
+    /// Only `accounts create` makes an installation. Every other command that needs one fails without it and creates
+    /// nothing.
     pub async fn carry_out(
         &self,
         command: OperatorCommand,
-        peppers: impl FnOnce() -> anyhow::Result<Peppers>,
+        peppers: impl FnOnce(PeppersFor) -> anyhow::Result<Peppers>,
         default_url: impl FnOnce() -> String,
         examine: impl AsyncFnOnce(DoctorOptions) -> anyhow::Result<ExitCode>,
     ) -> anyhow::Result<ExitCode> {
-        let Self { common, options, admin_listen } = *self;
+        let Self { common, options, program, admin_listen } = *self;
         let (clock, out): (Arc<dyn Clock>, _) = (Arc::new(System), &mut io::stdout());
         match command {
             OperatorCommand::Doctor(asked) => return examine(asked).await,
@@ -43,14 +63,27 @@ impl Operator<'_> {
             OperatorCommand::Catalogue(command) => key_service_cli::catalogue(&command, common, out).await?,
             OperatorCommand::Restore(place) => backup::restore(&place, options, clock, out).await?,
             OperatorCommand::Backup(place) => {
-                backup::backup(&place, common, options, peppers()?, clock, out).await?;
+                options.check_installed(program)?;
+                let peppers = peppers(PeppersFor::Installation)?;
+                backup::backup(&place, common, options, peppers, clock, out).await?;
             }
-            OperatorCommand::Store(command) => transfer::run(&command, options, clock, out).await?,
+            OperatorCommand::Store(StoreCommand::Copy(stores)) => {
+                transfer::copy(&stores, options, &clock, out).await?;
+            }
+            OperatorCommand::Store(StoreCommand::Show(asked)) => {
+                options.check_installed(program)?;
+                transfer::show(&asked, options, &clock, out).await?;
+            }
             OperatorCommand::Stored(command) => {
+                if !command.begins_installation() {
+                    options.check_installed(program)?;
+                }
                 let catalog = command.names_models().then(|| common.catalog()).transpose()?;
                 let catalog = catalog.map(|catalog| Arc::new(Current::new(catalog)));
-                let parts = InstallationParts { peppers: peppers()?, clock, catalog };
-                let installation = Installation::open(common, options, parts, &command).await?;
+                let peppers = peppers(PeppersFor::of(&command))?;
+                let parts = InstallationParts { peppers, clock, catalog };
+                let opened = Installation::open(common, options, parts, &command).await?;
+                let installation = opened.ok_or_else(|| options.no_installation(program))?;
                 let public_url = installation.public_url(default_url);
                 installation.run(command, &public_url).await?;
             }
@@ -58,3 +91,6 @@ impl Operator<'_> {
         Ok(ExitCode::SUCCESS)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -16,7 +16,7 @@ use shared::{
 use tokio::time::Instant;
 
 use crate::config::{Backend, Options, Seen};
-use key_service_cli::{StoreCommand, StoreCopy, StoreShow};
+use key_service_cli::{StoreCopy, StoreShow};
 use key_service_records::{
     copy::{self, Copied, CopyError, Phase, Step},
     sqlite,
@@ -30,19 +30,7 @@ const BAR: usize = 30;
 /// The file of a data directory that remembers a Redis.
 const REDIS_SEEN: &str = "redis-seen";
 
-pub(crate) async fn run(
-    command: &StoreCommand,
-    options: &Options,
-    clock: Arc<dyn Clock>,
-    out: &mut (dyn Write + Send),
-) -> anyhow::Result<()> {
-    match command {
-        StoreCommand::Copy(stores) => copy(stores, options, &clock, out).await,
-        StoreCommand::Show(asked) => show(asked, options, &clock, out).await,
-    }
-}
-
-async fn copy(
+pub(crate) async fn copy(
     StoreCopy { from, to }: &StoreCopy,
     options: &Options,
     clock: &Arc<dyn Clock>,
@@ -57,6 +45,11 @@ async fn copy(
     progress.end();
     let Copied { records, entries, values, .. } = copied.map_err(|error| advise(&error))?;
     writeln!(out, "copied, and compared: {}", counts(records, entries, values))?;
+    match target {
+        // The target drops no entry of a journal, but the source may have.
+        Backend::Sqlite(_) => options.store_over(&target, clock).note_first_entries().await?,
+        Backend::Redis(_) => {}
+    }
     for (backend, whose) in [(&source, "--from"), (&target, "--to")] {
         let audited = audit(&options.store_over(backend, clock)).await;
         writeln!(
@@ -122,14 +115,11 @@ fn advise(error: &CopyError) -> anyhow::Error {
 /// Audits all accounts, and says how many there are.
 async fn audit(store: &Store) -> anyhow::Result<String> {
     let (mut accounts, mut keys, mut entries) = (0, 0, 0);
-    for account in store.accounts().await? {
-        let Some(audit) = store.audit(account.id).await? else { continue };
+    for (id, name) in store.audited_accounts().await? {
+        let Some(audit) = store.audit(id).await? else { continue };
         let wrong = audit.wrong.len();
         if wrong > 0 {
-            bail!(
-                "the books of {} do not balance (wrong figures: {wrong}): `audit` lists them",
-                account.name
-            );
+            bail!("the books of {name} do not balance (wrong figures: {wrong}): `audit` lists them");
         }
         (accounts, keys, entries) = (accounts + 1, keys + audit.keys, entries + audit.entries);
     }
@@ -230,7 +220,7 @@ fn grouped(number: u64) -> String {
     text
 }
 
-async fn show(
+pub(crate) async fn show(
     StoreShow { account, id }: &StoreShow,
     options: &Options,
     clock: &Arc<dyn Clock>,

@@ -1,20 +1,13 @@
-//! The commands that read the books: `journal export`, `usage` and `audit`.
+//! The commands that read the books: `journal export`, `usage`, and in `audit.rs` their proof.
 
-use std::{
-    io::{BufWriter, Write},
-    path::PathBuf,
-    time::Duration,
-};
+use std::io::{BufWriter, Write};
 
 use anyhow::{anyhow, bail, ensure};
 use clap::{Args, Subcommand};
-use serde::Serialize;
-use shared::{
-    ids::{AccountId, GroupId, KeyId},
-    money::NanoUsd,
-};
+use shared::ids::KeyId;
 
 mod against;
+pub(crate) mod audit;
 pub(crate) mod events;
 mod lines;
 mod parts;
@@ -27,10 +20,7 @@ use crate::{
     failure::operator_error,
     output::{EXPORTED_AT_ONCE, write_json},
 };
-use domain::{
-    audit::{Audit, BudgetOwner, Figure, Quantity, SumOwner, Wrong},
-    usage::{Counts, Day},
-};
+use domain::usage::{Counts, Day};
 use key_service_management::Management;
 use key_service_store::store::UsageLine;
 use shared::table;
@@ -86,35 +76,6 @@ pub struct UsageQuery {
     /// As a JSON array, margins included
     #[arg(long)]
     json: bool,
-}
-
-/// The books to prove.
-#[derive(Args, Debug)]
-pub struct AuditOf {
-    /// The account's name [default: all accounts]
-    #[arg(long, value_name = "NAME")]
-    account: Option<String>,
-    /// Compare the journal with an upstream's own record of requests, in place of proving sums
-    ///
-    /// JSON lines with `id` (the generation, gen_…) or `time` (RFC 3339, while the request was served), and
-    /// `prompt_tokens` and `completion_tokens`. A line without a generation is found by time and equal tokens.
-    /// Generations that were billed between the first and the last line, and are in no line, are listed as billed and
-    /// not served.
-    #[arg(long, value_name = "FILE")]
-    against: Option<PathBuf>,
-    /// Seconds by which an upstream's times may be off
-    #[arg(long, value_name = "SECONDS", default_value_t = 5, requires = "against")]
-    tolerance: u32,
-    /// As JSON: an array of accounts, or the comparison
-    #[arg(long)]
-    json: bool,
-}
-
-impl AuditOf {
-    /// Makes the query for the books of all accounts, by their sums.
-    pub(crate) fn all() -> Self {
-        Self { account: None, against: None, tolerance: 0, json: false }
-    }
 }
 
 /// Exports a journal page by page, in memory that does not grow with the journal.
@@ -215,189 +176,6 @@ fn row(UsageLine { day, payer, counts }: &UsageLine, with_margin: bool) -> Vec<S
     row
 }
 
-/// Audits an account, or all accounts in turn. Returns an error if the books do not add up.
-pub(crate) async fn audit(
-    command: AuditOf,
-    management: &Management,
-    out: &mut (dyn Write + Send),
-) -> anyhow::Result<()> {
-    let AuditOf { account, against, tolerance, json } = command;
-    if let Some(name) = &account {
-        // An unknown name is the operator's mistake, and must not pass as an account without faults.
-        management.account(name).await.map_err(operator_error)?;
-    }
-    let accounts = management.accounts().await?.into_iter();
-    let accounts = accounts.filter(|a| account.as_ref().is_none_or(|name| a.name == *name));
-    if let Some(file) = against {
-        let tolerance = Duration::from_secs(tolerance.into());
-        return against::run(&file, accounts.collect(), tolerance, json, management, out).await;
-    }
-    let mut audits = Vec::new();
-    for account in accounts {
-        if let Some(audit) = management.audit(account.id).await? {
-            audits.push((account.id, account.name, audit));
-        }
-    }
-    if json {
-        write_json(out, audits.iter().map(|(id, name, audit)| AuditJson::of(*id, name, audit)))?;
-    } else {
-        for (_, name, audit) in &audits {
-            for wrong in &audit.wrong {
-                writeln!(out, "{name}: {}", sentence(wrong))?;
-            }
-        }
-    }
-    let sum = |figure: fn(&Audit) -> u64| audits.iter().map(|(.., audit)| figure(audit)).sum::<u64>();
-    let wrong = sum(|audit| audit.wrong.len() as u64);
-    if wrong > 0 {
-        bail!("the books do not balance (wrong figures: {wrong})");
-    }
-    if !json {
-        let (accounts, keys, entries) = (audits.len(), sum(|audit| audit.keys), sum(|audit| audit.entries));
-        writeln!(out, "the books balance (accounts: {accounts}, keys: {keys}, journal entries: {entries})")?;
-    }
-    Ok(())
-}
-
 fn day(text: &str) -> Result<Day, String> {
     Day::parse(text).ok_or_else(|| "must be a date such as 2026-11-21".into())
-}
-
-/// Sentence about a wrong figure and the difference.
-fn sentence(Wrong { figure, recorded, proven }: &Wrong) -> String {
-    let (whose, proof) = match figure {
-        Figure::Entry(key, number) => {
-            (format!("{key} used after journal entry {number}"), "the entries before it add up to")
-        }
-        Figure::Previous(of, number) => {
-            (format!("{of} number of the entry before journal entry {number}"), "its journal has")
-        }
-        Figure::Last(of) => (format!("{of} number of the last entry"), "its journal has"),
-        Figure::Used(of) => (format!("{of} used"), "its journal adds up to"),
-        Figure::BudgetHeld(of) => (format!("{of} held"), "its open holds add up to"),
-        Figure::Window(of, per) => {
-            (format!("{of} used in the {}", per.as_str()), "its journal allows at the nearest")
-        }
-        Figure::Held => ("held".to_owned(), "the open holds add up to"),
-        Figure::Credit => ("credit".to_owned(), "deposits less what keys used are"),
-        Figure::InFlight(of) => (format!("{of} requests in flight"), "its open holds that count are"),
-        Figure::Entries => ("number of journal entries".to_owned(), "there are"),
-        Figure::Bill(generation) => (format!("{generation} charged"), "its journal entries add up to"),
-        Figure::Sum(SumOwner::Payer(key, model), day) => {
-            (format!("{key} charged on {day} for {model}"), "its journal adds up to")
-        }
-        Figure::Sum(SumOwner::Model(model), day) => {
-            (format!("charged on {day} for {model}"), "the journal adds up to")
-        }
-        Figure::Sum(SumOwner::Group(group), day) => {
-            (format!("{group} charged on {day}"), "its journal adds up to")
-        }
-        Figure::Sum(SumOwner::Users(part), day) => {
-            (format!("charged on {day} for users of record {part}"), "the journal adds up to")
-        }
-        Figure::KeyCount(key, day, model, counter) => {
-            (format!("{key} {} on {day} for {model}", counter.as_words()), "its journal adds up to")
-        }
-        Figure::ModelCount(day, model, counter) => {
-            (format!("{} on {day} for {model}", counter.as_words()), "the journal adds up to")
-        }
-        Figure::Part(part, day, counter) => {
-            (format!("{part}: {} on {day}", counter.as_words()), "the journal adds up to")
-        }
-        Figure::Listed(key, day, model) => {
-            (format!("{key} list of sums of {day} for {model}"), "the sums that there are, are")
-        }
-        Figure::Hold(generation) => (format!("the hold of {generation}"), "the index of open holds has"),
-        Figure::HoldLease(generation) => {
-            (format!("the lease of the hold of {generation}"), "the index of open holds has")
-        }
-        Figure::Keys => ("number of keys".to_owned(), "the list has"),
-        Figure::Groups => ("number of groups".to_owned(), "the list has"),
-        Figure::KeysOfGroup(group) => (format!("{group} number of keys"), "the list has"),
-        Figure::ChildGroups(group) => (format!("{group} number of child groups"), "the list has"),
-    };
-    let off = match off_by(*recorded, *proven) {
-        FigureDifference::Usd(amount) => format!("{amount} USD"),
-        FigureDifference::Count(count) => count.to_string(),
-    };
-    format!("{whose} is {recorded}, but {proof} {proven} (off by {off})")
-}
-
-/// FigureDifference of two figures: above zero if too much is recorded. An amount is a number of USD.
-#[derive(Serialize)]
-#[serde(untagged)]
-enum FigureDifference {
-    Usd(NanoUsd),
-    Count(i64),
-}
-
-fn off_by(recorded: Quantity, proven: Quantity) -> FigureDifference {
-    match (recorded, proven) {
-        (Quantity::Usd(recorded), Quantity::Usd(proven)) => {
-            FigureDifference::Usd(NanoUsd::from_nanos(recorded.nanos().saturating_sub(proven.nanos())))
-        }
-        (Quantity::Count(_), _) | (_, Quantity::Count(_)) => {
-            FigureDifference::Count(count(recorded).saturating_sub(count(proven)))
-        }
-    }
-}
-
-/// The number of a figure; an amount counts as its nano-USD.
-fn count(quantity: Quantity) -> i64 {
-    match quantity {
-        Quantity::Usd(amount) => amount.nanos(),
-        Quantity::Count(count) => i64::try_from(count).unwrap_or(i64::MAX),
-    }
-}
-
-fn value(quantity: Quantity) -> FigureDifference {
-    match quantity {
-        Quantity::Usd(amount) => FigureDifference::Usd(amount),
-        Quantity::Count(_) => FigureDifference::Count(count(quantity)),
-    }
-}
-
-/// An account's audit in JSON. Scripts rely on the names: add, never rename.
-#[derive(Serialize)]
-struct AuditJson<'a> {
-    account_id: AccountId,
-    account: &'a str,
-    balanced: bool,
-    keys: u64,
-    entries: u64,
-    wrong: Vec<WrongJson>,
-}
-
-/// A wrong figure. Key and group are null for a figure of the account.
-#[derive(Serialize)]
-struct WrongJson {
-    figure: &'static str,
-    key_id: Option<KeyId>,
-    group_id: Option<GroupId>,
-    recorded: FigureDifference,
-    proven: FigureDifference,
-    off_by: FigureDifference,
-}
-
-impl<'a> AuditJson<'a> {
-    fn of(account_id: AccountId, account: &'a str, audit: &Audit) -> Self {
-        let wrong = audit.wrong.iter().map(|Wrong { figure, recorded, proven }| {
-            let (key_id, group_id) = match figure.owner() {
-                Some(BudgetOwner::Key(key)) => (Some(key), None),
-                Some(BudgetOwner::Group(group)) => (None, Some(group)),
-                None => (None, None),
-            };
-            let (off_by, figure) = (off_by(*recorded, *proven), figure.name());
-            WrongJson { figure, key_id, group_id, recorded: value(*recorded), proven: value(*proven), off_by }
-        });
-        let balanced = audit.wrong.is_empty();
-        Self {
-            account_id,
-            account,
-            balanced,
-            keys: audit.keys,
-            entries: audit.entries,
-            wrong: wrong.collect(),
-        }
-    }
 }

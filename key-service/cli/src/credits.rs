@@ -92,6 +92,9 @@ fn note(text: &str) -> Result<String, String> {
 /// Parses the id of a payment.
 fn payment_id(text: &str) -> Result<PaymentId, String> {
     PaymentId::parse(text).ok_or_else(|| {
-        format!("must be 1 to {MAX_PAYMENT_ID_CHARS} characters that can be seen, without blanks around them")
+        format!(
+            "must be 1 to {MAX_PAYMENT_ID_CHARS} characters of printable ASCII, without blanks around them and with \
+             single blanks inside"
+        )
     })
 }

@@ -118,21 +118,22 @@ pub enum Command {
     Webhooks(WebhookCommand),
     /// List what was used, by day, key and model
     Usage(books::UsageQuery),
-    /// Prove that what keys used and hold, and what accounts hold and have, is what journal, holds and deposits add up to
+    /// Check that balances, usage, remembered bills and indexes agree with the journal, the open holds and the deposits
     ///
-    /// Right also while the server is running and busy. Says what does not add up, and by how much, and then fails.
-    Audit(books::AuditOf),
+    /// Safe to run on a busy server. Lists every figure that is off, and by how much. Exit status: 0 if the books balance, 1 if they
+    /// do not, or could not be read.
+    Audit(books::audit::AuditOf),
 }
 
 impl Command {
     /// Makes the command that audits all accounts.
     pub fn audit() -> Self {
-        Self::Audit(books::AuditOf::all())
+        Self::Audit(books::audit::AuditOf::all())
     }
 
-    /// Makes a command that changes nothing.
-    pub fn reading() -> Self {
-        Self::Accounts(Accounts::List { json: false })
+    /// Returns whether the command may begin an installation. All others need one.
+    pub const fn begins_installation(&self) -> bool {
+        matches!(self, Self::Accounts(Accounts::Create { .. }))
     }
 
     /// Returns whether the command changes the store rather than only reads it.
@@ -230,7 +231,7 @@ pub async fn run(
         }
         Command::Webhooks(command) => webhooks::run(command, management, out).await,
         Command::Usage(command) => books::usage(command, management, out).await.or_else(unless_read_enough),
-        Command::Audit(command) => books::audit(command, management, out).await,
+        Command::Audit(command) => books::audit::audit(command, management, out).await,
     }
 }
 

@@ -81,6 +81,11 @@ impl Credentials {
         Self { store, peppers, prefix, known, unproven: RwLock::default() }
     }
 
+    /// Returns whether no process has opened the store before to serve or to write.
+    pub async fn are_unused(&self) -> Result<bool, StoreError> {
+        Ok(self.store.pepper_record().await?.is_none() && !has_keys(&self.store).await?)
+    }
+
     /// Compares the peppers with the store's record of them, and updates the record.
     pub async fn check_peppers(&self, now: Timestamp) -> Result<(), PepperFault> {
         loop {

@@ -60,7 +60,8 @@ pub struct AccountRecord {
     pub entries: u64,
     /// Number of the last event.
     pub events: u64,
-    pub(crate) last_expiry: Option<Timestamp>,
+    /// Time of the last expiry of a hold.
+    pub last_expiry: Option<Timestamp>,
     /// Time of the first entry from which on times never go back; `None` if they never did.
     pub(crate) ordered_since: Option<Timestamp>,
 }
@@ -403,7 +404,7 @@ pub fn read_deposit(deposit: messages::Deposit) -> Option<Record> {
     let messages::Deposit { amount, credit, note, payment_id, at } = deposit;
     let payment = match payment_id.as_str() {
         "" => None,
-        id => Some(Payment { id: PaymentId::parse(id)?, at: time(at) }),
+        id => Some(Payment { id: PaymentId::stored(id)?, at: time(at) }),
     };
     Some(Record::Deposited(Deposited { amount: usd(amount), credit: Some(usd(credit)), note, payment }))
 }

@@ -6,6 +6,7 @@ pub mod codec;
 mod copies;
 mod dropped;
 mod error;
+pub mod journal;
 mod kept;
 mod lanes;
 /// Messages generated from `proto/store/v1`, which documents them. `tests/generated.rs` writes them anew.

@@ -673,6 +673,9 @@ pub struct House {
     /// First day of the sets with sums of days that may still exist.
     #[prost(uint32, tag = "4")]
     pub sums: u32,
+    /// First entry of the journal if the account was copied from a store that drops old entries; zero if it was not.
+    #[prost(uint64, tag = "5")]
+    pub journal: u64,
 }
 /// A part of the set `generations` that has open holds, or had some lately.
 #[derive(serde::Serialize)]

@@ -287,7 +287,7 @@ pub fn event_of(subject: &[u8; 16], number: u64) -> Vec<u8> {
 }
 
 /// Makes the entries of [`EVENTS_OF`] for an event: that of its key, and that of its group.
-pub(crate) fn events_of(event: &Event, number: u64) -> impl Iterator<Item = Vec<u8>> + use<> {
+pub fn events_of(event: &Event, number: u64) -> impl Iterator<Item = Vec<u8>> + use<> {
     let subjects = [event.key.map(|id| *id.as_bytes()), event.group.map(|id| *id.as_bytes())];
     subjects.into_iter().flatten().map(move |id| event_of(&id, number))
 }
@@ -297,16 +297,16 @@ pub fn event_number(entry: &[u8]) -> Option<u64> {
     entry.last_chunk().copied().map(u64::from_be_bytes)
 }
 
-pub(crate) fn event_id(id: EventId, number: u64) -> Vec<u8> {
+pub fn event_id(id: EventId, number: u64) -> Vec<u8> {
     [&id.as_bytes()[..], &number.to_be_bytes()].concat()
 }
 
-pub(crate) fn told_at(number: u64, once: &[u8]) -> Vec<u8> {
+pub fn told_at(number: u64, once: &[u8]) -> Vec<u8> {
     [&number.to_be_bytes()[..], once].concat()
 }
 
 /// Reads the event's number from an entry of [`TOLD_AT`].
-pub(crate) fn told_number(entry: &[u8]) -> Option<u64> {
+pub fn told_number(entry: &[u8]) -> Option<u64> {
     entry.first_chunk().copied().map(u64::from_be_bytes)
 }
 
@@ -315,7 +315,7 @@ pub fn told_name(entry: &[u8]) -> Option<&[u8]> {
     entry.get(size_of::<u64>()..)
 }
 
-pub(crate) fn deposited(at: Timestamp, id: DepositId) -> Vec<u8> {
+pub fn deposited(at: Timestamp, id: DepositId) -> Vec<u8> {
     let mut entry = Vec::with_capacity(24);
     entry.extend(at.millis().unsigned_abs().to_be_bytes());
     entry.extend(id.as_bytes());

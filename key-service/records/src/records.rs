@@ -231,6 +231,22 @@ pub enum Question {
     },
 }
 
+/// Entries that a question about a whole index asks for, more than any has.
+const WHOLE: usize = 10_000_000;
+
+impl Question {
+    /// Asks for all entries of an index.
+    pub const fn whole(index: Index) -> Self {
+        Self::Entries { index, from: Vec::new(), to: None, order: Order::Ascending, limit: WHOLE }
+    }
+
+    /// Asks for this entry of an index, which may be absent.
+    pub fn entry(index: Index, entry: &[u8]) -> Self {
+        let (from, to) = (entry.to_vec(), Some([entry, &[0][..]].concat()));
+        Self::Entries { index, from, to, order: Order::Ascending, limit: 1 }
+    }
+}
+
 /// Position between two pages of a set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cursor(pub Vec<u8>);

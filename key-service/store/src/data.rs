@@ -1,6 +1,7 @@
 //! Records, requests and answers of the store.
 
 use key_service_ledger::StoreError;
+pub use key_service_ledger::journal::JournalEntry;
 use shared::{
     ids::{
         AccountId, DepositId, GenerationId, GroupId, KeyId, ManagementKeyId, MemberId, Principal, WebhookId,
@@ -15,7 +16,7 @@ use domain::{
     event::{Event, EventKind},
     group::{BadGroup, Group, GroupNotChanged},
     key::{ApiKey, KeyNotChanged, KeyNotRotated, Status},
-    ledger::{BadRaise, Deposited, EntriesBefore, Entry, Payer},
+    ledger::{BadRaise, Deposited, Payer},
     usage::{Counts, Day, DayTotal},
 };
 
@@ -363,17 +364,6 @@ pub struct JournalPage {
     pub entries: Vec<JournalEntry>,
     /// Number up to which the store has dropped entries; zero if none.
     pub gone_until: u64,
-}
-
-/// An entry of the journal with its number.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct JournalEntry {
-    /// Number of the entry: one more than that of the account's previous entry.
-    pub number: u64,
-    pub generation: GenerationId,
-    /// Bill of the generation, and its effect on the key's balance.
-    pub entry: Entry,
-    pub before: EntriesBefore,
 }
 
 /// The part of an account's events that a search looks for.

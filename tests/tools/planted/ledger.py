@@ -28,6 +28,11 @@ CLIENT = "key-service/records/src/redis/client.rs"
 REWRITING = "key-service/records/src/redis/rewriting.rs"
 REDIS = "key-service/records/src/redis.rs"
 LARGE = "redis::a_commit_of_ten_thousand_entries_takes_effect_whole"
+AUDIT = "key-service/audit/src/lib.rs"
+REMEMBERED = "key-service/audit/src/remembered.rs"
+INDEXES = "key-service/audit/src/indexes.rs"
+AUDIT_EVENTS = "key-service/audit/src/events.rs"
+EACH_FIELD = "every_change_that_moves_or_hides_money_is_found"
 MODEL = "every_history_has_the_outcomes_and_leaves_the_books_of_the_model"
 LATE_GROUP = "a_hold_behind_a_release_of_its_generation_reads_its_own_groups"
 PROCESSES = "processes_that_take_turns_at_an_account_decide_by_what_the_others_have_written"
@@ -366,6 +371,22 @@ FAULTS = {
         ("a bound that takes all of what is left is held although it can be counted", FUNDS,
          ".min(left).max(room_for_bound) {", ".min(left) { let _ = room_for_bound;",
          "service::tests::a_bound_that_takes_more_than_a_quarter_of_what_is_available_is_to_be_counted"),
+    ],
+    "key-service-store": [
+        ("an audit passes a remembered bill that is not the journal's", REMEMBERED,
+         "matches!(read, Some(Generation::Closed(remembered)) if remembered == *bill)",
+         "matches!(read, Some(Generation::Closed(_)))", EACH_FIELD),
+        ("an audit passes a remembered bill that is lost", REMEMBERED,
+         "None => !must_have(house, &name(generation, bill.ending), bill.ending),", "None => true,", EACH_FIELD),
+        ("an audit passes an account without its money", AUDIT,
+         "auditor.missing(Stored::AccountMoney);", "", EACH_FIELD),
+        ("an audit passes a journal that lost its beginning", AUDIT, "if number > lowest {", "if false {",
+         "a_journal_that_lost_its_beginning_is_found_and_proves_the_rest"),
+        ("an audit passes a key that no group lists", INDEXES,
+         "self.must.extend(group.map(|group| (layout::KEYS_OF_GROUPS, group_entry(group, id))));", "", EACH_FIELD),
+        ("an audit passes a threshold without its index", AUDIT_EVENTS,
+         "for number in untold.into_iter().filter(|number| *number >= first) {",
+         "for number in untold.into_iter().filter(|_| false) {", EACH_FIELD),
     ],
     "key-service-records": [
         ("a server that was started since confirms what it lacks", DURABILITY,

@@ -20,7 +20,7 @@ use shared::{
 use crate::output::{EXPORTED_AT_ONCE, write_json_object};
 use domain::comparison::{Billed, Comparison, Difference, Identity, Served, Tokens, Totals, compare, span};
 use key_service_management::Management;
-use key_service_store::store::{AccountSummary, JournalEntry};
+use key_service_store::store::JournalEntry;
 
 /// A line of the upstream's record.
 #[derive(Deserialize)]
@@ -35,7 +35,7 @@ struct RecordLine {
 /// error.
 pub(crate) async fn run(
     file: &Path,
-    accounts: Vec<AccountSummary>,
+    accounts: Vec<AccountId>,
     tolerance: Duration,
     json: bool,
     management: &Management,
@@ -45,7 +45,7 @@ pub(crate) async fn run(
     let scope = CompareScope::of(&served, tolerance);
     let mut billed = HashMap::new();
     for account in accounts {
-        collect(account.id, &scope, management, &mut billed).await?;
+        collect(account, &scope, management, &mut billed).await?;
     }
     let billed: Vec<_> = billed.into_values().collect();
     let comparison = compare(&served, &billed, tolerance);

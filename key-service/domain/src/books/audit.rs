@@ -4,6 +4,7 @@ mod bills;
 mod day_counters;
 mod figure;
 mod replay;
+mod stored;
 #[cfg(test)]
 mod tests;
 
@@ -18,6 +19,7 @@ use shared::{
 
 pub use self::day_counters::DayCounters;
 pub use self::figure::{BudgetOwner, Counter, DayPart, Figure, Quantity, SumOwner, Wrong};
+pub use self::stored::{Listing, Stored};
 use self::{
     bills::Bills,
     replay::{Known, Replay, Since},
@@ -162,6 +164,16 @@ impl Auditor {
         if recorded != proven {
             self.wrong.push(Wrong { figure, recorded, proven });
         }
+    }
+
+    /// Notes a record or an entry that is missing, or differs from what proves it.
+    pub fn missing(&mut self, what: Stored) {
+        self.count(Figure::Stored(what), 0, 1);
+    }
+
+    /// Notes a record or an entry that must not be there.
+    pub fn unfounded(&mut self, what: Stored) {
+        self.count(Figure::Stored(what), 1, 0);
     }
 
     /// Compares the counters of a day that are recorded with those that entries add up to.

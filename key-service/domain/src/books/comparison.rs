@@ -46,7 +46,7 @@ pub struct Billed {
 /// A difference between the two records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Difference {
-    /// A request without a bill in the journal.
+    /// A request without a bill in the journal, or one more request of a generation that is billed once.
     NotBilled(Served),
     /// A request that was billed with other tokens.
     BilledDifferently(Tokens, Billed),
@@ -98,25 +98,32 @@ pub fn compare(served: &[Served], billed: &[Billed], tolerance: Duration) -> Com
     let mut comparison = Comparison::default();
     let by_id: HashMap<_, _> = billed.iter().enumerate().map(|(at, b)| (b.generation, at)).collect();
     let mut matched = vec![false; billed.len()];
-    // Requests that name a generation choose first, so that no other request takes their bill.
-    for request in served {
+    // Requests that name a generation choose first, so that no other request takes their bill. Of several with the
+    // same generation, the bill is that of one: the first with its tokens, or else the first.
+    let mut owners: HashMap<usize, usize> = HashMap::new();
+    for (place, request) in served.iter().enumerate() {
         comparison.served.add(request.tokens);
         if let Identity::Generation(generation) = request.identity
             && let Some(at) = by_id.get(&generation)
         {
             matched[*at] = true;
+            let owner = owners.entry(*at).or_insert(place);
+            if served[*owner].tokens != billed[*at].tokens && request.tokens == billed[*at].tokens {
+                *owner = place;
+            }
         }
     }
     let found = match_by_time(served, billed, tolerance, &mut matched);
-    for (request, found) in served.iter().zip(found) {
+    for (place, (request, found)) in served.iter().zip(found).enumerate() {
         match request.identity {
             Identity::Generation(generation) => match by_id.get(&generation) {
-                None => comparison.differences.push(Difference::NotBilled(*request)),
-                Some(at) if billed[*at].tokens != request.tokens => {
-                    let difference = Difference::BilledDifferently(request.tokens, billed[*at]);
-                    comparison.differences.push(difference);
+                Some(at) if owners.get(at) == Some(&place) => {
+                    if billed[*at].tokens != request.tokens {
+                        let difference = Difference::BilledDifferently(request.tokens, billed[*at]);
+                        comparison.differences.push(difference);
+                    }
                 }
-                Some(_) => {}
+                Some(_) | None => comparison.differences.push(Difference::NotBilled(*request)),
             },
             Identity::Time(_) if found => {}
             Identity::Time(_) => comparison.differences.push(Difference::NotBilled(*request)),
@@ -252,6 +259,22 @@ mod tests {
         let bills = [billed(1, 0, 0, tokens(5, 7)), billed(2, 0, 0, tokens(5, 7))];
         let differences = compare(&served, &bills, TOLERANCE).differences;
         assert_eq!(differences, [Difference::NotBilled(served[2])]);
+    }
+
+    #[test]
+    fn a_generation_that_was_served_twice_is_billed_once() {
+        let (other, equal) = (by_id(1, 0, tokens(9, 9)), by_id(1, 0, tokens(5, 7)));
+        let bill = billed(1, 0, 3, tokens(5, 7));
+        let differences = |served: &[Served]| compare(served, &[bill], TOLERANCE).differences;
+        assert_eq!(differences(&[equal, equal]), [Difference::NotBilled(equal)]);
+        assert_eq!(
+            differences(&[other, equal, equal]),
+            [Difference::NotBilled(other), Difference::NotBilled(equal)]
+        );
+        assert_eq!(
+            differences(&[other, other]),
+            [Difference::BilledDifferently(tokens(9, 9), bill), Difference::NotBilled(other)]
+        );
     }
 
     proptest! {

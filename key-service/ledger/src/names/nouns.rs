@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use domain::digest::Digest;
+use domain::{digest::Digest, key::Status};
 use records::{Index, Log, Name, Set, Space};
 use shared::ids::{AccountId, GroupId, KeyId};
 
@@ -163,4 +163,35 @@ pub fn holders(account: AccountId) -> Space {
 /// The record of an external id.
 pub fn external_id(id: &str) -> Name {
     name(EXTERNAL_IDS, id.as_bytes())
+}
+
+/// Space and name of the record of an account's name.
+pub fn account_name(of: &str) -> (Space, Name) {
+    (part_of("accounts", of.as_bytes()), name(ACCOUNT_NAMES, of.as_bytes()))
+}
+
+/// Makes the entry of [`KEYS`]. A hint has no zero byte, since no plaintext has one; a label may have one.
+pub fn name_entry(key: KeyId, label: &str, hint: &str) -> Vec<u8> {
+    [key.as_bytes(), label.as_bytes(), &[0], hint.as_bytes()].concat()
+}
+
+pub fn group_entry(group: GroupId, key: KeyId) -> Vec<u8> {
+    [&group.as_bytes()[..], key.as_bytes()].concat()
+}
+
+pub fn status_entry(status: Status, key: KeyId) -> Vec<u8> {
+    tagged(status_letter(status), key.as_bytes())
+}
+
+pub fn expiry_entry(at: shared::time::Timestamp, key: KeyId) -> Vec<u8> {
+    [&time(at)[..], key.as_bytes()].concat()
+}
+
+pub const fn status_letter(status: Status) -> u8 {
+    match status {
+        Status::Active => b'a',
+        Status::Disabled => b'd',
+        Status::Expired => b'e',
+        Status::Revoked => b'r',
+    }
 }

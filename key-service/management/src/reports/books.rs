@@ -57,6 +57,11 @@ impl Management {
         self.store.usage(account, days, key.as_ref().map(std::slice::from_ref)).await
     }
 
+    /// Lists ids and names of the accounts to audit, lost ones included.
+    pub async fn audited_accounts(&self) -> Result<Vec<(AccountId, String)>, StoreError> {
+        self.store.audited_accounts().await
+    }
+
     /// Audits the account's books. Returns `None` if the account does not exist.
     pub async fn audit(&self, account: AccountId) -> Result<Option<Audit>, StoreError> {
         self.store.audit(account).await

@@ -62,7 +62,12 @@ pub(crate) fn amount(form: &Fields, least: NanoUsd) -> Result<NanoUsd, Fault> {
 pub(crate) fn read(form: &Fields) -> Result<(NewDeposit, PaymentId), Fault> {
     let amount = amount(form, NanoUsd::from_nanos(1))?;
     let payment = PaymentId::parse(form.get("payment_id").trim()).ok_or_else(|| {
-        Fault::of("payment_id", format!("Give 1 to {MAX_PAYMENT_ID_CHARS} characters that can be seen."))
+        Fault::of(
+            "payment_id",
+            format!(
+                "Give 1 to {MAX_PAYMENT_ID_CHARS} characters of printable ASCII, with single blanks inside."
+            ),
+        )
     })?;
     let note = line(form.get("note").trim(), MAX_NOTE_CHARS).map_err(|says| Fault::of("note", says))?;
     Ok((NewDeposit { amount, note, payment_id: Some(payment.clone()) }, payment))

@@ -17,7 +17,7 @@ use key_service_ledger::{
     names,
     view::View,
 };
-use records::{Name, Space};
+use records::Space;
 use shared::{ids::AccountId, time::Timestamp};
 
 use crate::{
@@ -47,7 +47,7 @@ impl Store {
         act: Option<&Act>,
     ) -> Result<bool, StoreError> {
         let NewAccount { id, name, created_at } = account;
-        let (space, of_name) = name_record(&name);
+        let (space, of_name) = layout::account_name(&name);
         let mine = AccountName { account: id.as_bytes().to_vec(), created_at: created_at.millis() };
         let decide = |view: &mut View| {
             view.presume_absent(&of_name);
@@ -82,7 +82,7 @@ impl Store {
 
     /// Finds an account by name, through an index.
     pub async fn account_named(&self, name: &str) -> Result<Option<AccountId>, StoreError> {
-        let (space, of_name) = name_record(name);
+        let (space, of_name) = layout::account_name(name);
         let Some(owner) = self.get::<AccountName>(&space, of_name).await? else { return Ok(None) };
         let id = owner_of_name(&owner)?;
         let profile: Option<AccountProfile> = self.get(&layout::space(id), layout::account_profile()).await?;
@@ -177,14 +177,8 @@ pub(crate) fn insert_id(list: &mut messages::IdList, id: &[u8; 16]) {
     }
 }
 
-/// Space and name of the record of an account's name.
-fn name_record(name: &str) -> (Space, Name) {
-    (layout::part_of(NAMES, name.as_bytes()), layout::name(layout::ACCOUNT_NAMES, name.as_bytes()))
-}
-
 fn owner_of_name(owner: &AccountName) -> Result<AccountId, StoreError> {
-    let id = AccountId::from_slice(&owner.account);
-    id.ok_or_else(|| StoreError::Damaged("the account of a name".into()))
+    AccountId::from_slice(&owner.account).ok_or_else(|| StoreError::Damaged("the account of a name".into()))
 }
 
 #[cfg(test)]
@@ -204,7 +198,7 @@ mod tests {
         let kept = StoreRetention::all(EventBounds::with_life(EVENTS_KEPT));
         let store = Store::new(Arc::new(Maps::default()), Arc::new(System), kept);
         let new = |n| NewAccount { id: account(n), name: "Acme".into(), created_at: START };
-        let (space, name) = name_record("Acme");
+        let (space, name) = layout::account_name("Acme");
         let left = AccountName { account: account(1).as_bytes().to_vec(), created_at: START.millis() };
         let put = |view: &mut View| {
             view.put(&name, &left);

@@ -9,15 +9,16 @@ pub(crate) mod upstreams;
 use std::ops::RangeInclusive;
 
 use domain::{
-    ledger::{EntriesBefore, Entry, Record as LedgerRecord},
+    ledger::Record as LedgerRecord,
     search::EntrySearch,
     usage::{Day, GroupDay},
 };
 use key_service_ledger::{
-    StoreError, codec, messages, names,
+    StoreError, codec,
+    journal::read_entry,
+    messages, names,
     sums::{AccountDay, OtherSums, PayerDay, SumsReader},
 };
-use prost::Message;
 use records::{Answer, Order, Question, Space};
 use shared::ids::{AccountId, DepositId, GenerationId, GroupId, KeyId};
 
@@ -227,21 +228,7 @@ pub(crate) const fn values(from: u64, to: u64, order: Order, limit: usize) -> Qu
 
 /// An entry of the journal as the log keeps it.
 pub(crate) fn journal_entry(number: u64, value: &[u8]) -> Result<JournalEntry, StoreError> {
-    let read = || {
-        let read = messages::Entry::decode(value).ok()?;
-        let LedgerRecord::Closed(settlement) = codec::read_generation(read.bill?)? else { return None };
-        let (delta, used_after) = (codec::usd(read.delta), codec::usd(read.used_after));
-        Some(JournalEntry {
-            number,
-            generation: GenerationId::from_slice(&read.generation)?,
-            entry: Entry { settlement, delta, used_after },
-            before: EntriesBefore {
-                key: read.before_of_key,
-                groups: [read.before_of_group, read.before_of_parent],
-            },
-        })
-    };
-    read().ok_or_else(|| StoreError::Damaged(format!("entry {number} of the journal")))
+    read_entry(number, value).ok_or_else(|| StoreError::Damaged(format!("entry {number} of the journal")))
 }
 
 /// The id in an entry of [`names::DEPOSITED`].

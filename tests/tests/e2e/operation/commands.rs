@@ -1,10 +1,14 @@
 //! Commands to a running process, by its admin port: upstreams that are drained, the filter of log lines, and who may ask.
 
-use std::time::{Duration, Instant};
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
 
 use serde_json::{Value, json};
+use tempfile::TempDir;
 use tests::{
-    harness::{Deployment, LOOK_EVERY, Options, PATIENCE, Server, Stack, raw},
+    harness::{Deployment, LOOK_EVERY, Options, PATIENCE, Server, Settings, Stack, raw},
     upstream::{Fault, Script, Shape},
 };
 use tokio::time::sleep;
@@ -179,4 +183,30 @@ async fn a_command_that_changes_a_process_needs_its_data_directory() {
     assert!(!elsewhere.exists(), "nothing is made there");
     let (status, printed, error) = settings.try_cli(&["--admin-listen", admin, "log-level"]);
     assert!(status.success() && printed == "info\n", "a question needs no token: {error}");
+}
+
+#[apply(fact)]
+async fn a_command_in_a_folder_without_an_installation_says_so_and_creates_nothing() {
+    let pepper = vec![("FAREGATE_PEPPER", "5a".repeat(32))];
+    for (program, env) in [("faregate", Vec::new()), ("key-service", pepper)] {
+        let folder = TempDir::new().unwrap();
+        let settings = Settings::of(program, folder.path(), env);
+        for line in [
+            &["audit"][..],
+            &["accounts", "list"],
+            &["usage", "--account", "default"],
+            &["credits", "add", "--account", "default", "--amount", "1"],
+            &["sign-in-link", "--account", "default"],
+            &["store", "show", "--account", "default"],
+            &["backup", "--to", "backups"],
+        ] {
+            let (status, printed, error) = settings.try_cli(line);
+            assert_eq!((status.code(), printed.as_str()), (Some(1), ""), "{program} {line:?}: {error}");
+            let says = format!("error: no installation in {}", folder.path().join("data").display());
+            assert!(error.contains(&says) && error.contains(&format!("`{program}` was started")), "{error}");
+            assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "{program} {line:?} made something");
+        }
+        settings.cli(&["accounts", "create", "--name", "first"]);
+        assert!(settings.cli(&["audit"]).contains("the books balance (accounts: 1"));
+    }
 }

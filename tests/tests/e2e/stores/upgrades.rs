@@ -56,7 +56,7 @@ async fn a_wrong_pepper_is_refused_at_start_over_redis_and_a_rotation_is_not() {
 async fn stores_of_a_newer_or_an_earlier_version_are_refused_and_stay_as_they_are() {
     let folder = TempDir::new().unwrap();
     let newer = |folder: &TempDir| Settings::all_in_one(folder.path(), Vec::new());
-    newer(&folder).cli(&["accounts", "list"]);
+    newer(&folder).cli(&["accounts", "create", "--name", "first"]);
     let file = folder.path().join("data/faregate.db");
     // The version of the tables stands at byte 60 of an SQLite file.
     let mut bytes = fs::read(&file).unwrap();

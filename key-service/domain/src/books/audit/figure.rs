@@ -9,6 +9,7 @@ use shared::{
     tokens::{Usage, UsageDetails},
 };
 
+use crate::books::audit::stored::Stored;
 use crate::books::usage::{Counts, Day, GroupKeys, Margin, PartCounts, Sums};
 
 /// A recorded figure that differs from the proven value.
@@ -103,6 +104,18 @@ pub enum Figure {
     KeysOfGroup(GroupId),
     /// A group's number of child groups, compared with the list of child groups.
     ChildGroups(GroupId),
+    /// Number of the first entry of the journal of a store that drops none, or of entries that a store must have kept.
+    FirstEntry,
+    /// Number of the account's last event, compared with the log of events.
+    LastEvent,
+    /// Events that are kept, compared with the log of events.
+    Events,
+    /// Milliseconds of the last expiry that the account knows, compared with the journal.
+    LastExpiry,
+    /// Number of the last entry that the counters of a day count.
+    LastOfDay(SumOwner, Day),
+    /// Records and entries that must be there: 1 if there, 0 if not.
+    Stored(Stored),
 }
 
 /// A part of a day whose counters are kept apart.
@@ -285,6 +298,12 @@ impl Figure {
             Self::Keys | Self::KeysOfGroup(_) => "keys",
             Self::Groups => "groups",
             Self::ChildGroups(_) => "child_groups",
+            Self::FirstEntry => "first_entry",
+            Self::LastEvent => "last_event",
+            Self::Events => "events",
+            Self::LastExpiry => "last_expiry",
+            Self::LastOfDay(..) => "last_entry_of_day",
+            Self::Stored(_) => "stored",
         }
     }
 
@@ -297,16 +316,20 @@ impl Figure {
             | Self::BudgetHeld(of)
             | Self::Window(of, _)
             | Self::InFlight(of) => Some(*of),
+            Self::Stored(stored) => stored.owner(),
             Self::Entry(key, _)
             | Self::Sum(SumOwner::Payer(key, _), _)
+            | Self::LastOfDay(SumOwner::Payer(key, _), _)
             | Self::KeyCount(key, ..)
             | Self::Part(DayPart::KeyHour(key, ..), ..)
             | Self::Listed(key, ..) => Some(BudgetOwner::Key(*key)),
             Self::Sum(SumOwner::Group(group), _)
+            | Self::LastOfDay(SumOwner::Group(group), _)
             | Self::Part(DayPart::GroupModel(group, ..) | DayPart::GroupHour(group, ..), ..)
             | Self::KeysOfGroup(group)
             | Self::ChildGroups(group) => Some(BudgetOwner::Group(*group)),
             Self::Sum(SumOwner::Model(_) | SumOwner::Users(_), _)
+            | Self::LastOfDay(SumOwner::Model(_) | SumOwner::Users(_), _)
             | Self::Part(..)
             | Self::Held
             | Self::Credit
@@ -316,7 +339,11 @@ impl Figure {
             | Self::Hold(_)
             | Self::HoldLease(_)
             | Self::Keys
-            | Self::Groups => None,
+            | Self::Groups
+            | Self::FirstEntry
+            | Self::LastEvent
+            | Self::Events
+            | Self::LastExpiry => None,
         }
     }
 }

@@ -15,8 +15,7 @@ use crate::{
     data::{KeyName, Order, Page},
     store::{
         base::{Store, damaged},
-        keys::stored::{expiry_entry, status_entry, status_letter},
-        layout,
+        layout::{self, expiry_entry, status_entry, status_letter},
     },
 };
 

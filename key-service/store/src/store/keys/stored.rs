@@ -12,10 +12,7 @@ use key_service_ledger::{
     names,
 };
 use records::{Index, Record};
-use shared::{
-    ids::{GroupId, KeyId},
-    time::Timestamp,
-};
+use shared::ids::{GroupId, KeyId};
 
 use crate::store::{
     base::{damaged, message},
@@ -44,12 +41,12 @@ pub(crate) fn insert_key(change: &mut Change<'_>, key: &ApiKey) -> Result<bool, 
     let profile = KeyProfile { opening: spend.budget.used.nanos(), ..KeyProfile::default() };
     change.set_key(*id, spend.clone());
     change.put(&layout::key_profile(*id), &with_texts(profile, key));
-    change.enter(layout::KEYS, name_entry(key));
+    change.enter(layout::KEYS, name_entry_of(key));
     if let Some(entry) = names::spender(spend.budget.used, *id) {
         change.enter(names::SPENDERS, entry);
     }
     if let Some(group) = spend.group {
-        change.enter(layout::KEYS_OF_GROUPS, group_entry(group, *id));
+        change.enter(layout::KEYS_OF_GROUPS, layout::group_entry(group, *id));
     }
     groups::count_key(change, None, spend.group)?;
     list_by_status(change, key);
@@ -88,18 +85,18 @@ pub(crate) fn put(
     let id = after.id;
     change.set_key(id, after.spend.clone());
     change.put(&layout::key_profile(id), &with_texts(profile, after));
-    move_entry(change, layout::KEYS, Some(name_entry(before)), Some(name_entry(after)));
-    let of_group = |key: &ApiKey| key.spend.group.map(|group| group_entry(group, id));
+    move_entry(change, layout::KEYS, Some(name_entry_of(before)), Some(name_entry_of(after)));
+    let of_group = |key: &ApiKey| key.spend.group.map(|group| layout::group_entry(group, id));
     move_entry(change, layout::KEYS_OF_GROUPS, of_group(before), of_group(after));
     groups::count_key(change, before.spend.group, after.spend.group)?;
     let standing = |ApiKey { spend, .. }: &ApiKey| (spend.expires_at, spend.disabled, spend.revoked_at);
     if standing(before) != standing(after) {
         // An expired key may be listed as active or as expired.
         for status in [Status::Active, Status::Disabled, Status::Expired] {
-            change.leave(layout::KEYS_BY_STATUS, status_entry(status, id));
+            change.leave(layout::KEYS_BY_STATUS, layout::status_entry(status, id));
         }
         if let Some(at) = before.spend.expires_at {
-            change.leave(layout::KEYS_EXPIRING, expiry_entry(at, id));
+            change.leave(layout::KEYS_EXPIRING, layout::expiry_entry(at, id));
         }
         list_by_status(change, after);
     }
@@ -132,38 +129,17 @@ pub(crate) fn list_by_status(change: &mut Change<'_>, key: &ApiKey) {
         (None, true) => Status::Disabled,
         (None, false) => Status::Active,
     };
-    change.enter(layout::KEYS_BY_STATUS, status_entry(status, key.id));
+    change.enter(layout::KEYS_BY_STATUS, layout::status_entry(status, key.id));
     if status == Status::Active
         && let Some(at) = expires_at
     {
-        change.enter(layout::KEYS_EXPIRING, expiry_entry(at, key.id));
+        change.enter(layout::KEYS_EXPIRING, layout::expiry_entry(at, key.id));
     }
 }
 
-/// Makes the entry of [`layout::KEYS`]. A hint has no zero byte, since no plaintext has one; a label may have one.
-pub(crate) fn name_entry(ApiKey { id, label, hint, .. }: &ApiKey) -> Vec<u8> {
-    [id.as_bytes(), label.as_bytes(), &[0], hint.as_bytes()].concat()
-}
-
-pub(crate) fn group_entry(group: GroupId, key: KeyId) -> Vec<u8> {
-    [&group.as_bytes()[..], key.as_bytes()].concat()
-}
-
-pub(crate) fn status_entry(status: Status, key: KeyId) -> Vec<u8> {
-    layout::tagged(status_letter(status), key.as_bytes())
-}
-
-pub(crate) fn expiry_entry(at: Timestamp, key: KeyId) -> Vec<u8> {
-    [&layout::time(at)[..], key.as_bytes()].concat()
-}
-
-pub(crate) const fn status_letter(status: Status) -> u8 {
-    match status {
-        Status::Active => b'a',
-        Status::Disabled => b'd',
-        Status::Expired => b'e',
-        Status::Revoked => b'r',
-    }
+/// The entry of a key in [`layout::KEYS`].
+fn name_entry_of(ApiKey { id, label, hint, .. }: &ApiKey) -> Vec<u8> {
+    layout::name_entry(*id, label, hint)
 }
 
 /// Makes a key of its two records.

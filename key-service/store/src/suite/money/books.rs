@@ -243,7 +243,10 @@ pub(crate) async fn doctored_books_are_found(subject: &mut impl Subject) {
         store.execute(account, commands, START).await.unwrap();
         assert_eq!(store.audit(account).await.unwrap().unwrap().wrong, [], "{fault:?}");
         subject.doctor(account, fault).await;
-        assert_eq!(subject.store().audit(account).await.unwrap().unwrap().wrong, expected, "{fault:?}");
+        let mut found = subject.store().audit(account).await.unwrap().unwrap().wrong;
+        // Entries of indexes that the fault contradicts.
+        found.retain(|wrong| !matches!(wrong.figure, Figure::Stored(_)));
+        assert_eq!(found, expected, "{fault:?}");
     }
     assert_eq!(subject.store().audit(account(9)).await.unwrap(), None);
 }

@@ -61,7 +61,7 @@ pub(crate) async fn funds_and_deposits_are_those_of_the_account(subject: &mut im
 pub(crate) async fn a_payment_is_added_once_and_tells_when(subject: &mut impl Subject) {
     let store = subject.store();
     let account = open_account_with(store, 1, 1_000).await;
-    let payment = PaymentId::parse("Rechnung 7 – März").unwrap();
+    let payment = PaymentId::parse("Rechnung 7/2026").unwrap();
     let send = |amount| Command::Deposit {
         id: payment.deposit(account),
         amount: nanos(amount),

@@ -1,16 +1,18 @@
 //! Audits of books, sound and damaged.
 
 mod damages;
+mod each_field;
 
 use std::sync::Arc;
 
 use domain::{
-    audit::Audit,
+    audit::{Audit, Figure, Quantity, Wrong},
     ledger::{
         Bounds, Budget, Command, Key, NewHold, Progress, Window,
         histories::{START, account, generation, group, key, new_hold},
     },
 };
+use key_service_audit::AUDIT_ATTEMPTS;
 use key_service_ledger::names;
 use records::{Commit, Records, Write, maps::Maps};
 use shared::{
@@ -23,7 +25,7 @@ use shared::{
 };
 
 use crate::{
-    store::{EVENTS_KEPT, EventBounds, Ledger, Store, StoreRetention, inspection::audit::AUDIT_ATTEMPTS},
+    store::{EVENTS_KEPT, EventBounds, Ledger, Store, StoreRetention},
     suite::{OfCases, act, nanos, new_group, new_key, open_account_with},
 };
 
@@ -114,14 +116,19 @@ async fn books_that_add_up_are_sound_also_without_the_beginning_of_the_journal()
 }
 
 #[tokio::test]
-async fn a_journal_that_lost_its_beginning_proves_the_rest() {
+async fn a_journal_that_lost_its_beginning_is_found_and_proves_the_rest() {
     let records = Arc::new(Maps::default());
     let store = store(&records, None);
     open(&store).await;
     spend(&store).await;
     let lost = vec![Write::Trim { log: names::JOURNAL, first: 12 }];
     records.commit(&names::space(account(1)), Commit { guards: Vec::new(), writes: lost }).await.unwrap();
-    assert_eq!(audit(&store).await, Audit { entries: 2, keys: 20, groups: 2, wrong: Vec::new() });
+    let (recorded, proven) = (Quantity::Count(12), Quantity::Count(1));
+    let wrong = vec![Wrong { figure: Figure::FirstEntry, recorded, proven }];
+    assert_eq!(audit(&store).await, Audit { entries: 2, keys: 20, groups: 2, wrong });
+    // A copy of a store that drops entries notes where the journal began.
+    store.note_first_entries().await.unwrap();
+    assert_eq!(audit(&store).await.wrong, []);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

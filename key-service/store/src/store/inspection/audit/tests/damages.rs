@@ -1,7 +1,7 @@
 //! Planted damages: each is found, with its place.
 
 use domain::{
-    audit::{BudgetOwner, Counter, DayPart, Figure, Quantity, SumOwner, Wrong},
+    audit::{BudgetOwner, Counter, DayPart, SumOwner},
     ledger::Record as Generation,
     usage::{Day, GroupKeys, Hour, part_of_user},
 };
@@ -233,6 +233,8 @@ async fn find(damages: Vec<(&str, Damage, Vec<Wrong>)>) {
         damage.plant(&records).await;
         // A store that has no copies yet.
         let mut found = audit(&super::store(&records, None)).await.wrong;
+        // Records and entries of indexes that such a damage contradicts are a subject of `each_field`.
+        found.retain(|wrong| !matches!(wrong.figure, Figure::Stored(_)));
         found.sort_by_key(|wrong| format!("{wrong:?}"));
         expected.sort_by_key(|wrong| format!("{wrong:?}"));
         assert_eq!(found, expected, "{name}");

@@ -7,7 +7,7 @@ use domain::{
     ledger::EntriesBefore,
 };
 
-use crate::data::JournalEntry;
+use key_service_ledger::journal::JournalEntry;
 
 /// Number of the last entry so far of each key and group.
 #[derive(Default)]

@@ -6,7 +6,7 @@ use domain::usage::Day;
 use key_service_ledger::{StoreError, codec::PayersOfKey, names::PayerName, sums::SumsReader};
 use shared::ids::KeyId;
 
-use crate::store::inspection::audit::sums::RecordedSum;
+use crate::sums::RecordedSum;
 
 /// Keys whose lists are read at a time.
 const AT_ONCE: usize = 500;

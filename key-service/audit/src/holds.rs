@@ -16,10 +16,9 @@ use shared::{
     money::NanoUsd,
 };
 
-use crate::store::{
-    base::{Store, message, no_answer},
-    books::AT_ONCE,
-    inspection::audit::bounds::ALL,
+use crate::{
+    bounds::{ALL, AT_ONCE},
+    reading::{Books, message, no_answer},
 };
 
 /// Sets of generations read at a time: twelve hours, most of which are empty in an idle account.
@@ -61,7 +60,7 @@ impl Due {
     }
 }
 
-impl Store {
+impl Books<'_> {
     /// Compares each open hold with its entry. If they do not fit, both are read again at one moment, since holds are
     /// opened and settled meanwhile.
     pub(super) async fn prove_holds(
@@ -101,16 +100,12 @@ impl Store {
         ids: &[GenerationId],
         auditor: &mut Auditor,
     ) -> Result<(), StoreError> {
-        let all = Question::Entries {
-            index: names::DUE,
-            from: Vec::new(),
-            to: None,
-            order: Order::Ascending,
-            limit: ALL,
-        };
         let records = Question::Records(ids.iter().map(|id| names::generation(*id)).collect());
-        let answers: [Answer; 2] =
-            self.ask(space, vec![records, all]).await?.try_into().map_err(|_| no_answer())?;
+        let answers: [Answer; 2] = self
+            .ask(space, vec![records, Question::whole(names::DUE)])
+            .await?
+            .try_into()
+            .map_err(|_| no_answer())?;
         let [Answer::Records(records), Answer::Entries(due)] = answers else { return Err(no_answer()) };
         let due = Due::of(due);
         for (id, record) in ids.iter().zip(&records) {

@@ -6,26 +6,24 @@ use domain::audit::{Auditor, Figure, Quantity};
 use key_service_ledger::{
     StoreError,
     messages::{AccountProfile, GroupProfile},
+    names::nouns as layout,
 };
 use records::{Answer, Index, Order, Question, Space};
 use shared::ids::GroupId;
 
-use crate::store::{
-    base::{Store, message, no_answer},
-    books::AT_ONCE,
-    inspection::audit::bounds::ALL,
-    layout,
+use crate::{
+    bounds::{ALL, AT_ONCE},
+    reading::{Books, message, no_answer},
 };
 
 /// Length of the id with which entries begin.
 const ID: usize = 16;
 
-impl Store {
+impl Books<'_> {
     /// Compares the account's numbers of keys and groups, and those of each group, each page of groups at one moment.
     pub(super) async fn prove_counts(&self, space: &Space, auditor: &mut Auditor) -> Result<(), StoreError> {
         let profile = Question::Records(vec![layout::account_profile()]);
-        let whole = |index| entries(index, Vec::new(), None);
-        let questions = vec![profile, whole(layout::KEYS), whole(layout::GROUPS)];
+        let questions = vec![profile, Question::whole(layout::KEYS), Question::whole(layout::GROUPS)];
         let answers: [Answer; 3] = self.ask(space, questions).await?.try_into().map_err(|_| no_answer())?;
         let [Answer::Records(profile), Answer::Entries(keys), Answer::Entries(groups)] = answers else {
             return Err(no_answer());

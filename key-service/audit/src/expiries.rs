@@ -8,7 +8,7 @@ use domain::{
 };
 use shared::{ids::GenerationId, time::Timestamp};
 
-use crate::store::inspection::audit::bounds::LATE;
+use crate::bounds::LATE;
 
 /// Bills of expiries that are remembered until a late capture, in some 30 MB.
 const MOST_EXPIRIES: usize = 100_000;

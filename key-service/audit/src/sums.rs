@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, hash_map::Entry as Slot};
 
 use domain::{
-    audit::{Auditor, DayCounters, SumOwner},
+    audit::{Auditor, DayCounters, Figure, Quantity, SumOwner},
     ledger::Entry,
     usage::{COUNTED, Day, DayTotal, GroupDay, GroupKeys, Hour, UserDay, counting_groups, part_of_user},
 };
@@ -18,10 +18,9 @@ use shared::{
     time::Timestamp,
 };
 
-use crate::store::{
-    base::message,
-    books::damaged,
-    inspection::audit::expiries::{Adds, Expiries},
+use crate::{
+    expiries::{Adds, Expiries},
+    reading::{damaged, message},
 };
 
 /// Sums that are in memory at a time, in some 200 MB: all days of most journals, or two days of 100,000 keys. The
@@ -52,6 +51,8 @@ pub(super) struct RecordedSum {
 struct SumWithEntries {
     recorded: RecordedSum,
     charged: i128,
+    /// Number of the last entry.
+    last: u64,
     /// Counters that the entries add up to; `None` if an entry does not tell what it adds.
     proven: Option<DayCounters>,
 }
@@ -139,6 +140,7 @@ impl DaySums {
                 }
             };
             if number <= sum.recorded.last_entry {
+                sum.last = number;
                 sum.add(entry, keys, &adds);
             }
         }
@@ -156,7 +158,7 @@ impl DaySums {
 impl SumWithEntries {
     fn of(recorded: RecordedSum) -> Self {
         let proven = Some(recorded.counters.emptied());
-        Self { recorded, charged: 0, proven }
+        Self { recorded, charged: 0, last: 0, proven }
     }
 
     fn add(&mut self, entry: &Entry, keys: Option<GroupKeys>, adds: &Adds) {
@@ -171,8 +173,12 @@ impl SumWithEntries {
 fn compare_all(auditor: &mut Auditor, day: Day, sums: HashMap<Vec<u8>, SumWithEntries>) {
     let mut sums: Vec<_> = sums.into_iter().collect();
     sums.sort_by(|(a, _), (b, _)| a.cmp(b));
-    for (name, SumWithEntries { recorded, charged, proven }) in sums {
+    for (name, SumWithEntries { recorded, charged, last, proven }) in sums {
         let Some(of) = read_owner(&name) else { continue };
+        if !recorded.is_absent {
+            let (recorded, proven) = (Quantity::Count(recorded.last_entry), Quantity::Count(last));
+            auditor.quantity(Figure::LastOfDay(of.clone(), day), recorded, proven);
+        }
         let recorded_charge = recorded.counters.charged();
         if recorded_charge.nanos() < COUNTED.cast_signed() && charged < i128::from(COUNTED) {
             auditor.sum(day, &of, recorded_charge, charged);

@@ -8,7 +8,7 @@ use domain::{
 };
 use key_service_ledger::{
     StoreError, codec, messages,
-    names::{self, DueMoney},
+    names::{self, DueMoney, nouns as layout},
 };
 use records::{Answer, Index, Order, Question, Record, Space};
 use shared::{
@@ -16,11 +16,11 @@ use shared::{
     money::NanoUsd,
 };
 
-use crate::store::{
-    base::{Store, message, no_answer},
-    books::{AT_ONCE, damaged},
-    inspection::audit::{bounds::ALL, numbers::LastNumbers},
-    layout,
+use crate::{
+    bounds::AT_ONCE,
+    indexes::ExpectedEntries,
+    numbers::LastNumbers,
+    reading::{Books, damaged, message, no_answer},
 };
 
 /// A balance, with what it is compared with.
@@ -56,13 +56,13 @@ impl Holds {
         for DueMoney { key, groups: [group, parent], amount, levels } in
             due.iter().filter_map(|entry| DueMoney::read(entry))
         {
-            holds.nanos += amount.nanos();
+            holds.nanos = holds.nanos.saturating_add(amount.nanos());
             let payers =
                 [Some(BudgetOwner::Key(key)), group.map(BudgetOwner::Group), parent.map(BudgetOwner::Group)];
             for (payer, counts) in payers.into_iter().zip(levels) {
                 let Some(payer) = payer else { continue };
                 let held = holds.of.entry(payer).or_default();
-                held.nanos += amount.nanos();
+                held.nanos = held.nanos.saturating_add(amount.nanos());
                 held.in_flight += u64::from(counts);
             }
         }
@@ -114,13 +114,17 @@ impl Balanced {
     }
 }
 
-impl Store {
+impl Books<'_> {
     /// Reads the balances of all groups and keys, each page at one moment.
-    pub(super) async fn all_balances(&self, space: &Space) -> Result<Vec<Balanced>, StoreError> {
+    pub(super) async fn all_balances(
+        &self,
+        space: &Space,
+        expected: &mut ExpectedEntries,
+    ) -> Result<Vec<Balanced>, StoreError> {
         let group = |id: &[u8; 16]| GroupId::from_slice(id).map(BudgetOwner::Group);
         let key = |id: &[u8; 16]| KeyId::from_slice(id).map(BudgetOwner::Key);
-        let mut balances = self.listed_balances(space, layout::GROUPS, group).await?;
-        balances.extend(self.listed_balances(space, layout::KEYS, key).await?);
+        let mut balances = self.listed_balances(space, layout::GROUPS, group, expected).await?;
+        balances.extend(self.listed_balances(space, layout::KEYS, key, expected).await?);
         Ok(balances)
     }
 
@@ -129,12 +133,13 @@ impl Store {
         space: &Space,
         index: Index,
         owner: fn(&[u8; 16]) -> Option<BudgetOwner>,
+        expected: &mut ExpectedEntries,
     ) -> Result<Vec<Balanced>, StoreError> {
         let (mut balances, mut after) = (Vec::new(), None);
         while let Some(ids) = self.ids_behind(space, index, after).await? {
             after = ids.last().copied();
             let owners: Vec<_> = ids.iter().filter_map(owner).collect();
-            balances.extend(self.balances_of(space, &owners).await?);
+            balances.extend(self.balances_of(space, &owners, Some(expected)).await?);
         }
         Ok(balances)
     }
@@ -161,11 +166,12 @@ impl Store {
         Ok(Some(ids).filter(|ids| !ids.is_empty()))
     }
 
-    /// Reads the balances of these keys or groups, as far as they exist.
+    /// Reads the balances of these keys or groups, as far as they exist, and adds the entries that they must have.
     pub(super) async fn balances_of(
         &self,
         space: &Space,
         owners: &[BudgetOwner],
+        mut expected: Option<&mut ExpectedEntries>,
     ) -> Result<Vec<Balanced>, StoreError> {
         let money = owners.iter().map(|of| match of {
             BudgetOwner::Key(id) => names::key(*id),
@@ -175,15 +181,22 @@ impl Store {
             BudgetOwner::Key(id) => layout::key_profile(*id),
             BudgetOwner::Group(id) => layout::group_profile(*id),
         });
-        let (index, from, order) = (names::DUE, Vec::new(), Order::Ascending);
-        let due = Question::Entries { index, from, to: None, order, limit: ALL };
-        let questions = vec![Question::Records(money.collect()), Question::Records(profiles.collect()), due];
+        let questions = vec![
+            Question::Records(money.collect()),
+            Question::Records(profiles.collect()),
+            Question::whole(names::DUE),
+        ];
         let answers: [Answer; 3] = self.ask(space, questions).await?.try_into().map_err(|_| no_answer())?;
         let [Answer::Records(money), Answer::Records(profiles), Answer::Entries(due)] = answers else {
             return Err(no_answer());
         };
         let holds = Holds::read(&due);
         let found = owners.iter().zip(money.iter().zip(&profiles));
+        if let Some(expected) = &mut expected {
+            for (of, (money, profile)) in found.clone() {
+                expected.add(*of, money.as_ref(), profile.as_ref())?;
+            }
+        }
         let found = found.filter_map(|(of, (money, profile))| Some((*of, money.as_ref()?, profile.as_ref())));
         found.map(|(of, money, profile)| Balanced::read(of, money, profile, &holds)).collect()
     }

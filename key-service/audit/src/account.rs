@@ -1,0 +1,189 @@
+//! The account: its money, its profile, its place in indexes of accounts, and its deposits.
+
+use std::collections::HashSet;
+
+use domain::{
+    audit::{Auditor, Figure, Quantity, Stored},
+    ledger::{Deposited, LastDeposit, Record as LedgerRecord},
+};
+use key_service_ledger::{
+    StoreError,
+    codec::{self, AccountRecord},
+    messages,
+    names::{self, nouns as layout},
+};
+use records::{Answer, Log, Order, Question, Space};
+use shared::{
+    ids::{AccountId, DepositId},
+    money::NanoUsd,
+};
+
+use crate::{
+    balances::Holds,
+    bounds::{ALL, AT_ONCE},
+    reading::{Books, damaged, message, no_answer},
+};
+
+/// The account as it was at one moment.
+pub(super) struct AccountMoment {
+    /// `None` if the record is lost.
+    pub(super) record: Option<AccountRecord>,
+    profile: Option<messages::AccountProfile>,
+    due: Vec<Vec<u8>>,
+    deposited: Vec<Vec<u8>>,
+    has_entries: bool,
+    last_event: u64,
+}
+
+impl AccountMoment {
+    /// Sum of the open holds.
+    pub(super) fn held(&self) -> NanoUsd {
+        Holds::read(&self.due).all()
+    }
+
+    /// Returns whether nothing of an account is there.
+    fn is_empty(&self) -> bool {
+        let Self { record, profile, due, deposited, has_entries, last_event } = self;
+        let has_records = record.is_some() || profile.is_some();
+        !has_records && due.is_empty() && deposited.is_empty() && !has_entries && *last_event == 0
+    }
+}
+
+impl Books<'_> {
+    /// Reads the account; `None` if there is nothing of it.
+    pub(super) async fn account_moment(&self, space: &Space) -> Result<Option<AccountMoment>, StoreError> {
+        let last =
+            |log: Log| Question::Values { log, from: 0, to: u64::MAX, order: Order::Descending, limit: 1 };
+        let questions = vec![
+            Question::Records(vec![names::account(), layout::account_profile()]),
+            Question::whole(names::DUE),
+            Question::whole(names::DEPOSITED),
+            last(names::JOURNAL),
+            last(names::EVENTS),
+        ];
+        let answers: [Answer; 5] = self.ask(space, questions).await?.try_into().map_err(|_| no_answer())?;
+        let [
+            Answer::Records(records),
+            Answer::Entries(due),
+            Answer::Entries(deposited),
+            Answer::Values(entry),
+            Answer::Values(event),
+        ] = answers
+        else {
+            return Err(no_answer());
+        };
+        let [account, profile] = &records[..] else { return Err(no_answer()) };
+        let account = account.as_ref().map(message::<messages::Account>).transpose()?;
+        let moment = AccountMoment {
+            record: account.as_ref().map(codec::read_account),
+            profile: profile.as_ref().map(message).transpose()?,
+            due,
+            deposited,
+            has_entries: !entry.is_empty(),
+            last_event: event.first().map_or(0, |(number, _)| *number),
+        };
+        Ok((!moment.is_empty()).then_some(moment))
+    }
+
+    /// Compares the account's records with the indexes of accounts and with the log of events.
+    pub(super) async fn prove_account(
+        &self,
+        account: AccountId,
+        moment: &AccountMoment,
+        auditor: &mut Auditor,
+    ) -> Result<(), StoreError> {
+        match &moment.profile {
+            None => auditor.missing(Stored::AccountProfile),
+            Some(profile) => {
+                if self.account_of_name(&profile.name).await? != Some(account) {
+                    auditor.missing(Stored::AccountName);
+                }
+            }
+        }
+        if let Some(AccountRecord { events, .. }) = moment.record {
+            let (recorded, proven) = (Quantity::Count(events), Quantity::Count(moment.last_event));
+            auditor.quantity(Figure::LastEvent, recorded, proven);
+        }
+        self.prove_holder(account, &moment.due, auditor).await
+    }
+
+    /// Checks that an account with open holds is listed, so that they expire. It is listed before it has holds, and
+    /// removed from the list only while it has no hold.
+    async fn prove_holder(
+        &self,
+        account: AccountId,
+        due: &[Vec<u8>],
+        auditor: &mut Auditor,
+    ) -> Result<(), StoreError> {
+        let of_account = layout::name(layout::HOLDERS, *account.as_bytes());
+        let generations = |due: &[Vec<u8>]| -> HashSet<_> {
+            due.iter().filter_map(|entry| names::read_due(entry)).map(|(_, generation)| generation).collect()
+        };
+        if due.is_empty() || self.records_of(&layout::holders(account), vec![of_account]).await? != [None] {
+            return Ok(());
+        }
+        let space = names::space(account);
+        let later = self.entries(&space, names::DUE, (Vec::new(), None), Order::Ascending, ALL).await?;
+        // A hold that was open all the while kept the account in the list.
+        if !generations(due).is_disjoint(&generations(&later)) {
+            auditor.missing(Stored::Holder);
+        }
+        Ok(())
+    }
+
+    /// Finds the account that the index of names has for a name.
+    async fn account_of_name(&self, name: &str) -> Result<Option<AccountId>, StoreError> {
+        let (space, of_name) = layout::account_name(name);
+        let owner = self.get::<messages::AccountName>(&space, of_name).await?;
+        Ok(owner.and_then(|owner| AccountId::from_slice(&owner.account)))
+    }
+
+    /// Reads the amounts of the deposits, each of which is compared with the list of deposits and with its payment.
+    pub(super) async fn prove_deposits(
+        &self,
+        account: AccountId,
+        moment: &AccountMoment,
+        auditor: &mut Auditor,
+    ) -> Result<Vec<NanoUsd>, StoreError> {
+        let space = names::space(account);
+        let last = moment.record.and_then(|record| record.money.last_deposit);
+        let (mut amounts, mut knows_last) = (Vec::with_capacity(moment.deposited.len()), last.is_none());
+        for entries in moment.deposited.chunks(AT_ONCE) {
+            let ids = entries.iter().map(|entry| deposit_id(entry)).collect::<Result<Vec<_>, _>>()?;
+            let records = ids.iter().map(|id| names::deposit(*id)).collect();
+            let records = self.get_all::<messages::Deposit>(&space, records).await?;
+            for ((entry, id), record) in entries.iter().zip(ids).zip(records) {
+                let Some(LedgerRecord::Deposited(deposited)) = record.and_then(codec::read_deposit) else {
+                    auditor.missing(Stored::Deposit(id));
+                    continue;
+                };
+                if !fits(account, id, entry, &deposited) {
+                    auditor.missing(Stored::Deposit(id));
+                }
+                knows_last |= last.is_some_and(|last| is_last(last, entry, id, &deposited));
+                amounts.push(deposited.amount);
+            }
+        }
+        if !knows_last || (last.is_none() && !moment.deposited.is_empty()) {
+            auditor.missing(Stored::LastDeposit);
+        }
+        Ok(amounts)
+    }
+}
+
+/// Returns whether a deposit has the time of its entry and the id of its payment.
+fn fits(account: AccountId, id: DepositId, entry: &[u8], deposited: &Deposited) -> bool {
+    deposited
+        .payment
+        .as_ref()
+        .is_none_or(|payment| payment.id.deposit(account) == id && names::deposited(payment.at, id) == entry)
+}
+
+fn is_last(LastDeposit { credit, at }: LastDeposit, entry: &[u8], id: DepositId, of: &Deposited) -> bool {
+    of.credit == Some(credit) && names::deposited(at, id) == entry
+}
+
+/// The id in an entry of [`names::DEPOSITED`].
+fn deposit_id(entry: &[u8]) -> Result<DepositId, StoreError> {
+    entry.get(8..).and_then(DepositId::from_slice).ok_or_else(|| damaged("the index of deposits"))
+}

@@ -1,0 +1,322 @@
+//! Keys and groups, compared with the indexes by which they are found.
+//!
+//! Indexes are read page by page while keys change. What does not fit is looked at again, at one moment.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use domain::{
+    audit::{Auditor, BudgetOwner, Listing, Stored},
+    key::Status,
+    ledger::{Group, Key},
+};
+use key_service_ledger::{
+    StoreError, codec, messages,
+    names::{
+        self,
+        nouns::{self as layout, expiry_entry, group_entry, name_entry, status_entry},
+    },
+};
+use records::{Answer, Index, Name, Order, Question, Record, Space};
+use shared::ids::{GroupId, KeyId};
+
+use crate::{
+    bounds::AT_ONCE,
+    reading::{Books, damaged, message, no_answer},
+};
+
+/// Indexes of keys and of groups.
+const INDEXES: [Index; 7] = [
+    layout::KEYS,
+    layout::GROUPS,
+    layout::KEYS_OF_GROUPS,
+    layout::CHILD_GROUPS,
+    names::SPENDERS,
+    layout::KEYS_BY_STATUS,
+    layout::KEYS_EXPIRING,
+];
+/// Keys or groups that are looked at again at one moment.
+const DOUBTED_AT_ONCE: usize = 50;
+/// Attempts to see a key and its entries at one moment while the key's settings change.
+const ATTEMPTS: u32 = 10;
+/// Length of an id.
+const ID: usize = 16;
+
+/// An entry with its index.
+type Entry = (Index, Vec<u8>);
+
+/// Entries that a key or a group must have.
+#[derive(Default)]
+struct Entries {
+    must: Vec<Entry>,
+    /// An active key that expires is listed as active and as expiring, or else as expired.
+    expiring: Option<[Entry; 3]>,
+}
+
+/// Entries that the keys and groups of an account must have, and how far they were found.
+#[derive(Default)]
+pub(super) struct ExpectedEntries {
+    must: HashMap<Entry, BudgetOwner>,
+    expiring: HashMap<Entry, (KeyId, usize)>,
+    /// Which of its three entries an expiring key has.
+    found: BTreeMap<KeyId, [bool; 3]>,
+    missing: Vec<Stored>,
+    doubted: BTreeMap<BudgetOwner, Vec<Entry>>,
+}
+
+impl ExpectedEntries {
+    /// Adds a key or a group that is listed.
+    pub(super) fn add(
+        &mut self,
+        of: BudgetOwner,
+        money: Option<&Record>,
+        profile: Option<&Record>,
+    ) -> Result<(), StoreError> {
+        if money.is_none() {
+            self.missing.push(Stored::Money(of));
+        }
+        if profile.is_none() {
+            self.missing.push(Stored::Profile(of));
+        }
+        let Entries { must, expiring } = entries_of(of, money, profile)?;
+        self.must.extend(must.into_iter().map(|entry| (entry, of)));
+        if let (BudgetOwner::Key(id), Some(entries)) = (of, expiring) {
+            self.found.insert(id, [false; 3]);
+            self.expiring.extend(entries.into_iter().zip(0..).map(|(entry, place)| (entry, (id, place))));
+        }
+        Ok(())
+    }
+
+    /// Takes an entry of an index.
+    fn find(&mut self, entry: Entry) -> Result<(), StoreError> {
+        if self.must.remove(&entry).is_some() {
+            return Ok(());
+        }
+        if let Some((key, place)) = self.expiring.get(&entry) {
+            if let Some(found) = self.found.get_mut(key) {
+                found[*place] = true;
+            }
+            return Ok(());
+        }
+        let of = owner(&entry).ok_or_else(|| damaged("an entry of an index of keys or groups"))?;
+        self.doubted.entry(of).or_default().push(entry);
+        Ok(())
+    }
+
+    /// Doubts whatever lacks an entry.
+    fn doubt_missing(&mut self) {
+        for of in self.must.values() {
+            self.doubted.entry(*of).or_default();
+        }
+        for (key, _) in self.found.iter().filter(|(_, found)| !is_listed_once(found)) {
+            self.doubted.entry(BudgetOwner::Key(*key)).or_default();
+        }
+    }
+}
+
+/// Returns whether an active key that expires is listed as active and expiring, or as expired.
+fn is_listed_once(found: &[bool; 3]) -> bool {
+    matches!(found, [true, true, false] | [false, false, true])
+}
+
+impl Books<'_> {
+    /// Compares the entries of all indexes with those that keys and groups must have.
+    pub(super) async fn prove_indexes(
+        &self,
+        space: &Space,
+        mut expected: ExpectedEntries,
+        auditor: &mut Auditor,
+    ) -> Result<(), StoreError> {
+        for index in INDEXES {
+            let mut from = Vec::new();
+            loop {
+                let range = (from, None);
+                let entries = self.entries(space, index, range, Order::Ascending, AT_ONCE).await?;
+                let is_last = entries.len() < AT_ONCE;
+                from = entries.last().map(|last| [last, &[0][..]].concat()).unwrap_or_default();
+                for entry in entries {
+                    expected.find((index, entry))?;
+                }
+                if is_last {
+                    break;
+                }
+            }
+        }
+        expected.doubt_missing();
+        let ExpectedEntries { missing, doubted, .. } = expected;
+        for missing in missing {
+            auditor.missing(missing);
+        }
+        let doubted: Vec<_> = doubted.into_iter().collect();
+        for doubted in doubted.chunks(DOUBTED_AT_ONCE) {
+            self.look_again(space, doubted.to_vec(), auditor).await?;
+        }
+        Ok(())
+    }
+
+    /// Compares keys and groups with their entries at one moment.
+    async fn look_again(
+        &self,
+        space: &Space,
+        mut doubted: Vec<(BudgetOwner, Vec<Entry>)>,
+        auditor: &mut Auditor,
+    ) -> Result<(), StoreError> {
+        for _ in 0..ATTEMPTS {
+            let owners: Vec<_> = doubted.iter().map(|(of, _)| *of).collect();
+            let Some(Answer::Records(records)) = self.ask(space, vec![records_of(&owners)]).await?.pop()
+            else {
+                return Err(no_answer());
+            };
+            let mut asked: HashSet<Entry> = doubted.iter().flat_map(|(_, entries)| entries.clone()).collect();
+            for (of, records) in owners.iter().zip(records.chunks_exact(2)) {
+                let Entries { must, expiring } = entries_of(*of, records[0].as_ref(), records[1].as_ref())?;
+                asked.extend(must.into_iter().chain(expiring.into_iter().flatten()));
+            }
+            let asked: Vec<_> = asked.into_iter().filter(|(index, _)| *index != names::SPENDERS).collect();
+            let (records, present) = self.with_entries(space, &owners, &asked).await?;
+            let asked: HashSet<_> = asked.into_iter().collect();
+            let mut again = Vec::new();
+            for ((of, entries), records) in doubted.into_iter().zip(records.chunks_exact(2)) {
+                let now = entries_of(of, records[0].as_ref(), records[1].as_ref())?;
+                let mut all = now.must.iter().chain(now.expiring.iter().flatten());
+                if all.all(|entry| entry.0 == names::SPENDERS || asked.contains(entry)) {
+                    judge(of, &now, &entries, &present, auditor);
+                } else {
+                    again.push((of, entries));
+                }
+            }
+            if again.is_empty() {
+                return Ok(());
+            }
+            doubted = again;
+        }
+        Err(StoreError::Busy("keys change faster than they can be audited"))
+    }
+
+    /// Reads keys or groups, and which of these entries there are, at one moment. The entries of the keys by spend,
+    /// which move with each bill, are all read.
+    async fn with_entries(
+        &self,
+        space: &Space,
+        owners: &[BudgetOwner],
+        asked: &[Entry],
+    ) -> Result<(Vec<Option<Record>>, HashSet<Entry>), StoreError> {
+        let one = |(index, entry): &Entry| Question::entry(*index, entry);
+        let first = [records_of(owners), Question::whole(names::SPENDERS)];
+        let questions = first.into_iter().chain(asked.iter().map(one)).collect();
+        let mut answers = self.ask(space, questions).await?.into_iter();
+        let (Some(Answer::Records(records)), Some(Answer::Entries(spenders))) =
+            (answers.next(), answers.next())
+        else {
+            return Err(no_answer());
+        };
+        let mut present: HashSet<Entry> =
+            spenders.into_iter().map(|entry| (names::SPENDERS, entry)).collect();
+        for ((index, _), answer) in asked.iter().zip(answers) {
+            let Answer::Entries(found) = answer else { return Err(no_answer()) };
+            present.extend(found.into_iter().map(|entry| (*index, entry)));
+        }
+        Ok((records, present))
+    }
+}
+
+/// Notes the entries that a key or a group lacks, and those of `entries` that it must not have.
+fn judge(of: BudgetOwner, now: &Entries, entries: &[Entry], present: &HashSet<Entry>, auditor: &mut Auditor) {
+    for entry in now.must.iter().filter(|entry| !present.contains(entry)) {
+        auditor.missing(Stored::Listed(of, listing(entry.0)));
+    }
+    if let Some(expiring) = &now.expiring {
+        let found = [0, 1, 2].map(|place| present.contains(&expiring[place]));
+        if !is_listed_once(&found) {
+            auditor.missing(Stored::Listed(of, Listing::Status));
+        }
+    }
+    let mut has = now.must.iter().chain(now.expiring.iter().flatten()).collect::<HashSet<_>>();
+    for entry in entries.iter().filter(|entry| present.contains(entry) && has.insert(entry)) {
+        auditor.unfounded(Stored::Listed(of, listing(entry.0)));
+    }
+}
+
+/// A question about money and profile of each key or group.
+fn records_of(owners: &[BudgetOwner]) -> Question {
+    let names = |of: &BudgetOwner| -> [Name; 2] {
+        match *of {
+            BudgetOwner::Key(id) => [names::key(id), layout::key_profile(id)],
+            BudgetOwner::Group(id) => [names::group(id), layout::group_profile(id)],
+        }
+    };
+    Question::Records(owners.iter().flat_map(names).collect())
+}
+
+/// Makes the entries that follow from the records of a key or a group, as far as these are there.
+fn entries_of(
+    of: BudgetOwner,
+    money: Option<&Record>,
+    profile: Option<&Record>,
+) -> Result<Entries, StoreError> {
+    let mut entries = Entries::default();
+    match of {
+        BudgetOwner::Key(id) => {
+            if let Some(profile) = profile {
+                let profile: messages::KeyProfile = message(profile)?;
+                entries.must.push((layout::KEYS, name_entry(id, &profile.label, &profile.hint)));
+            }
+            if let Some(money) = money {
+                let read = codec::read_key(message(money)?).ok_or_else(|| damaged("a key"))?;
+                entries.of_key(id, &read.of);
+            }
+        }
+        BudgetOwner::Group(id) => {
+            if let Some(money) = money {
+                let read = codec::read_group(message(money)?).ok_or_else(|| damaged("a group"))?;
+                let Group { parent, .. } = read.of;
+                entries.must.push((layout::GROUPS, id.as_bytes().to_vec()));
+                let of_parent = |parent: GroupId| [&parent.as_bytes()[..], id.as_bytes()].concat();
+                entries.must.extend(parent.map(|parent| (layout::CHILD_GROUPS, of_parent(parent))));
+            }
+        }
+    }
+    Ok(entries)
+}
+
+impl Entries {
+    fn of_key(&mut self, id: KeyId, key: &Key) {
+        let Key { budget, group, expires_at, revoked_at, disabled, .. } = key;
+        self.must.extend(group.map(|group| (layout::KEYS_OF_GROUPS, group_entry(group, id))));
+        self.must.extend(names::spender(budget.used, id).map(|entry| (names::SPENDERS, entry)));
+        let of_status = |status| (layout::KEYS_BY_STATUS, status_entry(status, id));
+        match (revoked_at, disabled, expires_at) {
+            (Some(_), _, _) => self.must.push(of_status(Status::Revoked)),
+            (None, true, _) => self.must.push(of_status(Status::Disabled)),
+            (None, false, None) => self.must.push(of_status(Status::Active)),
+            (None, false, Some(at)) => {
+                let expiring = (layout::KEYS_EXPIRING, expiry_entry(*at, id));
+                self.expiring = Some([of_status(Status::Active), expiring, of_status(Status::Expired)]);
+            }
+        }
+    }
+}
+
+fn listing(index: Index) -> Listing {
+    match index {
+        layout::KEYS_OF_GROUPS | layout::CHILD_GROUPS => Listing::Parent,
+        layout::KEYS_BY_STATUS | layout::KEYS_EXPIRING => Listing::Status,
+        names::SPENDERS => Listing::Spend,
+        _ => Listing::All,
+    }
+}
+
+/// Reads the key or the group of an entry.
+fn owner((index, entry): &Entry) -> Option<BudgetOwner> {
+    let id = |place: usize| entry.get(place..place + ID);
+    let key = |place| id(place).and_then(KeyId::from_slice).map(BudgetOwner::Key);
+    let group = |place| id(place).and_then(GroupId::from_slice).map(BudgetOwner::Group);
+    match *index {
+        layout::GROUPS => group(0),
+        layout::CHILD_GROUPS => group(ID),
+        layout::KEYS_OF_GROUPS => key(ID),
+        layout::KEYS_BY_STATUS => key(1),
+        layout::KEYS_EXPIRING => key(size_of::<u64>()),
+        names::SPENDERS => names::spending_key(entry).map(BudgetOwner::Key),
+        _ => key(0),
+    }
+}

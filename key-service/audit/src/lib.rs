@@ -1,0 +1,310 @@
+//! The audit of the books, while spending continues.
+//!
+//! The figures may be of different moments, since each balance names the last entry of the journal that changed it.
+//! Balances are read page by page, each as it is, and then the journal in its order; each balance is compared after its
+//! last entry. The held money is compared with the index of open holds, which is read together with a page of balances.
+//! Holds, and the numbers of keys and groups, are compared with their indexes at one moment.
+
+mod account;
+mod balances;
+mod bounds;
+mod counts;
+mod events;
+mod expiries;
+mod holds;
+mod indexes;
+mod listings;
+mod numbers;
+mod reading;
+mod remembered;
+mod sums;
+
+use std::time::Duration;
+
+use domain::{
+    audit::{Audit, AuditedEntry, Auditor, BudgetOwner, Figure, Quantity, Stored},
+    ledger::{Account, Ending},
+    usage::Day,
+};
+use key_service_ledger::{
+    StoreError, codec::AccountRecord, journal::JournalEntry, messages, names, sums::SumsReader,
+};
+use records::{Answer, Order, Question, Record, Space};
+use shared::{ids::AccountId, money::NanoUsd, time::Timestamp};
+
+use self::{
+    account::AccountMoment,
+    balances::Balanced,
+    bounds::{AT_ONCE, LATE},
+    indexes::ExpectedEntries,
+    listings::PayerListings,
+    numbers::LastNumbers,
+    reading::{journal_entry, message, no_answer},
+    remembered::RememberedBills,
+    sums::{DaySums, RecordedSum},
+};
+pub use reading::Books;
+
+/// Entries of a journal that a store with a bound keeps at least, whatever the bound is.
+const FEWEST_KEPT: u64 = 1_000;
+/// Time by which an account may know an earlier last expiry than its journal, since clocks differ.
+const EXPIRY_LATE: Duration = Duration::from_hours(24);
+/// Attempts before an audit gives up. Entries are normally read faster than they are dropped.
+pub const AUDIT_ATTEMPTS: u32 = 10;
+/// Rounds in which keys and groups that were made during the audit are looked up.
+const LATE_ROUNDS: u32 = 10;
+/// Result of reading the books once.
+enum ReadAttempt {
+    Done(Box<Option<Audit>>),
+    /// Entries were dropped before they were read, or keys made faster than they were looked up.
+    Overtaken,
+}
+
+/// The journal as far as it was read.
+struct JournalRead {
+    auditor: Auditor,
+    /// Number of the next entry.
+    next: u64,
+    /// Number of the last entry that is read.
+    until: u64,
+    /// Number of the last entry that the account's record counts.
+    paid: u64,
+    numbers: LastNumbers,
+    sums: DaySums,
+    listings: PayerListings,
+    bills: RememberedBills,
+    /// Time of the last expiry that the account's record counts.
+    last_expiry: Option<Timestamp>,
+}
+
+impl Books<'_> {
+    /// Audits the account's books while spending continues. `None` if the account does not exist. It reads the whole
+    /// journal in bounded memory.
+    pub async fn audit(&self, account: AccountId) -> Result<Option<Audit>, StoreError> {
+        for _ in 0..AUDIT_ATTEMPTS {
+            match self.go_through(account).await? {
+                ReadAttempt::Done(audit) => return Ok(*audit),
+                ReadAttempt::Overtaken => {}
+            }
+        }
+        Err(StoreError::Busy("the journal drops entries faster than they can be read"))
+    }
+
+    /// Goes through the books once: the account, all balances, and then the journal.
+    async fn go_through(&self, account: AccountId) -> Result<ReadAttempt, StoreError> {
+        let space = names::space(account);
+        let Some(moment) = self.account_moment(&space).await? else {
+            return Ok(ReadAttempt::Done(Box::new(None)));
+        };
+        let Some(record) = moment.record else {
+            // Nothing can be compared with money that is not there.
+            let mut auditor = Auditor::new(true);
+            auditor.missing(Stored::AccountMoney);
+            let audit = auditor.account(Account::default(), NanoUsd::ZERO, std::iter::empty());
+            return Ok(ReadAttempt::Done(Box::new(Some(audit))));
+        };
+        let mut expected = ExpectedEntries::default();
+        let mut balances = self.all_balances(&space, &mut expected).await?;
+        let mut reading = self.begin_reading(account, record.entries).await?;
+        // Balances count entries that the credit has not paid, and nothing shows any more how much these are.
+        if reading.next > record.entries.saturating_add(1) {
+            return Ok(ReadAttempt::Overtaken);
+        }
+        for balance in &balances {
+            balance.tell_bounds(&mut reading.auditor);
+        }
+        self.prove_account(account, &moment, &mut reading.auditor).await?;
+        self.prove_holds(account, &mut reading.auditor).await?;
+        self.prove_counts(&space, &mut reading.auditor).await?;
+        self.prove_indexes(&space, expected, &mut reading.auditor).await?;
+        self.prove_events(&space, &mut reading.auditor).await?;
+        for _ in 0..LATE_ROUNDS {
+            if !self.read_on(account, &mut reading, balances).await? {
+                return Ok(ReadAttempt::Overtaken);
+            }
+            // A key or group that has entries but was not listed may have been made meanwhile.
+            let unknown: Vec<BudgetOwner> = reading.auditor.unknown().collect();
+            balances = Vec::new();
+            for owners in unknown.chunks(AT_ONCE) {
+                balances.extend(self.balances_of(&space, owners, None).await?);
+            }
+            if balances.is_empty() {
+                let audit = self.finish(account, reading, &moment, record).await?;
+                return Ok(ReadAttempt::Done(Box::new(Some(audit))));
+            }
+        }
+        Ok(ReadAttempt::Overtaken)
+    }
+
+    /// Compares what the whole journal proves.
+    async fn finish(
+        &self,
+        account: AccountId,
+        reading: JournalRead,
+        moment: &AccountMoment,
+        record: AccountRecord,
+    ) -> Result<Audit, StoreError> {
+        let JournalRead { mut auditor, next, sums, bills, last_expiry, .. } = reading;
+        sums.finish(&mut auditor);
+        self.finish_remembered(bills, next, &mut auditor).await?;
+        // A time that is too late only remembers bills for longer.
+        let recorded = record.last_expiry.unwrap_or(Timestamp::from_millis(0));
+        if let Some(proven) = last_expiry.filter(|at| recorded.plus(EXPIRY_LATE) < *at) {
+            let count = |at: Timestamp| Quantity::Count(at.millis().unsigned_abs());
+            auditor.quantity(Figure::LastExpiry, count(recorded), count(proven));
+        }
+        let deposits = self.prove_deposits(account, moment, &mut auditor).await?;
+        Ok(auditor.account(record.money, moment.held(), deposits.into_iter()))
+    }
+
+    /// Begins to read at the first entry that is still there.
+    async fn begin_reading(&self, account: AccountId, entries: u64) -> Result<JournalRead, StoreError> {
+        let (log, order) = (names::JOURNAL, Order::Ascending);
+        let first = Question::Values { log, from: 0, to: u64::MAX, order, limit: 1 };
+        let records = Question::Records(vec![names::account(), names::house()]);
+        let answers = self.ask(&names::space(account), vec![records, first]).await?;
+        let [Answer::Records(records), Answer::Values(first)] = &answers[..] else { return Err(no_answer()) };
+        let first = first.first().map(|(number, value)| journal_entry(*number, value)).transpose()?;
+        let number = first.as_ref().map_or(1, |first| first.number);
+        let lowest = self.lowest_first(records)?;
+        let begins_at =
+            first.as_ref().filter(|first| first.number > 1).map(|first| first.entry.settlement.at);
+        let whole_from = first.filter(|first| first.number > 1).map(|first| {
+            // Earlier entries of the day may have been dropped.
+            Day::of(first.entry.settlement.at.plus(LATE)).plus(1)
+        });
+        let whole_from = whole_from.unwrap_or(Day::of(Timestamp::from_millis(0)));
+        let mut auditor = Auditor::new(number == 1).paid(entries);
+        auditor.begins(number);
+        if number > lowest {
+            auditor.quantity(Figure::FirstEntry, Quantity::Count(number), Quantity::Count(lowest));
+        }
+        let bills = self.begin_remembered(account).await?;
+        let sums = DaySums::new(whole_from, entries, begins_at);
+        let (numbers, listings) = (LastNumbers::new(number == 1), PayerListings::default());
+        let (next, until, paid, last_expiry) = (number, entries, entries, None);
+        Ok(JournalRead { auditor, next, until, paid, numbers, sums, listings, bills, last_expiry })
+    }
+
+    /// Returns the highest number that the first entry of the journal may have. `records` are those of the account and
+    /// of housekeeping.
+    fn lowest_first(&self, records: &[Option<Record>]) -> Result<u64, StoreError> {
+        let [account, house] = records else { return Err(no_answer()) };
+        let Some(most) = self.journal_entries else {
+            // Such a store drops no entry, but one that it was copied from may have.
+            let house = house.as_ref().map(message::<messages::House>).transpose()?;
+            return Ok(house.map_or(1, |house| house.journal.max(1)));
+        };
+        let account = account.as_ref().map(message::<messages::Account>).transpose()?.unwrap_or_default();
+        let fewest = most.min(FEWEST_KEPT);
+        Ok(account.entries.saturating_add(1).saturating_sub(fewest).max(1))
+    }
+
+    /// Continues to read the journal up to the last entry that the account or any balance counts, and adds each balance
+    /// after its last entry. Returns `false` if entries were dropped before they were read.
+    async fn read_on(
+        &self,
+        account: AccountId,
+        reading: &mut JournalRead,
+        mut balances: Vec<Balanced>,
+    ) -> Result<bool, StoreError> {
+        let space = names::space(account);
+        balances.sort_by_key(|balance| std::cmp::Reverse(balance.last_entry));
+        reading.until = reading.until.max(balances.first().map_or(0, |balance| balance.last_entry));
+        while reading.next <= reading.until {
+            let range = reading.next..=reading.until;
+            let found = self.values(&space, names::JOURNAL, range, Order::Ascending, AT_ONCE).await?;
+            if found.is_empty() {
+                if self.first_number(&space).await? > reading.next {
+                    return Ok(false);
+                }
+                reading.next = reading.until.saturating_add(1);
+                break;
+            }
+            let mut entries = Vec::with_capacity(found.len());
+            for (number, value) in found {
+                if number > reading.next && self.first_number(&space).await? > reading.next {
+                    return Ok(false);
+                }
+                reading.next = number.saturating_add(1);
+                entries.push(journal_entry(number, &value)?);
+            }
+            self.compare_remembered(&mut reading.bills, &entries).await?;
+            for entry in entries {
+                self.add_entry(account, reading, &mut balances, entry).await?;
+            }
+        }
+        // A balance may count an entry that there is not.
+        while let Some(balance) = balances.pop() {
+            balance.add_to(&mut reading.auditor, &reading.numbers);
+        }
+        Ok(true)
+    }
+
+    /// Adds the next entry of the journal, and before it the balances that do not count it.
+    async fn add_entry(
+        &self,
+        account: AccountId,
+        reading: &mut JournalRead,
+        balances: &mut Vec<Balanced>,
+        entry: JournalEntry,
+    ) -> Result<(), StoreError> {
+        let number = entry.number;
+        reading.add_balances(balances, number);
+        reading.numbers.add(&mut reading.auditor, &entry);
+        let (generation, entry) = (entry.generation, entry.entry);
+        let bill = &entry.settlement;
+        if bill.ending == Ending::Expired && number <= reading.paid {
+            reading.last_expiry = Some(bill.at);
+        }
+        let day = Day::of(bill.at);
+        if reading.sums.needs(day) {
+            reading.until = reading.until.max(self.load_sums(account, day, reading).await?);
+        }
+        reading.sums.add(number, generation, &entry);
+        reading.auditor.bill(generation, &entry);
+        reading.auditor.entry(AuditedEntry::of(number, &entry));
+        Ok(())
+    }
+
+    /// Returns the number of the first entry that is still there; 1 for an empty journal, since never all entries are
+    /// dropped.
+    async fn first_number(&self, space: &Space) -> Result<u64, StoreError> {
+        let first = self.values(space, names::JOURNAL, 0..=u64::MAX, Order::Ascending, 1).await?;
+        Ok(first.first().map_or(1, |(number, _)| *number))
+    }
+
+    /// Loads the sums of a day. Returns the number of the last entry that they count.
+    async fn load_sums(
+        &self,
+        account: AccountId,
+        day: Day,
+        reading: &mut JournalRead,
+    ) -> Result<u64, StoreError> {
+        let (reader, mut found) = (SumsReader::new(self.records, account), Vec::new());
+        for table in names::SETS_OF_DAYS {
+            let mut add = |_: Day, name: &[u8], record: &_| {
+                found.push((name.to_vec(), RecordedSum::read(table, record)?));
+                Ok(())
+            };
+            reader.each(table, day..=day, &mut add).await?;
+        }
+        let unlisted = reading.listings.unlisted(&reader, day, &found).await?;
+        for (key, model) in unlisted {
+            let figure = Figure::Listed(key, day, model);
+            reading.auditor.quantity(figure, Quantity::Count(0), Quantity::Count(1));
+        }
+        let house = self.get::<messages::House>(&names::space(account), names::house()).await?;
+        let is_dropped = house.is_some_and(|house| house.sums > names::day_part(day));
+        Ok(reading.sums.load(&mut reading.auditor, day, (!is_dropped).then_some(found)))
+    }
+}
+
+impl JournalRead {
+    /// Adds the balances whose last entry comes before the entry of this number.
+    fn add_balances(&mut self, balances: &mut Vec<Balanced>, number: u64) {
+        while let Some(balance) = balances.pop_if(|balance| balance.last_entry < number) {
+            balance.add_to(&mut self.auditor, &self.numbers);
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Bills that are remembered so that no generation is billed twice, compared with the journal.
+
+use std::collections::{BTreeMap, HashMap};
+
+use domain::{
+    audit::{Auditor, Stored},
+    ledger::{Ending, Record as Generation, Settlement},
+};
+use key_service_ledger::{StoreError, codec, house, journal::JournalEntry, messages, names};
+use records::{Answer, Name, Order, Question, Record, Space};
+use shared::ids::{AccountId, GenerationId};
+
+use crate::{
+    bounds::{ALL, AT_ONCE},
+    reading::{Books, journal_entry, message, no_answer},
+};
+
+/// The comparison of remembered bills with entries of the journal.
+pub(super) struct RememberedBills {
+    account: AccountId,
+    /// What housekeeping had dropped when the audit began.
+    house: messages::House,
+    /// Bills that did not fit the last entry so far. A later entry may have changed them.
+    doubted: BTreeMap<GenerationId, Settlement>,
+}
+
+impl RememberedBills {
+    /// Returns whether a bill may still be remembered.
+    fn may_have(&self, generation: GenerationId, bill: &Settlement) -> bool {
+        must_have(&self.house, &name(generation, bill.ending), bill.ending)
+    }
+}
+
+impl Books<'_> {
+    pub(super) async fn begin_remembered(&self, account: AccountId) -> Result<RememberedBills, StoreError> {
+        let house = self.get(&names::space(account), names::house()).await?;
+        let house = house.unwrap_or_else(|| house::begin(account));
+        Ok(RememberedBills { account, house, doubted: BTreeMap::new() })
+    }
+
+    /// Compares the last of these entries of each generation with the bill that is remembered.
+    pub(super) async fn compare_remembered(
+        &self,
+        bills: &mut RememberedBills,
+        entries: &[JournalEntry],
+    ) -> Result<(), StoreError> {
+        let mut last = HashMap::new();
+        for JournalEntry { generation, entry, .. } in entries {
+            last.insert(*generation, &entry.settlement);
+        }
+        last.retain(|generation, bill| bills.may_have(*generation, bill));
+        if last.is_empty() {
+            return Ok(());
+        }
+        let last: Vec<_> = last.into_iter().collect();
+        let asked = last.iter().map(|(generation, bill)| name(*generation, bill.ending)).collect();
+        let answers = self.ask(&names::space(bills.account), vec![with_house(asked)]).await?;
+        let [Answer::Records(records)] = &answers[..] else { return Err(no_answer()) };
+        let (house, records) = records.split_first().ok_or_else(no_answer)?;
+        let house = read_house(bills.account, house.as_ref())?;
+        for ((generation, bill), record) in last.into_iter().zip(records) {
+            if fits(&house, generation, bill, record.as_ref()) {
+                bills.doubted.remove(&generation);
+            } else {
+                bills.doubted.insert(generation, bill.clone());
+            }
+        }
+        Ok(())
+    }
+
+    /// Compares the doubted bills again, at one moment with the entries after `next`.
+    pub(super) async fn finish_remembered(
+        &self,
+        RememberedBills { account, doubted, .. }: RememberedBills,
+        next: u64,
+        auditor: &mut Auditor,
+    ) -> Result<(), StoreError> {
+        let (space, mut doubted): (Space, Vec<_>) = (names::space(account), doubted.into_iter().collect());
+        for doubted in doubted.chunks_mut(AT_ONCE) {
+            let of_each = |(generation, _): &(GenerationId, _)| {
+                [Ending::Captured, Ending::Expired].map(|ending| name(*generation, ending))
+            };
+            let asked = with_house(doubted.iter().flat_map(of_each).collect());
+            let (log, order) = (names::JOURNAL, Order::Ascending);
+            let later = Question::Values { log, from: next, to: u64::MAX, order, limit: ALL };
+            let answers: [Answer; 2] =
+                self.ask(&space, vec![asked, later]).await?.try_into().map_err(|_| no_answer())?;
+            let [Answer::Records(records), Answer::Values(later)] = answers else { return Err(no_answer()) };
+            let mut last = HashMap::new();
+            for (number, value) in later {
+                let JournalEntry { generation, entry, .. } = journal_entry(number, &value)?;
+                last.insert(generation, entry.settlement);
+            }
+            let (house, records) = records.split_first().ok_or_else(no_answer)?;
+            let house = read_house(account, house.as_ref())?;
+            for ((generation, bill), records) in doubted.iter_mut().zip(records.chunks_exact(2)) {
+                if let Some(later) = last.remove(generation) {
+                    *bill = later;
+                }
+                let record = match bill.ending {
+                    Ending::Captured => &records[0],
+                    Ending::Expired => &records[1],
+                };
+                if !fits(&house, *generation, bill, record.as_ref()) {
+                    auditor.missing(Stored::Bill(*generation));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The name of a bill. Bills of expiries are remembered for longer.
+fn name(generation: GenerationId, ending: Ending) -> Name {
+    match ending {
+        Ending::Captured => names::generation(generation),
+        Ending::Expired => names::expired(generation),
+    }
+}
+
+/// A question about the record of housekeeping and others.
+fn with_house(names: Vec<Name>) -> Question {
+    Question::Records(std::iter::once(names::house()).chain(names).collect())
+}
+
+fn read_house(account: AccountId, house: Option<&Record>) -> Result<messages::House, StoreError> {
+    Ok(house.map(message).transpose()?.unwrap_or_else(|| house::begin(account)))
+}
+
+/// Returns whether housekeeping has not dropped the set of a bill.
+fn must_have(house: &messages::House, name: &Name, ending: Ending) -> bool {
+    let part = name.set.part;
+    match ending {
+        Ending::Captured => part >= house.generations || house.held.iter().any(|held| held.part == part),
+        Ending::Expired => part >= house.expired,
+    }
+}
+
+fn fits(
+    house: &messages::House,
+    generation: GenerationId,
+    bill: &Settlement,
+    record: Option<&Record>,
+) -> bool {
+    match record {
+        None => !must_have(house, &name(generation, bill.ending), bill.ending),
+        Some(record) => {
+            let read = message::<messages::Generation>(record).ok().and_then(codec::read_generation);
+            matches!(read, Some(Generation::Closed(remembered)) if remembered == *bill)
+        }
+    }
+}

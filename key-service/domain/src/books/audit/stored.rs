@@ -1,0 +1,93 @@
+//! Records and entries of indexes that a store must have, since other records need them.
+
+use std::fmt;
+
+use shared::ids::{DepositId, GenerationId};
+
+use crate::books::audit::figure::BudgetOwner;
+
+/// A record or an entry that must be there, with the content that other records prove.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stored {
+    /// The entry of the account in the index of names.
+    AccountName,
+    AccountMoney,
+    AccountProfile,
+    /// The entry of an account with open holds in the index by which these expire.
+    Holder,
+    Money(BudgetOwner),
+    Profile(BudgetOwner),
+    /// Entries of a key or a group in an index.
+    Listed(BudgetOwner, Listing),
+    /// The bill that is remembered of a generation, so that it is not billed again.
+    Bill(GenerationId),
+    /// A deposit as its index and its payment have it.
+    Deposit(DepositId),
+    /// The deposit that the account names as the last one.
+    LastDeposit,
+    /// The event of this number, with its entries in indexes.
+    Event(u64),
+    /// The threshold that the event of this number tells.
+    Threshold(u64),
+}
+
+/// An index of keys or groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Listing {
+    /// All keys, or all groups.
+    All,
+    /// Keys by status, and keys that expire.
+    Status,
+    /// Keys of groups, or groups of groups.
+    Parent,
+    /// Keys by spend.
+    Spend,
+}
+
+impl Listing {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::All => "the list of all",
+            Self::Status => "the lists by status and expiry",
+            Self::Parent => "the lists of groups",
+            Self::Spend => "the list by spend",
+        }
+    }
+}
+
+impl Stored {
+    /// The key or the group that needs the record.
+    pub const fn owner(&self) -> Option<BudgetOwner> {
+        match self {
+            Self::Money(of) | Self::Profile(of) | Self::Listed(of, _) => Some(*of),
+            Self::AccountName
+            | Self::AccountMoney
+            | Self::AccountProfile
+            | Self::Holder
+            | Self::Bill(_)
+            | Self::Deposit(_)
+            | Self::LastDeposit
+            | Self::Event(_)
+            | Self::Threshold(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for Stored {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AccountName => f.write_str("the account's name in the index of names"),
+            Self::AccountMoney => f.write_str("the account's money record"),
+            Self::AccountProfile => f.write_str("the account's profile"),
+            Self::Holder => f.write_str("the account in the index of accounts with open holds"),
+            Self::Money(of) => write!(f, "the money record of {of}"),
+            Self::Profile(of) => write!(f, "the profile of {of}"),
+            Self::Listed(of, listing) => write!(f, "{of} as {} must have it", listing.as_str()),
+            Self::Bill(generation) => write!(f, "the remembered bill of {generation} as its last entry"),
+            Self::Deposit(deposit) => write!(f, "{deposit} as its payment and the list of deposits"),
+            Self::LastDeposit => f.write_str("the deposit that the account names as the last"),
+            Self::Event(number) => write!(f, "the event {number} with its entries in indexes"),
+            Self::Threshold(number) => write!(f, "the threshold of event {number} with its entry"),
+        }
+    }
+}

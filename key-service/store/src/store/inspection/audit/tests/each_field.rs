@@ -1,0 +1,331 @@
+//! Damage to each record, entry and field of a rich account: an audit finds all that moves or hides money.
+
+mod wire;
+
+use std::collections::BTreeSet;
+
+use domain::{event::Actor, ledger::Record as Generation, payment::PaymentId};
+use key_service_ledger::{codec, messages, view::FORM};
+use prost::Message as _;
+use records::{Answer, Index, Log, Name, Order, Place, Question, Record, Space};
+
+use super::*;
+use crate::store::{StoreError, layout};
+use wire::Schema;
+
+/// Changes that move and hide no money, by the beginning of their names, each with its reason.
+const NO_MONEY: &[(&str, &str)] = &[
+    ("Account.tick", "lease time: a hold expires earlier or later, and bills what it reported"),
+    ("Account.last_expiry changed", "bills are remembered for longer"),
+    ("Account.last_expiry largest", "bills are remembered for longer"),
+    ("EventsKept removed", "bounds how many events are kept"),
+    ("EventsKept.first removed", "is the first event all the same"),
+    ("EventsKept.bytes", "bounds how many events are kept"),
+    ("Key.budget.limit", "a setting"),
+    ("Key.budget.bounds removed", "a setting"),
+    ("Key.budget.bounds.limit_raised", "a setting"),
+    ("Key.budget.bounds.max_in_flight", "a setting"),
+    ("Key.budget.bounds.windows removed", "a setting"),
+    ("Key.budget.bounds.windows.amount", "a setting"),
+    ("Key.budget.bounds.windows.per", "a setting"),
+    ("Key.budget.bounds.windows.start", "a setting: the time at which the bound was set"),
+    ("Key.credential", "which plaintext is accepted"),
+    ("Key.last_used_at", "shown, and nothing else"),
+    ("Key.previous_until", "which plaintext is accepted"),
+    ("Key.revoked_at", "the time of a revocation, which stays one"),
+    ("Group.archived_at", "a setting"),
+    ("Group.budget.limit", "a setting"),
+    ("Group.budget.bounds removed", "a setting"),
+    ("Group.budget.bounds.max_in_flight", "a setting"),
+    ("Group.budget.bounds.windows removed", "a setting"),
+    ("Group.budget.bounds.windows.amount", "a setting"),
+    ("Group.budget.bounds.windows.per", "a setting"),
+    ("Group.budget.bounds.windows.start", "a setting: the time at which the bound was set"),
+    ("Open.progress", "what a hold reported, of which there is no second copy"),
+    ("Open.payer.model", "of an open hold there is no second copy"),
+    ("Open.origin", "how the caller asked"),
+    ("Open.hold.counted_tokens", "given back to a bound of tokens per minute"),
+    ("Deposit.credit", "shown in statements: the credit of that time"),
+    ("Deposit.note", "a text"),
+    ("Deposit.at added", "not read without a payment"),
+    ("PayerSums.tokens", "not read in sums of payers"),
+    ("PayerSums.usage.cost", "not read"),
+    ("PayerSums.usage.upstream_cost", "not read"),
+    ("GroupSums.parts.sums.last_entry", "not read"),
+    ("KeyPayers.payers.first removed", "more days are searched"),
+    ("KeyPayers.payers.last changed", "more days are searched"),
+    ("KeyPayers.payers.last largest", "more days are searched"),
+    ("KeyPayers.whole_from", "more days are searched"),
+    ("AccountProfile.created_at", "shown, and nothing else"),
+    ("AccountName.created_at", "shown, and nothing else"),
+    ("KeyProfile.created_at", "shown, and nothing else"),
+    ("GroupProfile.created_at", "shown, and nothing else"),
+    ("GroupProfile.name", "a label"),
+    ("GroupProfile.external_id", "a label"),
+    ("Holder.listed_at", "when the account was listed"),
+];
+
+/// One change behind the store's back, and the writes that undo it.
+struct Damage {
+    name: String,
+    space: Space,
+    writes: Vec<Write>,
+    undo: Vec<Write>,
+}
+
+impl Damage {
+    fn of_record(schema: &Schema, space: &Space, name: &Name, record: &Record) -> Vec<Self> {
+        let (label, message) = message_of(name, record);
+        let undo = vec![Write::Put(name.clone(), record.clone())];
+        let damage = |of: String, write| Self {
+            name: of,
+            space: space.clone(),
+            writes: vec![write],
+            undo: undo.clone(),
+        };
+        let changed = |(of, bytes): (String, Vec<u8>)| {
+            damage(of, Write::Put(name.clone(), Record::new(record.revision(), FORM, &bytes)))
+        };
+        let changes = schema.changes(label, message, record.message()).into_iter().map(changed);
+        let removed = damage(format!("{label} removed"), Write::Remove(name.clone()));
+        changes.chain([removed]).collect()
+    }
+
+    fn of_entry(space: &Space, index: Index, entry: &[u8]) -> Vec<Self> {
+        let mut other = entry.to_vec();
+        if let Some(last) = other.last_mut() {
+            *last ^= 1;
+        }
+        let (leave, enter) = (Write::Leave(index, entry.to_vec()), Write::Enter(index, entry.to_vec()));
+        let name = index_name(index);
+        let damage =
+            |act, writes, undo| Self { name: format!("{name} {act}"), space: space.clone(), writes, undo };
+        vec![
+            damage("removed", vec![leave.clone()], vec![enter.clone()]),
+            damage(
+                "changed",
+                vec![leave, Write::Enter(index, other.clone())],
+                vec![Write::Leave(index, other), enter],
+            ),
+        ]
+    }
+
+    /// Changes of the value at a place of a log.
+    fn of_value(schema: &Schema, space: &Space, log: Log, all: &[(u64, Vec<u8>)], place: usize) -> Vec<Self> {
+        let (number, value) = &all[place];
+        let rewrite = |with: Option<Vec<u8>>| {
+            let values = all.iter().filter_map(|(of, value)| match &with {
+                None => (of != number).then(|| (*of, value.clone())),
+                Some(with) => Some((*of, if of == number { with.clone() } else { value.clone() })),
+            });
+            let append = |(first, value)| Write::Append { log, first, values: vec![value], kept: u64::MAX };
+            std::iter::once(Write::Trim { log, first: u64::MAX }).chain(values.map(append)).collect()
+        };
+        let damage = |name: String, with| Self {
+            name,
+            space: space.clone(),
+            writes: rewrite(with),
+            undo: rewrite(Some(value.clone())),
+        };
+        match log {
+            names::JOURNAL => {
+                let changes = schema.changes("Entry", "Entry", value).into_iter();
+                let removed = damage("Entry removed".into(), None);
+                changes.map(|(name, bytes)| damage(name, Some(bytes))).chain([removed]).collect()
+            }
+            names::EVENTS => {
+                let mut other = value.clone();
+                other[0] ^= 1;
+                vec![damage("Event removed".into(), None), damage("Event.id changed".into(), Some(other))]
+            }
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// A label for the message of a record, and the message's name.
+fn message_of(name: &Name, record: &Record) -> (&'static str, &'static str) {
+    let generation = || messages::Generation::decode(record.message()).ok().and_then(codec::read_generation);
+    let message = match (name.set.table, name.key.first()) {
+        (names::GENERATIONS, _) if matches!(generation(), Some(Generation::Open(_))) => {
+            return ("Open", "Generation");
+        }
+        (names::GENERATIONS | names::EXPIRED, _) => return ("Bill", "Generation"),
+        (names::SUMS, _) => return ("PayerSums", "Sums"),
+        (names::SPEND, _) => return ("ModelSums", "Sums"),
+        (names::MONEY, Some(b'a')) => "Account",
+        (names::MONEY, Some(b'e')) => "EventsKept",
+        (names::MONEY, Some(b'k')) => "Key",
+        (names::MONEY, Some(b'g')) => "Group",
+        (names::DEPOSITS, _) => "Deposit",
+        (names::GROUP_SPEND, _) => "GroupSums",
+        (names::USERS, _) => "UserSums",
+        (names::PAYERS, _) => "KeyPayers",
+        (names::TOLD, _) => "Told",
+        (layout::PROFILES, Some(b'a')) => "AccountProfile",
+        (layout::PROFILES, Some(b'k')) => "KeyProfile",
+        (layout::PROFILES, Some(b'g')) => "GroupProfile",
+        (layout::ACCOUNT_NAMES, _) => "AccountName",
+        (layout::HOLDERS, _) => "Holder",
+        other => panic!("the records {other:?} have no message here"),
+    };
+    (message, message)
+}
+
+fn index_name(index: Index) -> &'static str {
+    match index {
+        names::DUE => "entry of open holds",
+        names::SPENDERS => "entry of keys by spend",
+        names::EVENTS_OF => "entry of events by subject",
+        names::DEPOSITED => "entry of deposits",
+        names::EVENT_IDS => "entry of events by id",
+        names::TOLD_AT => "entry of thresholds",
+        layout::KEYS => "entry of keys",
+        layout::KEYS_BY_STATUS => "entry of keys by status",
+        layout::KEYS_EXPIRING => "entry of expiring keys",
+        layout::KEYS_OF_GROUPS => "entry of keys of groups",
+        layout::GROUPS => "entry of groups",
+        layout::CHILD_GROUPS => "entry of groups of groups",
+        other => panic!("the index {other:?} has no name here"),
+    }
+}
+
+/// Opens an account with keys of each status, two levels of groups, bounds, thresholds that were passed, deposits with and
+/// without a payment, bills of each ending, a correction, and an open hold.
+async fn open_rich(store: &Store) {
+    let mine = open_account_with(store, 1, 10_000).await;
+    let window =
+        Window { per: Per::Day, amount: nanos(9_000), raised: None, start: START, used: NanoUsd::ZERO };
+    let bounds = || Bounds { windows: vec![window], max_in_flight: Some(100), ..Bounds::default() };
+    let budget = |limit| Budget { limit, bounds: Some(Box::new(bounds())), ..Budget::default() };
+    for n in [0, 1] {
+        let mut new = new_group(mine, n);
+        new.group.spend.parent = (n == 1).then_some(group(0));
+        new.group.spend.budget = budget(Some(nanos(200)));
+        store.create_group(new, None, &act(START)).await.unwrap();
+    }
+    let expires_at = Some(LATER.plus(std::time::Duration::from_hours(99)));
+    let settings = [
+        Key { group: Some(group(1)), ..Key::default() },
+        Key { group: Some(group(1)), expires_at, ..Key::default() },
+        Key { disabled: true, ..Key::default() },
+        Key { revoked_at: Some(START), ..Key::default() },
+        Key::default(),
+    ];
+    for (n, settings) in (0..).zip(settings) {
+        let mut new = new_key(mine, n);
+        let opening = if n == 4 { 3 } else { 0 };
+        new.key.spend =
+            Key { budget: Budget { used: nanos(opening), ..budget(Some(nanos(150))) }, ..settings };
+        store.create_key(new, None, &act(START)).await.unwrap();
+    }
+    let payment_id = Some(PaymentId::parse("pay_1").unwrap());
+    let id = payment_id.as_ref().unwrap().deposit(mine);
+    let deposit =
+        Command::Deposit { id, amount: nanos(7), note: "paid".into(), payment_id, actor: Actor::System };
+    execute(store, vec![deposit], START).await;
+    for (key_of, n) in [(0, 0), (1, 1), (4, 2)] {
+        execute(store, vec![hold(key(key_of), n, 140, 1), capture(key(key_of), n, 20)], START).await;
+    }
+    execute(store, vec![hold(key(0), 20, 40, 1), hold(key(1), 21, 40, 1), hold(key(0), 30, 50, 9)], START)
+        .await;
+    for seen in [None, Some(0), Some(1)] {
+        execute(store, vec![Command::Tick { seen }], START).await;
+    }
+    for (key_of, n) in [(0, 20), (1, 21)] {
+        execute(store, vec![Command::Expire { key: key(key_of), generation: generation(n) }], START).await;
+    }
+    execute(store, vec![capture(key(0), 20, 7)], START).await;
+    execute(store, vec![hold(key(0), 40, 100, 9), capture(key(0), 40, 90)], LATER).await;
+}
+
+/// All changes of the account, and of the records that lead to it.
+async fn damages(records: &Maps) -> Vec<Damage> {
+    let (schema, mut damages) = (Schema::read(), Vec::new());
+    for (space, place) in records.places().await.unwrap() {
+        // Digests of credentials lead to keys; they have no money, nor do sums of upstreams.
+        if ["credentials/", "upstreams", "installation"].iter().any(|of| space.as_str().starts_with(of)) {
+            continue;
+        }
+        let order = Order::Ascending;
+        match place {
+            Place::Set(set) => {
+                let mut page = Some(None);
+                while let Some(after) = page {
+                    let mut answers = records.read(&space, vec![Question::Set(set, after)]).await.unwrap();
+                    let Some(Answer::Set(found, next)) = answers.pop() else { panic!("a set") };
+                    for (key, record) in found {
+                        let name = Name { set, key: key.into() };
+                        damages.extend(Damage::of_record(&schema, &space, &name, &record));
+                    }
+                    page = next.map(Some);
+                }
+            }
+            Place::Index(index) => {
+                let all = Question::Entries { index, from: Vec::new(), to: None, order, limit: usize::MAX };
+                let mut answers = records.read(&space, vec![all]).await.unwrap();
+                let Some(Answer::Entries(entries)) = answers.pop() else { panic!("entries") };
+                damages.extend(entries.iter().flat_map(|entry| Damage::of_entry(&space, index, entry)));
+            }
+            Place::Log(log) => {
+                let all = Question::Values { log, from: 0, to: u64::MAX, order, limit: usize::MAX };
+                let mut answers = records.read(&space, vec![all]).await.unwrap();
+                let Some(Answer::Values(values)) = answers.pop() else { panic!("values") };
+                let of_value = |place| Damage::of_value(&schema, &space, log, &values, place);
+                damages.extend((0..values.len()).flat_map(of_value));
+            }
+        }
+    }
+    damages
+}
+
+async fn write(records: &Maps, space: &Space, writes: Vec<Write>) {
+    for write in writes {
+        records.commit(space, Commit { guards: Vec::new(), writes: vec![write] }).await.unwrap();
+    }
+}
+
+/// Returns whether an audit of all accounts finds something.
+async fn is_found(records: &Arc<Maps>) -> bool {
+    let store = store(records, None);
+    let listed = match store.audited_accounts().await {
+        Ok(listed) => listed,
+        Err(StoreError::Damaged(_)) => return true,
+        Err(e) => panic!("{e}"),
+    };
+    let mut is_audited = false;
+    for (id, _) in listed {
+        match store.audit(id).await {
+            Ok(None) => {}
+            Ok(Some(audit)) if audit.wrong.is_empty() => is_audited |= id == account(1),
+            Ok(Some(_)) | Err(StoreError::Damaged(_)) => return true,
+            Err(e) => panic!("{e}"),
+        }
+    }
+    assert!(is_audited, "the account is not audited any more");
+    false
+}
+
+#[tokio::test]
+async fn every_change_that_moves_or_hides_money_is_found() {
+    let records = Arc::new(Maps::default());
+    open_rich(&store(&records, None)).await;
+    assert_eq!(audit(&store(&records, None)).await.wrong, []);
+    let damages = damages(&records).await;
+    assert!(damages.len() > 900, "{}", damages.len());
+    let (mut used, mut missed) = (BTreeSet::new(), BTreeSet::new());
+    for Damage { name, space, writes, undo } in damages {
+        write(&records, &space, writes).await;
+        if !is_found(&records).await {
+            match NO_MONEY.iter().find(|(beginning, _)| name.starts_with(beginning)) {
+                Some((beginning, _)) => drop(used.insert(*beginning)),
+                None => drop(missed.insert(name)),
+            }
+        }
+        write(&records, &space, undo).await;
+    }
+    assert_eq!(missed, BTreeSet::new());
+    let unused: Vec<_> = NO_MONEY.iter().filter(|(of, _)| !used.contains(of)).collect();
+    assert!(unused.is_empty(), "always found, so without need of a reason: {unused:?}");
+    assert_eq!(audit(&store(&records, None)).await.wrong, [], "every change was undone");
+}
