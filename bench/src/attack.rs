@@ -16,6 +16,7 @@ pub mod events;
 pub mod filling;
 pub mod interim;
 pub mod pages;
+mod passing;
 mod paying;
 mod ports;
 mod row;
@@ -71,6 +72,8 @@ pub enum Part {
     Events,
     /// The demo model's own port.
     Demo,
+    /// A customer whose request an answer repeats, longer than any event, and one whose query and headers a vendor refuses.
+    Passing,
 }
 
 /// Longest time that one part may take.
@@ -146,6 +149,7 @@ async fn rows(plan: &Plan, part: Part) -> Vec<Row> {
         Part::Webhooks => webhooks::rows().await,
         Part::Events => events::rows().await,
         Part::Demo => demo::rows(plan.bodies).await,
+        Part::Passing => vec![passing::repeated().await, passing::refused().await],
     }
 }
 
