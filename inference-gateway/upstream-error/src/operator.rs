@@ -1,9 +1,9 @@
 //! What vendors say about the account of the gateway's operator: its credit, its credentials, and what it may use. No
 //! client can do anything about it.
 
-/// Words about that account, in lower case, from the vendors' answers.
+/// Words about that account, in lower case, from answers of OpenAI, Anthropic, Azure, Bedrock, Gemini and Vertex, Groq, and
+/// then Moonshot, DeepSeek, Z.ai, Alibaba, Fireworks, OpenRouter, Together, xAI and Cohere.
 const OF_ACCOUNT: [&str; 57] = [
-    // OpenAI
     "exceeded your current quota",
     "billing hard limit",
     "account is not active",
@@ -17,7 +17,6 @@ const OF_ACCOUNT: [&str; 57] = [
     "insufficient permissions for this operation",
     "does not have access to",
     "country, region, or territory not supported",
-    // Anthropic
     "credit balance is too low",
     "reached your specified api usage limits",
     "organization has been disabled",
@@ -27,13 +26,11 @@ const OF_ACCOUNT: [&str; 57] = [
     "invalid x-api-key",
     "oauth token has expired",
     "workspace api usage limits",
-    // Azure
     "api deployment for this resource",
     "subscription key",
     "virtual network/firewall",
     "public access is disabled",
     "is not enabled for this subscription",
-    // Bedrock
     "is not authorized to perform",
     "have access to the model with the specified model id",
     "with on-demand throughput",
@@ -43,7 +40,6 @@ const OF_ACCOUNT: [&str; 57] = [
     "marked by provider as legacy",
     "not available for this account",
     "has not been enabled",
-    // Gemini and Vertex
     "api key not valid",
     "api key expired",
     "reported as leaked",
@@ -53,11 +49,9 @@ const OF_ACCOUNT: [&str; 57] = [
     "enable billing",
     "denied on resource",
     "has been suspended",
-    // Groq
     "organization has been restricted",
     "at the project level",
     "at the organization level",
-    // Moonshot, DeepSeek, Z.ai, Alibaba, Fireworks, OpenRouter, Together, xAI, Cohere
     "is suspended",
     "insufficient balance",
     "account is in good standing",
