@@ -16,6 +16,7 @@ pub mod events;
 pub mod filling;
 pub mod interim;
 pub mod pages;
+mod passing;
 mod paying;
 mod ports;
 mod rates;
@@ -77,6 +78,8 @@ pub enum Part {
     Rates,
     /// The demo model's own port.
     Demo,
+    /// A customer whose request an answer repeats, longer than any event, and one whose query and headers a vendor refuses.
+    Passing,
 }
 
 /// Longest time that one part may take.
@@ -158,6 +161,7 @@ async fn rows(plan: &Plan, part: Part) -> Vec<Row> {
         }
         Part::Rates => vec![rates::saved_tokens(&stack().await).await],
         Part::Demo => demo::rows(plan.bodies).await,
+        Part::Passing => vec![passing::repeated().await, passing::refused().await],
     }
 }
 

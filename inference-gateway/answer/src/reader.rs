@@ -1,6 +1,7 @@
 //! Reads answers of upstreams in the API by which each was asked. All become chunks, or a completion, of chat.
 
 mod calls;
+mod ends;
 mod messages;
 mod pieces;
 mod responses;
@@ -8,7 +9,13 @@ mod responses;
 use bytes::Bytes;
 use shared_catalog::UpstreamApi;
 
-use crate::{fold::Fold, nonsense::Nonsense, stream::Event};
+use crate::{
+    fold::Fold,
+    nonsense::Nonsense,
+    payload::{Payload, PayloadEnds},
+    stream::{Chunk, Event},
+    usage::Reported,
+};
 use messages::MessagesReader;
 pub(super) use pieces::{Pieces, WholeAnswer};
 use responses::ResponsesReader;
@@ -32,6 +39,37 @@ impl AnswerReader {
     }
 
     /// Reads the payload of the next event, or of the last one again.
+    pub fn payload<'a>(&mut self, payload: &'a Payload) -> Result<Event<'a>, Nonsense> {
+        match payload {
+            Payload::Whole(data) => self.event(data),
+            Payload::TooLong(ends) => Ok(self.ends(ends)),
+        }
+    }
+
+    /// Reads what the ends of a payload tell: the usage, and whether the answer ends. Nothing of its text is shown.
+    fn ends<'a>(&self, ends: &'a PayloadEnds) -> Event<'a> {
+        match &self.0 {
+            ApiReader::Chat => Event::Chunk(Chunk::new(Vec::new(), ends::usage(ends), ends::timings(ends))),
+            ApiReader::Messages(_) => Event::Chunk(Chunk::new(Vec::new(), ends::usage(ends), None)),
+            ApiReader::Responses(reader) => reader.ends(ends),
+        }
+    }
+
+    /// Returns the usage that an event tells although it cannot be read.
+    pub fn unreadable(&self, payload: &Payload) -> Reported {
+        let of_ends = |ends: &PayloadEnds| match self.ends(ends) {
+            Event::Chunk(chunk) | Event::Failed(_, chunk) => {
+                chunk.usage().unwrap_or_default().max(chunk.timings().unwrap_or_default())
+            }
+            Event::Done => Reported::default(),
+        };
+        match payload {
+            Payload::Whole(data) => of_ends(&PayloadEnds::of(data)),
+            Payload::TooLong(ends) => of_ends(ends),
+        }
+    }
+
+    /// Reads a payload that is whole.
     pub fn event<'a>(&mut self, payload: &'a [u8]) -> Result<Event<'a>, Nonsense> {
         match &mut self.0 {
             ApiReader::Chat => Event::read(payload),

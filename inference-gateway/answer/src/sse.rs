@@ -3,29 +3,25 @@
 use bytes::{Buf, Bytes, BytesMut};
 use memchr::memchr2;
 
-/// Longest accepted event in bytes. A chunk of a token or two has a few hundred bytes. The rest is for upstreams that
-/// send a whole answer as one event: 131,072 tokens of eight choices, as JSON.
-const MAX_EVENT_BYTES: usize = 16 << 20;
+use crate::payload::{LongText, MAX_EVENT_BYTES, Payload, Text};
 
 /// Byte order mark that some servers send first. The standard says to skip it once.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// An event is longer than `MAX_EVENT_BYTES`, so the rest of the stream cannot be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("an event is longer than {MAX_EVENT_BYTES} bytes")]
-pub struct EventTooLong;
-
 /// Decoder of event payloads, by the WHATWG HTML standard, section 9.2.6, without `id`, `retry` and `event`: events of
 /// chat streams differ only in their data.
 ///
-/// A payload that lies within one piece is a slice of it, not a copy.
+/// A payload that lies within one piece is a slice of it, not a copy. Of a payload that is too long, both ends are kept,
+/// and the stream goes on.
 #[derive(Debug, Default)]
 pub struct Decoder {
     input: Bytes,
     /// Beginning of an incomplete line.
     partial: BytesMut,
+    /// The incomplete line, if it is too long already.
+    long: Option<LongText>,
     /// Payload of an incomplete event.
-    data: Option<Bytes>,
+    data: Option<Text>,
     /// The last piece ended with a carriage return that ended a line. A line feed at the start of the next one belongs
     /// to it.
     after_carriage_return: bool,
@@ -41,30 +37,33 @@ impl Decoder {
     }
 
     /// Returns the payload of the next complete event; `None` if another piece is needed. Empty payloads are skipped.
-    pub fn next_data(&mut self) -> Option<Result<Bytes, EventTooLong>> {
+    pub fn next_data(&mut self) -> Option<Payload> {
         loop {
-            let line = match self.next_line() {
-                Ok(line) => line?,
-                Err(e) => return Some(Err(e)),
-            };
+            let line = self.next_line()?;
             if line.is_empty() {
-                match self.data.take() {
-                    Some(data) if !data.is_empty() => return Some(Ok(data)),
-                    Some(_) | None => {}
+                if let Some(data) = self.data.take().filter(|data| !data.is_empty()) {
+                    return Some(data.into_payload());
                 }
-            } else if let Err(e) = self.field(&line) {
-                return Some(Err(e));
+            } else if let Some(value) = line.data() {
+                self.data = Some(match self.data.take() {
+                    Some(before) => before.join(value),
+                    None => value,
+                });
             }
         }
     }
 
     /// Bytes of the incomplete event, and of input not read yet.
     pub fn held_bytes(&self) -> usize {
-        self.partial.len() + self.data.as_ref().map_or(0, Bytes::len) + self.input.len()
+        let (long, data) = (self.long.as_ref(), self.data.as_ref());
+        self.partial.len()
+            + long.map_or(0, LongText::held_bytes)
+            + data.map_or(0, Text::held_bytes)
+            + self.input.len()
     }
 
     /// Returns the next line, without its end.
-    fn next_line(&mut self) -> Result<Option<Bytes>, EventTooLong> {
+    fn next_line(&mut self) -> Option<Text> {
         if self.after_carriage_return && !self.input.is_empty() {
             self.after_carriage_return = false;
             if self.input[0] == b'\n' {
@@ -72,27 +71,35 @@ impl Decoder {
             }
         }
         let end = memchr2(b'\n', b'\r', &self.input);
-        if self.partial.len() + end.unwrap_or(self.input.len()) > MAX_EVENT_BYTES {
-            return Err(EventTooLong);
+        let read = end.unwrap_or(self.input.len());
+        if self.long.is_none() && self.partial.len() + read > MAX_EVENT_BYTES {
+            self.long = Some(LongText::of(&std::mem::take(&mut self.partial)));
+        }
+        if let Some(long) = &mut self.long {
+            let piece = self.input.split_to(read);
+            long.push(&piece);
+            end?;
         }
         let Some(end) = end else {
             self.partial.extend_from_slice(&std::mem::take(&mut self.input));
-            return Ok(None);
+            return None;
         };
-        let mut line = self.input.split_to(end);
+        let mut line = if self.long.is_some() { Bytes::new() } else { self.input.split_to(end) };
         if !self.partial.is_empty() {
             self.partial.extend_from_slice(&line);
             // The line takes the whole buffer, so that its memory is freed with it, however large.
             line = std::mem::take(&mut self.partial).freeze();
         }
         self.end_line();
+        let mut line = self.long.take().map_or(Text::Short(line), Text::Long);
         if !self.begun {
             self.begun = true;
-            if line.starts_with(BYTE_ORDER_MARK) {
-                line.advance(BYTE_ORDER_MARK.len());
+            let beginning = line.beginning();
+            if beginning.starts_with(BYTE_ORDER_MARK) {
+                beginning.advance(BYTE_ORDER_MARK.len());
             }
         }
-        Ok(Some(line))
+        Some(line)
     }
 
     /// Skips the end of the line: a line feed, a carriage return, or both.
@@ -111,35 +118,18 @@ impl Decoder {
             self.input = Bytes::new();
         }
     }
-
-    /// Takes a line that is not empty. Only the field `data` has a meaning; other fields and comments are ignored.
-    fn field(&mut self, line: &Bytes) -> Result<(), EventTooLong> {
-        let value = match line.strip_prefix(b"data") {
-            Some([]) => Bytes::new(),
-            Some([b':', b' ', ..]) => line.slice(6..),
-            Some([b':', ..]) => line.slice(5..),
-            Some(_) | None => return Ok(()),
-        };
-        let Some(before) = self.data.take() else {
-            self.data = Some(value);
-            return Ok(());
-        };
-        if before.len() + 1 + value.len() > MAX_EVENT_BYTES {
-            return Err(EventTooLong);
-        }
-        // The payload grows in place unless it is shared.
-        let mut joined = BytesMut::from(before);
-        joined.extend_from_slice(b"\n");
-        joined.extend_from_slice(&value);
-        self.data = Some(joined.freeze());
-        Ok(())
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::payload::{END_BYTES, PayloadEnds};
     use proptest::prelude::*;
+
+    fn whole(payload: Payload) -> Bytes {
+        let Payload::Whole(data) = payload else { panic!("it is too long") };
+        data
+    }
 
     /// Payloads of a body that arrives in these pieces.
     fn payloads<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<String> {
@@ -148,7 +138,7 @@ mod tests {
         for piece in pieces {
             decoder.push(Bytes::copy_from_slice(piece));
             while let Some(data) = decoder.next_data() {
-                found.push(String::from_utf8(data.unwrap().to_vec()).unwrap());
+                found.push(String::from_utf8(whole(data).to_vec()).unwrap());
             }
         }
         found
@@ -160,7 +150,7 @@ mod tests {
             let piece = Bytes::from(format!("data: 1{ending}"));
             let mut decoder = Decoder::default();
             decoder.push(piece.clone());
-            assert_eq!(decoder.next_data(), Some(Ok(Bytes::from_static(b"1"))));
+            assert_eq!(decoder.next_data().map(whole), Some(Bytes::from_static(b"1")));
             assert_eq!(decoder.next_data(), None);
             assert!(piece.is_unique(), "{ending:?}");
         }
@@ -209,25 +199,58 @@ mod tests {
         let piece = Bytes::from_static(b"data: abc\n\n");
         let mut decoder = Decoder::default();
         decoder.push(piece.clone());
-        assert_eq!(decoder.next_data().unwrap().unwrap().as_ptr(), piece[6..].as_ptr());
+        assert_eq!(decoder.next_data().map(whole).unwrap().as_ptr(), piece[6..].as_ptr());
     }
 
     #[test]
-    fn an_event_without_end_is_refused_rather_than_kept() {
-        let line = format!("data:{}", "x".repeat(1024));
-        for end in ["", "\n"] {
-            let piece = Bytes::from(line.clone() + end);
-            let mut decoder = Decoder::default();
-            let mut pieces = 0;
-            let refused = loop {
-                decoder.push(piece.clone());
-                pieces += 1;
-                if let Some(data) = decoder.next_data() {
-                    break data;
+    fn of_an_event_that_is_too_long_both_ends_are_kept_and_the_next_one_is_read() {
+        let inside = "x".repeat(1 << 20);
+        for (before, after, lines) in
+            [("", "", false), ("\n", "", true), (": comment\n", ": comment\n", true)]
+        {
+            for piece_bytes in [MAX_EVENT_BYTES * 2, 999_983] {
+                let between = if lines { "\ndata: " } else { "" };
+                let long = vec![&*inside; 17].join(between);
+                let body = format!("{before}data: <{long}>\n{after}\ndata: next\n\n");
+                let (mut decoder, mut found, mut most) = (Decoder::default(), Vec::new(), 0);
+                for piece in body.as_bytes().chunks(piece_bytes) {
+                    decoder.push(Bytes::copy_from_slice(piece));
+                    found.extend(std::iter::from_fn(|| decoder.next_data()));
+                    most = most.max(decoder.held_bytes());
                 }
-            };
-            assert_eq!(refused, Err(EventTooLong));
-            assert!((MAX_EVENT_BYTES / 1030..=MAX_EVENT_BYTES / 1024 + 1).contains(&pieces), "{pieces}");
+                let [Payload::TooLong(PayloadEnds { start, end }), Payload::Whole(next)] = &found[..] else {
+                    panic!("{} payloads", found.len())
+                };
+                assert_eq!(
+                    (start.len().min(END_BYTES - 6), end.len()),
+                    (END_BYTES - 6, END_BYTES),
+                    "{lines}"
+                );
+                assert!(start.starts_with(b"<xx") && end.ends_with(b"xx>"), "{lines}");
+                assert_eq!((&next[..], decoder.held_bytes()), (&b"next"[..], 0));
+                assert!(most <= MAX_EVENT_BYTES + inside.len() + 2 * END_BYTES, "{most}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_comment_that_is_too_long_is_ignored() {
+        let body = format!(": {}\ndata: a\n\n", "x".repeat(MAX_EVENT_BYTES));
+        assert_eq!(payloads([body.as_bytes()]), ["a"]);
+        assert_eq!(payloads(body.as_bytes().chunks(1 << 20)), ["a"]);
+    }
+
+    #[test]
+    fn an_event_that_does_not_end_takes_no_more_memory_than_the_longest() {
+        for end in ["", "\n"] {
+            let piece = Bytes::from(format!("data:{}{end}", "x".repeat(1 << 20)));
+            let mut decoder = Decoder::default();
+            for _ in 0..40 {
+                decoder.push(piece.clone());
+                assert_eq!(decoder.next_data(), None);
+                assert!(decoder.held_bytes() <= MAX_EVENT_BYTES, "{}", decoder.held_bytes());
+            }
+            assert!(decoder.held_bytes() <= 4 * END_BYTES);
         }
     }
 

@@ -11,6 +11,7 @@ use upstream_error::UpstreamError;
 
 use crate::{
     nonsense::Nonsense,
+    payload::is_too_deep,
     pieces::{
         finish::FinishWord,
         logprobs::listed_tokens,
@@ -59,7 +60,7 @@ pub struct Chunk<'a> {
     pub choice: Option<usize>,
     /// A finish reason that no known server uses.
     pub unknown_finish: Option<&'a str>,
-    /// The event itself, for APIs whose events can be passed on.
+    /// The event itself, for APIs whose events can be passed on. `None` if it is too long or nested too deeply.
     pub(super) original: Option<Original<'a>>,
     pub(super) choices: Vec<ChunkChoice<'a>>,
 }
@@ -146,9 +147,12 @@ impl<'a> Event<'a> {
         }
     }
 
+    /// Lets writers of the same API pass the event on, unless it is nested too deeply.
     pub(super) fn with_original(mut self, original: Original<'a>) -> Self {
         match &mut self {
-            Self::Chunk(chunk) => chunk.original = Some(original),
+            Self::Chunk(chunk) => {
+                chunk.original = Some(original).filter(|event| !is_too_deep(event.payload));
+            }
             Self::Failed(..) | Self::Done => {}
         }
         self

@@ -55,11 +55,16 @@ fn whole(upstream: &Value) -> Result<Value, Nonsense> {
     Ok(serde_json::from_slice(&completion.write(generation(), &CHAT, SETTLED)).unwrap())
 }
 
+fn whole_payload(payload: Payload) -> Bytes {
+    let Payload::Whole(data) = payload else { panic!("it is too long") };
+    data
+}
+
 /// Events that a client has received, in order.
 fn events(out: &mut BytesMut) -> Vec<Value> {
     let mut decoder = Decoder::default();
     decoder.push(out.split().freeze());
-    let next = || decoder.next_data().map(Result::unwrap);
+    let next = || decoder.next_data().map(whole_payload);
     let json = |data: Bytes| match &*data {
         b"[DONE]" => json!("[DONE]"),
         data => serde_json::from_slice(data).unwrap(),

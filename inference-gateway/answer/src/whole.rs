@@ -156,6 +156,14 @@ impl<'a> Completion<'a> {
         Ok(Self { usage, unknown_finish: None, finish_reasons, outputs: Vec::new(), content, length })
     }
 
+    /// Returns whether the answer would pass on more levels than clients can be expected to read.
+    pub fn is_too_deep(&self) -> bool {
+        match &self.content {
+            Content::Choices(_) | Content::Vectors(_) => false,
+            Content::Passed(answer) => answer.is_too_deep(),
+        }
+    }
+
     /// Writes the answer that the client reads, in the form that the request wants.
     pub fn write(&self, generation: Generation<'_>, reply: &Reply, settled: Settled) -> Bytes {
         let room = || BytesMut::with_capacity(self.length + ENVELOPE_BYTES);

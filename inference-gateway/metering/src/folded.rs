@@ -1,6 +1,6 @@
 //! Meters a whole answer that is requested as a stream, since its server counts choices only in streams.
 
-use answer::{AnswerReader, Decoder, Event, Fold, Nonsense};
+use answer::{AnswerReader, Decoder, Event, Fold, Nonsense, Payload};
 use bytes::Bytes;
 use upstream_error::UpstreamError;
 
@@ -16,6 +16,8 @@ pub struct FoldMeter {
     choices: u64,
     unknown_finish: Option<String>,
     is_finished: bool,
+    /// An event was too long to be kept.
+    is_too_long: bool,
 }
 
 /// The end of the stream.
@@ -32,18 +34,29 @@ impl FoldMeter {
     /// Meters a stream of `choices`, from its beginning.
     pub fn new(reader: AnswerReader, counter: UsageCounter, choices: u64) -> Self {
         let (decoder, fold) = (Decoder::default(), Some(Fold::default()));
-        Self { decoder, reader, counter, fold, choices, unknown_finish: None, is_finished: false }
+        Self {
+            decoder,
+            reader,
+            counter,
+            fold,
+            choices,
+            unknown_finish: None,
+            is_finished: false,
+            is_too_long: false,
+        }
     }
 
     /// Takes the next bytes of the upstream.
     pub fn push(&mut self, piece: Bytes) -> Option<FoldEnd> {
         self.decoder.push(piece);
         loop {
-            let data = match self.decoder.next_data()? {
-                Ok(data) => data,
-                Err(e) => return Some(FoldEnd::Broken(e.to_string())),
-            };
-            match self.reader.event(&data) {
+            let data = self.decoder.next_data()?;
+            if matches!(data, Payload::TooLong(_)) {
+                // Its text is missing, so the answer is counted, but not given out.
+                self.is_too_long = true;
+                self.forget_texts();
+            }
+            match self.reader.payload(&data) {
                 Ok(Event::Chunk(chunk)) => {
                     self.counter.count_chunk(&chunk);
                     if let Some(unknown) = chunk.unknown_finish {
@@ -71,6 +84,11 @@ impl FoldMeter {
     /// Returns whether every requested choice has its finish reason, so that only usage may be missing.
     pub const fn is_finished(&self) -> bool {
         self.is_finished
+    }
+
+    /// Returns whether the answer is not kept since one of its events is too long.
+    pub const fn is_too_long(&self) -> bool {
+        self.is_too_long
     }
 
     pub fn held_bytes(&self) -> usize {

@@ -1,6 +1,8 @@
 //! The meter of a stream.
 
-use answer::{AnswerReader, Chunk, Decoder, Event, Settled, StreamWriter};
+mod facts;
+
+use answer::{AnswerReader, Chunk, Decoder, Event, Payload, Settled, StreamWriter};
 use bytes::Bytes;
 use reply::MAX_CHOICES;
 use shared::{error::ApiError, generation::FinishReason, tokens::Usage};
@@ -34,12 +36,16 @@ pub struct StreamMeter {
     last_chunk: bool,
     /// Events with data that came.
     events: u64,
+    /// Events that were too long to be kept.
+    too_long: u64,
+    /// The stream ended since it could not be read, although the upstream may have generated and charged for it.
+    is_unreadable: bool,
     out: Output,
 }
 
 /// An event that waits for tokens to be granted.
 struct Blocked {
-    data: Bytes,
+    data: Payload,
     /// Tokens that were counted before the event.
     before: u64,
 }
@@ -75,6 +81,8 @@ impl StreamMeter {
             goes_on: false,
             last_chunk: false,
             events: 0,
+            too_long: 0,
+            is_unreadable: false,
             out: Output::default(),
         }
     }
@@ -86,36 +94,42 @@ impl StreamMeter {
     }
 
     /// Counts the tokens of events that were received and not delivered, which the grant may not cover, since the
-    /// stream ends. Returns whether more bytes can be counted.
-    pub fn count_received(&mut self) -> bool {
+    /// stream ends.
+    pub fn count_received(&mut self) {
         if let Some(Blocked { before, .. }) = self.blocked.take() {
             self.delivered.get_or_insert(before);
         }
-        loop {
-            match self.decoder.next_data() {
-                Some(Ok(data)) => self.count_event(&data),
-                Some(Err(_)) => return false,
-                None => return true,
-            }
+        while let Some(data) = self.decoder.next_data() {
+            self.count_event(&data);
         }
     }
 
-    /// Counts the tokens of further bytes without delivering them, after [`Self::count_received`]. Returns whether more
-    /// can be counted.
-    pub fn count_only(&mut self, piece: Bytes) -> bool {
+    /// Counts the tokens of further bytes without delivering them, after [`Self::count_received`].
+    pub fn count_only(&mut self, piece: Bytes) {
         self.decoder.push(piece);
-        self.count_received()
+        self.count_received();
     }
 
-    fn count_event(&mut self, data: &[u8]) {
-        match self.reader.event(data) {
+    fn count_event(&mut self, data: &Payload) {
+        match self.reader.payload(data) {
             Ok(Event::Chunk(chunk)) => {
                 let before = self.count(&chunk);
                 self.delivered.get_or_insert(before);
             }
             Ok(Event::Failed(_, chunk)) => self.counter.count_report_of(&chunk),
-            Ok(Event::Done) | Err(_) => {}
+            Ok(Event::Done) => {}
+            Err(_) => self.count_unreadable(data),
         }
+    }
+
+    /// Counts the usage that an event tells although it cannot be read.
+    fn count_unreadable(&mut self, data: &Payload) {
+        self.counter.count_report(self.reader.unreadable(data));
+    }
+
+    /// Ends a stream that cannot be read on. What is known of its usage is billed, since the upstream may charge for it.
+    pub const fn give_up(&mut self) {
+        self.is_unreadable = true;
     }
 
     /// Ends the stream at the end of the upstream's body, or at the error that broke the body.
@@ -173,7 +187,7 @@ impl StreamMeter {
     /// Counts the bytes in memory of events that are incomplete, wait for tokens or for the client, or may be repeated
     /// as the last one.
     pub fn held_bytes(&self) -> usize {
-        let blocked = self.blocked.as_ref().map_or(0, |blocked| blocked.data.len());
+        let blocked = self.blocked.as_ref().map_or(0, |blocked| blocked.data.held_bytes());
         self.decoder.held_bytes() + blocked + self.out.0.len() + self.writer.held_bytes()
     }
 
@@ -215,7 +229,7 @@ impl StreamMeter {
 
     /// Writes an error as the stream's last event, with the bill of what came before, if there is one.
     pub fn fail(&mut self, error: &ApiError, settled: Settled) {
-        let settled = self.has_begun().then_some(settled);
+        let settled = (!self.is_free()).then_some(settled);
         self.writer.fail(error, settled, &mut self.out.0);
     }
 
@@ -228,11 +242,9 @@ impl StreamMeter {
     /// Rewrites every received event that the grant covers.
     fn rewrite(&mut self) -> Option<StreamEnd> {
         loop {
-            let data = match self.decoder.next_data()? {
-                Ok(data) => data,
-                Err(e) => return Some(StreamEnd::Broken(e.to_string())),
-            };
+            let data = self.decoder.next_data()?;
             self.events += 1;
+            self.too_long += u64::from(matches!(data, Payload::TooLong(_)));
             match self.event(data, None, false) {
                 EventStep::Delivered => {}
                 EventStep::Blocked => return None,
@@ -243,15 +255,19 @@ impl StreamMeter {
 
     /// Rewrites one event and counts its tokens. If it was blocked, they are counted already, and `before` is the count
     /// before it. `exhausted` means that no more tokens can be granted.
-    fn event(&mut self, data: Bytes, before: Option<u64>, exhausted: bool) -> EventStep {
-        let chunk = match self.reader.event(&data) {
+    fn event(&mut self, data: Payload, before: Option<u64>, exhausted: bool) -> EventStep {
+        let chunk = match self.reader.payload(&data) {
             Ok(Event::Chunk(chunk)) => chunk,
             Ok(Event::Done) => return EventStep::Ended(self.ended("it was done without a finish reason")),
             Ok(Event::Failed(error, chunk)) => {
                 self.counter.count_report_of(&chunk);
                 return EventStep::Ended(StreamEnd::Complained(error));
             }
-            Err(nonsense) => return EventStep::Ended(nonsense.into()),
+            Err(nonsense) => {
+                self.count_unreadable(&data);
+                self.give_up();
+                return EventStep::Ended(nonsense.into());
+            }
         };
         let before = before.unwrap_or_else(|| self.count(&chunk));
         if self.is_covered() || self.ends_generation(&chunk) {
@@ -314,72 +330,5 @@ impl StreamMeter {
     /// then misses nothing; otherwise it failed.
     fn ended(&self, reason: &str) -> StreamEnd {
         if self.is_complete() { StreamEnd::Complete } else { StreamEnd::Broken(reason.to_owned()) }
-    }
-
-    /// Returns whether the upstream may generate more than is granted, so that its silence must be watched.
-    pub fn is_by_grants(&self) -> bool {
-        !self.granted.is_complete()
-    }
-
-    /// Returns whether an event waits for more tokens to be granted.
-    pub const fn is_blocked(&self) -> bool {
-        self.blocked.is_some()
-    }
-
-    /// Returns whether every requested choice has its finish reason and none continues, so that only usage and `[DONE]`
-    /// are missing.
-    pub fn is_finished(&self) -> bool {
-        self.writer.finished_choices() >= self.choices && !self.goes_on
-    }
-
-    /// Counts the choices that continue, or have not begun.
-    pub fn open_choices(&self) -> u64 {
-        self.choices.saturating_sub(self.writer.finished_choices()).max(1)
-    }
-
-    /// Returns whether a chunk without choices came once every choice that began had its finish reason. It ends a
-    /// stream, unless more choices begin.
-    pub const fn has_last_chunk(&self) -> bool {
-        self.last_chunk
-    }
-
-    /// Returns whether every choice that began has its finish reason. More choices may follow.
-    pub fn is_complete(&self) -> bool {
-        self.writer.is_finished()
-    }
-
-    /// Returns whether only usage may be missing, since an upstream may make fewer choices than requested.
-    pub fn may_be_finished(&self) -> bool {
-        self.is_complete() && !self.goes_on
-    }
-
-    /// Returns whether the usage of everything delivered was reported.
-    pub const fn is_reported(&self) -> bool {
-        !self.counter.is_estimate()
-    }
-
-    /// Returns whether any output was received or reported. Until then, a stream costs nothing.
-    pub fn has_begun(&self) -> bool {
-        self.begun || self.counter.completion() > 0
-    }
-
-    /// Returns the upstream's report of the prompt's tokens, if any came.
-    pub fn reported_prompt(&self) -> Option<u64> {
-        self.counter.reported().prompt
-    }
-
-    /// Returns the count of the stream's tokens.
-    pub const fn counter(&self) -> &UsageCounter {
-        &self.counter
-    }
-
-    /// Returns a finish reason that no known server uses, if any came.
-    pub fn unknown_finish(&self) -> Option<&str> {
-        self.unknown_finish.as_deref()
-    }
-
-    /// Returns the usage so far.
-    pub fn usage(&self) -> Usage {
-        self.counter.usage()
     }
 }

@@ -13,8 +13,10 @@ pub enum StreamEnd {
     Beyond,
     /// The upstream reported an error.
     Complained(UpstreamError),
-    /// The upstream broke off, or sent an invalid answer; the reason is for the log.
+    /// The upstream broke off; the reason is for the log.
     Broken(String),
+    /// The upstream sent what cannot be read, which may be the request's doing; the reason is for the log.
+    Unreadable(String),
 }
 
 impl From<Nonsense> for StreamEnd {
@@ -25,7 +27,7 @@ impl From<Nonsense> for StreamEnd {
             | Nonsense::Error
             | Nonsense::Choices
             | Nonsense::Unfinished
-            | Nonsense::Interleaved => Self::Broken(nonsense.to_string()),
+            | Nonsense::Interleaved => Self::Unreadable(nonsense.to_string()),
         }
     }
 }

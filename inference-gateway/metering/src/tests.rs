@@ -1,4 +1,5 @@
 mod fuzz;
+mod unreadable;
 
 use answer::{AnswerReader, Generation, Settled, StreamWriter};
 use bytes::Bytes;
@@ -57,7 +58,8 @@ fn carry(meter: &mut StreamMeter, pieces: &[Bytes], available: u64) -> StreamEnd
             end = meter.extended(asked.min(available), asked);
         }
     }
-    assert!(meter.count_received() && pieces.all(|piece| meter.count_only(piece.clone())));
+    meter.count_received();
+    pieces.for_each(|piece| meter.count_only(piece.clone()));
     end.unwrap_or_else(|| meter.upstream_ended(None))
 }
 

@@ -149,6 +149,11 @@ impl UsageCounter {
         }
     }
 
+    /// Counts usage that was found in an event which cannot be read.
+    pub(crate) fn count_report(&mut self, report: Reported) {
+        self.learn(report, None);
+    }
+
     /// Counts a whole answer.
     #[must_use]
     pub fn with_answer(mut self, answer: &Completion<'_>) -> Self {

@@ -40,6 +40,9 @@ pub enum AttemptOutcome {
     Unreachable,
     /// A refusal of what one client has passed, which says nothing about the upstream.
     Unjudged,
+    /// A failure of a request that a client's own query or headers went with. They may be the cause, so it counts only
+    /// once a request without them has failed too.
+    FailedWithHead,
     /// A refusal of what this account has passed, or of everything. It counts as a failure once another account meets
     /// one too.
     Forbidden(AccountId),
@@ -76,6 +79,7 @@ impl Health {
             // The failure count stays: an upstream whose answers all break is not healthy, although they begin.
             (AttemptOutcome::Answered, _) => Self { aside: None, excused_since: None, ..self },
             (AttemptOutcome::Unjudged, _) => self.unjudged(now),
+            (AttemptOutcome::FailedWithHead, _) if self.failures == 0 => self.unjudged(now),
             (AttemptOutcome::Forbidden(account) | AttemptOutcome::Limited(account), _)
                 if self.refused_alone.is_none_or(|alone| alone == account) =>
             {
@@ -86,6 +90,7 @@ impl Health {
                 AttemptOutcome::Overloaded
                 | AttemptOutcome::Limited(_)
                 | AttemptOutcome::Failed
+                | AttemptOutcome::FailedWithHead
                 | AttemptOutcome::Forbidden(_)
                 | AttemptOutcome::Unreachable,
                 Some(_),
@@ -93,12 +98,17 @@ impl Health {
             (AttemptOutcome::Overloaded | AttemptOutcome::Limited(_), None) => {
                 Self { aside: set_aside(BREATHER), ..self }
             }
-            (AttemptOutcome::Failed | AttemptOutcome::Forbidden(_), None) if failures < FAILURES => {
-                Self { failures, ..self }
-            }
-            (AttemptOutcome::Failed | AttemptOutcome::Forbidden(_) | AttemptOutcome::Unreachable, None) => {
-                Self { failures, aside: set_aside(FIRST_ASIDE), ..self }
-            }
+            (
+                AttemptOutcome::Failed | AttemptOutcome::FailedWithHead | AttemptOutcome::Forbidden(_),
+                None,
+            ) if failures < FAILURES => Self { failures, ..self },
+            (
+                AttemptOutcome::Failed
+                | AttemptOutcome::FailedWithHead
+                | AttemptOutcome::Forbidden(_)
+                | AttemptOutcome::Unreachable,
+                None,
+            ) => Self { failures, aside: set_aside(FIRST_ASIDE), ..self },
         }
     }
 

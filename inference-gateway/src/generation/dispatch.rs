@@ -186,14 +186,12 @@ impl Generator {
             }
         }
         let answered = answered.map_err(|not_answered| not_answered.failure);
-        let is_passed = upstream.form(&job.forward).is_passed();
         if let Some(kind) = answered.as_ref().err().and_then(UpstreamFailure::upstreams_own) {
             running.note_failure(kind);
         }
         running.note(match &answered {
             Ok(_) => AttemptOutcome::Answered,
-            Err(failure) if is_passed => failure.outcome_of_passed(account),
-            Err(failure) => failure.outcome(),
+            Err(failure) => job.outcome(failure, running, account),
         });
         answered.map(|body| Answered { max_tokens: limit, body })
     }

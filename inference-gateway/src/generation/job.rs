@@ -7,15 +7,16 @@ use answer::Reported;
 use bytes::Bytes;
 use metering::{UsageBounds, UsageCounter};
 use request::Forward;
+use routing::AttemptOutcome;
 use shared::{
-    ids::{GenerationId, RequestId},
+    ids::{AccountId, GenerationId, RequestId},
     rates::RateStatus,
     text::shown,
 };
 use shared_door::{http::ClientRequestId, serve::Detach};
 use shared_observe::traces::Span;
 use tokio::time::Instant;
-use upstreams::{Models, PassedHead, Running};
+use upstreams::{Models, PassedHead, Running, UpstreamFailure};
 
 use crate::client::StreamBody;
 
@@ -102,6 +103,20 @@ impl Job {
     pub(super) fn generation(&self) -> answer::Generation<'_> {
         let model = self.alias.as_ref().unwrap_or(&self.model);
         answer::Generation { id: self.id, created: self.created, model }
+    }
+
+    /// Returns the effect of a failure on the health of an upstream.
+    pub(super) fn outcome(
+        &self,
+        failure: &UpstreamFailure,
+        running: &Running,
+        account: AccountId,
+    ) -> AttemptOutcome {
+        let upstream = running.upstream();
+        if upstream.form(&self.forward).is_passed() {
+            return failure.outcome_of_passed(account, self.passed.is_own(&upstream.entry));
+        }
+        failure.outcome()
     }
 
     /// Returns this limit of the upstream if it is below what the request asks for, be it for the model's sake or since no

@@ -55,6 +55,8 @@ pub(super) fn start(
     if !running.upstream().counts_late(&job.forward) {
         job.forget_prompt();
     }
+    // If the prompt was counted to be held, an estimate says less.
+    job.forward.prompt_estimate = job.forward.prompt_estimate.min(hold.prompt_tokens());
     let wanted = max_tokens.saturating_mul(job.forward.n);
     let form = running.upstream().form(&job.forward);
     let meter = StreamMeter::new(
@@ -192,15 +194,14 @@ impl Stream {
         let (began, mut bytes) = (since.unwrap_or_else(Instant::now), 0);
         let lost = self.hold.status() == HoldStatus::Gone;
         let bound = if lost { CATCH_UP_BOUND_OF_LOST } else { CATCH_UP_BOUND };
-        let mut more = self.meter.count_received();
-        while more
-            && began.elapsed() < bound
+        self.meter.count_received();
+        while began.elapsed() < bound
             && bytes < MOST_COUNTED_BYTES
             && self.memory.hold(self.meter.held_bytes())
             && let Ok(Some(Ok(piece))) = timeout(CAUGHT_UP_AFTER, next_bytes(upstream)).await
         {
             bytes += piece.len();
-            more = self.meter.count_only(piece);
+            self.meter.count_only(piece);
         }
         self.record();
     }
@@ -238,6 +239,7 @@ impl Stream {
         }
         tracing::warn!(generation = %self.job.id, bytes = self.meter.held_bytes(), "a stream finds no room for an event, and ends");
         metrics::counter!("gateway_answers_not_given_out_total", "reason" => "event").increment(1);
+        self.meter.give_up();
         let message = "This gateway has no room for an event of this size at the moment.";
         Some(End::Failed(ApiError::new(Code::Overloaded, message)))
     }

@@ -85,7 +85,8 @@ impl ReadBounds {
 struct NotKept {
     reason: Reason,
     length: u64,
-    /// Last bytes of the answer.
+    /// First and last bytes of the answer, one of which has the usage.
+    start: Bytes,
     end: Bytes,
     /// The meter of a stream that was folded.
     folded: Option<Box<FoldMeter>>,
@@ -100,6 +101,8 @@ enum Reason {
     NoRoom,
     /// The answer has more calls, or longer names, than may be given out.
     Calls,
+    /// The answer is nested more deeply than clients can be expected to read.
+    Nested,
 }
 
 impl Reason {
@@ -110,6 +113,9 @@ impl Reason {
             }
             Self::Calls => {
                 "The model makes more calls at once, or longer names of calls, than are given out. The answer was generated, and is billed."
+            }
+            Self::Nested => {
+                "The model's answer is nested too deeply to be given out. It was generated, and is billed."
             }
             Self::NoRoom => {
                 "This gateway has no room for an answer of this size at the moment. It was generated, and is billed; a \
@@ -122,11 +128,19 @@ impl Reason {
         error
     }
 
+    /// Logs that an answer is not given out, and returns the error for its client.
+    fn refused(self, job: &Job, bytes: u64) -> ApiError {
+        tracing::warn!(generation = %job.id, bytes, reason = self.kind(), "an upstream's answer cannot be given out; it is billed");
+        metrics::counter!("gateway_answers_not_given_out_total", "reason" => self.kind()).increment(1);
+        self.error()
+    }
+
     const fn kind(self) -> &'static str {
         match self {
             Self::TooLarge => "too_large",
             Self::NoRoom => "no_room",
             Self::Calls => "calls",
+            Self::Nested => "nested",
         }
     }
 }
@@ -146,24 +160,17 @@ pub(super) async fn run(
         if running.upstream().folds(&job.forward) {
             let meter = fold_meter(job, max_tokens, &running);
             let read = read_folded(body, meter, bounds, &mut memory).await;
-            let model = &running.upstream().entry.model;
-            return read.unwrap_or_else(|error| Read::Failed(of_event(&error, model, &job.forward)));
+            let upstream = running.upstream();
+            return read.unwrap_or_else(|error| Read::Failed(of_event(&error, upstream, &job.forward)));
         }
         read(body, bounds, &mut memory).await
     };
-    let read = tokio::select! {
-        biased;
-        read = reading => read,
-        () = deadline.passed() => Read::Failed(UpstreamFailure::Timeout),
-        () = generator.cut.cancelled() => {
-            Read::Failed(UpstreamFailure::Broken("cut off, since the gateway stops".to_owned()))
-        }
-    };
+    let read = in_time(generator, deadline, reading).await;
     let (body, folded) = match read {
         Read::Whole(body) => (body, None),
         Read::Folded(body, meter) => (body, Some(meter)),
         Read::NotKept(answer) => return not_kept(job, hold, running, &answer, log).await,
-        Read::Failed(failure) => return failed(hold, running, failure).await,
+        Read::Failed(failure) => return failed(job, hold, running, failure).await,
     };
     let form = running.upstream().form(&job.forward);
     let answer = if form.is_passed() { Ok(body.clone()) } else { whole_as_chat(form.api(), body.clone()) };
@@ -175,11 +182,14 @@ pub(super) async fn run(
     let completion = match completion {
         Ok(completion) => completion,
         Err(Nonsense::Beyond) => {
-            let (length, end) = (body.len() as u64, body.slice(body.len().saturating_sub(USAGE_WITHIN)..));
-            let answer = NotKept { reason: Reason::Calls, length, end, folded };
+            let (length, within) = (body.len() as u64, body.len().min(USAGE_WITHIN));
+            let (start, end) = (body.slice(..within), body.slice(body.len() - within..));
+            let answer = NotKept { reason: Reason::Calls, length, start, end, folded };
             return not_kept(job, hold, running, &answer, log).await;
         }
-        Err(nonsense) => return failed(hold, running, UpstreamFailure::Broken(nonsense.to_string())).await,
+        Err(nonsense) => {
+            return failed(job, hold, running, UpstreamFailure::Broken(nonsense.to_string())).await;
+        }
     };
     let of_whole;
     let (counter, unknown_finish) = if let Some(meter) = &folded {
@@ -194,12 +204,27 @@ pub(super) async fn run(
     let rates = hold.take_rates();
     bill(job, hold, running, counter, log).await;
     let cost = log.charge.map(|charge| charge.charged);
+    if completion.is_too_deep() {
+        return Err(Reason::Nested.refused(job, body.len() as u64));
+    }
     log.outcome = OK;
     let settled = Settled { usage: log.usage, cost, completed: generator.clock.now().seconds() };
     let written = completion.write(job.generation(), &job.forward.reply, settled);
     drop((answer, body));
     let body = AnswerBody::Whole(memory.leave_with(written));
     Ok(Started { id: job.id, max_tokens: job.lowered(max_tokens), rates, body })
+}
+
+/// Reads an answer until its deadline, or until the gateway stops.
+async fn in_time(generator: &Generator, deadline: &Deadline, reading: impl Future<Output = Read>) -> Read {
+    tokio::select! {
+        biased;
+        read = reading => read,
+        () = deadline.passed() => Read::Failed(UpstreamFailure::Timeout),
+        () = generator.cut.cancelled() => {
+            Read::Failed(UpstreamFailure::Broken("cut off, since the gateway stops".to_owned()))
+        }
+    }
 }
 
 /// Makes the meter of a stream that is folded.
@@ -224,7 +249,7 @@ async fn bill(job: &Job, hold: OpenHold, running: Running, counter: &UsageCounte
 async fn read(mut body: Incoming, bounds: ReadBounds, memory: &mut AnswerPermit) -> Read {
     let ReadBounds { largest, silence } = bounds;
     let mut first: Option<Bytes> = None;
-    let (mut kept, mut length) = (BytesMut::new(), 0_u64);
+    let (mut kept, mut length, mut start) = (BytesMut::new(), 0_u64, Bytes::new());
     // An announced length is taken at once, since answers that each hold a part would wait for each other.
     let announced = body.size_hint().exact().unwrap_or(0);
     let mut not_kept = refuse(announced, largest, memory).await;
@@ -248,6 +273,9 @@ async fn read(mut body: Incoming, bounds: ReadBounds, memory: &mut AnswerPermit)
             kept.extend_from_slice(&piece);
         }
         if not_kept.is_some() && kept.len() > 2 * USAGE_WITHIN {
+            if start.is_empty() {
+                start = Bytes::copy_from_slice(&kept[..USAGE_WITHIN]);
+            }
             kept = BytesMut::from(&kept[kept.len() - USAGE_WITHIN..]);
             memory.hold(0);
         }
@@ -259,7 +287,7 @@ async fn read(mut body: Incoming, bounds: ReadBounds, memory: &mut AnswerPermit)
     let bytes = first.unwrap_or_else(|| kept.freeze());
     match not_kept {
         None => Read::Whole(bytes),
-        Some(reason) => Read::NotKept(NotKept { reason, length, end: bytes, folded: None }),
+        Some(reason) => Read::NotKept(NotKept { reason, length, start, end: bytes, folded: None }),
     }
 }
 
@@ -306,8 +334,9 @@ async fn read_folded(
         (Some(Ok(answer)), _) => Read::Folded(answer, meter),
         (Some(Err(nonsense)), _) => Read::Failed(UpstreamFailure::Broken(nonsense.to_string())),
         (None, reason) => {
-            let (reason, end) = (reason.unwrap_or(Reason::Calls), Bytes::new());
-            Read::NotKept(NotKept { reason, length, end, folded: Some(meter) })
+            let beyond = if meter.is_too_long() { Reason::TooLarge } else { Reason::Calls };
+            let (reason, [start, end]) = (reason.unwrap_or(beyond), [Bytes::new(), Bytes::new()]);
+            Read::NotKept(NotKept { reason, length, start, end, folded: Some(meter) })
         }
     })
 }
@@ -322,11 +351,16 @@ async fn refuse(length: u64, largest: u64, memory: &mut AnswerPermit) -> Option<
 }
 
 /// A whole answer that fails costs nothing.
-async fn failed(hold: OpenHold, running: Running, failure: UpstreamFailure) -> Result<Started, ApiError> {
+async fn failed(
+    job: &Job,
+    hold: OpenHold,
+    running: Running,
+    failure: UpstreamFailure,
+) -> Result<Started, ApiError> {
     tracing::warn!(%failure, "an upstream's answer is unusable");
     metrics::counter!("gateway_upstream_errors_total", "kind" => "answer").increment(1);
     running.note_failure("answer");
-    running.note(failure.outcome());
+    running.note(job.outcome(&failure, &running, hold.account()));
     drop(running);
     hold.release().await;
     Err(failure.into())
@@ -340,18 +374,19 @@ async fn not_kept(
     answer: &NotKept,
     log: &mut GenerationLog,
 ) -> Result<Started, ApiError> {
-    let NotKept { reason, length, end, folded } = answer;
-    tracing::warn!(generation = %job.id, bytes = length, reason = reason.kind(), "an upstream's answer cannot be given out; it is billed");
-    metrics::counter!("gateway_answers_not_given_out_total", "reason" => reason.kind()).increment(1);
+    let NotKept { reason, length, start, end, folded } = answer;
+    let error = reason.refused(job, *length);
     let of_end;
     let counter = if let Some(meter) = folded {
         meter.counter()
     } else {
         let counter = job.usage_counter(hold.output_tokens() / job.forward.n, &running);
-        of_end = counter.with_end_of_answer(*length, Reported::find_last(end));
+        let reported = [end, start].map(|part| Reported::find_last(part));
+        let told = reported.into_iter().find(|told| *told != Reported::default()).unwrap_or_default();
+        of_end = counter.with_end_of_answer(*length, told);
         &of_end
     };
     job.check_answer(counter, None, &running);
     bill(job, hold, running, counter, log).await;
-    Err(reason.error())
+    Err(error)
 }

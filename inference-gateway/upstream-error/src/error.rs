@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::{inside, sizes::ContextSizes};
+use crate::{cleaned::cleaned, sizes::ContextSizes};
 
 /// Phrases for a prompt that is too long, or that leaves too little room for the requested output. Each phrase comes
 /// from the source or the documentation of a server.
@@ -75,6 +75,8 @@ const PARTS_AT_FAULT: [(PartAtFault, &[&str]); 5] = [
         ],
     ),
 ];
+/// Longest place in a body that a client is told, in bytes.
+const MAX_PLACE_BYTES: usize = 200;
 /// Most bytes of an error that is read, since an error as a tree takes many times its memory. A longer one is ignored.
 pub const MAX_ERROR_BYTES: usize = 64 << 10;
 
@@ -86,6 +88,8 @@ pub struct UpstreamError {
     pub kind: String,
     /// Member `code` of the error, which is a status or a name.
     pub code: String,
+    /// Member `param` of the error, which is a place in the body that the upstream was sent.
+    pub param: String,
     /// Sizes of the prompt and of the context, if members of the error have them.
     pub sizes: Option<ContextSizes>,
 }
@@ -126,15 +130,16 @@ impl UpstreamError {
     /// Reads an error from a body or an event of a stream. It may be nested (`{"error":{"message"}}`: OpenAI, vLLM,
     /// llama.cpp, Ollama, Anthropic), inside a failed response (`{"response":{"error":…}}`: OpenAI), flat
     /// (`{"object":"error","message"}`: SGLang, older vLLM), or a bare text (`{"error":"…"}`: Text Generation
-    /// Inference; `{"detail":"…"}` or a list of details: FastAPI).
+    /// Inference; `{"detail":"…"}` or a list of details: FastAPI), and be the only element of a list (Gemini).
     pub fn read(body: &[u8]) -> Self {
         if body.len() > MAX_ERROR_BYTES {
             return Self::default();
         }
         let value: Value = serde_json::from_slice(body).unwrap_or_default();
+        let value = if value.is_array() { &value[0] } else { &value };
         let of_response = &value["response"]["error"];
         let error =
-            [&value["error"], of_response].into_iter().find(|error| error.is_object()).unwrap_or(&value);
+            [&value["error"], of_response].into_iter().find(|error| error.is_object()).unwrap_or(value);
         let detail = &value["detail"];
         let message = [&error["message"], &value["error"], detail, &detail[0]["msg"]];
         let kind = [&error["type"], &value["error_type"]];
@@ -143,6 +148,7 @@ impl UpstreamError {
             message: first(&message),
             kind: first(&kind),
             code: first(&[&error["code"], &error["details"]["error_code"]]),
+            param: first(&[&error["param"]]),
             sizes,
         }
     }
@@ -165,12 +171,18 @@ impl UpstreamError {
     }
 
     /// Returns the part of the text that a client may read, without the upstream's own name for the model, which is
-    /// confidential. Texts about the server's own failures are dropped, and texts with an address, a credential, a file
-    /// or a stack, since the rest could still reveal secrets.
+    /// confidential. Texts about the server's own failures are dropped. Of other texts, [`cleaned`] says what is kept.
     pub fn for_client(&self, status: u16, upstream_model: &str) -> Option<String> {
-        let message = inside::without_references(&self.message).replace(upstream_model, "the model");
-        let shown = status < 500 && !message.is_empty() && !inside::leaks_internals(&message);
-        shown.then_some(message)
+        let shown = status < 500 && !self.message.is_empty();
+        if shown { cleaned(&self.message.replace(upstream_model, "the model")) } else { None }
+    }
+
+    /// Returns the place in the upstream's body that the error blames, if it is spelled as a place.
+    pub fn place(&self) -> Option<&str> {
+        let is_of_place = |c: char| c.is_ascii_alphanumeric() || "_-.[]".contains(c);
+        let is_place =
+            (1..=MAX_PLACE_BYTES).contains(&self.param.len()) && self.param.chars().all(is_of_place);
+        is_place.then_some(&self.param)
     }
 
     /// Returns the sizes of a prompt that is too long, if the upstream reports them.

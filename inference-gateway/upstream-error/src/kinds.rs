@@ -1,6 +1,6 @@
 //! Types and codes of errors, with which vendors say what an event of a stream, or a body, is about.
 
-use crate::error::UpstreamError;
+use crate::{error::UpstreamError, operator};
 
 /// Statuses that types and codes stand for: types of Anthropic's API, and codes of failed responses.
 const STATUSES: [(&str, u16); 17] = [
@@ -24,8 +24,12 @@ const STATUSES: [(&str, u16); 17] = [
 ];
 
 /// Types and codes about the account of the gateway's operator.
-const OF_ACCOUNT: [&str; 10] = [
+const OF_ACCOUNT: [&str; 14] = [
     "billing_error",
+    "API_KEY_INVALID",
+    "Arrearage",
+    "invalid_api_key",
+    "organization_restricted",
     "insufficient_quota",
     "billing_hard_limit_reached",
     "billing_not_active",
@@ -35,14 +39,6 @@ const OF_ACCOUNT: [&str; 10] = [
     "linked_organization_spend_limit_reached",
     "linked_organization_billing_unavailable",
     "organization_on_hold",
-];
-
-/// Words about that account, in lower case.
-const WORDS_OF_ACCOUNT: [&str; 4] = [
-    "credit balance is too low",               // Anthropic
-    "reached your specified api usage limits", // Anthropic
-    "organization has been disabled",          // Anthropic
-    "exceeded your current quota",             // OpenAI
 ];
 
 impl UpstreamError {
@@ -64,9 +60,7 @@ impl UpstreamError {
 
     /// Returns whether the error is about the account of the gateway's operator, which clients can do nothing about.
     pub(super) fn is_of_account(&self) -> bool {
-        let lower = self.message.to_lowercase();
-        OF_ACCOUNT.iter().any(|name| self.is(name))
-            || WORDS_OF_ACCOUNT.iter().any(|words| lower.contains(words))
+        OF_ACCOUNT.iter().any(|name| self.is(name)) || operator::is_of_account(&self.message)
     }
 }
 

@@ -1,9 +1,11 @@
 //! Errors of upstreams, in the formats of different servers.
 
+mod cleaned;
 mod error;
 mod inside;
 mod kinds;
 mod limit;
+mod operator;
 mod sizes;
 
 pub use error::{MAX_ERROR_BYTES, PartAtFault, UpstreamError, Verdict};
@@ -208,6 +210,147 @@ mod tests {
         let body = br#"{"error":{"message":"bad key sk-SECRET123456 at http://10.0.0.5:8000/v1"}}"#;
         for status in [400, 422, 500] {
             assert_eq!(UpstreamError::read(body).for_client(status, "m/7b"), None, "{status}");
+        }
+    }
+
+    /// Sentences of vendors about the account of whoever asks them, as their users report them, with the statuses.
+    const OF_ACCOUNT: [(u16, &str); 27] = [
+        // OpenAI
+        (
+            400,
+            "Your organization must be verified to stream this model. Please go to: https://platform.openai.com/settings/organization/general and click on Verify Organization. If you just verified, it can take up to 15 minutes for access to propagate.",
+        ),
+        (400, "Billing hard limit has been reached"),
+        (400, "No such organization: org-4tGhJk2LmN."),
+        (400, "Project `proj_9sKdQ2` does not have access to model `gpt-6`."),
+        (
+            400,
+            "Incorrect API key provided: sk-proj-********AbCd. You can find your API key at https://platform.openai.com/account/api-keys.",
+        ),
+        (429, "Your account is not active, please check your billing details on our website."),
+        // Anthropic
+        (
+            400,
+            "Your credit balance is too low to access the Anthropic API. Please go to Plans & Billing to upgrade or purchase credits.",
+        ),
+        (400, "This organization has been disabled."),
+        (
+            400,
+            "You have reached your specified API usage limits. You will regain access on 2026-12-01 at 00:00 UTC.",
+        ),
+        (400, "The long context beta is not yet available for this subscription."),
+        // Azure
+        (
+            400,
+            "The API deployment for this resource does not exist. If you created the deployment within the last 5 minutes, please wait a moment and try again.",
+        ),
+        (
+            422,
+            "Access denied due to invalid subscription key or wrong API endpoint. Make sure to provide a valid key for an active subscription and use a correct regional API endpoint for your resource.",
+        ),
+        (400, "Access denied due to Virtual Network/Firewall rules."),
+        // Bedrock
+        (
+            400,
+            "User: arn:aws:iam::123456789012:user/gateway is not authorized to perform: bedrock:InvokeModel on resource: arn:aws:bedrock:us-east-1::foundation-model/x because no identity-based policy allows the bedrock:InvokeModel action",
+        ),
+        (400, "You don't have access to the model with the specified model ID."),
+        (
+            400,
+            "Invocation of model ID x with on-demand throughput isn\u{2019}t supported. Retry your request with the ID or ARN of an inference profile that contains this model.",
+        ),
+        (
+            400,
+            "Model use case details have not been submitted for this account. Fill out the Anthropic use case details form before using the model.",
+        ),
+        (400, "INVALID_PAYMENT_INSTRUMENT: A valid payment instrument must be provided."),
+        // Gemini and Vertex
+        (400, "API key not valid. Please pass a valid API key."),
+        (400, "User location is not supported for the API use."),
+        (
+            400,
+            "Gemini API free tier is not available in your country. Please enable billing on your project in Google AI Studio.",
+        ),
+        (
+            400,
+            "Vertex AI API has not been used in project 123456789012 before or it is disabled. Enable it by visiting https://console.developers.google.com/apis/api/aiplatform.googleapis.com/overview?project=123456789012 then retry.",
+        ),
+        (
+            400,
+            "Permission 'aiplatform.endpoints.predict' denied on resource '//aiplatform.googleapis.com/projects/acme-prod/locations/us-central1/publishers/google/models/x' (or it may not exist).",
+        ),
+        // Others
+        (
+            400,
+            "Organization has been restricted. Please reach out to support if you believe this was in error.",
+        ),
+        (400, "Access denied, please make sure your account is in good standing."),
+        (
+            429,
+            "Your account org-7f3a<ak-9xyz> is suspended due to insufficient balance, please recharge your account or check your plan and billing details",
+        ),
+        (
+            413,
+            "Account acme-prod is suspended, possibly due to reaching the monthly spending limit. Write to ops@acme.example.",
+        ),
+    ];
+
+    #[test]
+    fn what_a_vendor_says_of_the_operators_account_is_no_fault_of_a_request() {
+        for (status, message) in OF_ACCOUNT {
+            let body = serde_json::json!({"error": {"message": message, "type": "invalid_request_error"}});
+            for body in [body.clone(), serde_json::json!([body])] {
+                assert_eq!(verdict(status, &body.to_string()), Verdict::Broken, "{message}");
+            }
+        }
+    }
+
+    #[test]
+    fn names_of_the_operators_account_are_cut_out_of_what_concerns_a_request() {
+        for (message, shown) in [
+            (
+                "Rate limit reached for m in organization org-4tGhJk2LmN on tokens per min (TPM): Limit 30000, Used 18928, Requested 14572. Please try again in 7s. Visit https://platform.openai.com/account/rate-limits to learn more.",
+                Some(
+                    "Rate limit reached for m in organization … on tokens per min (TPM): Limit 30000, Used 18928, Requested 14572. Please try again in 7s.",
+                ),
+            ),
+            (
+                "This request would exceed the rate limit for your organization 0f1e2d3c of 30,000 input tokens per minute.",
+                None,
+            ),
+            (
+                "Requests have exceeded the token rate limit of your current OpenAI S0 pricing tier. Please retry after 26 seconds.",
+                Some("Please retry after 26 seconds."),
+            ),
+            (
+                "The images for deployment prod-eu-1 of account 123456789012 are too many; ask ops@acme.example.",
+                Some("The images for deployment … of account … are too many; ask …."),
+            ),
+            (
+                "Model arn:aws:bedrock:us-east-1:123456789012:inference-profile/x takes no images.",
+                Some("Model … takes no images."),
+            ),
+            (
+                "Invalid schema for function 'organization_of': 'project' is a required property.",
+                Some("Invalid schema for function 'organization_of': 'project' is a required property."),
+            ),
+        ] {
+            let error = UpstreamError { message: message.into(), ..UpstreamError::default() };
+            assert_eq!(error.for_client(400, "m/7b").as_deref(), shown, "{message}");
+        }
+    }
+
+    #[test]
+    fn a_place_is_told_if_it_is_spelled_as_one() {
+        let place = |param: &str| {
+            let body = serde_json::json!({"error": {"message": "m", "param": param}}).to_string();
+            UpstreamError::read(body.as_bytes()).place().map(str::to_owned)
+        };
+        for param in ["input[0].content[1].image_url", "max_output_tokens", "messages.0.content"] {
+            assert_eq!(place(param).as_deref(), Some(param));
+        }
+        for param in ["", "a b", "x\n", "http://10.0.0.1", &"a".repeat(201)] {
+            assert_eq!(place(param), None, "{param}");
         }
     }
 

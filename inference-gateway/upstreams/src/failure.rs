@@ -5,17 +5,19 @@ use std::{error::Error as _, fmt, time::Duration};
 use http::{HeaderMap, Response, StatusCode, header};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
-use request::Forward;
+use reply::Reply;
+use request::{BodyForm, Forward};
 use routing::AttemptOutcome;
 use shared::{
     error::{ApiError, Code},
     ids::AccountId,
     text::{cut, shown},
 };
+use shared_catalog::UpstreamApi;
 use tokio::time::timeout;
 use upstream_error::{MAX_ERROR_BYTES, RefusedLimit, UpstreamError, Verdict};
 
-use crate::client::SendError;
+use crate::{client::SendError, upstream::Upstream};
 
 /// Most characters of an upstream's message that a client is shown.
 const MAX_MESSAGE_CHARS: usize = 1000;
@@ -88,6 +90,7 @@ impl UpstreamFailure {
         match (self, other) {
             (Self::Broken(reason), Self::Broken(other)) => reason == other,
             (Self::HungUp(_), Self::HungUp(_)) => true,
+            (Self::CredentialRefused(status), Self::CredentialRefused(other)) => status == other,
             (
                 Self::Unreachable(_)
                 | Self::HungUp(_)
@@ -117,10 +120,12 @@ impl UpstreamFailure {
         }
     }
 
-    /// Effect on the upstream's health if the client's own body was passed on with a query and headers. Whatever these
-    /// cause is not the upstream's fault.
-    pub const fn outcome_of_passed(&self, account: AccountId) -> AttemptOutcome {
+    /// Effect on the upstream's health if the client's own body was passed on, perhaps `with_head`: a query or headers of
+    /// the client. Whatever these cause is not the upstream's fault.
+    pub const fn outcome_of_passed(&self, account: AccountId, with_head: bool) -> AttemptOutcome {
         match self {
+            Self::CredentialRefused(_) | Self::Broken(_) if with_head => AttemptOutcome::FailedWithHead,
+            Self::Overloaded if with_head => AttemptOutcome::Limited(account),
             Self::CredentialRefused(403) => AttemptOutcome::Forbidden(account),
             Self::RateLimited(_) => AttemptOutcome::Limited(account),
             Self::Unreachable(_)
@@ -229,14 +234,10 @@ pub(crate) fn retry_after(headers: &HeaderMap) -> Option<u32> {
     Some(seconds.clamp(1, MAX_RETRY_AFTER))
 }
 
-/// Words with which vendors name the organization whose limits refuse a request, which is the operator's.
-const OF_ORGANIZATION: [&str; 3] = ["organization", "org-", "(org"];
-
-/// Failure of a request that the vendor's limits refuse for now, in the vendor's words unless they name the operator.
+/// Failure of a request that the vendor's limits refuse for now, in the vendor's words without those about the operator.
 /// Agents wait for as long as the words, or `Retry-After`, say.
 fn rate_limited(error: &UpstreamError, upstream_model: &str, retry_after: Option<u32>) -> UpstreamFailure {
     let words = error.for_client(StatusCode::TOO_MANY_REQUESTS.as_u16(), upstream_model);
-    let words = words.filter(|words| !OF_ORGANIZATION.iter().any(|name| words.contains(name)));
     let message = if let Some(words) = words {
         cut(&words, MAX_MESSAGE_CHARS).to_owned()
     } else {
@@ -273,31 +274,45 @@ pub(crate) async fn read_error(response: Response<Incoming>) -> UpstreamError {
 }
 
 /// Interprets an error event of a stream.
-pub fn of_event(error: &UpstreamError, upstream_model: &str, forward: &Forward) -> UpstreamFailure {
-    of_error(error, error.status_in_stream(), upstream_model, forward)
+pub fn of_event(error: &UpstreamError, upstream: &Upstream, forward: &Forward) -> UpstreamFailure {
+    of_error(error, error.status_in_stream(), upstream, forward)
 }
 
 /// Interprets an error with this status. The client is told what the request caused.
 pub(crate) fn of_error(
     error: &UpstreamError,
     status: u16,
-    upstream_model: &str,
+    upstream: &Upstream,
     forward: &Forward,
 ) -> UpstreamFailure {
     let words = || {
-        let message = error.for_client(status, upstream_model)?;
+        let message = error.for_client(status, &upstream.entry.model)?;
         Some(cut(&message, MAX_MESSAGE_CHARS).to_owned())
     };
+    let refused = |mut refused: ApiError| {
+        if refused.param.is_none() && keeps_places(upstream.form(forward), &forward.reply) {
+            refused.param = error.place().map(str::to_owned);
+        }
+        UpstreamFailure::Refused(refused)
+    };
     match error.verdict(status) {
-        Verdict::TooLong => UpstreamFailure::Refused(forward.too_long(error.context_sizes(), words())),
-        Verdict::Invalid(part) => UpstreamFailure::Refused(forward.invalid(part, words())),
-        Verdict::TooLarge => UpstreamFailure::Refused(ApiError::new(
-            Code::RequestTooLarge,
-            "The request is too large for the model.",
-        )),
+        Verdict::TooLong => refused(forward.too_long(error.context_sizes(), words())),
+        Verdict::Invalid(part) => refused(forward.invalid(part, words())),
+        Verdict::TooLarge => {
+            let words = words().unwrap_or_else(|| "The request is too large for the model.".into());
+            refused(ApiError::new(Code::RequestTooLarge, words))
+        }
         Verdict::Overloaded => UpstreamFailure::Overloaded,
         Verdict::Timeout => UpstreamFailure::Timeout,
         Verdict::Broken => broken(error, status),
+    }
+}
+
+/// Returns whether places in the body that an upstream was sent are places in the client's body too.
+fn keeps_places(form: BodyForm, reply: &Reply) -> bool {
+    match reply {
+        Reply::Chat { .. } | Reply::Embeddings => form.api() == UpstreamApi::Chat,
+        Reply::Responses(_) | Reply::Messages(_) => form.is_passed(),
     }
 }
 
@@ -307,31 +322,4 @@ fn broken(error: &UpstreamError, status: u16) -> UpstreamFailure {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_upstreams_words_forge_no_line_of_the_log() {
-        let kind = "x\n2026-01-01 INFO all is well\u{1b}[2J\u{202e}".repeat(100);
-        let error = UpstreamError { kind, ..UpstreamError::default() };
-        for failure in [broken(&error, 500), UpstreamFailure::Unreachable("a\r\nb".into())] {
-            let logged = failure.to_string();
-            assert!(!logged.contains(|c: char| shared::text::is_control(c)), "{logged}");
-            assert!(logged.chars().count() < 300, "{logged}");
-        }
-    }
-
-    #[test]
-    fn two_servers_fail_alike_where_the_request_may_be_the_cause() {
-        let broken = |status| broken(&UpstreamError::default(), status);
-        assert!(broken(500).is_alike(&broken(500)) && !broken(500).is_alike(&broken(502)));
-        assert!(UpstreamFailure::HungUp("a".into()).is_alike(&UpstreamFailure::HungUp("b".into())));
-        for own in [
-            UpstreamFailure::Unreachable(String::new()),
-            UpstreamFailure::Overloaded,
-            UpstreamFailure::Timeout,
-        ] {
-            assert!(!own.is_alike(&own), "{own:?}");
-        }
-    }
-}
+mod tests;

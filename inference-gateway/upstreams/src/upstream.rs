@@ -223,7 +223,7 @@ impl Upstream {
         let (status, retry_after) = (response.status(), failure::retry_after(response.headers()));
         let error = failure::read_error(response).await;
         let model = &self.entry.model;
-        let mut failure = failure::of_error(&error, status.as_u16(), model, forward);
+        let mut failure = failure::of_error(&error, status.as_u16(), self, forward);
         if form.is_passed() {
             failure = failure::of_passed(failure, &error, status, model, retry_after);
         }
@@ -265,7 +265,7 @@ impl Upstream {
     ) -> Result<Response<Incoming>, UpstreamFailure> {
         let mut request = Request::new(Full::new(head.chain(rest)));
         *request.method_mut() = Method::POST;
-        let path = question.passed.and_then(|passed| passed.path(question.path));
+        let path = question.passed.and_then(|passed| passed.path(question.path, &self.entry));
         *request.uri_mut() = path.unwrap_or_else(|| question.path.clone()).into();
         let headers = request.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));

@@ -243,6 +243,8 @@ struct RawUpstream {
     #[serde(default = "default_cache_breakpoints")]
     cache_breakpoints: bool,
     #[serde(default)]
+    pass_query: Vec<Spanned<String>>,
+    #[serde(default)]
     streams_every_token: bool,
     cost: Option<Spanned<RawTable>>,
 }
@@ -292,6 +294,7 @@ impl RawUpstream {
         }
         let Self { limit_param, weight, prompt_overhead, .. } = self;
         let Self { left_before_head, cache_breakpoints, streams_every_token, .. } = self;
+        let pass_query = self.pass_query.into_iter().map(query_name).collect::<Result<_, _>>()?;
         let left_mid_stream = self.left_mid_stream.unwrap_or_else(|| LeftMidStream::of(&speaks));
         Ok(Upstream {
             name,
@@ -307,6 +310,7 @@ impl RawUpstream {
             left_mid_stream,
             image_urls: self.image_urls.unwrap_or(ImageUrls::of(kind)),
             cache_breakpoints,
+            pass_query,
             streams_every_token,
             cost,
         })
@@ -323,6 +327,16 @@ fn name(name: Spanned<String>) -> Result<String, Fault> {
             Some(at),
             format!("an upstream's name has 1 to {LONGEST_NAME} characters, none of control"),
         ));
+    }
+    Ok(name)
+}
+
+/// Checks the name of a query's member, which is compared as clients spell it.
+fn query_name(name: Spanned<String>) -> Result<String, Fault> {
+    let (at, name) = (name.span(), name.into_inner());
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    if name.is_empty() || !name.chars().all(is_plain) {
+        return Err((Some(at), "pass_query has names of letters, digits, '-', '_' and '.'".to_owned()));
     }
     Ok(name)
 }

@@ -105,6 +105,13 @@ fn a_fault_is_reported_with_file_line_and_reason() {
         fault("model = \"Qwen/Qwen3\"", "model = \"q\"\ntokenizer = \"tokenizer.json\"")
             .contains("models.toml:22: a tokenizer alone")
     );
+    for name in ["", "a=b", "a&b", "b%65ta"] {
+        let line = format!("model = \"q\"\npass_query = [\"x\", \"{name}\"]");
+        assert!(
+            fault("model = \"Qwen/Qwen3\"", &line).contains("models.toml:22: pass_query has names"),
+            "{name}"
+        );
+    }
     assert!(fault("model = \"Qwen/Qwen3\"", "").contains("needs the name it knows"));
     let (head, model) = GOOD.split_at(GOOD.find("[[model]]").unwrap());
     let twice = Catalog::parse(&format!("{head}{model}{model}"), "m").unwrap_err().to_string();

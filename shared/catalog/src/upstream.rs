@@ -34,6 +34,8 @@ pub struct Upstream {
     pub image_urls: ImageUrls,
     /// Requests written here for the Messages API mark what the vendor's cache should keep.
     pub cache_breakpoints: bool,
+    /// Members of a client's query that pass with its body, besides `beta`.
+    pub pass_query: Vec<String>,
     /// A stream shows every generated token; none are hidden reasoning.
     pub streams_every_token: bool,
     /// Prices that the upstream charges the operator; `None` if unknown.

@@ -67,6 +67,11 @@ async fn generated(api: Api, arrived: Arrived, state: &State) -> io::Result<Resp
     if let Some(window) = script.context.filter(|window| prompt_tokens >= *window) {
         return Ok(ApiError::prompt_too_long(api, prompt_tokens, window).response(api));
     }
+    if let Fault::ErrorOfHead { status } = script.fault
+        && (arrived.uri.query().is_some() || arrived.headers.contains_key("anthropic-beta"))
+    {
+        script.fault = Fault::Error { status, shape: Shape::Nested };
+    }
     let serial = state.answers.fetch_add(1, Ordering::Relaxed);
     let mut writes = CacheWrites::default();
     if script.caches {

@@ -1,6 +1,12 @@
 """Faults of counting, pricing, settling and admission."""
 
 METER = "inference-gateway/metering/src/meter.rs"
+FACTS = "inference-gateway/metering/src/meter/facts.rs"
+RESPONSES = "inference-gateway/answer/src/reader/responses.rs"
+PASSED = "inference-gateway/answer/src/dialect/passed.rs"
+HEALTH = "inference-gateway/routing/src/choice.rs"
+OPERATOR = "inference-gateway/upstream-error/src/operator.rs"
+CLEANED = "inference-gateway/upstream-error/src/cleaned.rs"
 USAGE = "inference-gateway/metering/src/usage.rs"
 CHOICES = "inference-gateway/metering/src/usage/choices.rs"
 GRANTED = "inference-gateway/metering/src/granted.rs"
@@ -30,7 +36,7 @@ FAULTS = {
          "(self.granted.is_short() && self.is_uncovered()).then_some(StreamEnd::GrantUsedUp)", "None",
          "tests::silence_counts_for_the_grant_and_never_for_the_bill"),
         ("what comes after a cut is not counted", METER,
-         "Some(Ok(data)) => self.count_event(&data),", "Some(Ok(_)) => {}",
+         "            self.count_event(&data);\n", "            drop(data);\n",
          "tests::an_event_beyond_the_last_grant_is_withheld_and_counted_and_so_is_what_follows_it"),
         ("what is withheld at a cut is billed", METER,
          "self.counter.usage_up_to(self.granted.granted().max(self.delivered.unwrap_or(0)))", "self.counter.usage()",
@@ -39,7 +45,7 @@ FAULTS = {
          "                self.counter.count_report_of(&chunk);\n                return EventStep",
          "                drop(chunk);\n                return EventStep",
          "tests::tokens_that_were_reported_without_text_before_an_error_are_billed"),
-        ("a stream ends while a choice goes on", METER,
+        ("a stream ends while a choice goes on", FACTS,
          "self.writer.finished_choices() >= self.choices && !self.goes_on",
          "self.writer.finished_choices() >= self.choices",
          "tests::a_stream_is_finished_once_all_its_choices_are_and_not_while_one_goes_on"),
@@ -83,9 +89,44 @@ FAULTS = {
         ("an answer that cannot be kept is not counted", FOLDED,
          "Err(Nonsense::Beyond) => self.forget_texts(),", "Err(Nonsense::Beyond) => return Some(FoldEnd::Complete),",
          "tests::a_stream_that_cannot_be_kept_is_counted_to_its_end"),
+        ("a stream that cannot be read is free", FACTS,
+         "!self.has_begun() && !self.is_unreadable", "!self.has_begun()",
+         "tests::unreadable::a_stream_that_cannot_be_read_is_not_free_and_one_that_ends_too_early_is"),
+        ("usage of an event that cannot be read is not counted", METER,
+         "                self.count_unreadable(&data);\n                self.give_up();", "                self.give_up();",
+         "tests::unreadable::usage_that_an_event_tells_twice_counts_once_and_at_its_largest"),
+        ("an answer with an event that is too long is given out without it", FOLDED,
+         "                self.forget_texts();\n            }\n            match", "            }\n            match",
+         "tests::unreadable::an_answer_of_which_an_event_is_too_long_is_counted_and_not_given_out"),
         ("a pause counts as silence", PACE,
          "if time < SILENCE_AFTER {", "if time.is_zero() {",
          "pace::tests::a_pause_is_no_silence_and_a_silence_counts_from_its_begin"),
+    ],
+    "inference-gateway-answer": [
+        ("a last event that is too long is free", RESPONSES,
+         "Event::end(word, None, ends::usage(ends))", "Event::end(word, None, None)",
+         "reader::ends::tests::the_last_event_of_a_response_tells_its_usage_and_others_tell_none"),
+        ("what a request repeats of usage is believed", RESPONSES,
+         "_ => return Event::piece(None),",
+         "_ => return Event::Chunk(Chunk::new(Vec::new(), ends::usage(ends), None)),",
+         "reader::ends::tests::the_last_event_of_a_response_tells_its_usage_and_others_tell_none"),
+        ("a client reads one of two counts, and the other is billed", PASSED,
+         "are_unique.then_some(members)", "Some(members).filter(|_| are_unique || levels > 0)",
+         "tests::passed::a_usage_that_tells_a_member_twice_is_written_anew_as_it_is_billed"),
+    ],
+    "inference-gateway-routing": [
+        ("a client's query takes an upstream from others", HEALTH,
+         "(AttemptOutcome::FailedWithHead, _) if self.failures == 0 => self.unjudged(now),\n",
+         "(AttemptOutcome::FailedWithHead, _) if self.failures > FAILURES => self.unjudged(now),\n",
+         "choice::tests::failures_with_a_clients_query_or_headers_count_once_a_request_without_them_failed"),
+    ],
+    "inference-gateway-upstream-error": [
+        ("what a request quotes is the operator's trouble", OPERATOR,
+         "let lower = without_quotes(message).to_lowercase();", "let lower = message.to_lowercase();",
+         "operator::tests::what_is_quoted_says_nothing_of_the_account"),
+        ("names of accounts are shown", CLEANED,
+         "if inside::is_internal(&lower) || operator::is_name(&lower, &before) {", "if inside::is_internal(&lower) {",
+         "tests::names_of_the_operators_account_are_cut_out_of_what_concerns_a_request"),
     ],
     "key-service-domain": [
         ("a cost is rounded down", PRICING,

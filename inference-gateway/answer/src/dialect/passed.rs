@@ -7,12 +7,13 @@ use raw_json::Splice;
 use shared::{
     error::ApiError,
     generation::FinishReason,
-    json::{Object, RawValue},
+    json::{Kind, Object, RawValue},
 };
 
 use super::turn::{TurnEnd, TurnWriter};
 use crate::{
     generation::{Generation, Settled, put},
+    payload::is_too_deep,
     reader::WholeAnswer,
     stream::{Chunk, Edited, Original},
 };
@@ -43,8 +44,8 @@ pub(crate) struct PassedStream {
 enum PassedEnd {
     /// The upstream's last event, held back until its cost is known.
     Told(LastEvent),
-    /// The gateway cut the stream before its end.
-    Cut,
+    /// The upstream's last event could not be kept, or the gateway cut the stream before its end.
+    Ours(TurnEnd),
 }
 
 impl PassedStream {
@@ -54,9 +55,13 @@ impl PassedStream {
 
     /// Writes the event of a chunk. The last event is held back, and events after it mean nothing.
     pub(crate) fn chunk(&mut self, chunk: &Chunk<'_>, out: &mut BytesMut) {
-        let Some(event) = chunk.original.filter(|_| self.end.is_none()) else { return };
+        if self.end.is_some() {
+            return;
+        }
+        let finish = chunk.finish_reasons().next();
+        let Some(event) = chunk.original else { return self.left_out(finish, out) };
         self.writer.pass(&event);
-        if chunk.finish_reasons().next().is_some() {
+        if finish.is_some() {
             self.end = Some(PassedEnd::Told(LastEvent::of(&event)));
         } else if event.edited.object.is_some() {
             self.has_begun = true;
@@ -65,6 +70,22 @@ impl PassedStream {
             put_event(event.kind, &splice.finish(), out);
         } else {
             put_event(event.kind, event.payload, out);
+        }
+    }
+
+    /// Writes what clients need in place of an event that cannot be passed on: the first, or the last.
+    fn left_out(&mut self, finish: Option<FinishReason>, out: &mut BytesMut) {
+        self.begin(out);
+        if let Some(finish) = finish {
+            self.writer.close_passed(out);
+            self.end = Some(PassedEnd::Ours(TurnEnd { finish, stop: None }));
+        }
+    }
+
+    fn begin(&mut self, out: &mut BytesMut) {
+        if !self.has_begun {
+            self.has_begun = true;
+            self.writer.begin(None, out);
         }
     }
 
@@ -77,18 +98,17 @@ impl PassedStream {
         if self.end.is_some() {
             return;
         }
-        if !self.has_begun {
-            self.writer.begin(None, out);
-        }
+        self.begin(out);
         self.writer.close_passed(out);
-        self.end = Some(PassedEnd::Cut);
+        self.end = Some(PassedEnd::Ours(TurnEnd { finish: FinishReason::Length, stop: None }));
     }
 
     pub(crate) fn done(&mut self, settled: Settled, out: &mut BytesMut) {
         self.cut(out);
-        let Some(PassedEnd::Told(event)) = &self.end else {
-            let end = TurnEnd { finish: FinishReason::Length, stop: None };
-            return self.writer.done(&end, settled, out);
+        let event = match &self.end {
+            Some(PassedEnd::Told(event)) => event,
+            Some(PassedEnd::Ours(end)) => return self.writer.done(end, settled, out),
+            None => return,
         };
         let (edited, mut splice) = (event.edited(), Splice::of(&event.payload));
         edited.rename(&self.model, &mut splice);
@@ -108,7 +128,7 @@ impl PassedStream {
     pub(crate) fn held_bytes(&self) -> usize {
         let end = match &self.end {
             Some(PassedEnd::Told(event)) => event.payload.len(),
-            Some(PassedEnd::Cut) | None => 0,
+            Some(PassedEnd::Ours(_)) | None => 0,
         };
         end + self.writer.held_bytes()
     }
@@ -150,7 +170,8 @@ impl Edited<'_> {
 
     /// Writes the cost into the usage, or a whole usage if the upstream has none.
     fn settle(&self, settled: Settled, put_usage: UsageOf, splice: &mut Splice<'_>) {
-        let Some(usage) = self.usage.filter(|usage| usage.starts_with('{')) else {
+        let members = self.usage.and_then(unique_members);
+        let (Some(usage), Some(members)) = (self.usage, members) else {
             let mut out = BytesMut::new();
             put_usage(settled, &mut out);
             let ours = String::from_utf8_lossy(&out).into_owned();
@@ -161,14 +182,28 @@ impl Edited<'_> {
             };
         };
         let Some(cost) = settled.cost else { return };
-        // Few upstreams report a cost, and a search is cheaper than reading each member.
-        let tells = memchr::memmem::find(usage.as_bytes(), b"cost").is_some();
-        let members = if tells { serde_json::from_str(usage).unwrap_or_default() } else { Object::default() };
         match members.get("cost") {
             Some(known) => splice.replace(known.get(), cost.to_string()),
             None => splice.insert(usage, "cost", cost.to_string()),
         }
     }
+}
+
+/// Levels of a usage in which members are compared. Those of vendors have three.
+const USAGE_LEVELS: usize = 8;
+
+/// Reads a usage whose members have unique names at every level. Of two members of one name, the larger count is billed,
+/// and clients may read either.
+fn unique_members(usage: &str) -> Option<Object<'_>> {
+    fn read(json: &str, levels: usize) -> Option<Object<'_>> {
+        let members = serde_json::from_str::<Object<'_>>(json).ok()?;
+        let is_unique = |value: &RawValue| {
+            Kind::of(value) != Kind::Object || (levels > 0 && read(value.get(), levels - 1).is_some())
+        };
+        let are_unique = members.iter().all(|(_, value)| is_unique(value));
+        are_unique.then_some(members)
+    }
+    read(usage, USAGE_LEVELS)
 }
 
 /// A whole answer that is passed on.
@@ -184,6 +219,11 @@ impl<'a> PassedAnswer<'a> {
         let [model, usage] = [answer.model, answer.usage].map(|value| value.map(RawValue::get));
         let edited = Edited { object: None, model, usage };
         Self { source, edited, put_usage }
+    }
+
+    /// Returns whether the answer is nested more deeply than clients can be expected to read.
+    pub(crate) fn is_too_deep(&self) -> bool {
+        is_too_deep(self.source)
     }
 
     pub(crate) fn write(&self, generation: Generation<'_>, settled: Settled) -> Bytes {

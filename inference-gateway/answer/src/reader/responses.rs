@@ -7,11 +7,13 @@ use upstream_error::UpstreamError;
 
 use super::{
     calls::CallPlaces,
+    ends,
     messages::read,
     pieces::{Pieces, WholeAnswer},
 };
 use crate::{
     nonsense::Nonsense,
+    payload::PayloadEnds,
     pieces::parts::{Delta, even_null, short},
     stream::{Chunk, ChunkChoice, Edited, Event, Original},
 };
@@ -151,6 +153,23 @@ impl ResponsesReader {
             _ => None,
         };
         Ok(Event::piece(delta))
+    }
+
+    /// Reads what the ends of an event tell. Only the last event tells usage: others repeat the request, in which a client
+    /// may write anything.
+    pub(super) fn ends<'a>(&self, ends: &'a PayloadEnds) -> Event<'a> {
+        let kind = ends::kind(ends);
+        let word = match kind.as_deref().unwrap_or_default() {
+            "response.completed" if self.calls.is_empty() => "stop",
+            "response.completed" => "tool_calls",
+            "response.incomplete" => "length",
+            "response.failed" | "response.cancelled" | "response.error" | "error" => {
+                let chunk = Chunk::new(Vec::new(), ends::usage(ends), None);
+                return Event::Failed(UpstreamError::default(), chunk);
+            }
+            _ => return Event::piece(None),
+        };
+        Event::end(word, None, ends::usage(ends))
     }
 
     fn begin<'a>(&mut self, index: u64, item: &RawItem<'a>) -> Result<Option<Delta<'a>>, Nonsense> {

@@ -21,7 +21,7 @@ fn server_sent_events() {
             for piece in input.pieces() {
                 decoder.push(Bytes::copy_from_slice(piece));
                 while let Some(data) = decoder.next_data() {
-                    payloads.push(data.unwrap().to_vec());
+                    payloads.push(whole_payload(data).to_vec());
                 }
             }
             assert_eq!(payloads, reference_payloads(input.bytes()));
@@ -89,7 +89,7 @@ fn check_stream(api: UpstreamApi, input: &Input) {
 fn payloads(input: &Input) -> Vec<Bytes> {
     let mut decoder = Decoder::default();
     decoder.push(Bytes::copy_from_slice(input.bytes()));
-    std::iter::from_fn(|| decoder.next_data().map(Result::unwrap)).collect()
+    std::iter::from_fn(|| decoder.next_data().map(whole_payload)).collect()
 }
 
 /// The stream that a client reads, to its end: with a success where a finish reason came.
@@ -119,7 +119,7 @@ fn written(api: UpstreamApi, reply: &Reply, passes: bool, input: &Input) -> Byte
     let mut decoder = Decoder::default();
     decoder.push(out.clone().freeze());
     let mut ends = 0;
-    while let Some(data) = decoder.next_data().map(Result::unwrap) {
+    while let Some(data) = decoder.next_data().map(whole_payload) {
         assert_eq!(ends, 0, "nothing comes behind the end");
         if &data[..] == b"[DONE]" {
             ends += 1;

@@ -317,3 +317,72 @@ proptest! {
         }
     }
 }
+
+/// A response in so many levels.
+fn nested(levels: usize) -> String {
+    format!("{}1{}", "[".repeat(levels), "]".repeat(levels))
+}
+
+#[test]
+fn an_event_that_is_nested_too_deeply_is_left_out_and_its_usage_counts() {
+    let deep = nested(200_000);
+    for (api, events, place) in
+        [(UpstreamApi::Messages, &MESSAGE[..], 7), (UpstreamApi::Responses, &RESPONSE[..], 6)]
+    {
+        for at in [0, 3, place] {
+            let changed = format!("{},\"deep\":{deep}}}", events[at].strip_suffix('}').unwrap());
+            let mut passing = Passing::new(api);
+            for (index, event) in events.iter().enumerate() {
+                passing.event(if index == at { &changed } else { event });
+            }
+            assert!(passing.writer.is_finished(), "{api:?} {at}");
+            assert!(passing.out.len() < 10_000, "{api:?} {at}: {}", passing.out.len());
+            let done = passing.done();
+            assert!(done.contains("\"cost\":") && done.len() < 10_000, "{api:?} {at}: {done}");
+        }
+    }
+    // As deep as the vendors' own.
+    let event = format!(r#"{{"type":"response.tomorrow","x":{}}}"#, nested(100));
+    assert!(Passing::of(UpstreamApi::Responses, &[&event]).written().contains(&event));
+}
+
+#[test]
+fn a_whole_answer_that_is_nested_too_deeply_says_so() {
+    for (levels, too_deep) in [(100, false), (200_000, true)] {
+        let deep = nested(levels);
+        let message = format!(
+            r#"{{"id":"msg_1","content":[{{"type":"text","text":"a"}}],"x":{deep},"stop_reason":"end_turn","usage":{{"input_tokens":3,"output_tokens":1}}}}"#
+        );
+        let response = format!(
+            r#"{{"id":"r","status":"completed","output":[{{"type":"message","content":[{{"type":"output_text","text":"a"}}],"x":{deep}}}],"usage":{{"input_tokens":3,"output_tokens":1}}}}"#
+        );
+        for (api, body) in [(UpstreamApi::Messages, message), (UpstreamApi::Responses, response)] {
+            let answer = Completion::read_passed(api, body.as_bytes()).ok().unwrap();
+            assert_eq!((answer.is_too_deep(), answer.usage.prompt), (too_deep, Some(3)), "{api:?} {levels}");
+        }
+    }
+}
+
+#[test]
+fn a_usage_that_tells_a_member_twice_is_written_anew_as_it_is_billed() {
+    for usage in [
+        r#"{"input_tokens":1,"input_tokens":12,"output_tokens":5}"#,
+        r#"{"input_tokens":12,"output_tokens":5,"cost":1,"cost":2}"#,
+        r#"{"input_tokens":12,"output_tokens":5,"output_tokens_details":{"reasoning_tokens":1,"reasoning_tokens":2}}"#,
+    ] {
+        let body = format!(r#"{{"id":"m","content":[],"stop_reason":"end_turn","usage":{usage}}}"#);
+        let answer = Completion::read_passed(UpstreamApi::Messages, body.as_bytes()).ok().unwrap();
+        assert_eq!((answer.usage.prompt, answer.usage.completion), (Some(12), Some(5)), "{usage}");
+        let written = answer.write(generation(), &messages(), SETTLED);
+        let written = String::from_utf8(written.to_vec()).unwrap();
+        for name in ["input_tokens", "output_tokens", "cost"] {
+            assert_eq!(written.matches(&format!("\"{name}\":")).count(), 1, "{written}");
+        }
+        assert!(written.matches("reasoning_tokens").count() < 2, "{written}");
+        let end =
+            format!(r#"{{"type":"message_delta","delta":{{"stop_reason":"end_turn"}},"usage":{usage}}}"#);
+        let done = Passing::of(UpstreamApi::Messages, &[MESSAGE[0], &end]).done();
+        assert_eq!(done.matches("\"input_tokens\":").count(), 1, "{done}");
+        assert_eq!(done.matches("\"cost\":").count(), 1, "{done}");
+    }
+}

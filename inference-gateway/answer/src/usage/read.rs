@@ -47,6 +47,20 @@ pub struct Reported {
     pub total: Option<u64>,
 }
 
+/// Finds the last report of a form in a part of a body.
+pub(crate) fn last_report(form: ReportForm, part: &[u8]) -> Option<&RawValue> {
+    let name: &[u8] = match form {
+        ReportForm::Usage => br#""usage""#,
+        ReportForm::Timings => br#""timings""#,
+    };
+    let read = |at: usize| {
+        let value = part[at + name.len()..].trim_ascii_start().strip_prefix(b":")?;
+        let mut values = serde_json::Deserializer::from_slice(value).into_iter::<&RawValue>();
+        values.next()?.ok().filter(|report| Reported::read(form, report) != Reported::default())
+    };
+    memchr::memmem::rfind_iter(part, name).take(MOST_MEMBERS_OF_A_NAME).find_map(read)
+}
+
 impl Reported {
     /// Reads a report. If a count has several names, the largest wins, since servers that know two names may leave one
     /// at zero.
@@ -62,19 +76,11 @@ impl Reported {
         counts.reported()
     }
 
-    /// Finds the last `usage` and the last `timings` in the end of a body that is not read whole. A request that the
+    /// Finds the last `usage` and the last `timings` in a part of a body that is not read whole. A request that the
     /// body repeats may have members of these names too, which report nothing.
-    pub fn find_last(end: &[u8]) -> Self {
-        let find = |form, name: &[u8]| {
-            let read = |at: usize| {
-                let value = end[at + name.len()..].trim_ascii_start().strip_prefix(b":")?;
-                let mut values = serde_json::Deserializer::from_slice(value).into_iter::<Box<RawValue>>();
-                Some(Self::read(form, &values.next()?.ok()?)).filter(|read| *read != Self::default())
-            };
-            memchr::memmem::rfind_iter(end, name).take(MOST_MEMBERS_OF_A_NAME).find_map(read)
-        };
-        let usage = find(ReportForm::Usage, br#""usage""#).unwrap_or_default();
-        usage.max(find(ReportForm::Timings, br#""timings""#).unwrap_or_default())
+    pub fn find_last(part: &[u8]) -> Self {
+        let find = |form| last_report(form, part).map(|report| Self::read(form, report)).unwrap_or_default();
+        find(ReportForm::Usage).max(find(ReportForm::Timings))
     }
 
     /// Takes the larger value of each member, since usage only grows, whatever the order and pieces of reports.

@@ -40,6 +40,7 @@ fn check_stream(api: UpstreamApi, input: &Input) {
                     StreamEnd::Beyond => "beyond",
                     StreamEnd::Complained(_) => "complained",
                     StreamEnd::Broken(_) => "broken",
+                    StreamEnd::Unreadable(_) => "unreadable",
                 };
                 let (usage, cut) = (meter.usage(), meter.usage_up_to_cut());
                 assert!(usage.completion >= meter.counter().reported().completion.unwrap_or(0));
@@ -52,7 +53,7 @@ fn check_stream(api: UpstreamApi, input: &Input) {
     check_folded(api, &pieces, &bytes);
 }
 
-fn replies() -> [Reply; 3] {
+pub(super) fn replies() -> [Reply; 3] {
     let earlier_calls = Arc::default();
     let responses = ResponsesReply {
         echo: String::new(),
@@ -68,13 +69,19 @@ fn replies() -> [Reply; 3] {
     ]
 }
 
-fn counter(scope: UsageScope) -> UsageCounter {
+pub(super) fn counter(scope: UsageScope) -> UsageCounter {
     let catalogue = Usage::of(100_000, 100_000, 100_000);
     let bounds = UsageBounds { prompt_estimate: 10, images: 0, max_tokens: 100, choices: 2, catalogue };
     UsageCounter::new(bounds, scope)
 }
 
-fn meter_for(api: UpstreamApi, reply: &Reply, passes: bool, scope: UsageScope, granted: u64) -> StreamMeter {
+pub(super) fn meter_for(
+    api: UpstreamApi,
+    reply: &Reply,
+    passes: bool,
+    scope: UsageScope,
+    granted: u64,
+) -> StreamMeter {
     let id = GenerationId::new(Timestamp::from_millis(1), [7; 10]);
     let generation = Generation { id, created: 1, model: "m" };
     let writer = StreamWriter::new(generation, reply, 10, passes && reply.api() == api);

@@ -257,6 +257,19 @@ fn what_one_account_passes_sets_no_upstream_aside_and_what_two_meet_does() {
 }
 
 #[test]
+fn failures_with_a_clients_query_or_headers_count_once_a_request_without_them_failed() {
+    use AttemptOutcome::{Answered, Failed, FailedWithHead, Served};
+    assert_eq!(health(&[FailedWithHead; 50]), Health::default());
+    assert!(!health(&[Failed, FailedWithHead]).is_set_aside());
+    assert!(health(&[Failed, FailedWithHead, FailedWithHead]).is_set_aside());
+    assert!(!health(&[FailedWithHead, FailedWithHead, Failed, Failed]).is_set_aside());
+    let since = [Failed, Served, FailedWithHead, FailedWithHead, FailedWithHead];
+    assert!(!health(&since).is_set_aside(), "an answer lies between");
+    let begun = health(&[Failed; 3]).after(Answered, FIRST_ASIDE);
+    assert!(begun.after(FailedWithHead, FIRST_ASIDE).is_set_aside(), "no whole answer came since");
+}
+
+#[test]
 fn a_trial_that_tells_nothing_leaves_the_next_request_to_try() {
     let aside = health(&[AttemptOutcome::Failed; 3]);
     let trial = aside.tried(FIRST_ASIDE);

@@ -31,14 +31,14 @@ impl Stream {
             StreamEnd::GrantUsedUp => End::GrantUsedUp,
             StreamEnd::Beyond => beyond(),
             StreamEnd::Complained(error) => self.complained(&error),
-            StreamEnd::Broken(reason) => broken(&reason),
+            StreamEnd::Broken(reason) | StreamEnd::Unreadable(reason) => broken(&reason),
         }
     }
 
     /// Classifies an upstream's error. The request may be at fault, which some servers find only after they have begun
     /// to answer, or once the context is full. The error's text may quote the prompt, and is not logged.
     fn complained(&self, error: &UpstreamError) -> End {
-        match of_event(error, &self.running.upstream().entry.model, &self.job.forward) {
+        match of_event(error, self.running.upstream(), &self.job.forward) {
             UpstreamFailure::Refused(error) => End::Failed(error),
             failure => broken(&format!("it reported an error ({})", failure.kind())),
         }
@@ -55,17 +55,10 @@ impl Stream {
     /// Settles the stream and writes the last bytes. A client that does not read, or is gone, misses them, and pays for
     /// all output.
     pub(super) async fn end(mut self, end: End) {
-        if !matches!(end, End::Failed(_)) {
+        if !matches!(end, End::Failed(_)) || self.meter.is_unreadable() {
             self.count_prompt().await;
         }
-        match &end {
-            End::Complete => self.running.note(AttemptOutcome::Served),
-            End::Failed(e) if matches!(e.code, Code::UpstreamError | Code::UpstreamTimeout) => {
-                self.running.note_failure("mid_stream");
-                self.running.note(AttemptOutcome::Failed);
-            }
-            End::Failed(_) | End::GrantUsedUp | End::ClientGone => {}
-        }
+        self.note_health(&end);
         let (usage, estimated) = (self.meter.usage(), !self.meter.is_reported());
         // Tokens generated after the cut are not charged: the cost is the price of the usage that the client reads.
         let cut = matches!(end, End::GrantUsedUp).then(|| self.meter.usage_up_to_cut());
@@ -76,7 +69,7 @@ impl Stream {
         meter.forget_incomplete();
         memory.hold(meter.held_bytes());
         drop(running);
-        let free = matches!(end, End::Failed(_)) && !meter.has_begun();
+        let free = matches!(end, End::Failed(_)) && meter.is_free();
         let finish_reasons: &[FinishReason] = match &end {
             // The grant ends every choice that is not finished.
             End::GrantUsedUp => &[FinishReason::Length],
@@ -120,9 +113,35 @@ impl Stream {
         pipe.put_last(memory.leave_with(meter.output().take()));
     }
 
+    /// Notes what the end says about the upstream's health. What cannot be read may be the request's doing.
+    fn note_health(&self, end: &End) {
+        let too_long = self.meter.too_long_events();
+        if too_long > 0 {
+            tracing::warn!(generation = %self.job.id, too_long, "events of a stream are too long to be given out; their usage counts");
+            metrics::counter!("gateway_answers_not_given_out_total", "reason" => "too_long")
+                .increment(too_long);
+        }
+        match end {
+            End::Complete => self.running.note(AttemptOutcome::Served),
+            End::Failed(e) if matches!(e.code, Code::UpstreamError | Code::UpstreamTimeout) => {
+                self.running.note_failure("mid_stream");
+                if self.meter.is_unreadable() {
+                    return;
+                }
+                let failure = match e.code {
+                    Code::UpstreamTimeout => UpstreamFailure::Timeout,
+                    _ => UpstreamFailure::Broken(String::new()),
+                };
+                self.running.note(self.job.outcome(&failure, &self.running, self.hold.account()));
+            }
+            End::Failed(_) | End::GrantUsedUp | End::ClientGone => {}
+        }
+    }
+
     /// Replaces an estimate of the prompt if the upstream can count it.
     async fn count_prompt(&mut self) {
         if self.meter.reported_prompt().is_none()
+            && self.running.upstream().counts_late(&self.job.forward)
             && let Some(exact) = self.generator.count_exactly(&self.running, &self.job).await
         {
             self.meter.set_prompt(exact);

@@ -17,6 +17,12 @@ pub enum Fault {
         /// Format of the error's body.
         shape: Shape,
     },
+    /// An error status for a request with a query or a header `anthropic-beta`, as from a vendor that takes its credential
+    /// from there.
+    ErrorOfHead {
+        /// The status.
+        status: u16,
+    },
     /// The connection is cut before the response's head.
     CutBeforeHead,
     /// The response's head never comes.
@@ -75,6 +81,7 @@ impl Fault {
             | Self::Nonsense { after } => Some(after),
             Self::None
             | Self::Error { .. }
+            | Self::ErrorOfHead { .. }
             | Self::CutBeforeHead
             | Self::StallBeforeHead
             | Self::CutBeforeUsage

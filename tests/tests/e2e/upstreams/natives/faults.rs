@@ -192,6 +192,79 @@ async fn no_account_sets_an_upstream_aside_by_what_it_passes() {
 }
 
 #[apply(fact)]
+async fn no_query_and_no_header_of_an_account_takes_an_upstream_from_another() {
+    let second = Upstream::start();
+    let lines = "pass_query = [\"region\"]";
+    let models = Models::Apart { scripted: lines, other: second.url(), lines };
+    let stack = Stack::with(Options { kind: "anthropic", models, ..Options::default() }).await;
+    stack.others_spend();
+    let key = stack.key().await;
+    let ask = async |query: &str, beta: &str| {
+        let body = json!({"model": "Model Flash", "max_tokens": 50, "messages": [{"role": "user", "content": "Hi"}]});
+        let request = Request::post(stack.url(&format!("/v1/messages{query}")))
+            .header(header::AUTHORIZATION, format!("Bearer {}", key.secret))
+            .header(header::CONTENT_TYPE, "application/json")
+            .header("anthropic-version", "2023-06-01")
+            .header("anthropic-beta", beta)
+            .body(http_body_util::Full::new(body.to_string().into()))
+            .unwrap();
+        stack.http.send(request).await
+    };
+    for status in [401, 403, 500, 503] {
+        second.set_default(Script::default().fault(Fault::ErrorOfHead { status }));
+        for (query, beta) in [("?region=nowhere", ""), ("?beta=true", ""), ("", "oauth-2025-04-20")] {
+            for _ in 0..15 {
+                assert_eq!(ask(query, beta).await.status, 200, "another one answers");
+            }
+            let before = second.generations().len();
+            ask_often(&stack, &key).await;
+            let asked = second.generations().len() - before;
+            assert!(asked > 6, "{status} {query} {beta}: {asked} of 30 requests came");
+        }
+    }
+    // A query that the catalogue does not name reaches no upstream.
+    second.set_default(Script::default());
+    let before = second.generations().len();
+    for _ in 0..15 {
+        assert_eq!(ask("?key=wrong&api-version=1", "").await.status, 200);
+    }
+    let asked: Vec<_> = second.generations().into_iter().skip(before).map(|asked| asked.path).collect();
+    assert!(!asked.is_empty() && asked.iter().all(|path| path == "/v1/messages"), "{asked:?}");
+}
+
+#[apply(fact)]
+async fn a_response_that_repeats_a_request_longer_than_any_event_is_delivered_and_billed_as_reported() {
+    // Blanks of which a token has many, in more bytes than an event may have.
+    let blanks = " ".repeat(17 << 20);
+    let stack = Native::Responses.stack().await;
+    stack.others_spend();
+    let key = stack.key().await;
+    for passes in [true, false] {
+        let used = stack.used(&key).await;
+        let script = Script::tokens(440_000, 9);
+        let (path, body) = if passes {
+            let body = json!({"model": "Model Flash", "stream": true, "max_output_tokens": 50,
+                "instructions": blanks, "input": says(&script)});
+            ("/v1/responses", body)
+        } else {
+            let system = json!({"role": "system", "content": blanks});
+            let user = json!({"role": "user", "content": script.message()});
+            (
+                "/v1/chat/completions",
+                json!({"model": "Model Flash", "stream": true, "max_tokens": 50, "messages": [system, user]}),
+            )
+        };
+        let answer = send_raw(&stack, &key, path, body.to_string()).await;
+        let text = answer.text();
+        let end = if passes { "response.completed" } else { "[DONE]" };
+        assert!(answer.status == 200 && text.contains(end), "{} {}", answer.status, text.len());
+        stack.released(PATIENCE).await;
+        let billed = stack.used(&key).await.nanos() - used.nanos();
+        assert_eq!(billed, cost_of(440_000, 9).nanos(), "passes: {passes}");
+    }
+}
+
+#[apply(fact)]
 async fn headers_that_servers_would_not_take_are_refused_by_name() {
     let stack = Native::Messages.stack().await;
     let key = stack.key().await;

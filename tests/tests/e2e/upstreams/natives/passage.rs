@@ -41,9 +41,9 @@ async fn a_clients_query_changes_nothing_of_the_catalogues_own() {
     let key = stack.key().await;
     let script = Script { tag: "with a query".into(), ..Script::tokens(12, 5) };
     let body = json!({"model": "Model Flash", "max_output_tokens": 50, "input": says(&script)});
-    let path = "/v1/responses?api-version=1&a=b&API%2Dversion=2";
+    let path = "/v1/responses?api-version=1&beta=true&key=wrong&API%2Dversion=2";
     assert_eq!(send_raw(&stack, &key, path, body.to_string()).await.status, 200);
-    assert_eq!(got(&stack, "with a query").path, "/v1/responses?api-version=preview&a=b");
+    assert_eq!(got(&stack, "with a query").path, "/v1/responses?api-version=preview&beta=true");
 }
 
 #[apply(fact)]
