@@ -12,6 +12,11 @@ QUEUE = "inference-gateway/holds/src/keys/queue.rs"
 HEARTBEAT = "inference-gateway/holds/src/heartbeat.rs"
 SPOOL = "inference-gateway/holds/src/spool.rs"
 ADMISSION = "inference-gateway/admission/src/lib.rs"
+PASSAGE = "inference-gateway/request/src/passage.rs"
+NOTES = "inference-gateway/request/src/passage/notes.rs"
+KNOWN = "inference-gateway/request/src/names/known.rs"
+TOOLS_OF_RESPONSES = "inference-gateway/request/src/responses/passage.rs"
+COMPACTS = "inference-gateway/request/src/messages/passage.rs"
 
 # By the package whose tests catch them: name, file, correct text, replacement, and the test that fails.
 FAULTS = {
@@ -138,6 +143,36 @@ FAULTS = {
          "if fs::read(&writer.path)? == text.as_bytes() { Ok(()) } else { writer.rewrite(&text) }",
          "if fs::read(&writer.path)? == text.as_bytes() { Ok(()) } else { Ok(()) }",
          "spool::tests::a_last_line_without_its_end_swallows_no_later_one"),
+    ],
+    "inference-gateway-request": [
+        ("undocumented members pass to every server", PASSAGE,
+         "self.is_vendors_own || self.members.iter().any(|passed| passed == name)", "self.members.len() < 99 || name.is_empty()",
+         "passage::tests::members::members_that_the_vendor_does_not_document_pass_to_the_vendor_alone"),
+        ("undocumented members of tools and of objects pass", PASSAGE,
+         "CutWhen::Unknown => !cut.names.iter().all(|name| self.passes(name)),", "CutWhen::Unknown => false,",
+         "passage::tests::members::undocumented_members_of_documented_objects_and_of_tools_stay_behind"),
+        ("a name in another case passes", KNOWN,
+         "Cow::Owned(folded) => known.into_iter().find(|known| ***known == *folded).copied(),",
+         "Cow::Owned(folded) => known.into_iter().find(|known| folded.is_empty() && known.is_empty()).copied(),",
+         "passage::tests::members::a_name_that_differs_in_case_alone_is_refused_by_its_place"),
+        ("letters that fold to ASCII make another name", KNOWN,
+         "name.chars().flat_map(char::to_uppercase).flat_map(char::to_lowercase).collect()", "name.to_ascii_lowercase().into()",
+         "names::known::tests::a_name_that_differs_in_case_alone_is_found_in_any_alphabet"),
+        ("a vendor's compaction is in no hold", PASSAGE,
+         "MemberFate::Compaction => !self.compaction,", "MemberFate::Compaction => false,",
+         "passage::tests::members::a_request_to_compact_passes_only_where_the_upstream_may_be_asked"),
+        ("an edit that compacts passes among others", COMPACTS,
+         "    if is_mixed {\n", "    if is_mixed && false {\n",
+         "passage::tests::members::a_request_to_compact_passes_only_where_the_upstream_may_be_asked"),
+        ("a namespace hides tools that the vendor runs", TOOLS_OF_RESPONSES,
+         '"namespace" => return run_in_namespace(tool),', '"namespace" => true,',
+         "passage::tests::tools_that_the_vendor_runs_stay_behind_wherever_they_are_offered"),
+        ("what nobody reads nests without end", NOTES,
+         "                check_depth(&value)?;\n", "",
+         "passage::tests::members::what_nobody_reads_may_not_be_nested_deeper_than_other_values"),
+        ("accounts share a cache that they should not", PASSAGE,
+         "MemberFate::System => self.is_separate,", "MemberFate::System => false,",
+         "passage::tests::members::a_separate_body_begins_with_a_block_of_the_account_and_shares_no_cached_tools"),
     ],
     "inference-gateway-admission": [
         ("an account takes all slots", ADMISSION,

@@ -5,7 +5,7 @@ use shared::error::{ApiError, Code};
 
 use crate::{
     draft::{Draft, Function, MAX_TOOLS, name, unsupported_kind},
-    names::dropped::DroppedNames,
+    names::{dropped::DroppedNames, known},
 };
 
 /// Checks and writes the tools and the choice. Tools that run on a provider's servers are dropped, and if no other is
@@ -53,11 +53,14 @@ pub(super) fn is_run_by_vendor(tool: &Members<'_, '_>) -> Result<Option<String>,
 /// Notes a block that adds a tool to a conversation or removes one, which only an upstream of this API accepts. A tool
 /// that the vendor runs is refused.
 pub(super) fn change(block: &Members<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
+    known::check(block, known::PARTS, &["tool"])?;
     let value = block.require("tool")?;
     let tool = value.object()?;
+    known::check(&tool, known::PARTS, &["definition"])?;
     let kind = tool.require("type")?;
     let definition = tool.get("definition");
     let definition = definition.as_ref().map(Value::object).transpose()?;
+    definition.as_ref().map_or(Ok(()), known::check_tool)?;
     let is_of_client = match &definition {
         Some(definition) => is_run_by_vendor(definition)?.is_none(),
         None => kind.string()? == "tool_reference",
