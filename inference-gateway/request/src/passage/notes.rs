@@ -22,6 +22,8 @@ use crate::names::{
 const OF_TOOLS: [&str; 3] = ["tools", "tool_choice", "parallel_tool_calls"];
 /// Member that marks what a vendor's cache keeps.
 const CACHE_CONTROL: &str = "cache_control";
+/// Most parts that are cut out of a body: far more than a client offers tools.
+const MOST_CUTS: usize = 8192;
 /// Characters of an unknown member's name that are kept. Names in the catalogue have fewer.
 const KEPT_NAME: usize = 65;
 
@@ -48,6 +50,16 @@ impl PassageNotes {
     pub(crate) fn replace(&mut self, value: &Value<'_, '_>, with: &str) {
         let at = self.place(value.raw());
         self.cuts.push(Cut { at, with: with.to_owned(), when: CutWhen::Always, names: Vec::new() });
+    }
+
+    /// Notes a part to cut out. Each takes far more memory than it may take in the body, so their number is bounded.
+    fn cut(&mut self, part: &Value<'_, '_>, cut: Cut) -> Result<(), ApiError> {
+        if self.cuts.len() >= MOST_CUTS {
+            let problem = format!("more than {MOST_CUTS} of its parts cannot be sent to the model");
+            return Err(part.error(Code::InvalidValue, &problem));
+        }
+        self.cuts.push(cut);
+        Ok(())
     }
 
     /// Notes the word of effort.
@@ -83,7 +95,7 @@ impl PassageNotes {
             } else if let Some(cache) = tool.get(CACHE_CONTROL) {
                 // Without the mark, the vendor keeps no tools apart from the system prompt behind them.
                 let (at, with) = (self.place(cache.raw()), "null".to_owned());
-                self.cuts.push(Cut { at, with, when: CutWhen::Separate, names: Vec::new() });
+                self.cut(&cache, Cut { at, with, when: CutWhen::Separate, names: Vec::new() })?;
             }
             has_unknown |= has_unknown_members(tool)?;
             Ok(())
@@ -122,7 +134,7 @@ impl PassageNotes {
         })?;
         for (_, at) in cuts::removals(list.raw(), &ends) {
             let at = base + at.start..base + at.end;
-            self.cuts.push(Cut { at, with: String::new(), when, names: names.to_vec() });
+            self.cut(list, Cut { at, with: String::new(), when, names: names.to_vec() })?;
         }
         Ok(())
     }
@@ -149,13 +161,13 @@ impl PassageNotes {
             // Without a known member there is no place that the others could be cut from one by one.
             let at = base + 1..base + object.raw().len() - 1;
             if !ends.is_empty() {
-                self.cuts.push(Cut { at, with: String::new(), when: CutWhen::Unknown, names });
+                self.cut(object, Cut { at, with: String::new(), when: CutWhen::Unknown, names })?;
             }
             return Ok(());
         }
         for (place, at) in cuts::removals(object.raw(), &ends) {
             let (at, names) = (base + at.start..base + at.end, vec![std::mem::take(&mut names[place])]);
-            self.cuts.push(Cut { at, with: String::new(), when: CutWhen::Unknown, names });
+            self.cut(object, Cut { at, with: String::new(), when: CutWhen::Unknown, names })?;
         }
         Ok(())
     }

@@ -199,6 +199,10 @@ fn tools_that_the_vendor_runs_stay_behind_wherever_they_are_offered() {
     assert_eq!(sent["input"][1]["tools"], json!([{"type": "function", "name": "f"}]), "{text}");
     let asked = forward(responses, &with_item(&found), RESPONSES).unwrap();
     assert_eq!(asked.dropped_tools.as_deref(), Some("web_search, mcp"));
+    // A tool that no namespace is has no tools within it.
+    let inside = json!({"type": "function", "name": "f", "tools": [{"type": "mcp"}]});
+    let offered = json!({"model": "m", "input": "Hi", "tools": [inside, {"type": "function", "name": "g"}]});
+    assert!(!passed(responses, &offered.to_string(), RESPONSES).contains("mcp"));
     // Neither in a namespace nor in an item of another type.
     for inner in
         [json!({"type": "web_search"}), json!({"type": "namespace", "name": "t", "tools": [{"type": "mcp"}]})]
@@ -265,6 +269,17 @@ fn more_tools_than_are_taken_are_refused_before_they_are_compared() {
         .collect();
     for body in [dropped, many(spaces.into())] {
         assert_eq!(forward(responses, &body, RESPONSES).err().unwrap().code, Code::ArrayAboveMaxLength);
+    }
+}
+
+#[test]
+fn a_body_of_which_too_many_parts_would_be_cut_is_refused() {
+    let found = |tools: Vec<Value>| with_item(&json!({"type": "tool_search_output", "tools": tools}));
+    let unknown = |tools: usize| vec![json!({"type": "function", "name": "f", "a": 1}); tools];
+    let (first, dropped) = (vec![json!({"type": "function", "name": "f"})], vec![json!({"type": "x"}); 8193]);
+    assert!(forward(responses, &found(unknown(8192)), RESPONSES).is_ok());
+    for tools in [unknown(8193), [first, dropped].concat()] {
+        assert_eq!(forward(responses, &found(tools), RESPONSES).err().unwrap().code, Code::InvalidValue);
     }
 }
 

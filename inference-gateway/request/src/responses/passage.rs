@@ -113,6 +113,8 @@ pub(super) fn is_run_by_vendor(tool: &Members<'_, '_>) -> Result<Option<String>,
         "shell" => says("environment", "type", "local"),
         "tool_search" => says("execution", "", "client"),
         "namespace" => return run_in_namespace(tool),
+        // No other tool has tools within it.
+        _ if tool.get("tools").is_some() => false,
         kind => RUN_BY_CLIENTS.contains(&kind),
     };
     Ok((!is_run_by_client).then_some(kind))

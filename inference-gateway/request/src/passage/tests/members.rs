@@ -275,6 +275,12 @@ fn what_nobody_reads_may_not_be_nested_deeper_than_other_values() {
             format!(r#""input":"Hi","tools":[{{"type":"function","name":"f","output_schema":{deepest}}}]"#),
             "tools[0].output_schema",
         ),
+        (
+            format!(
+                r#""input":"Hi","tools":[{{"type":"tool_search","execution":"client","parameters":{deepest}}}]"#
+            ),
+            "tools[0].parameters",
+        ),
         (format!(r#""input":[{{"role":"user","content":"Hi","x":{deepest}}}]"#), "input[0].x"),
         (
             format!(
