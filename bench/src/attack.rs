@@ -16,6 +16,7 @@ pub mod events;
 pub mod filling;
 pub mod interim;
 pub mod pages;
+mod passed;
 mod paying;
 mod ports;
 mod row;
@@ -69,6 +70,8 @@ pub enum Part {
     Webhooks,
     /// An account that governs without end, each time with an event, over a Redis that is soon full.
     Events,
+    /// Members of passed bodies that no upstream may get.
+    Passed,
     /// The demo model's own port.
     Demo,
 }
@@ -145,6 +148,7 @@ async fn rows(plan: &Plan, part: Part) -> Vec<Row> {
         }
         Part::Webhooks => webhooks::rows().await,
         Part::Events => events::rows().await,
+        Part::Passed => passed::rows().await,
         Part::Demo => demo::rows(plan.bodies).await,
     }
 }

@@ -12,6 +12,7 @@ QUEUE = "inference-gateway/holds/src/keys/queue.rs"
 HEARTBEAT = "inference-gateway/holds/src/heartbeat.rs"
 SPOOL = "inference-gateway/holds/src/spool.rs"
 ADMISSION = "inference-gateway/admission/src/lib.rs"
+SPENDING = "key-service/spending/src/service.rs"
 PASSAGE = "inference-gateway/request/src/passage.rs"
 NOTES = "inference-gateway/request/src/passage/notes.rs"
 KNOWN = "inference-gateway/request/src/names/known.rs"
@@ -60,6 +61,9 @@ FAULTS = {
         ("a report beyond belief is billed", USAGE,
          "self.resolve_total(report.within(believable));", "self.resolve_total(report);",
          "usage::tests::a_false_report_is_ignored_until_a_true_one_comes"),
+        ("nobody learns which model answered", USAGE,
+         "        self.model = answer.model();\n", "",
+         "usage::tests::the_name_of_the_model_and_the_vendors_cost_are_those_of_the_answer"),
         ("an estimate bills beyond the limit", USAGE,
          "reported + self.choices.counted().min(self.bounds.most_completion().saturating_sub(reported))",
          "reported + self.choices.counted()",
@@ -144,6 +148,12 @@ FAULTS = {
          "if fs::read(&writer.path)? == text.as_bytes() { Ok(()) } else { Ok(()) }",
          "spool::tests::a_last_line_without_its_end_swallows_no_later_one"),
     ],
+    "key-service-spending": [
+        ("another model's answer costs no more than its price", SPENDING,
+         "pricing::cost(&hold.price, usage).max(least.unwrap_or(NanoUsd::ZERO))",
+         "pricing::cost(&hold.price, usage).max(least.map_or(NanoUsd::ZERO, |_| NanoUsd::ZERO))",
+         "service::tests::another_models_answer_is_billed_at_the_vendors_own_cost_where_that_is_higher"),
+    ],
     "inference-gateway-request": [
         ("undocumented members pass to every server", PASSAGE,
          "self.is_vendors_own || self.members.iter().any(|passed| passed == name)", "self.members.len() < 99 || name.is_empty()",
@@ -175,6 +185,9 @@ FAULTS = {
          "passage::tests::members::a_separate_body_begins_with_a_block_of_the_account_and_shares_no_cached_tools"),
     ],
     "inference-gateway-admission": [
+        ("short bodies of many values keep other requests waiting", ADMISSION,
+         "memchr::memchr3_iter(b'{', b'[', b':', body).nth(MANY_VALUES).is_some()", "false",
+         "tests::a_body_of_many_values_is_parsed_apart_however_short_it_is"),
         ("an account takes all slots", ADMISSION,
          "Quota::new(sizes.in_flight, sizes.in_flight_per_account)", "Quota::new(sizes.in_flight, sizes.in_flight)",
          "tests::an_account_takes_its_share_of_the_slots_and_a_request_is_charged_once"),

@@ -2,6 +2,7 @@
 
 mod faults;
 mod leaving;
+mod members;
 mod passage;
 mod record;
 
