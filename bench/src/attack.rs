@@ -16,6 +16,7 @@ pub mod events;
 pub mod filling;
 pub mod interim;
 pub mod pages;
+mod passed;
 mod passing;
 mod paying;
 mod ports;
@@ -76,6 +77,8 @@ pub enum Part {
     Rebinding,
     /// Requests of a customer that wait, to save up tokens of a rate.
     Rates,
+    /// Members of passed bodies that no upstream may get.
+    Passed,
     /// The demo model's own port.
     Demo,
     /// A customer whose request an answer repeats, longer than any event, and one whose query and headers a vendor refuses.
@@ -160,6 +163,7 @@ async fn rows(plan: &Plan, part: Part) -> Vec<Row> {
             rebinding::rows(&stack).await
         }
         Part::Rates => vec![rates::saved_tokens(&stack().await).await],
+        Part::Passed => passed::rows().await,
         Part::Demo => demo::rows(plan.bodies).await,
         Part::Passing => vec![passing::repeated().await, passing::refused().await],
     }

@@ -60,6 +60,10 @@ pub const FAMILIES: &[Family] = &[
         "answers with reports of more than four times what the catalogue allows and a million tokens, or of a false total; such counts are not billed",
     ),
     Family::counter(
+        "gateway_answers_of_other_models_total",
+        "answers of another model than the upstream was asked for; billed at the vendor's own cost where that is reported and higher",
+    ),
+    Family::counter(
         "gateway_prompts_not_counted_in_time_total",
         "prompts refused with 503, since their exact count was needed and did not come within 10 s",
     ),

@@ -9,6 +9,7 @@ mod dispatch;
 mod generator;
 mod job;
 mod log;
+mod model_names;
 mod streamed;
 mod whole;
 

@@ -23,9 +23,13 @@ const PERMIT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Timeout of a large body for its turn to be parsed, which takes up to a second. It also bounds the turn itself, since
 /// all threads for such work may be stuck.
 const PARSING_TIMEOUT: Duration = Duration::from_secs(30);
-/// Smallest body that is parsed on a thread of its own. A mebibyte takes 1 to 11 ms, depending on its form, so a
-/// smaller body delays other requests of its worker by at most 3 ms.
+/// Smallest body that is parsed on a thread of its own whatever is in it. A mebibyte of long texts takes 1 to 11 ms, so
+/// a smaller body delays other requests of its worker by at most 3 ms, unless it has many values.
 pub const LARGE_BODY: usize = 256 << 10;
+/// Most objects, lists and members of a body that is parsed on its worker's own thread. An empty message takes as long
+/// as a thousand letters, and 256 KiB have room for ten thousand. Brackets and colons in texts count too, which only
+/// moves a long text to another thread.
+const MANY_VALUES: usize = 4096;
 /// Divisor for the part of all slots that requests on unauthenticated connections may have until they are authorized.
 const UNAUTHENTICATED_PART: usize = 4;
 
@@ -253,6 +257,11 @@ impl Admitted {
         let repeated = self.prompt.amount();
         if repeated < LARGE_BODY { answer } else { self.prompt.split(repeated).kept_by(answer) }
     }
+}
+
+/// Returns whether parsing a body may take milliseconds, so that it must not delay other requests of its worker.
+pub fn parses_slowly(body: &[u8]) -> bool {
+    body.len() >= LARGE_BODY || memchr::memchr3_iter(b'{', b'[', b':', body).nth(MANY_VALUES).is_some()
 }
 
 /// Takes bytes of a body or a prompt. If too few are left, the client may try again later, unless there are never

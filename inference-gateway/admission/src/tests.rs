@@ -167,3 +167,16 @@ async fn bytes_of_an_unauthenticated_body_move_to_the_share_of_the_account_that_
         assert_eq!(request.charge_to(payer).is_ok(), fits, "{bytes}");
     }
 }
+
+#[test]
+fn a_body_of_many_values_is_parsed_apart_however_short_it_is() {
+    let of =
+        |part: &str, number: usize| parses_slowly(format!("[{}]", vec![part; number].join(",")).as_bytes());
+    for (part, fits, many) in
+        [("{}", 4095, 4096), (r#"{"role":"user","content":[]}"#, 1023, 1024), ("\"x\"", 60_000, 70_000)]
+    {
+        assert!(!of(part, fits) && of(part, many), "{part}");
+    }
+    let long = "x".repeat(LARGE_BODY - 1);
+    assert!(!parses_slowly(long.as_bytes()) && parses_slowly(format!("{long}x").as_bytes()));
+}

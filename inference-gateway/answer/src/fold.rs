@@ -17,6 +17,7 @@ use crate::{
         logprobs::Logprobs,
         parts::{Delta, MAX_CALLS, ToolCall},
     },
+    reader::WholeAnswer,
     stream::{Chunk, ChunkChoice},
 };
 
@@ -81,18 +82,18 @@ impl Fold {
 
     /// Returns the whole answer, without usage.
     pub fn into_answer(self) -> Result<Bytes, Nonsense> {
-        self.write(None)
+        self.write(None, None)
     }
 
     /// Returns the whole answer of a single choice that ended with this word of its server, with usage as the server
     /// spelled it.
-    pub(super) fn into_whole(mut self, word: &str, usage: Option<&RawValue>) -> Result<Bytes, Nonsense> {
+    pub(super) fn into_whole(mut self, answer: &WholeAnswer<'_>) -> Result<Bytes, Nonsense> {
         self.choices.resize_with(1, FoldedChoice::default);
-        self.choices[0].finish = FinishWord::read(word).reason();
-        self.write(usage)
+        self.choices[0].finish = FinishWord::read(answer.word).reason();
+        self.write(answer.model, answer.usage)
     }
 
-    fn write(&self, usage: Option<&RawValue>) -> Result<Bytes, Nonsense> {
+    fn write(&self, model: Option<&RawValue>, usage: Option<&RawValue>) -> Result<Bytes, Nonsense> {
         let mut json = String::with_capacity(self.held_bytes + self.held_bytes / 8);
         json.push_str(r#"{"choices":["#);
         for (index, choice) in self.choices.iter().enumerate() {
@@ -102,9 +103,10 @@ impl Fold {
             choice.write(index, &mut json)?;
         }
         json.push(']');
-        if let Some(usage) = usage {
-            json.push_str(r#","usage":"#);
-            json.push_str(usage.get());
+        for (name, value) in [("model", model), ("usage", usage)] {
+            if let Some(value) = value {
+                json.extend([",\"", name, "\":", value.get()]);
+            }
         }
         json.push('}');
         Ok(Bytes::from(json))

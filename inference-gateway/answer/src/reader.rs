@@ -106,5 +106,5 @@ pub fn whole_as_chat(api: UpstreamApi, body: Bytes) -> Result<Bytes, Nonsense> {
     let mut fold = Fold::default();
     let answer =
         read_whole(api, std::str::from_utf8(&body)?, &mut |delta, logprobs| fold.add_piece(delta, logprobs))?;
-    fold.into_whole(answer.word, answer.usage)
+    fold.into_whole(&answer)
 }

@@ -54,6 +54,8 @@ pub enum Event<'a> {
 
 /// A piece of the answer, borrowed from an event.
 pub struct Chunk<'a> {
+    /// Name of the model that answers, as spelled in JSON.
+    model: Option<&'a str>,
     usage: Option<&'a RawValue>,
     timings: Option<&'a RawValue>,
     /// Place of the only choice that the chunk adds to.
@@ -81,6 +83,7 @@ pub(super) struct ChunkChoice<'a> {
 struct Raw<'a> {
     #[serde(borrow)]
     choices: Option<AtMost<RawChoice<'a>, MAX_LISTED_CHOICES>>,
+    model: Option<&'a RawValue>,
     usage: Option<&'a RawValue>,
     timings: Option<&'a RawValue>,
     error: Option<&'a RawValue>,
@@ -130,7 +133,8 @@ impl<'a> Event<'a> {
                 ..ChunkChoice::of(choice.delta.unwrap_or_default(), choice.logprobs)
             });
         }
-        let chunk = Chunk { unknown_finish, ..Chunk::new(choices, usage, timings) };
+        let model = raw.model.map(RawValue::get);
+        let chunk = Chunk { model, unknown_finish, ..Chunk::new(choices, usage, timings) };
         // After a reason like `abort`, the generated text is no answer.
         Ok(if failed { Self::Failed(UpstreamError::default(), chunk) } else { Self::Chunk(chunk) })
     }
@@ -151,6 +155,7 @@ impl<'a> Event<'a> {
     pub(super) fn with_original(mut self, original: Original<'a>) -> Self {
         match &mut self {
             Self::Chunk(chunk) => {
+                chunk.model = original.edited.model;
                 chunk.original = Some(original).filter(|event| !is_too_deep(event.payload));
             }
             Self::Failed(..) | Self::Done => {}
@@ -181,6 +186,7 @@ impl<'a> Chunk<'a> {
     ) -> Self {
         let first = choices.first().map(|choice| choice.index);
         Self {
+            model: None,
             usage: usage.filter(|usage| Kind::of(usage) != Kind::Null),
             timings,
             choice: first.filter(|first| choices.iter().all(|choice| choice.index == *first)),
@@ -193,6 +199,11 @@ impl<'a> Chunk<'a> {
     /// Reads the usage so far, or in all, if the chunk reports any.
     pub fn usage(&self) -> Option<Reported> {
         self.usage.map(|usage| Reported::read(ReportForm::Usage, usage))
+    }
+
+    /// Reads the name of the model that answers, if the chunk names one.
+    pub fn model(&self) -> Option<String> {
+        serde_json::from_str(self.model?).ok()
     }
 
     /// Reads the usage so far of a single choice, if the chunk reports any.

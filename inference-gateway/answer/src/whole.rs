@@ -38,6 +38,8 @@ const ENVELOPE_BYTES: usize = 512;
 pub struct Completion<'a> {
     /// Usage of the answer, as far as it was reported.
     pub usage: Reported,
+    /// Name of the model that answered, as spelled in JSON.
+    model: Option<&'a RawValue>,
     /// A finish reason that no known server uses.
     pub unknown_finish: Option<&'a str>,
     pub finish_reasons: Vec<FinishReason>,
@@ -62,6 +64,7 @@ enum Content<'a> {
 struct RawVectors<'a> {
     #[serde(borrow)]
     data: Option<&'a RawValue>,
+    model: Option<&'a RawValue>,
     usage: Option<&'a RawValue>,
 }
 
@@ -69,6 +72,7 @@ struct RawVectors<'a> {
 struct Raw<'a> {
     #[serde(borrow)]
     choices: Option<AtMost<WholeChoice<'a>, MAX_LISTED_CHOICES>>,
+    model: Option<&'a RawValue>,
     usage: Option<&'a RawValue>,
     timings: Option<&'a RawValue>,
     error: Option<&'a RawValue>,
@@ -119,7 +123,8 @@ impl<'a> Completion<'a> {
         let (outputs, length) = (choices.iter().map(size).collect(), body.len());
         let finish_reasons = choices.iter().map(|(_, reason)| *reason).collect();
         let content = Content::Choices(choices);
-        Ok(Self { usage, unknown_finish, finish_reasons, outputs, content, length })
+        let model = raw.model;
+        Ok(Self { usage, model, unknown_finish, finish_reasons, outputs, content, length })
     }
 
     /// Reads an answer of the client's own API, which is passed on.
@@ -137,6 +142,7 @@ impl<'a> Completion<'a> {
         let put_usage = if api == UpstreamApi::Messages { messages::put_usage } else { responses::put_usage };
         Ok(Self {
             usage: answer.usage.map(|usage| Reported::read(ReportForm::Usage, usage)).unwrap_or_default(),
+            model: answer.model,
             unknown_finish: (word == FinishWord::Unknown).then_some(answer.word),
             finish_reasons: word.reason().into_iter().collect(),
             outputs: vec![output],
@@ -153,7 +159,13 @@ impl<'a> Completion<'a> {
         usage.completion = usage.prompt.map(|_| 0);
         let (content, length) = (Content::Vectors(vectors), body.len());
         let finish_reasons = Vec::new();
-        Ok(Self { usage, unknown_finish: None, finish_reasons, outputs: Vec::new(), content, length })
+        let outputs = Vec::new();
+        Ok(Self { usage, model: raw.model, unknown_finish: None, finish_reasons, outputs, content, length })
+    }
+
+    /// Reads the name of the model that answered, if the answer names one.
+    pub fn model(&self) -> Option<String> {
+        serde_json::from_str(self.model?.get()).ok()
     }
 
     /// Returns whether the answer would pass on more levels than clients can be expected to read.

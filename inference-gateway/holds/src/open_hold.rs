@@ -5,6 +5,7 @@ use std::sync::Arc;
 use shared::{
     generation::{Course, FinishReason},
     ids::{AccountId, GenerationId, KeyId},
+    money::NanoUsd,
     rates::RateStatus,
     time::millis,
     tokens::Usage,
@@ -108,6 +109,11 @@ impl OpenHold {
         let mut lease = self.state.lease();
         lease.usage = usage;
         lease.course.first_token_ms.get_or_insert_with(|| millis(self.state.accepted.elapsed()));
+    }
+
+    /// Records that the generation is billed at least this, since another model has answered.
+    pub fn costs_at_least(&self, cost: NanoUsd) {
+        self.state.lease().course.least_cost_nanos = Some(cost.nanos());
     }
 
     /// Records why the choices of the answer ended.

@@ -67,6 +67,7 @@ impl UsageBounds {
             reasoning: Some(completion),
             audio_output: Some(completion),
             total: Some(prompt + completion),
+            cost: Some(MOST_TOKENS),
         }
     }
 }
@@ -89,6 +90,8 @@ pub struct UsageCounter {
     choices: Choices,
     /// Choice of the last chunk with a single choice.
     last_choice: Option<usize>,
+    /// Name of the model that answers, by its first words.
+    model: Option<String>,
     /// The prompt was neither reported nor counted exactly, or the last report of it was false.
     prompt_is_estimate: bool,
     /// Output came after the last report, or the last report of output was false.
@@ -119,6 +122,7 @@ impl UsageCounter {
             disbelieved: Reported::default(),
             choices: Choices::default(),
             last_choice: None,
+            model: None,
             prompt_is_estimate: true,
             completion_is_estimate: true,
             output_parts_are_false: false,
@@ -136,6 +140,9 @@ impl UsageCounter {
     /// Counts the usage that this chunk reports, but not the chunk's text.
     pub(crate) fn count_report_of(&mut self, chunk: &Chunk<'_>) {
         self.last_choice = chunk.choice.or(self.last_choice);
+        if self.model.is_none() {
+            self.model = chunk.model();
+        }
         let counts = match self.scope {
             UsageScope::Answer => None,
             UsageScope::ChunkChoice => chunk.choice,
@@ -161,6 +168,7 @@ impl UsageCounter {
             self.count_text(choice, *size);
         }
         self.learn(answer.usage, None);
+        self.model = answer.model();
         self
     }
 
@@ -233,6 +241,11 @@ impl UsageCounter {
     /// Returns the largest value of each member that was reported and believed.
     pub const fn reported(&self) -> &Reported {
         &self.reported
+    }
+
+    /// Returns the name of the model that answers, if the upstream names one.
+    pub fn model(&self) -> Option<&str> {
+        self.model.as_deref()
     }
 
     /// Returns the largest value of each member that was reported and not believed.

@@ -11,10 +11,10 @@ use token_bounds::{MAX_DEPTH, TooDeep};
 
 use crate::{
     draft::{AskedEffort, Draft, Limit},
-    forward::{Bodies, BodyForm, Forward},
+    forward::{Bodies, BodyForm, Forward, SCOPE_TOKENS},
     hub::Hub,
     names::dropped::DroppedNames,
-    passage::Passage,
+    passage::{PassTerms, Passage},
     trimmed::trimmed,
 };
 
@@ -83,6 +83,11 @@ impl Request {
         let wanted = max_tokens.unwrap_or(most).max(least_to_write(&forms).min(most));
         let image_urls = handed_to_some(model, self.draft.image_need.take())?;
         let least_output = self.least_output(&forms);
+        let is_separate = forms.iter().any(|form| form.is_separate());
+        if is_separate {
+            self.draft.shown.message();
+            self.draft.shown.text(&"0".repeat(SCOPE_TOKENS as usize));
+        }
         let bodies = self.bodies(model, &forms, room)?;
         for (name, _) in self.others.iter().filter(|(name, _)| !model.extra_params.contains(name)) {
             self.dropped_members.add(name);
@@ -111,6 +116,7 @@ impl Request {
             has_tools: draft.shown.has_preamble(),
             may_hide_tokens: draft.may_hide_tokens,
             is_plain: draft.shown.is_plain(),
+            uncounted: if is_separate { SCOPE_TOKENS } else { 0 },
             places: draft.places,
             bounds: Usage::of(model.context_window, model.context_window, most.saturating_mul(n)),
             opening: bodies.opening,
@@ -179,7 +185,7 @@ impl Request {
         Ok(Written { bodies, opening })
     }
 
-    /// Writes the client's own body, if an upstream gets it, and frees the received body.
+    /// Writes the client's own body in each form that an upstream gets it in, and frees the received body.
     fn pass(
         &mut self,
         model: &Model,
@@ -187,21 +193,27 @@ impl Request {
         bodies: &mut Bodies,
         room: &mut Room<'_>,
     ) -> Result<(), ApiError> {
-        let Some(passage) = self.passage.take() else { return Ok(()) };
-        let Some(form) = forms.iter().find(|form| form.is_passed()) else { return Ok(()) };
-        room(self.kept_bytes() + 2 * (passage.received_bytes() + passage.replaced_bytes()))?;
-        let passage = self.pass_names(passage, forms.len() == 1);
-        bodies.pass(form.api(), passage.write(&model.efforts));
-        Ok(())
-    }
-
-    /// Takes the names that a passed body lacks, if no upstream gets any other body.
-    fn pass_names(&mut self, mut passage: Passage, is_only: bool) -> Passage {
-        if is_only {
-            self.dropped_tools = std::mem::take(&mut passage.dropped_tools);
-            self.dropped_members = std::mem::take(&mut passage.dropped_members);
+        let Some(mut passage) = self.passage.take() else { return Ok(()) };
+        let mut dropped = DroppedNames::default();
+        for form in forms {
+            let BodyForm::Passed { api, like, is_separate } = *form else { continue };
+            let Some(upstream) = model.upstreams.get(like) else { return Err(ApiError::internal()) };
+            let terms = PassTerms::of(upstream, api, is_separate);
+            if !terms.compaction
+                && let Some(fault) = passage.compaction.take()
+            {
+                return Err(fault);
+            }
+            let bytes = passage.received_bytes() + passage.replaced_bytes();
+            room(self.kept_bytes() + bodies.bytes() + 2 * bytes)?;
+            bodies.pass(*form, passage.write(terms, &model.efforts, &mut dropped));
         }
-        passage
+        // If an upstream gets another body, the names that this one lacks are noted already.
+        if !forms.is_empty() && forms.iter().all(|form| form.is_passed()) {
+            self.dropped_tools = std::mem::take(&mut passage.dropped_tools);
+            self.dropped_members = dropped;
+        }
+        Ok(())
     }
 
     /// Writes the body for upstreams of another API.

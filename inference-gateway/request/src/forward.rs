@@ -7,5 +7,5 @@ mod refused;
 
 pub use body::{Forward, ProgressReports, UpstreamParams};
 pub use count::{CountBody, UnwrittenCount};
-pub(crate) use form::Bodies;
+pub(crate) use form::{Bodies, SCOPE_TOKENS};
 pub use form::{BodyForm, BodyPieces};

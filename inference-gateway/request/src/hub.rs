@@ -20,12 +20,12 @@ impl Hub<'_> {
     pub(crate) fn write(&self, form: BodyForm, dropped: &mut DroppedNames) -> Result<String, ApiError> {
         match form {
             BodyForm::Written { api: UpstreamApi::Responses, .. } => responses::write(self, dropped),
-            BodyForm::Written { api: UpstreamApi::Messages, cache_breakpoints } => {
-                messages::write(self, cache_breakpoints, dropped)
+            BodyForm::Written { api: UpstreamApi::Messages, cache_breakpoints, is_separate } => {
+                messages::write(self, cache_breakpoints, is_separate, dropped)
             }
-            BodyForm::Written { api: UpstreamApi::Chat, .. } | BodyForm::Checked | BodyForm::Passed(_) => {
-                Err(ApiError::internal())
-            }
+            BodyForm::Written { api: UpstreamApi::Chat, .. }
+            | BodyForm::Checked
+            | BodyForm::Passed { .. } => Err(ApiError::internal()),
         }
     }
 }

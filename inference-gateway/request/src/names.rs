@@ -1,5 +1,6 @@
-//! Names in a request: of its user, of caches, and those that are repeated to the client.
+//! Names in requests: those that clients chose, and those that servers know.
 
 pub(crate) mod caller;
 pub(crate) mod dropped;
+pub(crate) mod known;
 pub(crate) mod pseudonym;

@@ -1,22 +1,51 @@
 //! A body that is passed on to an upstream of its own API. It stays as it came, except for members that cost money
 //! beyond the usage, name the caller, or depend on the upstream. These are cut out, and the head before the body has
-//! those that stay.
+//! those that stay. Members that the API's vendor does not document pass only to the vendor's own servers, or where the
+//! catalogue names them: other servers may give them a meaning of their own.
+
+mod cuts;
+mod notes;
 
 use std::ops::Range;
 
 use bytes::Bytes;
-use raw_json::Splice;
-use raw_json::{ANY_NUMBER, Members, Value};
-use shared::{error::ApiError, ids::AccountId};
-use shared_catalog::Effort;
+use raw_json::Value;
+use shared::{error::ApiError, ids::AccountId, json::Kind};
+use shared_catalog::{Effort, Upstream, UpstreamApi};
 
 use crate::{
-    names::{
-        dropped::DroppedNames,
-        pseudonym::{kept_name, pseudonym},
-    },
+    names::{dropped::DroppedNames, pseudonym::pseudonym},
     trimmed::trimmed,
 };
+use cuts::Cut;
+pub(crate) use cuts::CutWhen;
+pub(crate) use notes::PassageNotes;
+
+/// The top-level members that servers of an API know.
+pub(crate) struct ApiMembers {
+    /// Members of the vendor's documentation that pass.
+    pub(crate) passed: &'static [&'static str],
+    /// Members that a passed body leaves out.
+    pub(crate) left: &'static [(&'static str, Left)],
+    /// Members that are refused before the body is passed on.
+    pub(crate) refused: &'static [&'static str],
+    /// Documented members of members that are objects.
+    pub(crate) nested: &'static [(&'static str, &'static [&'static str])],
+    /// Members whose depth is checked where they are read.
+    pub(crate) read: &'static [&'static str],
+    /// Returns whether a member asks for nothing but a compaction. Notes such parts of the member otherwise.
+    pub(crate) compacts: Compacts,
+}
+
+pub(crate) type Compacts = fn(&str, &Value<'_, '_>, &mut PassageNotes) -> Result<bool, ApiError>;
+
+impl ApiMembers {
+    /// Lists all names that servers know.
+    fn names(&self) -> impl Iterator<Item = &'static &'static str> {
+        let left = self.left.iter().map(|(name, _)| name);
+        self.passed.iter().chain(left).chain(self.refused)
+    }
+}
 
 /// What happens to a member that a passed body leaves out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,130 +61,88 @@ pub(crate) enum Left {
 /// A body to be passed on.
 pub(crate) struct Passage {
     body: Bytes,
-    /// Parts of the body that stay, in order. Each begins after a comma and ends with a value.
-    kept: Vec<Range<usize>>,
+    /// Top-level members, in order.
+    members: Vec<PassedMember>,
+    /// Place and kind of the system prompt.
+    system: Option<(Range<usize>, Kind)>,
     cuts: Vec<Cut>,
-    /// Places of the words of effort.
+    /// Place of the word of effort.
     effort: Option<(Effort, Range<usize>)>,
     /// Members of the head that stand for the caller's texts: their names, with the texts or hashes of long ones.
     callers_texts: Vec<(&'static str, String)>,
-    /// Members and tools that are left out.
-    pub(crate) dropped_members: DroppedNames,
+    /// Tools that are left out.
     pub(crate) dropped_tools: DroppedNames,
+    /// Error for servers that may not be asked to compact the conversation.
+    pub(crate) compaction: Option<ApiError>,
 }
 
-/// A value inside the body that is replaced.
-struct Cut {
+/// A top-level member of a body. It begins after a comma and ends with its value.
+struct PassedMember {
     at: Range<usize>,
-    with: String,
+    fate: MemberFate,
+    /// Name of a member that may be left out.
+    name: String,
 }
 
-/// Changes of a body that its parser notes while reading it.
-#[derive(Default)]
-pub(crate) struct PassageNotes {
-    /// Address of the body in memory, by which values are located in it.
-    address: usize,
-    cuts: Vec<Cut>,
-    effort: Option<(Effort, Range<usize>)>,
-    callers_texts: Vec<(&'static str, String)>,
-    /// Tools that the vendor runs, which are removed.
-    dropped_tools: DroppedNames,
-    has_tools: bool,
+/// What happens to a member, which may depend on the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum MemberFate {
+    Kept,
+    /// The head has it, or something in its place.
+    ToHead,
+    Out,
+    /// The vendor's documentation does not have it.
+    Unknown,
+    /// It asks for a compaction.
+    Compaction,
+    /// It is the system prompt.
+    System,
 }
 
-impl PassageNotes {
-    pub(crate) fn of(body: &[u8]) -> Self {
-        Self { address: body.as_ptr() as usize, ..Self::default() }
-    }
+/// Terms by which a body passes to a server.
+#[derive(Clone, Copy)]
+pub(crate) struct PassTerms<'u> {
+    /// The server is the API's vendor's, so members that are not documented pass.
+    is_vendors_own: bool,
+    members: &'u [String],
+    pub(crate) compaction: bool,
+    /// The body begins with a block that separates accounts in the vendor's cache.
+    is_separate: bool,
+}
 
-    /// Notes a value to replace.
-    pub(crate) fn replace(&mut self, value: &Value<'_, '_>, with: String) {
-        let at = self.place(value.raw());
-        self.cuts.push(Cut { at, with });
-    }
-
-    /// Notes the word of effort.
-    pub(crate) fn effort(&mut self, value: &Value<'_, '_>) -> Result<(), ApiError> {
-        self.effort = Effort::read(&value.string()?).map(|effort| (effort, self.place(value.raw())));
-        Ok(())
-    }
-
-    /// Notes a text with which the caller names a user or a cache, and the head's member for it.
-    pub(crate) fn name_caller(&mut self, member: &'static str, text: &str) {
-        self.callers_texts.push((member, kept_name(text)));
-    }
-
-    /// Keeps the tools of a list for which `kept` is true, and names the others.
-    pub(crate) fn tools(
-        &mut self,
-        list: &Value<'_, '_>,
-        mut kept: impl FnMut(&Members<'_, '_>) -> Result<Option<String>, ApiError>,
-    ) -> Result<(), ApiError> {
-        let mut is_kept = Vec::new();
-        list.objects_if_any(ANY_NUMBER, |tool| {
-            let left = kept(tool)?;
-            is_kept.push(left.is_none());
-            if let Some(kind) = left {
-                self.dropped_tools.add(&kind);
-            }
-            Ok(())
-        })?;
-        self.has_tools |= is_kept.contains(&true);
-        if !is_kept.contains(&false) {
-            return Ok(());
+impl<'u> PassTerms<'u> {
+    pub(crate) fn of(upstream: &'u Upstream, api: UpstreamApi, is_separate: bool) -> Self {
+        Self {
+            is_vendors_own: upstream.is_vendors_own(api),
+            members: &upstream.pass_members,
+            compaction: upstream.compaction,
+            is_separate,
         }
-        let (mut splice, mut is_kept) = (Splice::of(list.raw()), is_kept.into_iter());
-        list.each_if_any(ANY_NUMBER, |tool| {
-            if is_kept.next() == Some(false) {
-                splice.remove_element(tool.raw());
-            }
-            Ok(())
-        })?;
-        self.replace(list, splice.finish());
-        Ok(())
     }
 
-    /// Finds the place of a value in the body.
-    fn place(&self, raw: &str) -> Range<usize> {
-        let start = (raw.as_ptr() as usize).saturating_sub(self.address);
-        start..start + raw.len()
-    }
-
-    /// Makes the passage of a body, without the members in `left`.
-    pub(crate) fn finish(self, body: &Bytes, members: &Members<'_, '_>, left: &[(&str, Left)]) -> Passage {
-        // Vendors refuse a choice of tools if there are none.
-        let is_toolless = !self.dropped_tools.is_empty() && !self.has_tools;
-        let mut kept = Vec::<Range<usize>>::new();
-        let mut dropped_members = DroppedNames::default();
-        let mut start = 1 + memchr::memchr(b'{', body).unwrap_or(0);
-        let mut goes_on = false;
-        for (name, value) in members.iter() {
-            let end = self.place(value.raw()).end;
-            let leaves = left.iter().find(|(known, _)| *known == name).map(|(_, left)| *left);
-            let is_left = leaves.is_some() || (is_toolless && OF_TOOLS.contains(&name));
-            if leaves == Some(Left::Out) || (leaves == Some(Left::Pseudonym) && !self.names_caller(name)) {
-                dropped_members.add(name);
-            }
-            match kept.last_mut() {
-                Some(last) if goes_on && !is_left => last.end = end,
-                Some(_) | None if !is_left => kept.push(start..end),
-                Some(_) | None => {}
-            }
-            goes_on = !is_left;
-            start = end + memchr::memchr(b',', &body[end..]).map_or(0, |comma| comma + 1);
+    fn leaves(&self, member: &PassedMember) -> bool {
+        match member.fate {
+            MemberFate::Kept => false,
+            MemberFate::ToHead | MemberFate::Out => true,
+            MemberFate::Unknown => !self.passes(&member.name),
+            MemberFate::Compaction => !self.compaction,
+            MemberFate::System => self.is_separate,
         }
-        let Self { mut cuts, effort, callers_texts, dropped_tools, .. } = self;
-        cuts.sort_unstable_by_key(|cut| cut.at.start);
-        Passage { body: body.clone(), kept, cuts, effort, callers_texts, dropped_members, dropped_tools }
     }
 
-    fn names_caller(&self, member: &str) -> bool {
-        self.callers_texts.iter().any(|(known, _)| *known == member)
+    fn cuts(&self, cut: &Cut) -> bool {
+        match cut.when {
+            CutWhen::Always => true,
+            CutWhen::Unknown => !cut.names.iter().all(|name| self.passes(name)),
+            CutWhen::Compaction => !self.compaction,
+            CutWhen::Separate => self.is_separate,
+        }
+    }
+
+    fn passes(&self, name: &str) -> bool {
+        self.is_vendors_own || self.members.iter().any(|passed| passed == name)
     }
 }
-
-/// Members that say how to use tools.
-const OF_TOOLS: [&str; 3] = ["tools", "tool_choice", "parallel_tool_calls"];
 
 /// A passed body without its head, beginning with a comma, and what the head needs of it.
 #[derive(Clone)]
@@ -170,26 +157,39 @@ impl Passage {
         self.body.len()
     }
 
-    /// Bytes written in place of parts of the body.
+    /// Bytes written in place of parts of the body, and of the names of members that may be left out.
     pub(super) fn replaced_bytes(&self) -> usize {
-        self.cuts.iter().map(|cut| cut.with.len()).sum()
+        let cut =
+            |cut: &Cut| cut.with.len() + cut.names.iter().map(String::len).sum::<usize>() + size_of::<Cut>();
+        let member = |member: &PassedMember| member.name.len() + size_of::<PassedMember>();
+        self.cuts.iter().map(cut).sum::<usize>() + self.members.iter().map(member).sum::<usize>()
     }
 
-    /// Writes the body for a model that accepts these words of effort.
-    pub(super) fn write(mut self, efforts: &[Effort]) -> PassedBody {
-        if let Some((effort, at)) = self.effort.take()
-            && !efforts.contains(&effort)
-        {
-            // Halfway between two words, the model's own default is requested.
-            let with = effort.nearest(efforts).map_or_else(|| "null".into(), |e| format!("\"{}\"", e.word()));
-            self.cuts.push(Cut { at, with });
-            self.cuts.sort_unstable_by_key(|cut| cut.at.start);
+    /// Writes the body for a server of a model that accepts these words of effort. Names what it leaves out.
+    pub(super) fn write(
+        &self,
+        terms: PassTerms<'_>,
+        efforts: &[Effort],
+        dropped: &mut DroppedNames,
+    ) -> PassedBody {
+        let mut cuts: Vec<(&Range<usize>, &str)> = Vec::with_capacity(self.cuts.len() + 1);
+        for cut in self.cuts.iter().filter(|cut| terms.cuts(cut)) {
+            cuts.push((&cut.at, &cut.with));
+            cut.names.iter().for_each(|name| dropped.add(name));
+        }
+        let effort = self.effort.as_ref().filter(|(effort, _)| !efforts.contains(effort));
+        if let Some((effort, at)) = effort {
+            cuts.push((at, effort.nearest(efforts).map_or("null", quoted)));
+            cuts.sort_unstable_by_key(|(at, _)| at.start);
         }
         let mut rest = Vec::with_capacity(self.body.len());
-        let mut cuts = self.cuts.into_iter().peekable();
-        for Range { mut start, end } in self.kept {
+        if terms.is_separate {
+            self.write_system(&mut rest);
+        }
+        let mut cuts = cuts.into_iter().peekable();
+        for Range { mut start, end } in self.kept(terms, dropped) {
             rest.push(b',');
-            while let Some(Cut { at, with }) = cuts.next_if(|cut| cut.at.start < end) {
+            while let Some((at, with)) = cuts.next_if(|(at, _)| at.start < end) {
                 if at.start >= start {
                     rest.extend_from_slice(&self.body[start..at.start]);
                     rest.extend_from_slice(with.as_bytes());
@@ -199,7 +199,60 @@ impl Passage {
             rest.extend_from_slice(&self.body[start..end]);
         }
         rest.push(b'}');
-        PassedBody { rest: trimmed(rest), callers_texts: self.callers_texts }
+        PassedBody { rest: trimmed(rest), callers_texts: self.callers_texts.clone() }
+    }
+
+    /// Lists the parts of the body that stay, in order.
+    fn kept(&self, terms: PassTerms<'_>, dropped: &mut DroppedNames) -> Vec<Range<usize>> {
+        let mut kept = Vec::<Range<usize>>::new();
+        let mut goes_on = false;
+        for member in &self.members {
+            let is_left = terms.leaves(member);
+            match kept.last_mut() {
+                Some(last) if goes_on && !is_left => last.end = member.at.end,
+                Some(_) | None if !is_left => kept.push(member.at.clone()),
+                Some(_) | None => dropped.add(&member.name),
+            }
+            goes_on = !is_left;
+        }
+        kept
+    }
+
+    /// Writes the blocks of the system prompt behind one that the head ends with.
+    fn write_system(&self, rest: &mut Vec<u8>) {
+        if let Some((at, kind)) = &self.system {
+            let system = &self.body[at.clone()];
+            match kind {
+                // The vendor refuses empty texts.
+                Kind::String if system != br#""""# => {
+                    rest.extend_from_slice(br#",{"type":"text","text":"#);
+                    rest.extend_from_slice(system);
+                    rest.push(b'}');
+                }
+                Kind::Array => {
+                    let blocks = system[1..system.len() - 1].trim_ascii();
+                    if !blocks.is_empty() {
+                        rest.push(b',');
+                        rest.extend_from_slice(blocks);
+                    }
+                }
+                Kind::String | Kind::Null | Kind::Bool | Kind::Number | Kind::Object => {}
+            }
+        }
+        rest.push(b']');
+    }
+}
+
+/// Returns a word of effort as a JSON string.
+const fn quoted(effort: Effort) -> &'static str {
+    match effort {
+        Effort::None => r#""none""#,
+        Effort::Minimal => r#""minimal""#,
+        Effort::Low => r#""low""#,
+        Effort::Medium => r#""medium""#,
+        Effort::High => r#""high""#,
+        Effort::Xhigh => r#""xhigh""#,
+        Effort::Max => r#""max""#,
     }
 }
 

@@ -54,7 +54,7 @@ pub fn parse(body: &Bytes, passes: impl FnOnce(&str) -> bool) -> Result<Request,
     input::messages(&input, &system, &names, &mut draft)?;
     // A whole answer that is passed on repeats the request itself. A stream may have to be ended by the gateway.
     let echo = if stream || !passes(&model) { echo::echo(&members)? } else { String::new() };
-    let passage = passage::of(body, &members, &mut draft);
+    let passage = passage::of(body, &members, &mut draft)?;
     let earlier_calls = std::mem::take(&mut draft.earlier_calls).complete();
     Ok(Request {
         model,
@@ -75,7 +75,7 @@ pub fn parse(body: &Bytes, passes: impl FnOnce(&str) -> bool) -> Result<Request,
 
 /// Refuses members that refer to stored state, rather than ignoring them.
 fn refuse_stored(members: &Members<'_, '_>) -> Result<(), ApiError> {
-    for name in ["previous_response_id", "conversation", "prompt"] {
+    for name in passage::STORED {
         if let Some(value) = members.get(name) {
             return Err(value.error(Code::UnsupportedParameter, NOTHING_STORED));
         }
@@ -109,7 +109,7 @@ fn reasoning(members: &Members<'_, '_>, draft: &mut Draft) -> Result<(Option<Ask
         && mode.raw() != USUAL_MODE
     {
         // Another mode would have another price.
-        draft.passage.replace(&mode, USUAL_MODE.to_owned());
+        draft.passage.replace(&mode, USUAL_MODE);
     }
     // The summary's older name is `generate_summary`.
     let summary = reasoning.get("summary").or_else(|| reasoning.get("generate_summary"));

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use admission::Admitted;
 use answer::Reported;
 use bytes::Bytes;
+use holds::OpenHold;
 use metering::{UsageBounds, UsageCounter};
 use request::Forward;
 use routing::AttemptOutcome;
 use shared::{
     ids::{AccountId, GenerationId, RequestId},
+    money::NanoUsd,
     rates::RateStatus,
     text::shown,
 };
@@ -18,8 +20,11 @@ use shared_observe::traces::Span;
 use tokio::time::Instant;
 use upstreams::{Models, PassedHead, Running, UpstreamFailure};
 
+use super::model_names::is_same_model;
 use crate::client::StreamBody;
 
+/// Most characters logged of an upstream's name for a model.
+const MAX_SHOWN_MODEL: usize = 120;
 /// Most characters logged of an upstream's finish reason.
 const MAX_SHOWN_REASON: usize = 40;
 
@@ -133,12 +138,15 @@ impl Job {
     }
 
     /// Compares an answer's reports and finish reasons with what was assumed for this request, and logs each mismatch.
+    /// The bill of another model's answer is at least its cost by the vendor's own report.
     pub(super) fn check_answer(
         &self,
         counter: &UsageCounter,
         unknown_finish: Option<&str>,
         running: &Running,
+        hold: &OpenHold,
     ) {
+        self.check_model(counter, running, hold);
         let (reported, false_counts, bounds) =
             (counter.reported(), counter.disbelieved(), self.forward.bounds);
         if let Some(prompt) = reported.prompt.filter(|_| self.forward.is_plain) {
@@ -159,6 +167,24 @@ impl Job {
         if let Some(reason) = unknown_finish {
             let reason = shown(reason, MAX_SHOWN_REASON);
             tracing::warn!(generation = %self.id, reason, "the upstream gave an unknown finish reason; the client reads \"stop\"");
+        }
+    }
+
+    /// Logs and counts an answer of another model than the one that was asked for.
+    fn check_model(&self, counter: &UsageCounter, running: &Running, hold: &OpenHold) {
+        let asked = &*running.upstream().entry.model;
+        let Some(answered) = counter.model().filter(|answered| !is_same_model(asked, answered)) else {
+            return;
+        };
+        metrics::counter!("gateway_answers_of_other_models_total").increment(1);
+        let answered = shown(answered, MAX_SHOWN_MODEL);
+        let cost = counter.reported().cost.and_then(|cost| i64::try_from(cost).ok()).map(NanoUsd::from_nanos);
+        if running.upstream().answers_as(&answered) {
+            let cost_usd = cost.map(tracing::field::display);
+            tracing::warn!(generation = %self.id, asked, answered, cost_usd, "an upstream answers with another model than it is asked for; where its own cost is higher than the price, that is billed");
+        }
+        if let Some(cost) = cost {
+            hold.costs_at_least(cost);
         }
     }
 }

@@ -198,7 +198,7 @@ pub(super) async fn run(
         of_whole = job.usage_counter(max_tokens, &running).with_answer(&completion);
         (&of_whole, completion.unknown_finish)
     };
-    job.check_answer(counter, unknown_finish, &running);
+    job.check_answer(counter, unknown_finish, &running, &hold);
     log.finished(&completion.finish_reasons);
     hold.finished(&completion.finish_reasons);
     let rates = hold.take_rates();
@@ -386,7 +386,7 @@ async fn not_kept(
         of_end = counter.with_end_of_answer(*length, told);
         &of_end
     };
-    job.check_answer(counter, None, &running);
+    job.check_answer(counter, None, &running, &hold);
     bill(job, hold, running, counter, log).await;
     Err(error)
 }

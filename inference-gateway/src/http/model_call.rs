@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use admission::{LARGE_BODY, grow_to, take_bytes};
+use admission::{grow_to, parses_slowly, take_bytes};
 use axum::{
     body::Body,
     http::{HeaderMap, HeaderName, HeaderValue, header},
@@ -164,11 +164,10 @@ pub(super) async fn check(
     let body = read_body_within(headers, body, app.max_body, &mut reserve).await?;
     // The body for upstreams is written beside the received body.
     reserve(body.len())?;
-    let is_large = body.len() >= LARGE_BODY;
+    let is_slow = parses_slowly(&body);
     let models = app.models.get();
     let check = move |permit: &mut Permit| Checked::new(body, parse, models, permit);
-    let checked =
-        if is_large { app.generator.admission.apart(permit, check).await?? } else { check(permit)? };
+    let checked = if is_slow { app.generator.admission.apart(permit, check).await?? } else { check(permit)? };
     permit.shrink_to(checked.forward.kept_bytes());
     Ok(checked)
 }

@@ -46,7 +46,8 @@ impl PromptCount {
     /// Returns the tokens of the request. They are exact, except that images that were not counted are taken at their
     /// bound.
     pub fn bound(self, forward: &Forward) -> u64 {
-        if self.with_images { self.tokens } else { self.tokens.saturating_add(forward.image_tokens) }
+        let images = if self.with_images { 0 } else { forward.image_tokens };
+        self.tokens.saturating_add(images).saturating_add(forward.uncounted)
     }
 }
 

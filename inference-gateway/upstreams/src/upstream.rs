@@ -7,6 +7,7 @@ use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, header, uri:
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use metering::UsageScope;
+use parking_lot::Mutex;
 use request::{BodyForm, BodyPieces, Forward, ProgressReports, UpstreamParams};
 use routing::cache_salt;
 use shared::ids::AccountId;
@@ -51,6 +52,8 @@ pub struct Upstream {
     headers: UpstreamHeaders,
     /// Permits of accounts to have prompts counted.
     pub(crate) counting: Quota,
+    /// Name of the last other model that answered.
+    other_model: Mutex<String>,
 }
 
 /// Terms of a request to an upstream.
@@ -109,6 +112,7 @@ impl Upstream {
             },
             headers: UpstreamHeaders::read(&entry.access)?,
             counting: Quota::new(MAX_COUNTS_AT_ONCE, MAX_COUNTS_OF_AN_ACCOUNT),
+            other_model: Mutex::default(),
         })
     }
 
@@ -121,6 +125,16 @@ impl Upstream {
     /// The form in which this server is asked.
     pub fn form(&self, forward: &Forward) -> BodyForm {
         BodyForm::of(&self.entry, &forward.reply)
+    }
+
+    /// Notes that another model than the server was asked for has answered. Returns whether the last one was not this.
+    pub fn answers_as(&self, model: &str) -> bool {
+        let mut last = self.other_model.lock();
+        let is_new = *last != model;
+        if is_new {
+            model.clone_into(&mut last);
+        }
+        is_new
     }
 
     /// Returns how the server behaves in the API by which it is asked.

@@ -99,6 +99,7 @@ impl Desk {
             first_token_ms: Some(41),
             latency_ms: Some(950),
             finish_reason: Some(FinishReason::Length),
+            least_cost_nanos: None,
         }));
         let total = Progress { usage: Usage::of(12, 0, 5), cost, upstream_cost: None, course };
         let capture = Command::Capture {

@@ -230,14 +230,21 @@ impl Service {
         CallPlan::Run { account, command, meaning: Meaning::Charge }
     }
 
-    /// Prices a usage by the hold's prices, and its cost by those of the hold's upstream.
+    /// Prices a usage by the hold's prices, and its cost by those of the hold's upstream. Where another model has
+    /// answered, neither is below what the vendor says.
     fn progress(&self, hold: &HoldRef, usage: Usage, course: Option<Arc<Course>>) -> Progress {
         let cost = match &hold.upstream_cost {
             UpstreamCost::OfHold(cost) => cost.clone(),
             UpstreamCost::OfCatalogue => self.cost_in_catalogue(hold),
         };
-        let upstream_cost = cost.map(|cost| pricing::cost(&cost, usage));
-        Progress { usage, cost: pricing::cost(&hold.price, usage), upstream_cost, course }
+        let least = course.as_ref().and_then(|course| course.least_cost_nanos).map(NanoUsd::from_nanos);
+        let upstream_cost = cost.map(|cost| pricing::cost(&cost, usage)).max(least);
+        let cost = pricing::cost(&hold.price, usage).max(least.unwrap_or(NanoUsd::ZERO));
+        let course = course.map(|course| match least {
+            Some(_) => Arc::new(Course { least_cost_nanos: None, ..Course::clone(&course) }),
+            None => course,
+        });
+        Progress { usage, cost, upstream_cost, course }
     }
 
     /// Finds the catalogue's costs of the upstream of a hold that has none.

@@ -32,16 +32,16 @@ impl Effort {
         Self::WORDS[self as usize]
     }
 
-    /// Finds the nearest of these amounts. There is none halfway between two of them, where the model's own default
-    /// fits better.
+    /// Finds the nearest of these amounts. Halfway between two of them it is the lesser one, which costs less; but some
+    /// reasoning never becomes none. `None` leaves the amount to the model: if there is nothing to choose from, and for
+    /// `medium` halfway between two, since models reason about as much by default.
     pub fn nearest(self, taken: &[Self]) -> Option<Self> {
         let distance = |other: Self| (other as usize).abs_diff(self as usize);
-        let least = taken.iter().map(|other| distance(*other)).min()?;
-        let mut nearest = taken.iter().filter(|other| distance(**other) == least);
-        match (nearest.next(), nearest.next()) {
-            (Some(only), None) => Some(*only),
-            (_, Some(_)) | (None, None) => None,
-        }
+        let ends_reasoning = |other: Self| other == Self::None && self != Self::None;
+        let key = |other: &Self| (distance(*other), ends_reasoning(*other), *other as usize);
+        let nearest = taken.iter().copied().min_by_key(key)?;
+        let is_halfway = taken.iter().filter(|other| distance(**other) == distance(nearest)).count() > 1;
+        (self != Self::Medium || !is_halfway).then_some(nearest)
     }
 }
 
@@ -57,12 +57,16 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_amount_is_taken_and_halfway_none() {
+    fn the_nearest_amount_is_taken_and_halfway_the_lesser_but_never_none_for_some() {
         let nearest = |taken: &[Effort]| Effort::ALL.map(|effort| effort.nearest(taken));
         let (low, high) = (Some(Effort::Low), Some(Effort::High));
         assert_eq!(nearest(&Effort::USUAL), [low, low, low, None, high, high, high]);
         assert_eq!(nearest(&Effort::ALL), Effort::ALL.map(Some));
         assert_eq!(nearest(&[Effort::Medium]), [Some(Effort::Medium); 7]);
         assert_eq!(nearest(&[]), [None; 7]);
+        assert_eq!(Effort::Minimal.nearest(&[Effort::None, Effort::Low]), low);
+        assert_eq!(Effort::Low.nearest(&[Effort::Medium, Effort::Minimal]), Some(Effort::Minimal));
+        assert_eq!(Effort::High.nearest(&[Effort::Medium, Effort::Xhigh]), Some(Effort::Medium));
+        assert_eq!(Effort::None.nearest(&[Effort::Minimal]), Some(Effort::Minimal));
     }
 }

@@ -100,10 +100,15 @@ impl RawModel {
         if self.upstream.is_empty() {
             return Err(at_id("has no [[model.upstream]]"));
         }
-        let upstreams = (1..)
+        let mut upstreams = (1..)
             .zip(self.upstream)
             .map(|(place, upstream)| upstream.check(&id, place))
             .collect::<Result<Vec<_>, _>>()?;
+        let first = |upstream: &Upstream| upstreams.iter().position(|first| first.passes_as(upstream));
+        let places: Vec<_> = upstreams.iter().map(|upstream| first(upstream).unwrap_or_default()).collect();
+        for (upstream, place) in upstreams.iter_mut().zip(places) {
+            upstream.passes_like = place;
+        }
         let mut names = HashSet::new();
         if let Some(twice) = upstreams.iter().find(|upstream| !names.insert(&upstream.name)) {
             return Err(at_id(&format!("has two upstreams with the name \"{}\"", twice.name)));
@@ -242,6 +247,11 @@ struct RawUpstream {
     image_urls: Option<ImageUrls>,
     #[serde(default = "default_cache_breakpoints")]
     cache_breakpoints: bool,
+    pass_members: Option<Spanned<Vec<String>>>,
+    #[serde(default)]
+    compaction: bool,
+    #[serde(default = "default_share_cache")]
+    share_cache: bool,
     #[serde(default)]
     pass_query: Vec<Spanned<String>>,
     #[serde(default)]
@@ -254,6 +264,10 @@ const fn default_weight() -> u32 {
 }
 
 const fn default_cache_breakpoints() -> bool {
+    true
+}
+
+const fn default_share_cache() -> bool {
     true
 }
 
@@ -293,7 +307,10 @@ impl RawUpstream {
             access.name_version_of_messages();
         }
         let Self { limit_param, weight, prompt_overhead, .. } = self;
-        let Self { left_before_head, cache_breakpoints, streams_every_token, .. } = self;
+        let Self {
+            left_before_head, cache_breakpoints, compaction, share_cache, streams_every_token, ..
+        } = self;
+        let pass_members = self.pass_members.map_or_else(|| Ok(Vec::new()), pass_members)?;
         let pass_query = self.pass_query.into_iter().map(query_name).collect::<Result<_, _>>()?;
         let left_mid_stream = self.left_mid_stream.unwrap_or_else(|| LeftMidStream::of(&speaks));
         Ok(Upstream {
@@ -311,9 +328,33 @@ impl RawUpstream {
             image_urls: self.image_urls.unwrap_or(ImageUrls::of(kind)),
             cache_breakpoints,
             pass_query,
+            pass_members,
+            compaction,
+            share_cache,
+            passes_like: 0,
             streams_every_token,
             cost,
         })
+    }
+}
+
+/// Most characters of a member's name.
+const LONGEST_MEMBER: usize = 64;
+
+/// Checks the names of members. A dot names a member of a member.
+fn pass_members(names: Spanned<Vec<String>>) -> Result<Vec<String>, Fault> {
+    let (at, names) = (names.span(), names.into_inner());
+    let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
+    let is_name = |name: &String| (1..=LONGEST_MEMBER).contains(&name.len()) && name.bytes().all(is_of_name);
+    let mut listed = names.iter().enumerate();
+    match listed.find(|(i, name)| !is_name(name) || names[..*i].contains(name)) {
+        None => Ok(names),
+        Some((_, name)) => {
+            let reason = format!(
+                "`pass_members` lists \"{name}\": a name has 1 to {LONGEST_MEMBER} of a-z, A-Z, 0-9, '_', '-' and '.', and is listed once"
+            );
+            Err((Some(at), reason))
+        }
     }
 }
 

@@ -426,3 +426,41 @@ fn the_examples_of_the_manual_are_catalogues() {
     assert_eq!(catalog.ids()[..2], ["Lark 2", "House 8B"]);
     assert_eq!(catalog.models[0].price.tiers[0].rates.cache_write_long, usd("14.4"));
 }
+
+#[test]
+fn an_upstream_says_what_passes_to_it() {
+    let with = |lines: &str| GOOD.replace("\"vllm\"", &format!("\"vllm\"\n{lines}"));
+    let upstream = |text: &str| Catalog::parse(text, "m").unwrap().models.remove(0).upstreams.remove(0);
+    let usual = upstream(GOOD);
+    assert!(usual.pass_members.is_empty() && !usual.compaction && usual.share_cache);
+    let named = "pass_members = [\"top_k\", \"reasoning.max_tokens\"]";
+    let all = upstream(&with(&format!("{named}\ncompaction = true\nshare_cache = false")));
+    assert_eq!(all.pass_members, ["top_k", "reasoning.max_tokens"]);
+    assert!(all.compaction && !all.share_cache);
+    for names in ["\"a\", \"a\"", "\"\"", "\"a b\"", &format!("\"{}\"", "a".repeat(65))] {
+        let fault = Catalog::parse(&with(&format!("pass_members = [{names}]")), "m").unwrap_err().to_string();
+        assert!(fault.starts_with("m:20: `pass_members` lists"), "{fault}");
+    }
+}
+
+#[test]
+fn only_a_vendors_own_hosts_take_what_its_documentation_does_not_have() {
+    let owns = |url: &str| {
+        let text = GOOD.replace("http://127.0.0.1:8000/v1/", url);
+        let upstream = Catalog::parse(&text, "m").unwrap().models.remove(0).upstreams.remove(0);
+        [UpstreamApi::Responses, UpstreamApi::Messages].map(|api| upstream.is_vendors_own(api))
+    };
+    for (url, owned) in [
+        ("https://api.openai.com/v1", [true, false]),
+        ("https://API.OpenAI.com.:443/v1", [true, false]),
+        ("https://eu.api.openai.com/v1", [true, false]),
+        ("https://api.anthropic.com/v1", [false, true]),
+        ("https://xapi.openai.com/v1", [false, false]),
+        ("https://api.openai.com.example/v1", [false, false]),
+        ("https://resource.openai.azure.com/openai/v1", [false, false]),
+        ("https://openrouter.ai/api/v1", [false, false]),
+        ("https://api.openai.com@evil.example/v1", [false, false]),
+    ] {
+        assert_eq!(owns(url), owned, "{url}");
+    }
+}

@@ -36,6 +36,15 @@ pub struct Upstream {
     pub cache_breakpoints: bool,
     /// Members of a client's query that pass with its body, besides `beta`.
     pub pass_query: Vec<String>,
+    /// Members beyond the documented API that pass to this server when a client's body is passed on.
+    pub pass_members: Vec<String>,
+    /// Requests may ask the server to compact a conversation, which generates tokens beyond the limit of output.
+    pub compaction: bool,
+    /// Accounts share what the vendor caches of prompts. If not, requests of the Messages API begin with a block that
+    /// differs by account.
+    pub share_cache: bool,
+    /// Place of the model's first upstream that the same members pass to, from 0.
+    pub passes_like: usize,
     /// A stream shows every generated token; none are hidden reasoning.
     pub streams_every_token: bool,
     /// Prices that the upstream charges the operator; `None` if unknown.
@@ -172,6 +181,28 @@ impl Upstream {
         let first = if self.kind.is_self_hosted() { UpstreamApi::Chat } else { client };
         let preferred = [first, client].into_iter().chain(UpstreamApi::ALL);
         preferred.into_iter().find(speaks).unwrap_or(UpstreamApi::Chat)
+    }
+
+    /// Returns whether the server belongs to the vendor that defines this API. Members that are too new for the gateway
+    /// mean the same there as in the vendor's documentation, so they may pass.
+    pub fn is_vendors_own(&self, api: UpstreamApi) -> bool {
+        let vendors = match api {
+            UpstreamApi::Chat | UpstreamApi::Responses => "api.openai.com",
+            UpstreamApi::Messages => "api.anthropic.com",
+        };
+        let host = self.url.as_ref().and_then(Uri::host).unwrap_or_default().trim_end_matches('.');
+        let Some(start) = host.len().checked_sub(vendors.len()) else { return false };
+        let is_below = start == 0 || host.as_bytes().get(start - 1) == Some(&b'.');
+        is_below && host.get(start..).is_some_and(|end| end.eq_ignore_ascii_case(vendors))
+    }
+
+    /// Returns whether the same members of a client's body pass to both servers.
+    pub(crate) fn passes_as(&self, other: &Self) -> bool {
+        let is_own = |upstream: &Self| {
+            [UpstreamApi::Responses, UpstreamApi::Messages].map(|api| upstream.is_vendors_own(api))
+        };
+        let terms = |upstream: &Self| (upstream.compaction, is_own(upstream));
+        terms(self) == terms(other) && self.pass_members == other.pass_members
     }
 }
 

@@ -71,6 +71,7 @@ fn calls() -> Vec<Vec<u8>> {
         first_token_ms: Some(40),
         latency_ms: Some(900),
         finish_reason: 1,
+        least_cost_nano_usd: Some(3),
     });
     let extend = v1::ExtendRequest {
         hold: Some(hold()),

@@ -217,7 +217,12 @@ mod tests {
             estimated: true,
             course: (number > 1).then(|| {
                 let latency_ms = (number > 2).then_some(950);
-                Course { upstream: Some("10.0.0.5:8000".into()), latency_ms, ..Course::default() }
+                Course {
+                    upstream: Some("10.0.0.5:8000".into()),
+                    latency_ms,
+                    least_cost_nanos: latency_ms.map(|_| 9),
+                    ..Course::default()
+                }
             }),
         };
         let (first, second, third) = (capture(1), capture(2), capture(3));

@@ -150,6 +150,10 @@ pub struct Course {
     /// Reason why the first choice ended.
     #[prost(enumeration = "FinishReason", tag = "5")]
     pub finish_reason: i32,
+    /// Cost in nano-USD by the vendor's own report, if another model than the one that was asked for has answered. The
+    /// generation is billed at least this.
+    #[prost(int64, optional, tag = "6")]
+    pub least_cost_nano_usd: ::core::option::Option<i64>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct AuthorizeResponse {

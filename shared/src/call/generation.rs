@@ -94,6 +94,10 @@ pub struct Course {
     /// Why the first choice ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub finish_reason: Option<FinishReason>,
+    /// Cost in nano-USD by the vendor's own report, if another model than the one that was asked for has answered. The
+    /// bill is at least this. It is not kept with the bill.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub least_cost_nanos: Option<i64>,
 }
 
 /// Returns a caller's name for its user as it is kept: few characters, none of which commands a terminal. `None` if

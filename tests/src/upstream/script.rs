@@ -18,6 +18,8 @@ use super::{
 pub struct Script {
     /// Names the request in the upstream's records.
     pub tag: String,
+    /// Name of the model in the answer; `None` is the one that was asked for.
+    pub answers_as: Option<String>,
     /// Number of prompt tokens; `None` counts one token per four bytes of messages.
     pub prompt_tokens: Option<u64>,
     /// Number of prompt tokens that were cached.
@@ -95,6 +97,7 @@ impl Default for Script {
     fn default() -> Self {
         Self {
             tag: String::new(),
+            answers_as: None,
             prompt_tokens: None,
             cached_tokens: 0,
             caches: false,

@@ -18,6 +18,12 @@ QUEUE = "inference-gateway/holds/src/keys/queue.rs"
 HEARTBEAT = "inference-gateway/holds/src/heartbeat.rs"
 SPOOL = "inference-gateway/holds/src/spool.rs"
 ADMISSION = "inference-gateway/admission/src/lib.rs"
+SPENDING = "key-service/spending/src/service.rs"
+PASSAGE = "inference-gateway/request/src/passage.rs"
+NOTES = "inference-gateway/request/src/passage/notes.rs"
+KNOWN = "inference-gateway/request/src/names/known.rs"
+TOOLS_OF_RESPONSES = "inference-gateway/request/src/responses/passage.rs"
+COMPACTS = "inference-gateway/request/src/messages/passage.rs"
 
 # By the package whose tests catch them: name, file, correct text, replacement, and the test that fails.
 FAULTS = {
@@ -61,6 +67,9 @@ FAULTS = {
         ("a report beyond belief is billed", USAGE,
          "self.resolve_total(report.within(believable));", "self.resolve_total(report);",
          "usage::tests::a_false_report_is_ignored_until_a_true_one_comes"),
+        ("nobody learns which model answered", USAGE,
+         "        self.model = answer.model();\n", "",
+         "usage::tests::the_name_of_the_model_and_the_vendors_cost_are_those_of_the_answer"),
         ("an estimate bills beyond the limit", USAGE,
          "reported + self.choices.counted().min(self.bounds.most_completion().saturating_sub(reported))",
          "reported + self.choices.counted()",
@@ -180,7 +189,46 @@ FAULTS = {
          "if fs::read(&writer.path)? == text.as_bytes() { Ok(()) } else { Ok(()) }",
          "spool::tests::a_last_line_without_its_end_swallows_no_later_one"),
     ],
+    "key-service-spending": [
+        ("another model's answer costs no more than its price", SPENDING,
+         "pricing::cost(&hold.price, usage).max(least.unwrap_or(NanoUsd::ZERO))",
+         "pricing::cost(&hold.price, usage).max(least.map_or(NanoUsd::ZERO, |_| NanoUsd::ZERO))",
+         "service::tests::another_models_answer_is_billed_at_the_vendors_own_cost_where_that_is_higher"),
+    ],
+    "inference-gateway-request": [
+        ("undocumented members pass to every server", PASSAGE,
+         "self.is_vendors_own || self.members.iter().any(|passed| passed == name)", "self.members.len() < 99 || name.is_empty()",
+         "passage::tests::members::members_that_the_vendor_does_not_document_pass_to_the_vendor_alone"),
+        ("undocumented members of tools and of objects pass", PASSAGE,
+         "CutWhen::Unknown => !cut.names.iter().all(|name| self.passes(name)),", "CutWhen::Unknown => false,",
+         "passage::tests::members::undocumented_members_of_documented_objects_and_of_tools_stay_behind"),
+        ("a name in another case passes", KNOWN,
+         "Cow::Owned(folded) => known.into_iter().find(|known| ***known == *folded).copied(),",
+         "Cow::Owned(folded) => known.into_iter().find(|known| folded.is_empty() && known.is_empty()).copied(),",
+         "passage::tests::members::a_name_that_differs_in_case_alone_is_refused_by_its_place"),
+        ("letters that fold to ASCII make another name", KNOWN,
+         "name.chars().flat_map(char::to_uppercase).flat_map(char::to_lowercase).collect()", "name.to_ascii_lowercase().into()",
+         "names::known::tests::a_name_that_differs_in_case_alone_is_found_in_any_alphabet"),
+        ("a vendor's compaction is in no hold", PASSAGE,
+         "MemberFate::Compaction => !self.compaction,", "MemberFate::Compaction => false,",
+         "passage::tests::members::a_request_to_compact_passes_only_where_the_upstream_may_be_asked"),
+        ("an edit that compacts passes among others", COMPACTS,
+         "    if is_mixed {\n", "    if is_mixed && false {\n",
+         "passage::tests::members::a_request_to_compact_passes_only_where_the_upstream_may_be_asked"),
+        ("a namespace hides tools that the vendor runs", TOOLS_OF_RESPONSES,
+         '"namespace" => return run_in_namespace(tool),', '"namespace" => true,',
+         "passage::tests::tools_that_the_vendor_runs_stay_behind_wherever_they_are_offered"),
+        ("what nobody reads nests without end", NOTES,
+         "                check_depth(&value)?;\n", "",
+         "passage::tests::members::what_nobody_reads_may_not_be_nested_deeper_than_other_values"),
+        ("accounts share a cache that they should not", PASSAGE,
+         "MemberFate::System => self.is_separate,", "MemberFate::System => false,",
+         "passage::tests::members::a_separate_body_begins_with_a_block_of_the_account_and_shares_no_cached_tools"),
+    ],
     "inference-gateway-admission": [
+        ("short bodies of many values keep other requests waiting", ADMISSION,
+         "memchr::memchr3_iter(b'{', b'[', b':', body).nth(MANY_VALUES).is_some()", "false",
+         "tests::a_body_of_many_values_is_parsed_apart_however_short_it_is"),
         ("an account takes all slots", ADMISSION,
          "Quota::new(sizes.in_flight, sizes.in_flight_per_account)", "Quota::new(sizes.in_flight, sizes.in_flight)",
          "tests::an_account_takes_its_share_of_the_slots_and_a_request_is_charged_once"),

@@ -7,7 +7,10 @@ use serde::{
     Deserialize, Deserializer,
     de::{MapAccess, Visitor},
 };
-use shared::json::{RawValue, Text, each_element};
+use shared::{
+    json::{RawValue, Text, each_element},
+    money::NanoUsd,
+};
 
 /// Stands for all larger counts too. It is beyond any believable request, and small enough that sums of counts do not
 /// overflow.
@@ -45,6 +48,8 @@ pub struct Reported {
     pub audio_output: Option<u64>,
     /// Tokens of the prompt and the output together.
     pub total: Option<u64>,
+    /// Cost of the answer in nano-USD, as the vendor counts it.
+    pub cost: Option<u64>,
 }
 
 /// Finds the last report of a form in a part of a body.
@@ -133,12 +138,13 @@ impl Reported {
             reasoning: join(self.reasoning, other.reasoning),
             audio_output: join(self.audio_output, other.audio_output),
             total: join(self.total, other.total),
+            cost: join(self.cost, other.cost),
         }
     }
 }
 
 /// Objects of a report that have counts.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum ReportObject {
     Usage,
     /// Details of the prompt's tokens.
@@ -169,6 +175,7 @@ struct ReportedCounts {
     reasoning: Option<u64>,
     audio_output: Option<u64>,
     total: Option<u64>,
+    cost: Option<u64>,
     /// The report has members of Anthropic's API.
     by_anthropic: bool,
     /// Usage that the other members leave out.
@@ -192,6 +199,10 @@ impl ReportedCounts {
                 "cache_read_input_tokens" | "cache_creation_input_tokens" | "cache_creation"
             )
         );
+        if (place, name) == (ReportObject::Usage, "cost") {
+            self.cost = self.cost.max(cost(value));
+            return;
+        }
         let counted = match (place, name) {
             (ReportObject::Usage, "prompt_tokens") => &mut self.prompt,
             (ReportObject::Usage, "input_tokens") => &mut self.input,
@@ -264,6 +275,7 @@ impl ReportedCounts {
             reasoning: self.reasoning,
             audio_output: self.audio_output,
             total: self.total,
+            cost: self.cost,
         };
         beside.plus(self.apart)
     }
@@ -341,6 +353,11 @@ fn count(value: &RawValue) -> Option<u64> {
         Err(e) if *e.kind() == IntErrorKind::PosOverflow => Some(MOST_TOKENS),
         Err(_) => integral(spelled.parse().ok()?),
     }
+}
+
+/// Reads an amount in USD as nano-USD.
+fn cost(value: &RawValue) -> Option<u64> {
+    u64::try_from(NanoUsd::parse(value.get()).ok()?.nanos()).ok().filter(|cost| *cost <= MOST_TOKENS)
 }
 
 /// Returns the number of tokens that an integral float means.

@@ -173,6 +173,11 @@ const FORMS: &[Form] = &[
         &[],
     ),
     (
+        "a cost as the vendor counts it",
+        r#"{"prompt_tokens":12,"completion_tokens":5,"cost":0.0012,"cost_details":{"cost":9}}"#,
+        &[("cost", 1_200_000)],
+    ),
+    (
         "names twice: the larger count",
         r#"{"prompt_tokens":3,"prompt_tokens":12,"completion_tokens":5,"completion_tokens":0}"#,
         &[],
@@ -192,6 +197,7 @@ fn with(counts: &[(&str, u64)]) -> Reported {
         reasoning: count("reasoning"),
         audio_output: count("audio_output"),
         total: count("total"),
+        cost: count("cost"),
     }
 }
 

@@ -513,6 +513,7 @@ fn any_report() -> impl Strategy<Value = Reported> {
             reasoning,
             audio_output,
             total,
+            cost: None,
         }
     })
 }
@@ -568,5 +569,24 @@ proptest! {
         }
         prop_assert_eq!(apart.usage(), together.usage());
         prop_assert_eq!(apart.disbelieved(), together.disbelieved());
+    }
+}
+
+#[test]
+fn the_name_of_the_model_and_the_vendors_cost_are_those_of_the_answer() {
+    let named = |model: &str, chunk: Value| with(chunk, "model", json!(model));
+    let usage = with(tokens(12, 5), "cost", json!(0.36));
+    let streamed =
+        after(counter(UsageScope::Answer, 1), &[named("dear/pro", text(0)), named("m", last(usage.clone()))]);
+    let of_whole = whole(counter(UsageScope::Answer, 1), &named("dear/pro", answer(&[3], &usage)));
+    for counted in [streamed, of_whole] {
+        assert_eq!((counted.model(), counted.reported().cost), (Some("dear/pro"), Some(360_000_000)));
+        assert_eq!(counted.usage(), Usage::of(12, 0, 5));
+    }
+    let untold = after(counter(UsageScope::Answer, 1), &[text(0), last(tokens(12, 5))]);
+    assert_eq!((untold.model(), untold.reported().cost), (None, None));
+    for nothing in [json!(-1), json!("much"), json!(1e300), json!(null)] {
+        let counted = after(counter(UsageScope::Answer, 1), &[last(with(tokens(12, 5), "cost", nothing))]);
+        assert_eq!(counted.reported().cost, None);
     }
 }

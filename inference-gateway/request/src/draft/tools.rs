@@ -8,7 +8,10 @@ use shared::{
 use token_bounds::{MAX_DEPTH, TooDeep};
 
 use super::body::Draft;
-use crate::names::dropped::{is_of_name, plain};
+use crate::names::{
+    dropped::{is_of_name, plain},
+    known::check_depth,
+};
 
 /// Tools that a request may offer. Agents with several tool servers offer well over a hundred.
 pub(crate) const MAX_TOOLS: usize = 512;
@@ -48,9 +51,13 @@ impl Function<'_, '_, '_> {
 
 impl Draft {
     /// Counts a tool that clients run and its vendor describes to the model. Other upstreams do not get it.
-    pub(crate) fn vendors_tool(&mut self, tool: &Members<'_, '_>) {
+    pub(crate) fn vendors_tool(&mut self, tool: &Members<'_, '_>) -> Result<(), ApiError> {
         self.shown.vendors_tool();
-        tool.iter().for_each(|(_, value)| self.shown.maybe_json(value.raw()));
+        tool.iter().try_for_each(|(_, value)| {
+            check_depth(&value)?;
+            self.shown.maybe_json(value.raw());
+            Ok(())
+        })
     }
 
     /// Writes the beginning of a tool up to its name, a JSON string.

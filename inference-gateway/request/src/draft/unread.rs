@@ -16,6 +16,7 @@ use shared_catalog::ImageUrls;
 use token_bounds::MAX_DEPTH;
 
 use super::{body::Draft, image::check_url};
+use crate::names::known::folded;
 
 /// Error for a stored file, or for one at an address.
 const NO_FILES: &str = "no files are stored or fetched here; send the content";
@@ -86,8 +87,9 @@ enum Name {
 }
 
 impl Name {
+    /// Reads a name as servers do that ignore case.
     fn of(name: &str) -> Self {
-        match name {
+        match &*folded(name) {
             "image_url" => Self::Image,
             "source" => Self::Source,
             "media_type" => Self::MediaType,
@@ -99,7 +101,7 @@ impl Name {
     /// Returns the name that matters for a member within a value of this name.
     fn member(self, name: &str) -> Self {
         match (self, name) {
-            (Self::Image | Self::Source, "url") => Self::Url,
+            (Self::Image | Self::Source, name) if folded(name) == "url" => Self::Url,
             (_, name) => Self::of(name),
         }
     }
@@ -120,7 +122,7 @@ impl PartFindings {
                 self.images += 1;
                 self.source = self.source.max(check_url(text)?);
             }
-            Name::MediaType => self.images += u64::from(text.starts_with("image/")),
+            Name::MediaType => self.images += u64::from(folded(text).starts_with("image/")),
             Name::File => return Err((Code::UnsupportedParameter, NO_FILES)),
             Name::Source | Name::Other => {}
         }

@@ -11,7 +11,7 @@ use shared_catalog::{ImageUrls, LimitParam, UpstreamApi};
 
 use super::{
     count::CountBody,
-    form::{Bodies, BodyForm, BodyPieces},
+    form::{Bodies, BodyForm, BodyPieces, open_system},
 };
 use crate::{draft::RefusablePlaces, sampled::Sampling};
 
@@ -88,6 +88,8 @@ pub struct Forward {
     pub prompt_estimate: u64,
     /// Fewest tokens that the prompt has, with any tokenizer.
     pub prompt_least: u64,
+    /// Most tokens that the prompt has beyond a count of it, since a count does not identify the account.
+    pub uncounted: u64,
     /// Places of the body that an upstream may refuse.
     pub(crate) places: RefusablePlaces,
     /// Bounds that the catalogue sets. A report beyond them is billed as reported, and logged.
@@ -122,7 +124,7 @@ impl Forward {
         match to.form.api() {
             UpstreamApi::Chat => CountBody::Written(self.body(UpstreamParams { max_tokens: Some(1), ..to })),
             api @ (UpstreamApi::Responses | UpstreamApi::Messages) => {
-                CountBody::of(api, to.model, self.bodies.rest(to.form))
+                CountBody::of(api, to, self.bodies.rest(to.form))
             }
         }
     }
@@ -158,6 +160,9 @@ impl Forward {
         }
         if self.stream && !to.form.is_passed() {
             head.push_str(",\"stream\":true");
+        }
+        if to.form.is_separate() {
+            head.push_str(&open_system(to.account));
         }
     }
 

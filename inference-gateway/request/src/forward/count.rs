@@ -6,7 +6,10 @@ use bytes::Bytes;
 use raw_json::Members;
 use shared_catalog::UpstreamApi;
 
-use super::form::BodyPieces;
+use super::{
+    body::UpstreamParams,
+    form::{BodyPieces, open_system},
+};
 
 /// Members that `/responses/input_tokens` accepts besides the model.
 const COUNTED_BY_RESPONSES: [&str; 8] = [
@@ -42,21 +45,24 @@ pub enum CountBody {
 /// Body for a counter that accepts only some members of the request.
 pub struct UnwrittenCount {
     head: Bytes,
-    /// The request's body, which begins with a comma.
+    /// The beginning of the system prompt, if the rest goes on with that.
+    system: String,
+    /// The request's body, which begins with a comma, or within the system prompt.
     rest: Bytes,
     counted: &'static [&'static str],
 }
 
 impl CountBody {
     /// Makes the body for the counter of an API. `rest` is the request's body after its head.
-    pub(super) fn of(api: UpstreamApi, model: &str, rest: Bytes) -> Self {
+    pub(super) fn of(api: UpstreamApi, to: UpstreamParams<'_>, rest: Bytes) -> Self {
         let counted: &[&str] = match api {
             UpstreamApi::Chat => &[],
             UpstreamApi::Responses => &COUNTED_BY_RESPONSES,
             UpstreamApi::Messages => &COUNTED_BY_MESSAGES,
         };
-        let head = format!("{{\"model\":{}", serde_json::Value::from(model)).into();
-        Self::Unwritten(UnwrittenCount { head, rest, counted })
+        let head = format!("{{\"model\":{}", serde_json::Value::from(to.model)).into();
+        let system = if to.form.is_separate() { open_system(to.account) } else { String::new() };
+        Self::Unwritten(UnwrittenCount { head, system, rest, counted })
     }
 }
 
@@ -67,7 +73,11 @@ impl UnwrittenCount {
 
     /// Writes the body: a copy of the request's body, in which the counted members move together.
     pub fn write(self) -> BodyPieces {
-        let mut body = Vec::from(self.rest);
+        let mut body = if self.system.is_empty() {
+            Vec::from(self.rest)
+        } else {
+            [self.system.as_bytes(), &self.rest].concat()
+        };
         if let Some(first) = body.first_mut() {
             *first = b'{';
         }

@@ -7,7 +7,7 @@ use reply::Reply;
 use shared::ids::AccountId;
 use shared_catalog::{Model, Upstream, UpstreamApi};
 
-use crate::passage::PassedBody;
+use crate::{names::pseudonym::pseudonym, passage::PassedBody};
 
 /// Form of a body for an upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,9 +19,15 @@ pub enum BodyForm {
         api: UpstreamApi,
         /// The body marks what the vendor's cache should keep.
         cache_breakpoints: bool,
+        is_separate: bool,
     },
     /// The client's own body, passed on to an upstream of the client's API.
-    Passed(UpstreamApi),
+    Passed {
+        api: UpstreamApi,
+        /// Place of the model's first upstream that the same members pass to.
+        like: usize,
+        is_separate: bool,
+    },
 }
 
 /// A body for an upstream in two pieces.
@@ -41,10 +47,16 @@ impl BodyForm {
         let client = reply.api();
         match upstream.api_for(client) {
             UpstreamApi::Chat => Self::Checked,
-            api if api == client => Self::Passed(api),
-            api @ UpstreamApi::Responses => Self::Written { api, cache_breakpoints: false },
+            api if api == client => {
+                let is_separate = api == UpstreamApi::Messages && !upstream.share_cache;
+                Self::Passed { api, like: upstream.passes_like, is_separate }
+            }
+            api @ UpstreamApi::Responses => {
+                Self::Written { api, cache_breakpoints: false, is_separate: false }
+            }
             api @ UpstreamApi::Messages => {
-                Self::Written { api, cache_breakpoints: upstream.cache_breakpoints }
+                let (cache_breakpoints, is_separate) = (upstream.cache_breakpoints, !upstream.share_cache);
+                Self::Written { api, cache_breakpoints, is_separate }
             }
         }
     }
@@ -65,18 +77,40 @@ impl BodyForm {
     pub const fn api(self) -> UpstreamApi {
         match self {
             Self::Checked => UpstreamApi::Chat,
-            Self::Written { api, .. } | Self::Passed(api) => api,
+            Self::Written { api, .. } | Self::Passed { api, .. } => api,
         }
     }
 
     /// Returns whether the client's own body, and its answer, are passed on.
     pub const fn is_passed(self) -> bool {
         match self {
-            Self::Passed(_) => true,
+            Self::Passed { .. } => true,
             Self::Checked | Self::Written { .. } => false,
         }
     }
+
+    /// Returns whether the system prompt begins with a block that differs by account, so that no two accounts share
+    /// what the vendor caches. The head of the body ends with this block.
+    pub(crate) const fn is_separate(self) -> bool {
+        match self {
+            Self::Checked => false,
+            Self::Written { is_separate, .. } | Self::Passed { is_separate, .. } => is_separate,
+        }
+    }
 }
+
+/// Opens the system prompt with the block of an account, or with one as long.
+pub(super) fn open_system(account: Option<AccountId>) -> String {
+    let name = account.map_or_else(|| "0".repeat(SCOPE_DIGITS), |account| pseudonym(account, SCOPE));
+    format!(r#","system":[{{"type":"text","text":"Account {}."}}"#, &name[..SCOPE_DIGITS])
+}
+
+/// The text whose pseudonym separates an account in caches.
+const SCOPE: &str = "scope of the vendor's cache";
+/// Digits of that pseudonym, as few as are still unlikely to be equal for two accounts.
+const SCOPE_DIGITS: usize = 32;
+/// Most tokens by which two such blocks differ, for a prompt that was counted without the account's.
+pub(crate) const SCOPE_TOKENS: u64 = SCOPE_DIGITS as u64;
 
 /// Bodies of a request, without the members of their heads.
 #[derive(Clone, Default)]
@@ -101,8 +135,8 @@ impl Bodies {
         self.0.push((form, WrittenBody::Whole(rest)));
     }
 
-    pub(crate) fn pass(&mut self, api: UpstreamApi, body: PassedBody) {
-        self.0.push((BodyForm::Passed(api), WrittenBody::Passed(body)));
+    pub(crate) fn pass(&mut self, form: BodyForm, body: PassedBody) {
+        self.0.push((form, WrittenBody::Passed(body)));
     }
 
     /// Returns the body of this form after its head. It is empty once the prompt was freed.
@@ -119,7 +153,7 @@ impl Bodies {
             body.write_pseudonyms(account, head);
         }
         if form.api() == UpstreamApi::Responses && !has_key {
-            let _ = write!(head, r#","{CACHE_KEY}":"{}""#, crate::names::pseudonym::pseudonym(account, ""));
+            let _ = write!(head, r#","{CACHE_KEY}":"{}""#, pseudonym(account, ""));
         }
     }
 

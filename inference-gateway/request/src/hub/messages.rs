@@ -18,10 +18,11 @@ const REFUSED_BESIDE_THINKING: [&str; 3] = ["temperature", "top_p", "top_k"];
 /// Highest temperature that the API accepts. Higher ones are lowered to it, as in its vendor's own chat API.
 const MOST_TEMPERATURE: &str = "1";
 
-/// Writes the body but for its head.
+/// Writes the body but for its head. A separate body begins within the system prompt, whose first block the head has.
 pub(super) fn write(
     hub: &Hub<'_>,
     cache_breakpoints: bool,
+    is_separate: bool,
     dropped: &mut DroppedNames,
 ) -> Result<String, ApiError> {
     hub.refuse_unsaid()?;
@@ -30,6 +31,10 @@ pub(super) fn write(
     }
     hub.leave_out(&LEFT_OUT, dropped);
     let mut out = hub.begin();
+    let (mut turns, messages) = (Turns::default(), hub.chat.require("messages")?);
+    if is_separate {
+        turns.system_first(&messages, &mut out)?;
+    }
     let choice = ToolChoice::read(hub)?;
     let is_forced = matches!(choice, Some(ToolChoice::Mode("required") | ToolChoice::Function(_)));
     let thinks = thinking(hub, is_forced, &mut out);
@@ -41,10 +46,13 @@ pub(super) fn write(
     output_config(hub, &mut out)?;
     stop_sequences(hub, &mut out);
     let mut breakpoints = Breakpoints::default();
-    tools(hub, &mut breakpoints, &mut out)?;
+    let end_of_tools = tools(hub, &mut out)?;
+    // A cache of the tools alone would not be the account's own.
+    if let Some(brace) = end_of_tools.filter(|_| !is_separate) {
+        breakpoints.after_tools(brace);
+    }
     tool_choice(hub, choice, &mut out);
-    let mut turns = Turns::default();
-    hub.chat.require("messages")?.objects(usize::MAX, |message| turns.add(message, &mut out))?;
+    messages.objects(usize::MAX, |message| turns.add(message, &mut out))?;
     turns.end(&mut breakpoints, &mut out);
     out.push('}');
     if cache_breakpoints {
@@ -117,7 +125,8 @@ fn stop_sequences(hub: &Hub<'_>, out: &mut String) {
     }
 }
 
-fn tools(hub: &Hub<'_>, breakpoints: &mut Breakpoints, out: &mut String) -> Result<(), ApiError> {
+/// Writes the functions. Returns the closing brace of the last one.
+fn tools(hub: &Hub<'_>, out: &mut String) -> Result<Option<usize>, ApiError> {
     let mut before = ",\"tools\":[";
     hub.each_function(|function| {
         out.push_str(std::mem::replace(&mut before, ","));
@@ -134,11 +143,11 @@ fn tools(hub: &Hub<'_>, breakpoints: &mut Breakpoints, out: &mut String) -> Resu
         out.push('}');
         Ok(())
     })?;
-    if before == "," {
-        breakpoints.after_tools(out.len() - 1);
+    let end = (before == ",").then(|| out.len() - 1);
+    if end.is_some() {
         out.push(']');
     }
-    Ok(())
+    Ok(end)
 }
 
 fn tool_choice(hub: &Hub<'_>, choice: Option<ToolChoice<'_>>, out: &mut String) {

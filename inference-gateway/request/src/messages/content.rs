@@ -7,9 +7,26 @@ use crate::draft::{
     Arguments, Conversation, Draft, EarlierAnswer, SystemTexts, ToolAnswer, image_data, image_url,
     unsupported_kind,
 };
+use crate::names::known::{self, PARTS};
 
 /// Name of a list of blocks in errors.
 pub(super) const BLOCKS: &str = "an array of content blocks";
+
+/// Types of blocks that are read, and those that are refused or counted by the upstream.
+const TYPES: [&str; 12] = [
+    "compaction",
+    "container_upload",
+    "document",
+    "image",
+    "redacted_thinking",
+    "text",
+    "thinking",
+    "tool_addition",
+    "tool_reference",
+    "tool_removal",
+    "tool_result",
+    "tool_use",
+];
 
 /// Checks the messages, and writes those of the chat.
 pub(super) fn messages(
@@ -19,6 +36,7 @@ pub(super) fn messages(
 ) -> Result<(), ApiError> {
     let mut conversation = Conversation::begin(draft, system);
     list.objects(ANY_NUMBER, |message| {
+        known::check(message, PARTS, &["content"])?;
         let role = message.require("role")?.one_of(&["user", "assistant", "system"])?;
         let content = message.require("content")?;
         match role {
@@ -55,6 +73,7 @@ fn user(content: &Value<'_, '_>, conversation: &mut Conversation<'_>) -> Result<
 
 /// Writes the parts that a block adds to a user's message: a text, an image, or the images of a result.
 fn parts(block: &Members<'_, '_>, before: &mut &'static str, draft: &mut Draft) -> Result<(), ApiError> {
+    known::check(block, PARTS, &["content", "source"])?;
     let kind = block.require("type")?;
     match &*kind.string()? {
         "text" => {
@@ -88,12 +107,15 @@ fn parts(block: &Members<'_, '_>, before: &mut &'static str, draft: &mut Draft) 
 /// or one at an address, is refused.
 fn only_passed(block: &Members<'_, '_>, supported: &str, draft: &mut Draft) -> Result<(), ApiError> {
     let kind = block.require("type")?;
+    known::refuse_lookalike_type(&kind, &TYPES)?;
+    known::check(block, PARTS, &["content", "source"])?;
     let fault = unsupported_kind(&kind, "blocks", supported);
     match &*kind.string()? {
         "container_upload" => Err(fault),
         "document" => {
             let source = block.require("source")?;
             let source = source.object()?;
+            known::check(&source, PARTS, &["content"])?;
             let source = source.require("type")?;
             match &*source.string()? {
                 "base64" | "text" | "content" => draft.document(block, fault),
@@ -110,6 +132,7 @@ fn only_passed(block: &Members<'_, '_>, supported: &str, draft: &mut Draft) -> R
 fn image(block: &Members<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
     let source = block.require("source")?;
     let source = source.object()?;
+    known::check(&source, PARTS, &[])?;
     let kind = source.require("type")?;
     match &*kind.string()? {
         "base64" => image_data(&source.require("media_type")?, &source.require("data")?, draft),
@@ -128,6 +151,7 @@ fn tool_result(block: &Members<'_, '_>, conversation: &mut Conversation<'_>) -> 
         Some(content) if content.is_text(BLOCKS)? => texts.push(content.string_token()?),
         Some(content) => {
             content.objects_if_any(ANY_NUMBER, |part| {
+                known::check(part, PARTS, &["content", "source"])?;
                 let kind = part.require("type")?;
                 match &*kind.string()? {
                     "text" => texts.push(part.require("text")?.string_token()?),
@@ -161,6 +185,7 @@ fn earlier_block<'a>(
     answer: &mut EarlierAnswer<'a>,
     draft: &mut Draft,
 ) -> Result<(), ApiError> {
+    known::check(block, PARTS, &["content", "input", "source"])?;
     let kind = block.require("type")?;
     match &*kind.string()? {
         "text" => answer.text(block.require("text")?.string_token()?),
@@ -186,6 +211,7 @@ fn earlier_block<'a>(
 
 /// Returns the text of a block that must be a text.
 pub(super) fn text_of<'a>(block: &Members<'a, '_>) -> Result<&'a str, ApiError> {
+    known::check(block, PARTS, &[])?;
     let kind = block.require("type")?;
     if kind.string()? != "text" {
         return Err(unsupported_kind(&kind, "blocks", "'text'"));

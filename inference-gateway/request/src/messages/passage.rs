@@ -1,14 +1,17 @@
 //! The body that an upstream of the Messages API gets.
 
 use bytes::Bytes;
-use raw_json::Members;
-use shared::error::{ApiError, Code};
+use raw_json::{ANY_NUMBER, Members, Value};
+use shared::{
+    error::{ApiError, Code},
+    json::Kind,
+};
 
 use super::tools::is_run_by_vendor;
 use crate::{
     draft::Draft,
     names::{caller, dropped::DroppedNames},
-    passage::{Left, Passage},
+    passage::{ApiMembers, CutWhen, Left, Passage, PassageNotes},
 };
 
 /// Member with the limit of output. It is lowered to the model's own, since every request must have one.
@@ -35,20 +38,87 @@ const OF_CHAT: [&str; 14] = [
     "betas",
 ];
 
-/// Members that a passed body leaves out: those of the head, those that name the caller, and those that cost money
-/// which no usage shows or which other prices bill.
-const LEFT: [(&str, Left); 10] = [
-    ("model", Left::ToHead),
-    (LIMIT, Left::ToHead),
-    ("metadata", Left::Pseudonym),
-    ("service_tier", Left::Out),
-    ("speed", Left::Out),
-    ("inference_geo", Left::Out),
-    ("fallbacks", Left::Out),
-    ("fallback_credit_token", Left::Out),
-    ("billing_policy", Left::Out),
-    ("mcp_servers", Left::Out),
-];
+/// Members of the API, as its vendor's SDK declares them, parameters of sampling that older models take, and the older
+/// name of the answer's shape.
+const MEMBERS: ApiMembers = ApiMembers {
+    passed: &[
+        "betas",
+        "cache_control",
+        COMPACTION,
+        "context_management",
+        "diagnostics",
+        "messages",
+        "output_config",
+        "output_format",
+        "stop_sequences",
+        "stream",
+        "system",
+        "temperature",
+        "thinking",
+        "tool_choice",
+        "tools",
+        "top_k",
+        "top_p",
+    ],
+    left: &[
+        ("model", Left::ToHead),
+        (LIMIT, Left::ToHead),
+        ("metadata", Left::Pseudonym),
+        // These have other prices, ask other models or servers, or choose who of the operator's customers pays.
+        ("service_tier", Left::Out),
+        ("speed", Left::Out),
+        ("inference_geo", Left::Out),
+        ("fallbacks", Left::Out),
+        ("fallback_credit_token", Left::Out),
+        ("billing_policy", Left::Out),
+        ("mcp_servers", Left::Out),
+        ("user_profile_id", Left::Out),
+        ("workspace_id", Left::Out),
+    ],
+    refused: &STORED,
+    nested: &[
+        ("cache_control", &["ttl", "type"]),
+        ("context_management", &["edits"]),
+        ("diagnostics", &["previous_message_id"]),
+        ("output_config", &["effort", "format", "task_budget"]),
+        ("thinking", &["block_binding", "budget_tokens", "display", "type"]),
+        ("tool_choice", &["disable_parallel_tool_use", "name", "type"]),
+    ],
+    read: &["messages", "system", "tools"],
+    compacts,
+};
+
+/// Member that turns a request into one for a summary of its conversation.
+const COMPACTION: &str = "compaction";
+/// Beginning of the types of edits that only leave parts of a conversation out.
+const CLEARS: &str = "clear_";
+
+/// Returns whether a member asks for nothing but a compaction. The vendor writes the summary besides the answer, so its
+/// tokens are in no limit. Notes the edits that compact among others.
+fn compacts(name: &str, value: &Value<'_, '_>, notes: &mut PassageNotes) -> Result<bool, ApiError> {
+    if name == COMPACTION && value.kind() != Kind::Null {
+        notes.compacts(value);
+        return Ok(true);
+    }
+    if name != "context_management" {
+        return Ok(false);
+    }
+    if value.kind() != Kind::Object {
+        return Ok(true);
+    }
+    let members = value.object()?;
+    let Some(edits) = members.get("edits") else { return Ok(false) };
+    let mut clears = Vec::new();
+    edits.objects_if_any(ANY_NUMBER, |edit| {
+        clears.push(edit.require("type")?.string()?.starts_with(CLEARS));
+        Ok(())
+    })?;
+    let is_mixed = clears.contains(&true) && clears.contains(&false);
+    if is_mixed {
+        notes.cut_elements(&edits, &clears, CutWhen::Compaction, &[name.to_owned()])?;
+    }
+    Ok(!is_mixed && clears.contains(&false))
+}
 
 /// Refuses members that refer to stored state, rather than ignoring them.
 pub(super) fn refuse_stored(members: &Members<'_, '_>) -> Result<(), ApiError> {
@@ -69,7 +139,7 @@ pub(super) fn of(body: &Bytes, members: &Members<'_, '_>, draft: &mut Draft) -> 
     if let Some(user) = caller::user_id(members) {
         notes.name_caller("metadata", &user);
     }
-    Ok(notes.finish(body, members, &LEFT))
+    notes.finish(body, members, &MEMBERS)
 }
 
 /// Lists the names of members that a chat cannot have.

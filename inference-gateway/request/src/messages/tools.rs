@@ -5,7 +5,7 @@ use shared::error::{ApiError, Code};
 
 use crate::{
     draft::{Draft, Function, MAX_TOOLS, name, unsupported_kind},
-    names::dropped::DroppedNames,
+    names::{dropped::DroppedNames, known},
 };
 
 /// Checks and writes the tools and the choice. Tools that run on a provider's servers are dropped, and if no other is
@@ -18,7 +18,7 @@ pub(super) fn tools(body: &Members<'_, '_>, draft: &mut Draft) -> Result<Dropped
                 dropped.add(&kind.string()?);
                 // The vendor's own upstreams accept it.
                 if is_run_by_vendor(tool)?.is_none() {
-                    draft.vendors_tool(tool);
+                    draft.vendors_tool(tool)?;
                 }
                 Ok(())
             }
@@ -39,25 +39,36 @@ pub(super) fn tools(body: &Members<'_, '_>, draft: &mut Draft) -> Result<Dropped
     Ok(dropped)
 }
 
-/// Beginnings of the types of tools that clients run, although their vendor describes them to the model.
-const RUN_BY_CLIENTS: [&str; 5] = ["custom", "bash_", "text_editor_", "memory_", "tool_search_tool_"];
+/// Beginnings of the types of tools that clients run, although their vendor describes them to the model. A version
+/// follows.
+const RUN_BY_CLIENTS: [&str; 5] =
+    ["bash_", "text_editor_", "memory_", "tool_search_tool_bm25", "tool_search_tool_regex"];
 
 /// Returns the type of a tool that the vendor runs, since it costs money that no usage shows.
 pub(super) fn is_run_by_vendor(tool: &Members<'_, '_>) -> Result<Option<String>, ApiError> {
+    // No tool of this API has others within it.
+    if tool.get("tools").is_some() {
+        return Ok(Some("tools".to_owned()));
+    }
     let Some(kind) = tool.get("type") else { return Ok(None) };
     let kind = kind.string()?;
-    let is_run_by_client = RUN_BY_CLIENTS.iter().any(|known| kind.starts_with(known));
+    let is_version = |rest: &str| rest.bytes().all(|byte| byte.is_ascii_digit() || byte == b'_');
+    let of_vendor = |known: &&str| kind.strip_prefix(*known).is_some_and(is_version);
+    let is_run_by_client = kind == "custom" || RUN_BY_CLIENTS.iter().any(of_vendor);
     Ok((!is_run_by_client).then(|| kind.into_owned()))
 }
 
 /// Notes a block that adds a tool to a conversation or removes one, which only an upstream of this API accepts. A tool
 /// that the vendor runs is refused.
 pub(super) fn change(block: &Members<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
+    known::check(block, known::PARTS, &["tool"])?;
     let value = block.require("tool")?;
     let tool = value.object()?;
+    known::check(&tool, known::PARTS, &["definition"])?;
     let kind = tool.require("type")?;
     let definition = tool.get("definition");
     let definition = definition.as_ref().map(Value::object).transpose()?;
+    definition.as_ref().map_or(Ok(()), known::check_tool)?;
     let is_of_client = match &definition {
         Some(definition) => is_run_by_vendor(definition)?.is_none(),
         None => kind.string()? == "tool_reference",

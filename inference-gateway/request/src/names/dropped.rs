@@ -14,7 +14,7 @@ pub(crate) struct DroppedNames(Vec<String>);
 
 impl DroppedNames {
     pub(crate) fn add(&mut self, name: &str) {
-        let name = plain(name);
+        let name = repeated(name, |byte| is_of_name(byte) || byte == b'.');
         if !name.is_empty() && self.0.len() < MAX_DROPPED && !self.0.contains(&name) {
             self.0.push(name);
         }
@@ -41,7 +41,11 @@ impl DroppedNames {
 
 /// Makes a client's word fit for an error or a header.
 pub(crate) fn plain(word: &str) -> String {
-    word.bytes().filter(|byte| is_of_name(*byte)).take(MAX_WORD).map(char::from).collect()
+    repeated(word, is_of_name)
+}
+
+fn repeated(word: &str, is_kept: impl Fn(u8) -> bool) -> String {
+    word.bytes().filter(|byte| is_kept(*byte)).take(MAX_WORD).map(char::from).collect()
 }
 
 /// Returns whether the name of a function may have this byte.

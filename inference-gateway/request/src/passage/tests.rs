@@ -1,5 +1,7 @@
 //! Bodies that are passed on, byte for byte but for what is named here.
 
+mod members;
+
 use bytes::Bytes;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -16,6 +18,8 @@ use crate::{
 
 const RESPONSES: &str = r#"speaks = ["responses"]"#;
 const MESSAGES: &str = r#"speaks = ["messages", "chat"]"#;
+/// An upstream that takes undocumented members.
+const TAKES_UNKNOWN: &str = "speaks = [\"responses\"]\npass_members = [\"x_unknown\"]";
 /// The words of effort that vendors take.
 const ALL_EFFORTS: &str = r#"efforts = ["none", "minimal", "low", "medium", "high", "xhigh", "max"]"#;
 
@@ -36,11 +40,11 @@ fn a_body_passes_in_its_own_spelling_and_order() {
     let head = format!(r#"{{"model":"m","store":false,"prompt_cache_key":"{cache_key}""#);
     let rest = "\n  \"input\" : [ {\"role\":\"user\",\"content\":\"H\\u00e9 \\/\"} ],\"x_unknown\":{\"b\":1.50,\"a\":[ ]},\"include\":[\"reasoning.encrypted_content\"],  \"stream\": true";
     let body = format!("{{ \"model\": \"Model Flash\",{rest} }}");
-    assert_eq!(passed(responses, &body, RESPONSES), format!("{head},{rest}}}"));
+    assert_eq!(passed(responses, &body, TAKES_UNKNOWN), format!("{head},{rest}}}"));
     let body = format!(
         "{{{rest},\"max_output_tokens\":50,\"metadata\":{{\"a\":\"b\"}},\"store\":true,\"model\":\"Model Flash\"}}"
     );
-    assert_eq!(passed(responses, &body, RESPONSES), format!("{head},{rest}}}"));
+    assert_eq!(passed(responses, &body, TAKES_UNKNOWN), format!("{head},{rest}}}"));
 }
 
 #[test]
@@ -195,6 +199,23 @@ fn tools_that_the_vendor_runs_stay_behind_wherever_they_are_offered() {
     assert_eq!(sent["input"][1]["tools"], json!([{"type": "function", "name": "f"}]), "{text}");
     let asked = forward(responses, &with_item(&found), RESPONSES).unwrap();
     assert_eq!(asked.dropped_tools.as_deref(), Some("web_search, mcp"));
+    // A tool that no namespace is has no tools within it.
+    let inside = json!({"type": "function", "name": "f", "tools": [{"type": "mcp"}]});
+    let offered = json!({"model": "m", "input": "Hi", "tools": [inside, {"type": "function", "name": "g"}]});
+    assert!(!passed(responses, &offered.to_string(), RESPONSES).contains("mcp"));
+    // Neither in a namespace nor in an item of another type.
+    for inner in
+        [json!({"type": "web_search"}), json!({"type": "namespace", "name": "t", "tools": [{"type": "mcp"}]})]
+    {
+        for kind in ["tool_search_output", "tool_search_result"] {
+            let space = json!({"type": "namespace", "name": "s", "tools": [{"type": "function", "name": "f"}, inner]});
+            let found =
+                json!({"type": kind, "call_id": "c", "tools": [space, {"type": "function", "name": "g"}]});
+            let sent: Value =
+                serde_json::from_str(&passed(responses, &with_item(&found), RESPONSES)).unwrap();
+            assert_eq!(sent["input"][1]["tools"], json!([{"type": "function", "name": "g"}]));
+        }
+    }
 
     let change = |tool: Value| with_system(&json!([{"type": "tool_addition", "tool": tool}]));
     let definition =
@@ -248,6 +269,17 @@ fn more_tools_than_are_taken_are_refused_before_they_are_compared() {
         .collect();
     for body in [dropped, many(spaces.into())] {
         assert_eq!(forward(responses, &body, RESPONSES).err().unwrap().code, Code::ArrayAboveMaxLength);
+    }
+}
+
+#[test]
+fn a_body_of_which_too_many_parts_would_be_cut_is_refused() {
+    let found = |tools: Vec<Value>| with_item(&json!({"type": "tool_search_output", "tools": tools}));
+    let unknown = |tools: usize| vec![json!({"type": "function", "name": "f", "a": 1}); tools];
+    let (first, dropped) = (vec![json!({"type": "function", "name": "f"})], vec![json!({"type": "x"}); 8193]);
+    assert!(forward(responses, &found(unknown(8192)), RESPONSES).is_ok());
+    for tools in [unknown(8193), [first, dropped].concat()] {
+        assert_eq!(forward(responses, &found(tools), RESPONSES).err().unwrap().code, Code::InvalidValue);
     }
 }
 
@@ -314,6 +346,16 @@ fn a_count_is_asked_for_with_what_a_counter_takes() {
     );
     let body = r#"{"model":"x","input":"Hi","stream":true,"instructions":"i","user":"u"}"#;
     assert_eq!(count(responses, body, RESPONSES), r#"{"model":"m","input":"Hi","instructions":"i"}"#);
+    let body = r#"{"model":"x","max_tokens":9,"system":"s","messages":[{"role":"user","content":"Hi"}]}"#;
+    let separate = "speaks = [\"messages\"]\nshare_cache = false";
+    let zeros = "0".repeat(32);
+    assert_eq!(
+        count(messages::parse, body, separate),
+        format!(
+            r#"{{"model":"m","system":[{{"type":"text","text":"Account {zeros}."}},{{"type":"text","text":"s"}}],"messages":[{{"role":"user","content":"Hi"}}]}}"#
+        )
+    );
+    assert_eq!(forward(messages::parse, body, separate).unwrap().uncounted, 32);
     let body = r#"{"model":"x", "include":[], "\u0069nput" : [ {"role":"user","content":"Hi"} ],"truncation":"auto" }"#;
     assert_eq!(
         count(responses, body, RESPONSES),
@@ -340,7 +382,7 @@ proptest! {
     /// Whatever stands beside them, members pass in order and as spelled, and those that stay behind are gone.
     #[test]
     fn members_that_pass_are_never_touched(
-        names in prop::collection::vec("[a-z]{1,6}_x", 0..6),
+        names in prop::collection::vec(prop::sample::select(vec!["include", "truncation", "max_tool_calls", "client_metadata", "prompt_cache_retention"]), 0..6),
         left in prop::sample::subsequence(vec!["model", "store", "service_tier", "metadata", "user"], 0..5),
         order in any::<prop::sample::Index>(),
         space in prop::sample::select(vec!["", " ", "\n\t"]),
@@ -348,7 +390,7 @@ proptest! {
         let mut members: Vec<(String, String)> = Vec::new();
         for (at, name) in names.iter().enumerate() {
             if !members.iter().any(|(known, _)| known == name) {
-                members.push((name.clone(), format!("{{\"v\":{space}{at}.0,\"model\":\"a,b\"}}")));
+                members.push(((*name).to_owned(), format!("{{\"v\":{space}{at}.0,\"model\":\"a,b\"}}")));
             }
         }
         let kept: Vec<_> = members.iter().map(|(name, value)| format!("\"{name}\"{space}:{space}{value}")).collect();

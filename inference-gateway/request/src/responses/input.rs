@@ -17,12 +17,30 @@ use super::{
 use crate::draft::{
     Arguments, Conversation, Draft, EarlierAnswer, SystemTexts, ToolAnswer, image_url, name, unsupported_kind,
 };
+use crate::names::known;
 
 /// Name of a list of parts in errors.
 const PARTS: &str = "an array";
 
 /// Advice in errors about stored state.
 pub(super) const NOTHING_STORED: &str = "nothing is stored here; send the items, and set 'store' to false";
+
+/// Types of items that are read, and those that other members than their texts depend on.
+const TYPES: [&str; 13] = [
+    "additional_tools",
+    "compaction",
+    "compaction_trigger",
+    "configuration_update",
+    "custom_tool_call",
+    "custom_tool_call_output",
+    "function_call",
+    "function_call_output",
+    "item_reference",
+    "mcp_list_tools",
+    "message",
+    "reasoning",
+    "tool_search_output",
+];
 
 /// Role of a message's author.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -110,6 +128,8 @@ struct Items<'a, 'd> {
 impl<'a> Items<'a, '_> {
     fn item(&mut self, item: &Members<'a, '_>, index: usize) -> Result<(), ApiError> {
         let kind = kind(item)?;
+        let is_read = matches!(&*kind, "message" | "function_call_output" | "custom_tool_call_output");
+        known::check(item, known::PARTS, if is_read { &["content", "output"] } else { &["tools"] })?;
         match &*kind {
             "message" => self.message(item),
             "function_call" => {
@@ -126,6 +146,9 @@ impl<'a> Items<'a, '_> {
             "additional_tools" => Ok(()),
             update if update == "configuration_update" || update.starts_with("compaction") => {
                 let draft = &mut *self.conversation.draft;
+                if !matches!(update, "configuration_update" | "compaction" | "compaction_summary") {
+                    draft.passage.compacts(&item.require("type")?);
+                }
                 item.iter().try_for_each(|(name, value)| draft.pass_value(name, &value))
             }
             "item_reference" => {
@@ -138,12 +161,14 @@ impl<'a> Items<'a, '_> {
             _ => {
                 let supported = "messages, calls of functions and custom tools, and their outputs";
                 let draft = &mut *self.conversation.draft;
-                if kind == "tool_search_output"
+                let place = item.require("type")?;
+                known::refuse_lookalike_type(&place, &TYPES)?;
+                // These are tools of a server, in a list that was answered.
+                if kind != "mcp_list_tools"
                     && let Some(found) = item.get("tools")
                 {
                     draft.passage.tools(&found, is_run_by_vendor)?;
                 }
-                let place = item.require("type")?;
                 draft.pass_only(item, || unsupported_kind(&place, "items", supported))
             }
         }
@@ -266,6 +291,7 @@ fn kind<'a>(item: &Members<'a, '_>) -> Result<std::borrow::Cow<'a, str>, ApiErro
 }
 
 fn text_of<'a>(part: &Members<'a, '_>) -> Result<&'a str, ApiError> {
+    known::check(part, known::PARTS, &[])?;
     match &*kind_of(part)? {
         "input_text" | "output_text" | "text" => part.require("text")?.string_token(),
         "refusal" => part.require("refusal")?.string_token(),
@@ -286,6 +312,7 @@ fn part(draft: &mut Draft, part: &Members<'_, '_>) -> Result<(), ApiError> {
             return Ok(());
         }
     }
+    known::check(part, known::PARTS, &[])?;
     if let Some(file) = part.get("file_id") {
         return Err(file.error(Code::UnsupportedParameter, "no files are stored here; send 'image_url'"));
     }
@@ -298,6 +325,7 @@ fn part(draft: &mut Draft, part: &Members<'_, '_>) -> Result<(), ApiError> {
 
 /// Notes a file by its content, which only an upstream of this API accepts and counts.
 fn file(part: &Members<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
+    known::check(part, known::PARTS, &[])?;
     for elsewhere in ["file_id", "file_url"] {
         if let Some(value) = part.get(elsewhere) {
             let problem = "no files are stored or fetched here; send 'file_data'";

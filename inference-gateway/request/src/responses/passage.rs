@@ -1,13 +1,13 @@
 //! The body that an upstream of the Responses API gets.
 
 use bytes::Bytes;
-use raw_json::Members;
+use raw_json::{ANY_NUMBER, Members};
 use shared::error::ApiError;
 
 use crate::{
     draft::Draft,
-    names::dropped::DroppedNames,
-    passage::{Left, Passage},
+    names::{dropped::DroppedNames, known::check_tool},
+    passage::{ApiMembers, Left, Passage},
 };
 
 /// Name of the limit of output.
@@ -34,23 +34,69 @@ const OF_CHAT: [&str; 14] = [
     "background",
 ];
 
-/// Members that a passed body leaves out: those of the head, those that name the caller, and those that other prices
-/// bill.
-const LEFT: [(&str, Left); 8] = [
-    ("model", Left::ToHead),
-    (LIMIT, Left::ToHead),
-    ("store", Left::ToHead),
-    (CALLERS_TEXTS[0], Left::Pseudonym),
-    (CALLERS_TEXTS[1], Left::Pseudonym),
-    (CALLERS_TEXTS[2], Left::Pseudonym),
-    ("service_tier", Left::Out),
-    ("metadata", Left::Out),
-];
+/// Members of the API, as its vendor's SDK declares them, and `client_metadata`, which agents send.
+const MEMBERS: ApiMembers = ApiMembers {
+    passed: &[
+        "access_programs",
+        "background",
+        "client_metadata",
+        "context_management",
+        "image",
+        "include",
+        "input",
+        "instructions",
+        "max_tool_calls",
+        "parallel_tool_calls",
+        "prompt_cache_options",
+        "prompt_cache_retention",
+        "reasoning",
+        "stream",
+        "stream_options",
+        "temperature",
+        "text",
+        "tool_choice",
+        "tools",
+        "top_logprobs",
+        "top_p",
+        "truncation",
+    ],
+    left: &[
+        ("model", Left::ToHead),
+        (LIMIT, Left::ToHead),
+        ("store", Left::ToHead),
+        (CALLERS_TEXTS[0], Left::Pseudonym),
+        (CALLERS_TEXTS[1], Left::Pseudonym),
+        (CALLERS_TEXTS[2], Left::Pseudonym),
+        // Another tier has another price, and moderation is another model's work.
+        ("service_tier", Left::Out),
+        ("moderation", Left::Out),
+        ("metadata", Left::Out),
+    ],
+    refused: &STORED,
+    nested: &[
+        ("access_programs", &["cyber"]),
+        ("image", &["context_compression"]),
+        ("prompt_cache_options", &["comparison_response_id", "mode", "prewarm", "ttl"]),
+        ("reasoning", &["context", "effort", "generate_summary", "mode", "summary"]),
+        ("stream_options", &["include_obfuscation"]),
+        ("text", &["format", "verbosity"]),
+        ("tool_choice", &["mode", "name", "namespace", "server_label", "tools", "type"]),
+    ],
+    read: &["input", "tools"],
+    // Compaction is all that this member asks for, and its tokens are in no limit.
+    compacts: |name, _, _| Ok(name == "context_management"),
+};
+
+/// Members that refer to what a vendor stored of earlier requests.
+pub(super) const STORED: [&str; 3] = ["previous_response_id", "conversation", "prompt"];
 
 /// Types of tools that clients run themselves.
-const RUN_BY_CLIENTS: [&str; 5] = ["function", "custom", "namespace", "local_shell", "apply_patch"];
+const RUN_BY_CLIENTS: [&str; 4] = ["function", "custom", "local_shell", "apply_patch"];
+/// Types of tools that a namespace may have.
+const IN_NAMESPACES: [&str; 2] = ["function", "custom"];
 
-/// Returns the type of a tool that the vendor runs, since it costs money that no usage shows.
+/// Returns the type of a tool that the vendor runs, or of one within a namespace, since it costs money that no usage
+/// shows.
 pub(super) fn is_run_by_vendor(tool: &Members<'_, '_>) -> Result<Option<String>, ApiError> {
     let kind = tool.require("type")?.string()?.into_owned();
     let says = |object: &str, name: &str, word: &str| {
@@ -66,20 +112,37 @@ pub(super) fn is_run_by_vendor(tool: &Members<'_, '_>) -> Result<Option<String>,
         // A shell or a search may run at the client or at the vendor.
         "shell" => says("environment", "type", "local"),
         "tool_search" => says("execution", "", "client"),
+        "namespace" => return run_in_namespace(tool),
+        // No other tool has tools within it.
+        _ if tool.get("tools").is_some() => false,
         kind => RUN_BY_CLIENTS.contains(&kind),
     };
     Ok((!is_run_by_client).then_some(kind))
 }
 
+/// Returns the type of the first tool of a namespace that no client runs.
+fn run_in_namespace(namespace: &Members<'_, '_>) -> Result<Option<String>, ApiError> {
+    let mut found = None;
+    namespace.require("tools")?.objects_if_any(ANY_NUMBER, |tool| {
+        check_tool(tool)?;
+        let kind = tool.require("type")?.string()?;
+        if found.is_none() && !IN_NAMESPACES.contains(&&*kind) {
+            found = Some(kind.into_owned());
+        }
+        Ok(())
+    })?;
+    Ok(found)
+}
+
 /// Makes the body to be passed on.
-pub(super) fn of(body: &Bytes, members: &Members<'_, '_>, draft: &mut Draft) -> Passage {
+pub(super) fn of(body: &Bytes, members: &Members<'_, '_>, draft: &mut Draft) -> Result<Passage, ApiError> {
     let mut notes = std::mem::take(&mut draft.passage);
     for name in CALLERS_TEXTS {
         if let Some(text) = members.get(name).and_then(|value| value.string().ok()) {
             notes.name_caller(name, &text);
         }
     }
-    notes.finish(body, members, &LEFT)
+    notes.finish(body, members, &MEMBERS)
 }
 
 /// Lists the names of members that a chat cannot have.

@@ -241,10 +241,13 @@ fn the_effort_nearest_to_what_was_asked_for_is_written() {
             "{effort}"
         );
     }
-    let asked = json!({"model": "Model Flash", "input": "Hi", "reasoning": {"effort": "medium"}});
-    let all = Model { efforts: vec![Effort::Minimal, Effort::Medium], ..model("vllm") };
-    let forward = parse(&asked).unwrap().forward(&all).unwrap();
-    assert_eq!(crate::tests::body(&forward)["reasoning_effort"], "medium");
+    let sent = |word: &str, efforts: &[Effort]| {
+        let asked = json!({"model": "Model Flash", "input": "Hi", "reasoning": {"effort": word}});
+        let model = Model { efforts: efforts.to_vec(), ..model("vllm") };
+        crate::tests::body(&parse(&asked).unwrap().forward(&model).unwrap())["reasoning_effort"].clone()
+    };
+    assert_eq!(sent("medium", &[Effort::Minimal, Effort::Medium]), "medium");
+    assert_eq!(sent("minimal", &[Effort::None, Effort::Low]), "low");
     assert_eq!(
         refused(json!({"reasoning": {"effort": "secret"}})),
         (Code::InvalidValue, "reasoning.effort".into())

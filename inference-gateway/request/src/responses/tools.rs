@@ -99,7 +99,7 @@ impl Tools {
                 self.dropped.add(&kind.string()?);
                 // The vendor's own upstreams accept it.
                 if is_run_by_vendor(tool)?.is_none() {
-                    draft.vendors_tool(tool);
+                    draft.vendors_tool(tool)?;
                 }
                 Ok(())
             }

@@ -63,7 +63,7 @@ impl Stream {
         // Tokens generated after the cut are not charged: the cost is the price of the usage that the client reads.
         let cut = matches!(end, End::GrantUsedUp).then(|| self.meter.usage_up_to_cut());
         let charged = cut.filter(|cut| *cut != usage);
-        self.job.check_answer(self.meter.counter(), self.meter.unknown_finish(), &self.running);
+        self.job.check_answer(self.meter.counter(), self.meter.unknown_finish(), &self.running, &self.hold);
         let client_left = self.deadlines.left_at().is_some();
         let Self { generator, job, hold, mut meter, running, mut log, pipe, mut memory, .. } = self;
         meter.forget_incomplete();

@@ -89,7 +89,8 @@ fn asked(origin: &Origin) -> Markup {
 
 /// Shows the course in time, from the start of the request.
 fn timeline(course: &Course, settlement: &Settlement) -> Markup {
-    let Course { upstream, authorized_ms, first_token_ms, latency_ms, finish_reason: _ } = course;
+    let Course { upstream, authorized_ms, first_token_ms, latency_ms, finish_reason: _, least_cost_nanos: _ } =
+        course;
     let step = |at: Option<u64>, what: &Markup| {
         html! { @if let Some(at) = at { li { strong { (duration(at)) } " " (what) } } }
     };

@@ -20,7 +20,9 @@ pub fn read_origin(messages::Origin { api, stream, user, request }: messages::Or
 }
 
 pub(crate) fn write_course(course: &Course) -> messages::Course {
-    let Course { upstream, authorized_ms, first_token_ms, latency_ms, finish_reason } = course;
+    // The bill has the cost already.
+    let Course { upstream, authorized_ms, first_token_ms, latency_ms, finish_reason, least_cost_nanos: _ } =
+        course;
     messages::Course {
         upstream: upstream.clone().unwrap_or_default(),
         authorized_ms: *authorized_ms,
@@ -37,6 +39,7 @@ pub(crate) fn read_course(course: messages::Course) -> Course {
         first_token_ms: course.first_token_ms,
         latency_ms: course.latency_ms,
         finish_reason: FinishReason::of_number(course.finish_reason),
+        least_cost_nanos: None,
     }
 }
 

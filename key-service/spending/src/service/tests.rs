@@ -148,6 +148,28 @@ async fn what_ran_on_after_a_cut_is_recorded_as_shortfall_at_the_prices_of_the_h
 }
 
 #[tokio::test]
+async fn another_models_answer_is_billed_at_the_vendors_own_cost_where_that_is_higher() {
+    let trial = Trial::begin(None).await;
+    let service = trial.service(catalogue("Model Flash", 1));
+    for (number, told, expected) in [(1, None, 50_000), (2, Some(49_999), 50_000), (3, Some(90_001), 90_001)]
+    {
+        let grant = granted(&service, trial.authorize(number, 100)).await;
+        let course = Course { least_cost_nanos: told, ..Course::default() };
+        let capture = Capture {
+            hold: grant.hold,
+            usage: Usage::of(0, 0, 50),
+            charged: None,
+            estimated: false,
+            course: Some(Arc::new(course)),
+        };
+        match one(&service, Call::Capture(capture)).await {
+            Ok(Answer::Captured(captured)) => assert_eq!(captured, billed(expected, 0), "{told:?}"),
+            other => panic!("not captured: {other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_hold_keeps_the_prices_that_it_was_opened_with() {
     let trial = Trial::begin(None).await;
     let grant = granted(&trial.service(catalogue("Model Flash", 1)), trial.authorize(1, 100)).await;

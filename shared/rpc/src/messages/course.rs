@@ -52,6 +52,7 @@ impl From<&Course> for v1::Course {
             first_token_ms: course.first_token_ms,
             latency_ms: course.latency_ms,
             finish_reason: finish_reason.into(),
+            least_cost_nano_usd: course.least_cost_nanos,
         }
     }
 }
@@ -71,6 +72,8 @@ impl From<v1::Course> for Course {
             first_token_ms: course.first_token_ms,
             latency_ms: course.latency_ms,
             finish_reason,
+            // Only an amount that raises the bill has a meaning.
+            least_cost_nanos: course.least_cost_nano_usd.filter(|nanos| *nanos > 0),
         }
     }
 }
@@ -97,6 +100,7 @@ mod tests {
                 first_token_ms: Some(41),
                 latency_ms: reason.map(|_| 950),
                 finish_reason: reason,
+                least_cost_nanos: reason.map(|_| 7),
             };
             assert_eq!(Course::from(v1::Course::from(&course)), course);
         }

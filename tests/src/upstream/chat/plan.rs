@@ -41,7 +41,7 @@ impl Plan {
     pub(crate) fn new(asked: &Asked<'_>, script: Script) -> Self {
         let (lengths, shortened): (Vec<u64>, _) = asked.lengths(&script).into_iter().unzip();
         Self {
-            model: asked.model.clone().into_owned(),
+            model: script.answers_as.clone().unwrap_or_else(|| asked.model.clone().into_owned()),
             options: asked.stream_options,
             timings_per_token: asked.timings_per_token,
             alternatives: asked.alternatives(),

@@ -164,7 +164,7 @@ fn shows_thinking(plan: &NativePlan) -> bool {
 
 fn message(plan: &NativePlan, content: &[Value], stop_reason: &Value) -> Value {
     json!({
-        "model": plan.prompt.model(), "id": format!("msg_{:06}", plan.serial), "type": "message",
+        "model": plan.model(), "id": format!("msg_{:06}", plan.serial), "type": "message",
         "role": "assistant", "content": content, "stop_reason": stop_reason, "stop_sequence": null,
         "stop_details": null,
     })

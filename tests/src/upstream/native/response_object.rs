@@ -23,7 +23,7 @@ pub(super) fn response(plan: &NativePlan, status: &str, output: &[Value]) -> Val
         "instructions": echoed("instructions", Value::Null),
         "max_output_tokens": echoed("max_output_tokens", Value::Null),
         "max_tool_calls": echoed("max_tool_calls", Value::Null),
-        "model": plan.prompt.model(), "output": output,
+        "model": plan.model(), "output": output,
         "parallel_tool_calls": echoed("parallel_tool_calls", true.into()),
         "previous_response_id": null,
         "prompt_cache_key": echoed("prompt_cache_key", Value::Null),

@@ -107,6 +107,11 @@ impl NativePlan {
         }
     }
 
+    /// Name of the model that answers.
+    pub(crate) fn model(&self) -> &str {
+        self.script.answers_as.as_deref().unwrap_or_else(|| self.prompt.model())
+    }
+
     /// JSON text of a value, with the script's verbatim usage.
     pub(crate) fn text(&self, value: &Value) -> String {
         let text = value.to_string();

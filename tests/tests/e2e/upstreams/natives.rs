@@ -3,6 +3,7 @@
 mod faults;
 mod leaving;
 mod limits;
+mod members;
 mod passage;
 mod record;
 

@@ -18,8 +18,10 @@ pub(super) struct Turns {
     has_begun: bool,
     /// The open turn has a block.
     has_block: bool,
-    /// Closing brace of the system prompt's only block.
+    /// Closing brace of the system prompt's last block.
     system: Option<usize>,
+    /// The system prompt was written before everything else.
+    is_system_first: bool,
     /// Closing braces of the last blocks in the last two turns of the user.
     ends: [Option<usize>; 2],
 }
@@ -36,6 +38,7 @@ impl Turns {
         let role = message.require("role")?.string()?;
         match &*role {
             // The parsers have merged all system messages into the first.
+            "system" if self.is_system_first => Ok(()),
             "system" => self.system(message, out),
             "assistant" => {
                 self.texts(Author::Assistant, &message.require("content")?, out)?;
@@ -68,6 +71,28 @@ impl Turns {
             self.system = Some(out.len() - 1);
             out.push(']');
         }
+        Ok(())
+    }
+
+    /// Writes the rest of a system prompt whose first block is written, and ends it.
+    pub(super) fn system_first(
+        &mut self,
+        messages: &Value<'_, '_>,
+        out: &mut String,
+    ) -> Result<(), ApiError> {
+        self.is_system_first = true;
+        messages.objects(usize::MAX, |message| {
+            if message.require("role")?.string()? != "system" {
+                return Ok(());
+            }
+            each_part(&message.require("content")?, |part| {
+                out.push(',');
+                put_part(part, out);
+                self.system = Some(out.len() - 1);
+                Ok(())
+            })
+        })?;
+        out.push(']');
         Ok(())
     }
 

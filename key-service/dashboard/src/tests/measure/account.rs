@@ -167,6 +167,7 @@ async fn bill(store: &Store, account: AccountId, end: Timestamp) {
                 first_token_ms: Some(100 + n % 900),
                 latency_ms: Some(1_000 + n % 9_000),
                 finish_reason: Some(FinishReason::Stop),
+                least_cost_nanos: None,
             }));
             let (total, estimated) = (Progress { usage, cost, upstream_cost, course }, n % 50_000 == 7);
             [hold, Command::Capture { key, generation, model, total, chargeable: None, estimated }]

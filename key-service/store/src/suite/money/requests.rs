@@ -37,6 +37,7 @@ fn course(latency_ms: Option<u64>) -> Arc<Course> {
         first_token_ms: Some(41),
         latency_ms,
         finish_reason: latency_ms.map(|_| FinishReason::ToolCalls),
+        least_cost_nanos: None,
     })
 }
 

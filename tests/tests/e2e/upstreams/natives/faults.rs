@@ -69,7 +69,7 @@ async fn what_an_upstream_says_of_itself_stays_inside() {
 #[apply(fact)]
 async fn what_a_vendor_says_of_a_request_reaches_the_client_and_what_it_says_of_the_operator_does_not() {
     for native in Native::BOTH {
-        let stack = native.stack().await;
+        let stack = native.stack_with("pass_members = [\"no_such_member\"]").await;
         let key = stack.key().await;
         let refuse = async |error: VendorError| {
             let script = Script { says_error: Some(error), ..Script::default() };

@@ -1,0 +1,258 @@
+//! Changes of a body that its parser notes while reading it, for when the body is passed on.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+use raw_json::{ANY_NUMBER, Members, Value};
+use shared::{
+    error::{ApiError, Code},
+    json::Kind,
+};
+use shared_catalog::Effort;
+
+use super::cuts::{Cut, CutWhen};
+use super::{ApiMembers, Left, MemberFate, Passage, PassedMember, cuts};
+use crate::names::{
+    dropped::DroppedNames,
+    known::{self, TOOLS, check_depth, refuse_lookalike},
+    pseudonym::kept_name,
+};
+
+/// Members that say how to use tools.
+const OF_TOOLS: [&str; 3] = ["tools", "tool_choice", "parallel_tool_calls"];
+/// Member that marks what a vendor's cache keeps.
+const CACHE_CONTROL: &str = "cache_control";
+/// Most parts that are cut out of a body: far more than a client offers tools.
+const MOST_CUTS: usize = 8192;
+/// Characters of an unknown member's name that are kept. Names in the catalogue have fewer.
+const KEPT_NAME: usize = 65;
+
+#[derive(Default)]
+pub(crate) struct PassageNotes {
+    /// Address of the body in memory, by which values are located in it.
+    address: usize,
+    cuts: Vec<Cut>,
+    effort: Option<(Effort, Range<usize>)>,
+    callers_texts: Vec<(&'static str, String)>,
+    /// Tools that the vendor runs, which are removed.
+    dropped_tools: DroppedNames,
+    has_tools: bool,
+    /// Error for servers that may not be asked to compact the conversation.
+    compaction: Option<ApiError>,
+}
+
+impl PassageNotes {
+    pub(crate) fn of(body: &[u8]) -> Self {
+        Self { address: body.as_ptr() as usize, ..Self::default() }
+    }
+
+    /// Notes a value to replace.
+    pub(crate) fn replace(&mut self, value: &Value<'_, '_>, with: &str) {
+        let at = self.place(value.raw());
+        self.cuts.push(Cut { at, with: with.to_owned(), when: CutWhen::Always, names: Vec::new() });
+    }
+
+    /// Notes a part to cut out. Each takes far more memory than it may take in the body, so their number is bounded.
+    fn cut(&mut self, part: &Value<'_, '_>, cut: Cut) -> Result<(), ApiError> {
+        if self.cuts.len() >= MOST_CUTS {
+            let problem = format!("more than {MOST_CUTS} of its parts cannot be sent to the model");
+            return Err(part.error(Code::InvalidValue, &problem));
+        }
+        self.cuts.push(cut);
+        Ok(())
+    }
+
+    /// Notes the word of effort.
+    pub(crate) fn effort(&mut self, value: &Value<'_, '_>) -> Result<(), ApiError> {
+        self.effort = Effort::read(&value.string()?).map(|effort| (effort, self.place(value.raw())));
+        Ok(())
+    }
+
+    /// Notes a text with which the caller names a user or a cache, and the head's member for it.
+    pub(crate) fn name_caller(&mut self, member: &'static str, text: &str) {
+        self.callers_texts.push((member, kept_name(text)));
+    }
+
+    /// Notes a part whose only answer would be a summary of the conversation.
+    pub(crate) fn compacts(&mut self, part: &Value<'_, '_>) {
+        let problem = "this model does not compact conversations; summarise with a request of your own";
+        self.compaction.get_or_insert_with(|| part.error(Code::UnsupportedParameter, problem));
+    }
+
+    /// Keeps the tools of a list for which `dropped` returns no type, and names the others.
+    pub(crate) fn tools(
+        &mut self,
+        list: &Value<'_, '_>,
+        mut dropped: impl FnMut(&Members<'_, '_>) -> Result<Option<String>, ApiError>,
+    ) -> Result<(), ApiError> {
+        let (mut is_kept, mut has_unknown) = (Vec::new(), false);
+        list.objects_if_any(ANY_NUMBER, |tool| {
+            known::check_tool(tool)?;
+            let left = dropped(tool)?;
+            is_kept.push(left.is_none());
+            if let Some(kind) = left {
+                self.dropped_tools.add(&kind);
+            } else if let Some(cache) = tool.get(CACHE_CONTROL) {
+                // Without the mark, the vendor keeps no tools apart from the system prompt behind them.
+                let (at, with) = (self.place(cache.raw()), "null".to_owned());
+                self.cut(&cache, Cut { at, with, when: CutWhen::Separate, names: Vec::new() })?;
+            }
+            has_unknown |= has_unknown_members(tool)?;
+            Ok(())
+        })?;
+        self.has_tools |= is_kept.contains(&true);
+        if is_kept.contains(&false) {
+            self.cut_elements(list, &is_kept, CutWhen::Always, &[])?;
+        }
+        if has_unknown {
+            self.cut_members_of_each(list)?;
+        }
+        Ok(())
+    }
+
+    /// Cuts unknown members out of each tool of a list, and out of the tools within a namespace.
+    fn cut_members_of_each(&mut self, tools: &Value<'_, '_>) -> Result<(), ApiError> {
+        tools.each_if_any(ANY_NUMBER, |tool| {
+            self.only(&tool, "tools", TOOLS)?;
+            tool.object()?.get("tools").map_or(Ok(()), |inner| self.cut_members_of_each(&inner))
+        })?;
+        Ok(())
+    }
+
+    /// Cuts the elements of a list that are not kept.
+    pub(crate) fn cut_elements(
+        &mut self,
+        list: &Value<'_, '_>,
+        is_kept: &[bool],
+        when: CutWhen,
+        names: &[String],
+    ) -> Result<(), ApiError> {
+        let (mut ends, mut kept, base) = (Vec::new(), is_kept.iter(), self.place(list.raw()).start);
+        list.each_if_any(ANY_NUMBER, |element| {
+            ends.push((self.place(element.raw()).end - base, kept.next() == Some(&true)));
+            Ok(())
+        })?;
+        for (_, at) in cuts::removals(list.raw(), &ends) {
+            let at = base + at.start..base + at.end;
+            self.cut(list, Cut { at, with: String::new(), when, names: names.to_vec() })?;
+        }
+        Ok(())
+    }
+
+    /// Cuts members of an object that are not among the known ones, for servers that they do not pass to. Other values
+    /// stay as they are.
+    pub(crate) fn only(
+        &mut self,
+        object: &Value<'_, '_>,
+        path: &str,
+        known: &[&str],
+    ) -> Result<(), ApiError> {
+        if object.kind() != Kind::Object {
+            return Ok(());
+        }
+        let (members, base) = (object.object()?, self.place(object.raw()).start);
+        let (mut ends, mut names) = (Vec::new(), Vec::new());
+        for (name, value) in members.iter() {
+            refuse_lookalike(name, &value, known)?;
+            ends.push((self.place(value.raw()).end - base, known.contains(&name)));
+            names.push(format!("{path}.{}", kept(name)));
+        }
+        if !ends.iter().any(|(_, is_known)| *is_known) {
+            // Without a known member there is no place that the others could be cut from one by one.
+            let at = base + 1..base + object.raw().len() - 1;
+            if !ends.is_empty() {
+                self.cut(object, Cut { at, with: String::new(), when: CutWhen::Unknown, names })?;
+            }
+            return Ok(());
+        }
+        for (place, at) in cuts::removals(object.raw(), &ends) {
+            let (at, names) = (base + at.start..base + at.end, vec![std::mem::take(&mut names[place])]);
+            self.cut(object, Cut { at, with: String::new(), when: CutWhen::Unknown, names })?;
+        }
+        Ok(())
+    }
+
+    /// Finds the place of a value in the body.
+    fn place(&self, raw: &str) -> Range<usize> {
+        let start = (raw.as_ptr() as usize).saturating_sub(self.address);
+        start..start + raw.len()
+    }
+
+    /// Makes the passage of a body with these members.
+    pub(crate) fn finish(
+        mut self,
+        body: &Bytes,
+        members: &Members<'_, '_>,
+        api: &ApiMembers,
+    ) -> Result<Passage, ApiError> {
+        // Vendors refuse a choice of tools if there are none.
+        let is_toolless = !self.dropped_tools.is_empty() && !self.has_tools;
+        let mut passed = Vec::new();
+        let mut system = None;
+        let mut start = 1 + memchr::memchr(b'{', body).unwrap_or(0);
+        for (name, value) in members.iter() {
+            refuse_lookalike(name, &value, api.names())?;
+            if !api.read.contains(&name) {
+                check_depth(&value)?;
+            }
+            let fate = match api.left.iter().find(|(known, _)| *known == name) {
+                Some((_, Left::ToHead)) => MemberFate::ToHead,
+                Some((_, Left::Pseudonym)) if self.names_caller(name) => MemberFate::ToHead,
+                Some((_, Left::Pseudonym | Left::Out)) => MemberFate::Out,
+                None if is_toolless && OF_TOOLS.contains(&name) => MemberFate::ToHead,
+                None if !api.passed.contains(&name) => MemberFate::Unknown,
+                None if (api.compacts)(name, &value, &mut self)? => MemberFate::Compaction,
+                None if name == "system" => MemberFate::System,
+                None => MemberFate::Kept,
+            };
+            if let Some((_, known)) = api.nested.iter().find(|(known, _)| *known == name) {
+                self.only(&value, name, known)?;
+            }
+            let at = self.place(value.raw());
+            let end = at.end;
+            if fate == MemberFate::System {
+                system = Some((at, value.kind()));
+            }
+            let is_named = !matches!(fate, MemberFate::Kept | MemberFate::ToHead | MemberFate::System);
+            let name = if is_named { kept(name) } else { String::new() };
+            passed.push(PassedMember { at: start..end, fate, name });
+            start = end + memchr::memchr(b',', &body[end..]).map_or(0, |comma| comma + 1);
+        }
+        let Self { mut cuts, effort, callers_texts, dropped_tools, compaction, .. } = self;
+        cuts.sort_unstable_by_key(|cut| cut.at.start);
+        let members = passed;
+        Ok(Passage {
+            body: body.clone(),
+            members,
+            system,
+            cuts,
+            effort,
+            callers_texts,
+            dropped_tools,
+            compaction,
+        })
+    }
+
+    fn names_caller(&self, member: &str) -> bool {
+        self.callers_texts.iter().any(|(known, _)| *known == member)
+    }
+}
+
+/// Returns whether a tool, or one within a namespace, has members that are not documented.
+fn has_unknown_members(tool: &Members<'_, '_>) -> Result<bool, ApiError> {
+    if tool.iter().any(|(name, _)| !TOOLS.contains(&name)) {
+        return Ok(true);
+    }
+    let Some(inner) = tool.get("tools") else { return Ok(false) };
+    let mut found = false;
+    inner.objects_if_any(ANY_NUMBER, |tool| {
+        found |= tool.iter().any(|(name, _)| !TOOLS.contains(&name));
+        Ok(())
+    })?;
+    Ok(found)
+}
+
+/// Returns what is kept of an unknown member's name.
+fn kept(name: &str) -> String {
+    name.chars().take(KEPT_NAME).collect()
+}
