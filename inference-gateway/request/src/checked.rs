@@ -11,7 +11,7 @@ use token_bounds::{MAX_DEPTH, TooDeep};
 
 use crate::{
     draft::{AskedEffort, Draft, Limit},
-    forward::{Bodies, BodyForm, Forward, SCOPE_TOKENS},
+    forward::{Bodies, BodyForm, Forward, SCOPE_TOKENS, open_system},
     hub::Hub,
     names::dropped::DroppedNames,
     passage::{PassTerms, Passage},
@@ -86,7 +86,7 @@ impl Request {
         let is_separate = forms.iter().any(|form| form.is_separate());
         if is_separate {
             self.draft.shown.message();
-            self.draft.shown.text(&"0".repeat(SCOPE_TOKENS as usize));
+            self.draft.shown.text(&open_system(None));
         }
         let bodies = self.bodies(model, &forms, room)?;
         for (name, _) in self.others.iter().filter(|(name, _)| !model.extra_params.contains(name)) {

@@ -7,5 +7,5 @@ mod refused;
 
 pub use body::{Forward, ProgressReports, UpstreamParams};
 pub use count::{CountBody, UnwrittenCount};
-pub(crate) use form::{Bodies, SCOPE_TOKENS};
+pub(crate) use form::{Bodies, SCOPE_TOKENS, open_system};
 pub use form::{BodyForm, BodyPieces};

@@ -221,6 +221,7 @@ pub(super) fn check_names(models: &[RawModel]) -> Result<(), Fault> {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a line of the catalogue")]
 struct RawUpstream {
     name: Option<Spanned<String>>,
     kind: Spanned<UpstreamKind>,

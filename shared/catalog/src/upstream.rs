@@ -7,6 +7,7 @@ use crate::{access::Access, price::Price};
 
 /// A server of a model.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a line of the catalogue")]
 pub struct Upstream {
     /// Name by which accounts know it, in place of its address; unique among the model's upstreams.
     pub name: String,

@@ -100,7 +100,7 @@ impl BodyForm {
 }
 
 /// Opens the system prompt with the block of an account, or with one as long.
-pub(super) fn open_system(account: Option<AccountId>) -> String {
+pub(crate) fn open_system(account: Option<AccountId>) -> String {
     let name = account.map_or_else(|| "0".repeat(SCOPE_DIGITS), |account| pseudonym(account, SCOPE));
     format!(r#","system":[{{"type":"text","text":"Account {}."}}"#, &name[..SCOPE_DIGITS])
 }

@@ -100,12 +100,12 @@ fn undocumented_members_of_documented_objects_and_of_tools_stay_behind() {
         (json["reasoning"].to_string(), json["tools"].to_string())
     };
     for (given, sent) in [
-        (r#"{"x":1}"#, r#"{}"#),
-        (r#"{"x":1,"y":{"a":[1,2]}}"#, r#"{}"#),
+        (r#"{"x":1}"#, "{}"),
+        (r#"{"x":1,"y":{"a":[1,2]}}"#, "{}"),
         (r#"{ "x" : 1 , "effort" : "low" , "y" : {"a":","} }"#, r#"{"effort":"low"}"#),
         (r#"{"effort":"xhigh","x":1,"summary":"auto","y":2}"#, r#"{"effort":"high","summary":"auto"}"#),
         (r#"{"x":1,"y":2,"mode":"pro","z":3}"#, r#"{"mode":"standard"}"#),
-        (r#"{}"#, r#"{}"#),
+        ("{}", "{}"),
     ] {
         assert_eq!(text(given, "[]").0, sent, "{given}");
     }
@@ -120,12 +120,14 @@ fn undocumented_members_of_documented_objects_and_of_tools_stay_behind() {
     assert_eq!(text("{}", space).1, format!(r#"[{{"name":"s","tools":[{f}],"type":"namespace"}}]"#));
 }
 
+/// Asserts that the body is refused for a name at this place.
+fn assert_named(parse: Parse, body: &str, lines: &str, place: &str) {
+    let error = forward(parse, body, lines).err().unwrap_or_else(|| panic!("{body} passes"));
+    assert_eq!((error.code, error.param.as_deref()), (Code::UnknownParameter, Some(place)), "{body}");
+}
+
 #[test]
 fn a_name_that_differs_in_case_alone_is_refused_by_its_place() {
-    let refused = |parse: Parse, body: &str, lines: &str, place: &str| {
-        let error = forward(parse, body, lines).err().unwrap_or_else(|| panic!("{body} passes"));
-        assert_eq!((error.code, error.param.as_deref()), (Code::UnknownParameter, Some(place)), "{body}");
-    };
     for name in [
         "MODEL",
         "Max_Output_Tokens",
@@ -144,7 +146,7 @@ fn a_name_that_differs_in_case_alone_is_refused_by_its_place() {
             let name = serde_json::Value::from(name);
             let body = format!(r#"{{"model":"m","input":"Hi",{name}:null}}"#);
             for lines in [RESPONSES, TAKES_UNKNOWN, ""] {
-                refused(responses, &body, lines, name.as_str().unwrap());
+                assert_named(responses, &body, lines, name.as_str().unwrap());
             }
         }
     }
@@ -178,25 +180,28 @@ fn a_name_that_differs_in_case_alone_is_refused_by_its_place() {
             "input[1].tools[0].TYPE",
         ),
     ] {
-        refused(responses, &input(item), RESPONSES, place);
+        assert_named(responses, &input(item), RESPONSES, place);
     }
     let tools = |tool: &str| format!(r#"{{"model":"m","input":"Hi","tools":[{tool}]}}"#);
-    refused(
+    assert_named(
         responses,
         &tools(r#"{"type":"function","name":"f","Type":"web_search"}"#),
         RESPONSES,
         "tools[0].Type",
     );
     let inner = r#"{"type":"namespace","name":"s","tools":[{"type":"function","name":"f","Type":"mcp"}]}"#;
-    refused(responses, &tools(inner), RESPONSES, "tools[0].tools[0].Type");
+    assert_named(responses, &tools(inner), RESPONSES, "tools[0].tools[0].Type");
     let body = r#"{"model":"m","input":"Hi","reasoning":{"Mode":"pro"}}"#;
-    refused(responses, body, RESPONSES, "reasoning.Mode");
+    assert_named(responses, body, RESPONSES, "reasoning.Mode");
+}
 
+#[test]
+fn a_name_in_another_case_is_refused_in_messages_blocks_and_sources_too() {
     let hi = r#""messages":[{"role":"user","content":"Hi"}]"#;
     for name in ["Max_Tokens", "SPEED", "Fallbacks", "MCP_Servers", "Container", "m\u{df}", "Me\u{df}ages"] {
         if name != "m\u{df}" {
             let body = format!(r#"{{"model":"m","max_tokens":9,{hi},"{name}":null}}"#);
-            refused(messages::parse, &body, MESSAGES, name);
+            assert_named(messages::parse, &body, MESSAGES, name);
         }
     }
     let blocks = |block: &str| {
@@ -223,12 +228,12 @@ fn a_name_that_differs_in_case_alone_is_refused_by_its_place() {
         ),
         (r#"{"type":"search_result","Content":[]}"#, "Content"),
     ] {
-        refused(messages::parse, &blocks(block), MESSAGES, &format!("messages[0].content[1].{place}"));
+        assert_named(messages::parse, &blocks(block), MESSAGES, &format!("messages[0].content[1].{place}"));
     }
     let body = format!(
         r#"{{"model":"m","max_tokens":9,{hi},"tools":[{{"name":"f","input_schema":{{}},"TYPE":"web_search_20250305"}}]}}"#
     );
-    refused(messages::parse, &body, MESSAGES, "tools[0].TYPE");
+    assert_named(messages::parse, &body, MESSAGES, "tools[0].TYPE");
     // Names within a schema or an input are the client's own.
     let body = format!(
         r#"{{"model":"m","max_tokens":9,{hi},"tools":[{{"name":"f","input_schema":{{"Type":1,"URL":2}}}}]}}"#
