@@ -15,7 +15,7 @@ pub fn begin(account: AccountId) -> House {
     let created_at = account.created_at().minus(CLOCKS_DIFFER);
     let day = names::day_part(Day::of(created_at));
     let generations = names::part(created_at, names::TEN_MINUTES);
-    House { generations, held: Vec::new(), expired: day, sums: day }
+    House { generations, held: Vec::new(), expired: day, sums: day, journal: 0 }
 }
 
 /// Returns whether a set that the bill of this generation may have been in was dropped.

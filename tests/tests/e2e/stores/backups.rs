@@ -90,7 +90,7 @@ async fn a_program_that_exports_bills_and_events_misses_none_after_a_restore() {
     assert!(bills.len() == 3 && bills.iter().all(|seq| *seq > seen[0]), "{bills:?} after {seen:?}");
     let events = export("events", seen[1]);
     assert!(!events.is_empty() && events.iter().all(|seq| *seq > seen[1]), "{events:?} after {seen:?}");
-    assert_eq!(export("journal", bills[2]), []);
+    assert!(export("journal", bills[2]).is_empty());
     let unknown = (bills[2] + 1).to_string();
     let (failed, _, error) =
         stack.operator().try_cli(&["journal", "export", "--account", ACCOUNT, "--after", &unknown]);
