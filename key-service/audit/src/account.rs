@@ -16,6 +16,7 @@ use records::{Answer, Log, Order, Question, Space};
 use shared::{
     ids::{AccountId, DepositId},
     money::NanoUsd,
+    time::Timestamp,
 };
 
 use crate::{
@@ -171,12 +172,13 @@ impl Books<'_> {
     }
 }
 
-/// Returns whether a deposit has the time of its entry and the id of its payment.
+/// Returns whether a deposit has the time of its entry and the id of its payment. The id of a deposit with a payment has
+/// no time.
 fn fits(account: AccountId, id: DepositId, entry: &[u8], deposited: &Deposited) -> bool {
-    deposited
-        .payment
-        .as_ref()
-        .is_none_or(|payment| payment.id.deposit(account) == id && names::deposited(payment.at, id) == entry)
+    match &deposited.payment {
+        None => id.created_at() != Timestamp::from_millis(0),
+        Some(payment) => payment.id.deposit(account) == id && names::deposited(payment.at, id) == entry,
+    }
 }
 
 fn is_last(LastDeposit { credit, at }: LastDeposit, entry: &[u8], id: DepositId, of: &Deposited) -> bool {

@@ -180,7 +180,7 @@ fn compare_all(auditor: &mut Auditor, day: Day, sums: HashMap<Vec<u8>, SumWithEn
             auditor.quantity(Figure::LastOfDay(of.clone(), day), recorded, proven);
         }
         let recorded_charge = recorded.counters.charged();
-        if recorded_charge.nanos() < COUNTED.cast_signed() && charged < i128::from(COUNTED) {
+        if recorded_charge.nanos() != COUNTED.cast_signed() && charged < i128::from(COUNTED) {
             auditor.sum(day, &of, recorded_charge, charged);
         }
         // A missing sum shows in the charge or, if the requests were free, in their number.

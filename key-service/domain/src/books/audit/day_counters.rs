@@ -166,10 +166,10 @@ impl Comparison {
     }
 }
 
-/// Returns whether a counter is at its bound, so that it proves nothing.
+/// Returns whether a counter is at its bound, so that it proves nothing. None is beyond it.
 const fn is_bounded(quantity: Quantity) -> bool {
     match quantity {
-        Quantity::Usd(amount) => amount.nanos() >= COUNTED.cast_signed(),
-        Quantity::Count(count) => count >= COUNTED,
+        Quantity::Usd(amount) => amount.nanos() == COUNTED.cast_signed(),
+        Quantity::Count(count) => count == COUNTED,
     }
 }

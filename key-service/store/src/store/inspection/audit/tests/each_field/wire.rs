@@ -113,7 +113,7 @@ impl Schema {
                     // Bytes, or numbers of which the last one is changed.
                     let mut other = inner.clone();
                     if let Some(last) = other.last_mut() {
-                        *last ^= 1;
+                        *last ^= 0x40;
                     }
                     changes.push((format!("{path} changed"), with(Content::Bytes(other))));
                 }
