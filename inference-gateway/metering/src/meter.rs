@@ -10,6 +10,7 @@ use shared::{error::ApiError, generation::FinishReason, tokens::Usage};
 use crate::{granted::GrantedTokens, output::Output, stream_end::StreamEnd, usage::UsageCounter};
 
 /// The meter of a stream.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about a stream")]
 pub struct StreamMeter {
     decoder: Decoder,
     reader: AnswerReader,

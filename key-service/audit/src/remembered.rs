@@ -98,7 +98,7 @@ impl Books<'_> {
                     *bill = later;
                 }
                 let record = match bill.ending {
-                    Ending::Captured => &records[0],
+                    Ending::Captured | Ending::Late => &records[0],
                     Ending::Expired => &records[1],
                 };
                 if !fits(&house, *generation, bill, record.as_ref()) {
@@ -113,7 +113,7 @@ impl Books<'_> {
 /// The name of a bill. Bills of expiries are remembered for longer.
 fn name(generation: GenerationId, ending: Ending) -> Name {
     match ending {
-        Ending::Captured => names::generation(generation),
+        Ending::Captured | Ending::Late => names::generation(generation),
         Ending::Expired => names::expired(generation),
     }
 }
@@ -131,7 +131,9 @@ fn read_house(account: AccountId, house: Option<&Record>) -> Result<messages::Ho
 fn must_have(house: &messages::House, name: &Name, ending: Ending) -> bool {
     let part = name.set.part;
     match ending {
-        Ending::Captured => part >= house.generations || house.held.iter().any(|held| held.part == part),
+        Ending::Captured | Ending::Late => {
+            part >= house.generations || house.held.iter().any(|held| held.part == part)
+        }
         Ending::Expired => part >= house.expired,
     }
 }

@@ -170,7 +170,9 @@ fn the_time_of_a_bill_never_goes_back() {
         settlement.at
     };
     assert_eq!([bill(1, 10), bill(2, 9), bill(3, 0), bill(4, 11)], [10, 10, 10, 11].map(after));
-    expired(&mut book, 120);
+    book.must_hold(9, 200);
+    book.tick(3);
+    book.expire(9).unwrap();
     book.now = START;
     assert_eq!(book.capture(1, cost(5)).at, after(10));
     let late = book.capture(9, cost(170));

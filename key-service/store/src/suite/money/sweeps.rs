@@ -72,7 +72,7 @@ async fn count(records: &Arc<dyn Records>, account: AccountId, index: Index) -> 
 /// Holds all that there is at every level, reports that all of it is used, and expires it all in one call.
 async fn a_sweep_tells_each_threshold_and_leaves_no_hold(records: Arc<dyn Records>, keys: u8) {
     let kept = StoreRetention::all(EventBounds::with_life(EVENTS_KEPT));
-    let store = Store::new(Arc::clone(&records), Arc::new(OfCases::default()), kept);
+    let store = Store::new(Arc::clone(&records), Arc::new(OfCases), kept);
     let account = open_account_with(&store, 1, 1_000_000).await;
     let mut holds: Vec<(KeyId, GenerationId)> = Vec::new();
     for n in 0..keys {
