@@ -221,8 +221,10 @@ impl Books<'_> {
 
 /// Notes the entries that a key or a group lacks, and those of `entries` that it must not have.
 fn judge(of: BudgetOwner, now: &Entries, entries: &[Entry], present: &HashSet<Entry>, auditor: &mut Auditor) {
-    for entry in now.must.iter().filter(|entry| !present.contains(entry)) {
-        auditor.missing(Stored::Listed(of, listing(entry.0)));
+    let mut missing = HashSet::new();
+    for (index, _) in now.must.iter().filter(|entry| !present.contains(entry)) {
+        missing.insert(listing(*index));
+        auditor.missing(Stored::Listed(of, listing(*index)));
     }
     if let Some(expiring) = &now.expiring {
         let found = [0, 1, 2].map(|place| present.contains(&expiring[place]));
@@ -232,7 +234,10 @@ fn judge(of: BudgetOwner, now: &Entries, entries: &[Entry], present: &HashSet<En
     }
     let mut has = now.must.iter().chain(now.expiring.iter().flatten()).collect::<HashSet<_>>();
     for entry in entries.iter().filter(|entry| present.contains(entry) && has.insert(entry)) {
-        auditor.unfounded(Stored::Listed(of, listing(entry.0)));
+        // An entry that is in another place than it must be is one fault.
+        if !missing.contains(&listing(entry.0)) {
+            auditor.unfounded(Stored::Listed(of, listing(entry.0)));
+        }
     }
 }
 

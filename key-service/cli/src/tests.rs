@@ -377,11 +377,13 @@ async fn an_audit_says_in_a_line_that_all_is_well_and_else_what_is_not() {
     let mut out = Vec::new();
     let command = Binary::try_parse_from(["faregate", "audit", "--account", "acme"]).unwrap().command;
     let failed = run(command.unwrap(), &office.management, PUBLIC, &mut out).await.unwrap_err();
-    assert_eq!(failed.to_string(), "the books do not balance (wrong figures: 1)");
+    assert_eq!(failed.to_string(), "the books do not balance (wrong figures: 2)");
     let said = String::from_utf8(out).unwrap();
     let wrong =
         "used is 3.000000002 USD, but its journal adds up to 3.000000001 USD (off by 0.000000001 USD)";
-    assert_eq!(said, format!("acme: {key} {wrong}\n"));
+    let entry =
+        format!("number of entries of {key} in the list by spend is 0, but there must be 1 (off by -1)");
+    assert_eq!(said, format!("acme: {entry}\nacme: {key} {wrong}\n"));
     say(&office, &["audit", "--account", "another"]).await.unwrap();
     let nobody = say(&office, &["audit", "--account", "nobody"]).await.unwrap_err();
     assert!(nobody.starts_with("--account"), "{nobody}");

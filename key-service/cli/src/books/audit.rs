@@ -170,7 +170,7 @@ fn sentence(Wrong { figure, recorded, proven }: &Wrong) -> String {
         Figure::LastOfDay(of, day) => {
             (format!("number of the last entry in the sums of {day} {}", whose_sum(of)), "the journal has")
         }
-        Figure::Stored(stored) => (format!("number of records of {stored}"), "there must be"),
+        Figure::Stored(stored) => (format!("number of {stored}"), "there must be"),
         Figure::Keys => ("number of keys".to_owned(), "the list has"),
         Figure::Groups => ("number of groups".to_owned(), "the list has"),
         Figure::KeysOfGroup(group) => (format!("{group} number of keys"), "the list has"),

@@ -73,21 +73,22 @@ impl Stored {
     }
 }
 
+/// What is counted, as a plural.
 impl fmt::Display for Stored {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::AccountName => f.write_str("the account's name in the index of names"),
-            Self::AccountMoney => f.write_str("the account's money record"),
-            Self::AccountProfile => f.write_str("the account's profile"),
-            Self::Holder => f.write_str("the account in the index of accounts with open holds"),
-            Self::Money(of) => write!(f, "the money record of {of}"),
-            Self::Profile(of) => write!(f, "the profile of {of}"),
-            Self::Listed(of, listing) => write!(f, "{of} as {} must have it", listing.as_str()),
-            Self::Bill(generation) => write!(f, "the remembered bill of {generation} as its last entry"),
-            Self::Deposit(deposit) => write!(f, "{deposit} as its payment and the list of deposits"),
-            Self::LastDeposit => f.write_str("the deposit that the account names as the last"),
-            Self::Event(number) => write!(f, "the event {number} with its entries in indexes"),
-            Self::Threshold(number) => write!(f, "the threshold of event {number} with its entry"),
+            Self::AccountName => f.write_str("entries of the account in the index of names"),
+            Self::AccountMoney => f.write_str("money records of the account"),
+            Self::AccountProfile => f.write_str("profiles of the account"),
+            Self::Holder => f.write_str("entries in the index of accounts with open holds"),
+            Self::Money(of) => write!(f, "money records of {of}"),
+            Self::Profile(of) => write!(f, "profiles of {of}"),
+            Self::Listed(of, listing) => write!(f, "entries of {of} in {}", listing.as_str()),
+            Self::Bill(generation) => write!(f, "remembered bills of {generation} that are its last entry"),
+            Self::Deposit(deposit) => write!(f, "records of {deposit} that fit its payment and its entry"),
+            Self::LastDeposit => f.write_str("deposits that are the account's last one"),
+            Self::Event(number) => write!(f, "sets of index entries of event {number}"),
+            Self::Threshold(number) => write!(f, "thresholds of event {number} with their index entry"),
         }
     }
 }
