@@ -247,7 +247,7 @@ impl SpendView {
         let mut series: Vec<Series> = parts.into_iter().map(series).collect();
         if !others.is_empty() {
             let mut times: BTreeMap<Hour, Sums> = BTreeMap::new();
-            for (time, sums) in others.iter().flat_map(|part| report.parts.get(*part)).flatten() {
+            for (time, sums) in others.iter().filter_map(|part| report.parts.get(*part)).flatten() {
                 let sum = times.entry(*time).or_default();
                 *sum = sum.plus(*sums);
             }

@@ -257,11 +257,10 @@ impl Lanes {
         let mut outcomes: Vec<Outcomes> = calls.iter().map(|_| Vec::new()).collect();
         let (mut done, mut most) = (0, all);
         while done < all {
-            let part =
-                self.lead_part(lane, copies, calls, (done, &mut most)).await.map_err(|failure| {
-                    // Earlier parts took effect.
-                    if done > 0 { Failure::Unknown(failure.to_string()) } else { failure }
-                })?;
+            let part = self.lead_part(lane, copies, calls, (done, &mut most)).await.map_err(|failure| {
+                // Earlier parts took effect.
+                if done > 0 { Failure::Unknown(failure.to_string()) } else { failure }
+            })?;
             done += part.iter().map(Vec::len).sum::<usize>();
             outcomes.iter_mut().zip(part).for_each(|(outcomes, part)| outcomes.extend(part));
         }
@@ -283,8 +282,10 @@ impl Lanes {
             self.wait_for_turn(lane, copies, mine, attempt > ATTEMPTS_WITHOUT_TURN).await?;
             // Calls may have waited, and each attempt is later than the one before.
             let present = self.clock.now();
-            let commands: Vec<_> =
-                calls.iter().map(|call| Commands { all: &call.commands, now: call.now_at(present) }).collect();
+            let commands: Vec<_> = calls
+                .iter()
+                .map(|call| Commands { all: &call.commands, now: call.now_at(present) })
+                .collect();
             let part = commands::part(&commands, done, *most);
             let (outcomes, effects) = self.decide(lane, copies, &part).await?;
             let decided = self.prepare(copies, &View::default(), effects, mine);

@@ -144,8 +144,8 @@ async fn a_page_reaches_no_admin_port_by_a_name_that_leads_there() {
             for (request, body) in [("PUT /log-level", "info"), ("GET /log-level", ""), ("GET /metrics", "")]
             {
                 let status = async |lines: &str| status_of(of, request, lines, body).await;
-                let served = ["localhost:9090", "127.0.0.1", "inference-gateway:9090", "key-service"];
-                for host in served {
+                let known = ["localhost:9090", "127.0.0.1", "inference-gateway:9090", "key-service"];
+                for host in known {
                     assert_eq!(status(&format!("host: {host}\r\n{bearer}")).await, 200, "{request} {host}");
                 }
                 for host in ["evil.example:9090", "192.0.2.1:9090", "localhost.evil.example"] {

@@ -248,10 +248,10 @@ async fn a_response_that_repeats_a_request_longer_than_any_event_is_delivered_an
             ("/v1/responses", body)
         } else {
             let system = json!({"role": "system", "content": blanks});
-            let user = json!({"role": "user", "content": script.message()});
+            let question = json!({"role": "user", "content": script.message()});
             (
                 "/v1/chat/completions",
-                json!({"model": "Model Flash", "stream": true, "max_tokens": 50, "messages": [system, user]}),
+                json!({"model": "Model Flash", "stream": true, "max_tokens": 50, "messages": [system, question]}),
             )
         };
         let answer = send_raw(&stack, &key, path, body.to_string()).await;

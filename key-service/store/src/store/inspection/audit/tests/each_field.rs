@@ -106,9 +106,9 @@ impl Damage {
         let changed = |(of, bytes): (String, Vec<u8>)| {
             damage(of, Write::Put(name.clone(), Record::new(record.revision(), FORM, &bytes)))
         };
-        let changes = schema.changes(label, message, record.message()).into_iter().map(changed);
+        let all = schema.changes(label, message, record.message()).into_iter().map(changed);
         let removed = damage(format!("{label} removed"), Write::Remove(name.clone()));
-        changes.chain([removed]).collect()
+        all.chain([removed]).collect()
     }
 
     fn of_entry(space: &Space, index: Index, entry: &[u8]) -> Vec<Self> {
