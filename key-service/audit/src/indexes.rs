@@ -42,25 +42,25 @@ const ATTEMPTS: u32 = 10;
 const ID: usize = 16;
 
 /// An entry with its index.
-type Entry = (Index, Vec<u8>);
+type IndexEntry = (Index, Vec<u8>);
 
 /// Entries that a key or a group must have.
 #[derive(Default)]
 struct Entries {
-    must: Vec<Entry>,
+    must: Vec<IndexEntry>,
     /// An active key that expires is listed as active and as expiring, or else as expired.
-    expiring: Option<[Entry; 3]>,
+    expiring: Option<[IndexEntry; 3]>,
 }
 
 /// Entries that the keys and groups of an account must have, and how far they were found.
 #[derive(Default)]
 pub(super) struct ExpectedEntries {
-    must: HashMap<Entry, BudgetOwner>,
-    expiring: HashMap<Entry, (KeyId, usize)>,
+    must: HashMap<IndexEntry, BudgetOwner>,
+    expiring: HashMap<IndexEntry, (KeyId, usize)>,
     /// Which of its three entries an expiring key has.
     found: BTreeMap<KeyId, [bool; 3]>,
     missing: Vec<Stored>,
-    doubted: BTreeMap<BudgetOwner, Vec<Entry>>,
+    doubted: BTreeMap<BudgetOwner, Vec<IndexEntry>>,
 }
 
 impl ExpectedEntries {
@@ -87,7 +87,7 @@ impl ExpectedEntries {
     }
 
     /// Takes an entry of an index.
-    fn find(&mut self, entry: Entry) -> Result<(), StoreError> {
+    fn find(&mut self, entry: IndexEntry) -> Result<(), StoreError> {
         if self.must.remove(&entry).is_some() {
             return Ok(());
         }
@@ -157,7 +157,7 @@ impl Books<'_> {
     async fn look_again(
         &self,
         space: &Space,
-        mut doubted: Vec<(BudgetOwner, Vec<Entry>)>,
+        mut doubted: Vec<(BudgetOwner, Vec<IndexEntry>)>,
         auditor: &mut Auditor,
     ) -> Result<(), StoreError> {
         for _ in 0..ATTEMPTS {
@@ -166,7 +166,8 @@ impl Books<'_> {
             else {
                 return Err(no_answer());
             };
-            let mut asked: HashSet<Entry> = doubted.iter().flat_map(|(_, entries)| entries.clone()).collect();
+            let mut asked: HashSet<IndexEntry> =
+                doubted.iter().flat_map(|(_, entries)| entries.clone()).collect();
             for (of, records) in owners.iter().zip(records.chunks_exact(2)) {
                 let Entries { must, expiring } = entries_of(*of, records[0].as_ref(), records[1].as_ref())?;
                 asked.extend(must.into_iter().chain(expiring.into_iter().flatten()));
@@ -198,9 +199,9 @@ impl Books<'_> {
         &self,
         space: &Space,
         owners: &[BudgetOwner],
-        asked: &[Entry],
-    ) -> Result<(Vec<Option<Record>>, HashSet<Entry>), StoreError> {
-        let one = |(index, entry): &Entry| Question::entry(*index, entry);
+        asked: &[IndexEntry],
+    ) -> Result<(Vec<Option<Record>>, HashSet<IndexEntry>), StoreError> {
+        let one = |(index, entry): &IndexEntry| Question::entry(*index, entry);
         let first = [records_of(owners), Question::whole(names::SPENDERS)];
         let questions = first.into_iter().chain(asked.iter().map(one)).collect();
         let mut answers = self.ask(space, questions).await?.into_iter();
@@ -209,7 +210,7 @@ impl Books<'_> {
         else {
             return Err(no_answer());
         };
-        let mut present: HashSet<Entry> =
+        let mut present: HashSet<IndexEntry> =
             spenders.into_iter().map(|entry| (names::SPENDERS, entry)).collect();
         for ((index, _), answer) in asked.iter().zip(answers) {
             let Answer::Entries(found) = answer else { return Err(no_answer()) };
@@ -220,7 +221,13 @@ impl Books<'_> {
 }
 
 /// Notes the entries that a key or a group lacks, and those of `entries` that it must not have.
-fn judge(of: BudgetOwner, now: &Entries, entries: &[Entry], present: &HashSet<Entry>, auditor: &mut Auditor) {
+fn judge(
+    of: BudgetOwner,
+    now: &Entries,
+    entries: &[IndexEntry],
+    present: &HashSet<IndexEntry>,
+    auditor: &mut Auditor,
+) {
     let mut missing = HashSet::new();
     for (index, _) in now.must.iter().filter(|entry| !present.contains(entry)) {
         missing.insert(listing(*index));
@@ -311,7 +318,7 @@ fn listing(index: Index) -> Listing {
 }
 
 /// Reads the key or the group of an entry.
-fn owner((index, entry): &Entry) -> Option<BudgetOwner> {
+fn owner((index, entry): &IndexEntry) -> Option<BudgetOwner> {
     let id = |place: usize| entry.get(place..place + ID);
     let key = |place| id(place).and_then(KeyId::from_slice).map(BudgetOwner::Key);
     let group = |place| id(place).and_then(GroupId::from_slice).map(BudgetOwner::Group);
