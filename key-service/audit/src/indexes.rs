@@ -107,14 +107,14 @@ impl ExpectedEntries {
         for of in self.must.values() {
             self.doubted.entry(*of).or_default();
         }
-        for (key, _) in self.found.iter().filter(|(_, found)| !is_listed_once(found)) {
+        for (key, _) in self.found.iter().filter(|(_, found)| !is_listed_once(**found)) {
             self.doubted.entry(BudgetOwner::Key(*key)).or_default();
         }
     }
 }
 
 /// Returns whether an active key that expires is listed as active and expiring, or as expired.
-fn is_listed_once(found: &[bool; 3]) -> bool {
+const fn is_listed_once(found: [bool; 3]) -> bool {
     matches!(found, [true, true, false] | [false, false, true])
 }
 
@@ -228,7 +228,7 @@ fn judge(of: BudgetOwner, now: &Entries, entries: &[Entry], present: &HashSet<En
     }
     if let Some(expiring) = &now.expiring {
         let found = [0, 1, 2].map(|place| present.contains(&expiring[place]));
-        if !is_listed_once(&found) {
+        if !is_listed_once(found) {
             auditor.missing(Stored::Listed(of, Listing::Status));
         }
     }

@@ -71,7 +71,7 @@ pub(crate) async fn audit(
             Ok(Some(audit)) => audits.push((id, name, Ok(audit))),
             // An account that is about to be made has a name and nothing else.
             Ok(None) => {
-                ensure!(account.is_none(), "--account: this account has no records, and was not audited")
+                ensure!(account.is_none(), "--account: this account has no records, and was not audited");
             }
             // The other accounts are audited all the same.
             Err(damaged @ StoreError::Damaged(_)) => audits.push((id, name, Err(damaged))),

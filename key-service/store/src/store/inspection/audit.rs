@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, btree_map::Entry};
 
 use domain::audit::Audit;
 use key_service_audit::Books;
@@ -42,10 +42,10 @@ impl Store {
             }
         }
         for id in others {
-            if !accounts.contains_key(&id) {
+            if let Entry::Vacant(lost) = accounts.entry(id) {
                 let profile = layout::account_profile();
                 let profile: Option<messages::AccountProfile> = self.get(&layout::space(id), profile).await?;
-                accounts.insert(id, profile.map_or_else(|| id.to_string(), |profile| profile.name));
+                lost.insert(profile.map_or_else(|| id.to_string(), |profile| profile.name));
             }
         }
         Ok(accounts.into_iter().collect())

@@ -103,10 +103,10 @@ impl Damage {
             writes: vec![write],
             undo: undo.clone(),
         };
-        let changed = |(of, bytes): (String, Vec<u8>)| {
+        let with = |(of, bytes): (String, Vec<u8>)| {
             damage(of, Write::Put(name.clone(), Record::new(record.revision(), FORM, &bytes)))
         };
-        let changes = schema.changes(label, message, record.message()).into_iter().map(changed);
+        let changes = schema.changes(label, message, record.message()).into_iter().map(with);
         let removed = damage(format!("{label} removed"), Write::Remove(name.clone()));
         changes.chain([removed]).collect()
     }
