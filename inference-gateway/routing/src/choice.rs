@@ -40,9 +40,9 @@ pub enum AttemptOutcome {
     Unreachable,
     /// A refusal of what one client has passed, which says nothing about the upstream.
     Unjudged,
-    /// A failure of a request that a client's own query or headers went with. They may be the cause, so it counts only
-    /// once a request without them has failed too.
-    FailedWithHead,
+    /// A failure of a request that this account's own query or headers went with. They may be the cause, so it counts
+    /// only once a request without them, or one of another account, has failed too.
+    FailedWithHead(AccountId),
     /// A refusal of what this account has passed, or of everything. It counts as a failure once another account meets
     /// one too.
     Forbidden(AccountId),
@@ -79,7 +79,11 @@ impl Health {
             // The failure count stays: an upstream whose answers all break is not healthy, although they begin.
             (AttemptOutcome::Answered, _) => Self { aside: None, excused_since: None, ..self },
             (AttemptOutcome::Unjudged, _) => self.unjudged(now),
-            (AttemptOutcome::FailedWithHead, _) if self.failures == 0 => self.unjudged(now),
+            (AttemptOutcome::FailedWithHead(account), _)
+                if self.failures == 0 && self.refused_alone.is_none_or(|alone| alone == account) =>
+            {
+                Self { refused_alone: Some(account), ..self.unjudged(now) }
+            }
             (AttemptOutcome::Forbidden(account) | AttemptOutcome::Limited(account), _)
                 if self.refused_alone.is_none_or(|alone| alone == account) =>
             {
@@ -90,7 +94,7 @@ impl Health {
                 AttemptOutcome::Overloaded
                 | AttemptOutcome::Limited(_)
                 | AttemptOutcome::Failed
-                | AttemptOutcome::FailedWithHead
+                | AttemptOutcome::FailedWithHead(_)
                 | AttemptOutcome::Forbidden(_)
                 | AttemptOutcome::Unreachable,
                 Some(_),
@@ -99,12 +103,12 @@ impl Health {
                 Self { aside: set_aside(BREATHER), ..self }
             }
             (
-                AttemptOutcome::Failed | AttemptOutcome::FailedWithHead | AttemptOutcome::Forbidden(_),
+                AttemptOutcome::Failed | AttemptOutcome::FailedWithHead(_) | AttemptOutcome::Forbidden(_),
                 None,
             ) if failures < FAILURES => Self { failures, ..self },
             (
                 AttemptOutcome::Failed
-                | AttemptOutcome::FailedWithHead
+                | AttemptOutcome::FailedWithHead(_)
                 | AttemptOutcome::Forbidden(_)
                 | AttemptOutcome::Unreachable,
                 None,

@@ -3,6 +3,12 @@
 /// Returns whether two names are those of one model. A vendor may answer with the dated version of a name, or leave
 /// out the part before the last `/`.
 pub(super) fn is_same_model(asked: &str, answered: &str) -> bool {
+    // A suffix such as `:nitro` chooses how a model is served, and answers leave it out. In `llama3:8b` it is the model.
+    let (asked, answered) = match (asked.split_once(':'), answered.split_once(':')) {
+        (Some((asked, _)), None) => (asked, answered),
+        (None, Some((answered, _))) => (asked, answered),
+        (Some(_), Some(_)) | (None, None) => (asked, answered),
+    };
     undated(asked).eq_ignore_ascii_case(undated(answered))
 }
 
@@ -45,6 +51,8 @@ mod tests {
             ("aviary/lark", "lark"),
             ("Qwen/Qwen3-4B", "Qwen/Qwen3-4B"),
             ("gpt-x-0613", "gpt-x"),
+            ("aviary/lark:nitro", "aviary/lark"),
+            ("llama:8b", "llama:8b"),
         ] {
             assert!(is_same_model(asked, answered) && is_same_model(answered, asked), "{asked} {answered}");
         }
@@ -52,6 +60,7 @@ mod tests {
             ("gpt-x", "gpt-x-mini"),
             ("cheap/small", "dear/pro"),
             ("llama-8", "llama-70"),
+            ("llama:8b", "llama:70b"),
             ("gpt-4", "gpt-5"),
             ("m", ""),
         ] {

@@ -381,8 +381,9 @@ async fn not_kept(
         meter.counter()
     } else {
         let counter = job.usage_counter(hold.output_tokens() / job.forward.n, &running);
-        let reported = [end, start].map(|part| Reported::find_last(part));
-        let told = reported.into_iter().find(|told| *told != Reported::default()).unwrap_or_default();
+        // A client can have the model write what looks like a usage, so that the larger one counts.
+        let [of_start, of_its_end] = [start, end].map(|part| Reported::find_last(part));
+        let told = of_its_end.max(of_start);
         of_end = counter.with_end_of_answer(*length, told);
         &of_end
     };

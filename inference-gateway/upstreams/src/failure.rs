@@ -124,7 +124,9 @@ impl UpstreamFailure {
     /// the client. Whatever these cause is not the upstream's fault.
     pub const fn outcome_of_passed(&self, account: AccountId, with_head: bool) -> AttemptOutcome {
         match self {
-            Self::CredentialRefused(_) | Self::Broken(_) if with_head => AttemptOutcome::FailedWithHead,
+            Self::CredentialRefused(_) | Self::Broken(_) if with_head => {
+                AttemptOutcome::FailedWithHead(account)
+            }
             Self::Overloaded if with_head => AttemptOutcome::Limited(account),
             Self::CredentialRefused(403) => AttemptOutcome::Forbidden(account),
             Self::RateLimited(_) => AttemptOutcome::Limited(account),

@@ -247,9 +247,10 @@ impl<'a> Batch<'a> {
 
     /// Bills of expiries are kept separately, since they are remembered for longer.
     fn write_generation(&mut self, account: &mut AccountRecord, id: GenerationId, record: Record) {
-        let is_expired = matches!(&record, Record::Closed(bill) if bill.ending == ledger::Ending::Expired);
-        if is_expired {
-            account.last_expiry = Some(self.now);
+        if let Record::Closed(bill) = &record
+            && bill.ending == ledger::Ending::Expired
+        {
+            account.last_expiry = account.last_expiry.max(Some(bill.at));
             self.copies.expired.presume_absent(&Expired(id));
             self.copies.expired(&Expired(id));
             self.copies.set_expired(&Expired(id), record);

@@ -125,9 +125,9 @@ FAULTS = {
     ],
     "inference-gateway-routing": [
         ("a client's query takes an upstream from others", HEALTH,
-         "(AttemptOutcome::FailedWithHead, _) if self.failures == 0 => self.unjudged(now),\n",
-         "(AttemptOutcome::FailedWithHead, _) if self.failures > FAILURES => self.unjudged(now),\n",
-         "choice::tests::failures_with_a_clients_query_or_headers_count_once_a_request_without_them_failed"),
+         "if self.failures == 0 && self.refused_alone.is_none_or(|alone| alone == account) =>",
+         "if self.failures > FAILURES && self.refused_alone.is_none_or(|alone| alone == account) =>",
+         "choice::tests::failures_with_a_clients_query_or_headers_count_once_another_request_failed"),
     ],
     "inference-gateway-upstream-error": [
         ("what a request quotes is the operator's trouble", OPERATOR,

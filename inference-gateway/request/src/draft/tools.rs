@@ -60,6 +60,14 @@ impl Draft {
         })
     }
 
+    /// Counts the members of a tool that are not among these. They are not translated, but a vendor that gets the tool as
+    /// it came may show them to the model.
+    pub(crate) fn shown_besides(&mut self, tool: &Members<'_, '_>, counted: &[&str]) {
+        for (_, value) in tool.iter().filter(|(name, _)| !counted.contains(name)) {
+            self.shown.maybe_json(value.raw());
+        }
+    }
+
     /// Writes the beginning of a tool up to its name, a JSON string.
     pub(crate) fn open_function(&mut self, name: &str) {
         self.shown.tool();

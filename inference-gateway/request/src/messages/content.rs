@@ -3,6 +3,7 @@
 use raw_json::{ANY_NUMBER, Members, Value};
 use shared::error::{ApiError, Code};
 
+use super::tools;
 use crate::draft::{
     Arguments, Conversation, Draft, EarlierAnswer, SystemTexts, ToolAnswer, image_data, image_url,
     unsupported_kind,
@@ -112,6 +113,13 @@ fn only_passed(block: &Members<'_, '_>, supported: &str, draft: &mut Draft) -> R
     let fault = unsupported_kind(&kind, "blocks", supported);
     match &*kind.string()? {
         "container_upload" => Err(fault),
+        "tool_addition" | "tool_removal" => tools::change(block, draft),
+        "compaction" => {
+            if let Some(changes) = block.get("tool_changes") {
+                changes.objects_if_any(ANY_NUMBER, |change| tools::change(change, draft))?;
+            }
+            draft.pass_only(block, || fault)
+        }
         "document" => {
             let source = block.require("source")?;
             let source = source.object()?;

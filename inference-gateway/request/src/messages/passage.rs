@@ -10,7 +10,7 @@ use shared::{
 use super::tools::is_run_by_vendor;
 use crate::{
     draft::Draft,
-    names::{caller, dropped::DroppedNames},
+    names::{caller, dropped::DroppedNames, known},
     passage::{ApiMembers, CutWhen, Left, Passage, PassageNotes},
 };
 
@@ -110,6 +110,7 @@ fn compacts(name: &str, value: &Value<'_, '_>, notes: &mut PassageNotes) -> Resu
     let Some(edits) = members.get("edits") else { return Ok(false) };
     let mut clears = Vec::new();
     edits.objects_if_any(ANY_NUMBER, |edit| {
+        known::check(edit, &["type"], &[])?;
         clears.push(edit.require("type")?.string()?.starts_with(CLEARS));
         Ok(())
     })?;

@@ -93,6 +93,7 @@ fn tool(tool: &Members<'_, '_>, draft: &mut Draft) -> Result<String, ApiError> {
         strict: tool.get("strict"),
     }
     .write(draft)?;
+    draft.shown_besides(tool, &["name", "description", "input_schema", "type", "strict", "cache_control"]);
     Ok(name)
 }
 

@@ -86,9 +86,6 @@ pub(crate) const TOOLS: &[&str] = &[
     "type",
 ];
 
-/// Members of tools whose depth is checked where they are counted.
-const READ_OF_TOOLS: &[&str] = &["input_schema", "parameters", "tools"];
-
 /// Finds the known name that this one equals but for its case. Servers that ignore case would take one for the other.
 pub(crate) fn lookalike<'k>(name: &str, known: impl IntoIterator<Item = &'k &'k str>) -> Option<&'k str> {
     match folded(name) {
@@ -134,7 +131,7 @@ pub(crate) fn check(members: &Members<'_, '_>, known: &[&str], read: &[&str]) ->
 
 /// Checks the members of a tool that may be passed on.
 pub(crate) fn check_tool(tool: &Members<'_, '_>) -> Result<(), ApiError> {
-    check(tool, TOOLS, READ_OF_TOOLS)
+    check(tool, TOOLS, &[])
 }
 
 /// Refuses a value that is nested too deeply for the parsers of upstreams.

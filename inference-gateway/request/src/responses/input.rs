@@ -149,6 +149,9 @@ impl<'a> Items<'a, '_> {
                 if !matches!(update, "configuration_update" | "compaction" | "compaction_summary") {
                     draft.passage.compacts(&item.require("type")?);
                 }
+                if let Some(found) = item.get("tools") {
+                    draft.passage.tools(&found, is_run_by_vendor)?;
+                }
                 item.iter().try_for_each(|(name, value)| draft.pass_value(name, &value))
             }
             "item_reference" => {

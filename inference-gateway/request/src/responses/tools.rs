@@ -87,6 +87,7 @@ impl Tools {
             ("custom", _) => self.custom(tool, namespace, draft),
             ("namespace", None) => {
                 let space = name(&tool.require("name")?)?;
+                draft.shown_besides(tool, &["type", "tools"]);
                 let tools = tool.require("tools")?;
                 let left = MAX_TOOLS.saturating_sub(self.listed);
                 if tools.objects_if_any(MAX_TOOLS, |_| Ok(()))? > left {
@@ -117,6 +118,7 @@ impl Tools {
         let description = tool.get("description");
         let description = description.as_ref().map(Value::string_token).transpose()?;
         let (parameters, strict) = (tool.get("parameters"), tool.get("strict"));
+        draft.shown_besides(tool, &["type", "name", "description", "parameters", "strict"]);
         self.write(Tool { namespace: namespace.map(str::to_owned), name }, false, draft, |flat, draft| {
             Function { name: flat, description, parameters, strict }.write(draft)
         })
@@ -131,6 +133,7 @@ impl Tools {
         draft: &mut Draft,
     ) -> Result<(), ApiError> {
         let name = name(&tool.require("name")?)?;
+        draft.shown_besides(tool, &["type", "name", "description", "format"]);
         let description = tool.get("description");
         let mut texts: Vec<&str> = Vec::new();
         texts.extend(description.as_ref().map(Value::string_token).transpose()?);

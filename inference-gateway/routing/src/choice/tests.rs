@@ -257,16 +257,19 @@ fn what_one_account_passes_sets_no_upstream_aside_and_what_two_meet_does() {
 }
 
 #[test]
-fn failures_with_a_clients_query_or_headers_count_once_a_request_without_them_failed() {
+fn failures_with_a_clients_query_or_headers_count_once_another_request_failed() {
     use AttemptOutcome::{Answered, Failed, FailedWithHead, Served};
-    assert_eq!(health(&[FailedWithHead; 50]), Health::default());
-    assert!(!health(&[Failed, FailedWithHead]).is_set_aside());
-    assert!(health(&[Failed, FailedWithHead, FailedWithHead]).is_set_aside());
-    assert!(!health(&[FailedWithHead, FailedWithHead, Failed, Failed]).is_set_aside());
-    let since = [Failed, Served, FailedWithHead, FailedWithHead, FailedWithHead];
+    let (one, other) = (FailedWithHead(account(1)), FailedWithHead(account(2)));
+    assert!(!health(&[one; 50]).is_set_aside());
+    assert!(!health(&[Failed, one]).is_set_aside());
+    assert!(health(&[Failed, one, one]).is_set_aside(), "one without them failed too");
+    assert!(!health(&[one, one, Failed, Failed]).is_set_aside());
+    let since = [Failed, Served, one, one, one];
     assert!(!health(&since).is_set_aside(), "an answer lies between");
     let begun = health(&[Failed; 3]).after(Answered, FIRST_ASIDE);
-    assert!(begun.after(FailedWithHead, FIRST_ASIDE).is_set_aside(), "no whole answer came since");
+    assert!(begun.after(one, FIRST_ASIDE).is_set_aside(), "no whole answer came since");
+    assert!(health(&[one, other, one, other]).is_set_aside(), "agents alone call a server that is broken");
+    assert!(!health(&[one, Served, other, other]).is_set_aside(), "an answer lies between");
 }
 
 #[test]

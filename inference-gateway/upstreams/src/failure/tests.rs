@@ -64,9 +64,9 @@ fn what_a_clients_query_or_headers_may_cause_is_not_judged_alone() {
     let account = AccountId::generate(&shared::clock::System);
     let refused = UpstreamFailure::CredentialRefused;
     for (failure, without, with) in [
-        (refused(401), Failed, FailedWithHead),
-        (refused(403), Forbidden(account), FailedWithHead),
-        (broken(&UpstreamError::default(), 500), Failed, FailedWithHead),
+        (refused(401), Failed, FailedWithHead(account)),
+        (refused(403), Forbidden(account), FailedWithHead(account)),
+        (broken(&UpstreamError::default(), 500), Failed, FailedWithHead(account)),
         (UpstreamFailure::Overloaded, Overloaded, Limited(account)),
         // No query makes a server silent, or its address wrong.
         (UpstreamFailure::Timeout, Failed, Failed),

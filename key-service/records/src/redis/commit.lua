@@ -35,7 +35,7 @@ local words_before, appends, code_before, key_before = word, 0, nil, nil
 for at = at, #plan, 4 do
   local code, key = plan[at], KEYS[plan[at + 1]]
   if code ~= code_before or key ~= key_before then
-    if not redis.acl_check_cmd(COMMANDS[code], key, '', '', '') then
+    if not redis.acl_check_cmd(COMMANDS[code], key, key, key, key) then
       return redis.error_reply('NOPERM the user of this connection may not run ' .. COMMANDS[code])
     end
     if LOOKS[code] then call(LOOKS[code], key) end

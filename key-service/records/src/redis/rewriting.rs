@@ -4,7 +4,7 @@
 //! default, Redis then cuts off the last command, and goes on behind the others. At the start after that, these take
 //! effect together with the first transaction that was written behind them. A new file has no such rest.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use parking_lot::Mutex;
 use redis::{Cmd, ErrorKind, RedisError, RedisResult, ServerErrorKind, Value, cmd};
@@ -24,6 +24,8 @@ pub(super) struct Rewriting {
     volatile_allowed: bool,
     /// Time of the last attempt that this process began, by the server's run id.
     began: Mutex<HashMap<String, Instant>>,
+    /// Run ids of servers that have written a new file. It stays whole: if a later rewrite fails, Redis keeps this file.
+    whole: Mutex<HashSet<String>>,
 }
 
 /// State of the file of a server, since the server started.
@@ -40,7 +42,7 @@ enum FileState {
 
 impl Rewriting {
     pub(super) fn new(volatile_allowed: bool) -> Self {
-        Self { volatile_allowed, began: Mutex::default() }
+        Self { volatile_allowed, began: Mutex::default(), whole: Mutex::default() }
     }
 
     /// Succeeds once every master has a new file. Fails if that takes longer than `patience`.
@@ -77,11 +79,17 @@ impl Rewriting {
         let began = Instant::now();
         loop {
             let info: String = redis::from_redis_value(ask(cmd("INFO")).await?)?;
+            let server = field(&info, "run_id").to_owned();
+            if self.whole.lock().contains(&server) {
+                return Ok(());
+            }
             match state(&info) {
-                FileState::Whole => return Ok(()),
+                FileState::Whole => {
+                    self.whole.lock().insert(server);
+                    return Ok(());
+                }
                 FileState::Underway => {}
                 state @ (FileState::Old | FileState::Failed) => {
-                    let server = field(&info, "run_id").to_owned();
                     if self.has_just_begun(&server) {
                         if state == FileState::Failed {
                             return Err(waiting(
@@ -111,8 +119,8 @@ impl Rewriting {
         ask: impl Fn(Cmd) -> F,
     ) -> RedisResult<bool> {
         match ask(cmd("BGREWRITEAOF")).await {
-            Err(e) if e.code() == Some("NOPERM") && self.volatile_allowed => return Ok(false),
-            Err(e) if e.code() == Some("NOPERM") => return Err(refused(NotAdmitted::MayTear)),
+            Err(e) if is_not_to_be_had(&e) && self.volatile_allowed => return Ok(false),
+            Err(e) if is_not_to_be_had(&e) => return Err(refused(NotAdmitted::MayTear)),
             Err(e) if e.is_io_error() => return Err(e),
             // An error may say that another process was first. The next look shows what came of it.
             Ok(_) | Err(_) => {}
@@ -121,6 +129,11 @@ impl Rewriting {
         self.began.lock().insert(server, Instant::now());
         Ok(true)
     }
+}
+
+/// Returns whether the user may not run a command, or the server has none of that name.
+fn is_not_to_be_had(error: &RedisError) -> bool {
+    error.code() == Some("NOPERM") || error.to_string().contains("unknown command")
 }
 
 /// Returns whether a server that finds a torn file does not start.
