@@ -57,7 +57,7 @@ async fn begin_all(stack: &Stack, key: &ApiKey) -> Vec<JoinHandle<()>> {
         let long = json!({"role": "user", "content": "x".repeat(PROMPT)});
         call.body["messages"].as_array_mut().expect("a call has messages").insert(0, long);
         let before = stack.upstream.generations().len();
-        let asked = tokio::spawn(async move { drop(call.try_send().await) });
+        let asked = tokio::spawn(async move { drop(call.try_stream().await) });
         while stack.upstream.generations().len() == before {
             if asked.is_finished() {
                 return begun;
