@@ -31,14 +31,14 @@ pub(super) async fn saved_tokens(stack: &Stack) -> Row {
         sleep(refill).await;
         waiting.push(begin_all(stack, &key).await);
     }
-    let (began, mut begun) = (Instant::now(), Vec::new());
+    let (left_at, mut begun) = (Instant::now(), Vec::new());
     for group in waiting {
         group.iter().for_each(JoinHandle::abort);
         sleep(RELEASED).await;
         begun.extend(begin_all(stack, &key).await);
     }
     begun.iter().for_each(JoinHandle::abort);
-    let (took, used) = (began.elapsed(), begun.len() * PROMPT);
+    let (took, used) = (left_at.elapsed(), begun.len() * PROMPT);
     let most = PER_MINUTE + PER_MINUTE * usize::try_from(took.as_millis()).expect("it is short") / 60_000;
     Row {
         name: format!("{PER_MINUTE} tokens per minute, saved up by requests that wait"),
