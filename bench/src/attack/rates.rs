@@ -31,14 +31,14 @@ pub(super) async fn saved_tokens(stack: &Stack) -> Row {
         sleep(refill).await;
         waiting.push(begin_all(stack, &key).await);
     }
-    let (start, mut admitted) = (Instant::now(), Vec::new());
+    let (left_at, mut begun) = (Instant::now(), Vec::new());
     for group in waiting {
         group.iter().for_each(JoinHandle::abort);
         sleep(RELEASED).await;
-        admitted.extend(begin_all(stack, &key).await);
+        begun.extend(begin_all(stack, &key).await);
     }
-    admitted.iter().for_each(JoinHandle::abort);
-    let (took, used) = (start.elapsed(), admitted.len() * PROMPT);
+    begun.iter().for_each(JoinHandle::abort);
+    let (took, used) = (left_at.elapsed(), begun.len() * PROMPT);
     let most = PER_MINUTE + PER_MINUTE * usize::try_from(took.as_millis()).expect("it is short") / 60_000;
     Row {
         name: format!("{PER_MINUTE} tokens per minute, saved up by requests that wait"),
@@ -57,7 +57,7 @@ async fn begin_all(stack: &Stack, key: &ApiKey) -> Vec<JoinHandle<()>> {
         let long = json!({"role": "user", "content": "x".repeat(PROMPT)});
         call.body["messages"].as_array_mut().expect("a call has messages").insert(0, long);
         let before = stack.upstream.generations().len();
-        let asked = tokio::spawn(async move { drop(call.try_send().await) });
+        let asked = tokio::spawn(async move { drop(call.try_stream().await) });
         while stack.upstream.generations().len() == before {
             if asked.is_finished() {
                 return begun;
