@@ -136,7 +136,9 @@ async fn collect(
             let tokens = Tokens { prompt: settlement.usage.prompt, completion: settlement.usage.completion };
             let (charged, estimated) = (settlement.charged, settlement.estimated);
             let bill = Billed { generation: *generation, at: settlement.at, tokens, charged, estimated };
-            if scope.has(&bill) || billed.contains_key(generation) {
+            // A late capture is not the bill of its generation.
+            let is_bill = settlement.ending.is_bill();
+            if is_bill && (scope.has(&bill) || billed.contains_key(generation)) {
                 billed.insert(*generation, bill);
             }
             after = *number;

@@ -170,13 +170,13 @@ fn the_time_of_a_bill_never_goes_back() {
         settlement.at
     };
     assert_eq!([bill(1, 10), bill(2, 9), bill(3, 0), bill(4, 11)], [10, 10, 10, 11].map(after));
-    book.must_hold(9, 200);
+    book.must_hold(5, 200);
+    book.extend(5, 200, cost(120)).unwrap();
     book.tick(3);
-    book.expire(9).unwrap();
     book.now = START;
-    assert_eq!(book.capture(1, cost(5)).at, after(10));
-    let late = book.capture(9, cost(170));
-    assert_eq!(late.at, after(11));
+    let Ok(Outcome::Expired(expired)) = book.expire(5) else { panic!("it is due") };
+    let (late, lost) = (book.capture(5, cost(170)), book.capture(9, cost(1)));
+    assert_eq!([expired, late, lost].map(|bill| bill.at), [after(11); 3]);
 }
 
 #[test]
