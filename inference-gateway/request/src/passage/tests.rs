@@ -257,6 +257,44 @@ fn tools_beside_a_chats_count_where_their_vendor_is_asked() {
 }
 
 #[test]
+fn members_of_tools_that_only_a_vendor_shows_count_for_the_prompt() {
+    const LONG: usize = 100_000;
+    let long = "x".repeat(LONG);
+    let of_responses = |tool: Value| {
+        let body = json!({"model": "m", "input": "Hi", "tools": [tool]}).to_string();
+        forward(responses, &body, RESPONSES).unwrap().prompt_bound
+    };
+    let inner = json!([{"type": "function", "name": "f"}]);
+    for tool in [
+        json!({"type": "function", "name": "f", "output_schema": {"description": long}}),
+        json!({"type": "namespace", "name": "n", "description": long, "tools": inner}),
+        json!({"type": "namespace", "name": "n",
+            "tools": [{"type": "function", "name": "f", "output_schema": {"description": long}}]}),
+    ] {
+        assert!(of_responses(tool) > LONG as u64);
+    }
+    let body = json!({"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}],
+        "tools": [{"name": "f", "input_schema": {}, "input_examples": [{"a": long}]}]});
+    assert!(forward(messages::parse, &body.to_string(), MESSAGES).unwrap().prompt_bound > LONG as u64);
+}
+
+#[test]
+fn a_tool_that_the_vendor_runs_is_added_by_no_message() {
+    let addition = json!({"type": "tool_addition",
+        "tool": {"type": "tool_definition", "definition": {"type": "web_search_20250305", "name": "web_search"}}});
+    let compaction = json!({"type": "compaction", "content": "a", "tool_changes": [addition]});
+    for (role, block) in [("user", &addition), ("assistant", &addition), ("user", &compaction)] {
+        let body = json!({"model": "m", "max_tokens": 9, "messages": [
+            {"role": "user", "content": "Hi"}, {"role": role, "content": [block]}, {"role": "user", "content": "Go on"}]});
+        let error = forward(messages::parse, &body.to_string(), MESSAGES).err();
+        assert_eq!(error.unwrap_or_else(|| panic!("{role} {block}")).code, Code::UnsupportedValue);
+    }
+    let update = json!({"type": "configuration_update", "tools": [{"type": "web_search"}]});
+    let sent: Value = serde_json::from_str(&passed(responses, &with_item(&update), RESPONSES)).unwrap();
+    assert_eq!(sent["input"][1]["tools"], json!([]));
+}
+
+#[test]
 fn more_tools_than_are_taken_are_refused_before_they_are_compared() {
     let many = |tools: Value| with_item(&json!({"type": "additional_tools", "tools": tools}));
     let dropped = many(vec![json!({"type": "x"}); 200_000].into());

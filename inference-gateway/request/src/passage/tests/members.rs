@@ -325,6 +325,19 @@ fn what_nobody_reads_may_not_be_nested_deeper_than_other_values() {
             ),
             "tools[0].input_examples",
         ),
+        (
+            format!(
+                r#""messages":[{{"role":"user","content":"Hi"}}],"tools":[{{"name":"f","input_schema":{{}},"parameters":{deepest}}}]"#
+            ),
+            "tools[0].parameters",
+        ),
+        (
+            format!(
+                r#""messages":[{{"role":"user","content":"Hi"}}],"tools":[{{"name":"f","input_schema":{{}},"x":1,"tools":{}}}]"#,
+                r#"[{"tools":"#.repeat(100_000) + "[]" + &"}]".repeat(100_000)
+            ),
+            "tools[0].tools",
+        ),
     ] {
         refused(messages::parse, &format!(r#"{{"model":"m","max_tokens":9,{members}}}"#), MESSAGES, place);
     }

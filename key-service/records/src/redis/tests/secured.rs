@@ -7,6 +7,7 @@ use tempfile::TempDir;
 
 use super::{Committed, Durability, Question, Records, SET, create, has, name, open, space};
 use crate::{
+    records::{Commit, Write},
     redis::{Address, Certificates, Settings},
     servers::{RedisServer, Watched, free_port, settings},
 };
@@ -54,6 +55,8 @@ async fn serves(settings: &Settings) {
     assert_eq!(has(&store, "one").await, Ok(true));
     let questions = vec![Question::Records(vec![name("one"), name("two")]), Question::Set(SET, None)];
     store.read(&space(), questions).await.unwrap();
+    let dropped = Commit { guards: Vec::new(), writes: vec![Write::Drop(SET)] };
+    assert_eq!(store.commit(&space(), dropped).await, Ok(Committed::Written));
     store.places().await.unwrap();
     store.is_nearly_full().await.unwrap();
     store.try_write().await.unwrap();
