@@ -54,7 +54,7 @@ pub(crate) async fn show(
     let trouble = app.management.trouble(reach).await?;
     let webhooks = app.management.webhooks(account).await?;
     let newest = KeySearch { status: Some(Status::Active), limit: 1, ..KeySearch::default() };
-    let newest = if !was_used { app.management.find_keys(reach, &newest).await?.found } else { Vec::new() };
+    let newest = if was_used { Vec::new() } else { app.management.find_keys(reach, &newest).await?.found };
     let content = html! {
         (warning(credit, spent))
         (webhooks::failed(&webhooks))
