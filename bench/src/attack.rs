@@ -16,17 +16,14 @@ pub mod events;
 pub mod filling;
 pub mod interim;
 pub mod pages;
-mod passed;
-mod passing;
+mod passage;
 mod paying;
 mod ports;
-mod rates;
 pub mod rebinding;
 mod row;
 pub mod silent;
 pub mod unauthenticated;
 pub mod unread;
-mod webhooks;
 
 use bodies::Body;
 pub use row::Row;
@@ -155,17 +152,17 @@ async fn rows(plan: &Plan, part: Part) -> Vec<Row> {
             rows.push(filling::guesses().await);
             rows
         }
-        Part::Webhooks => webhooks::rows().await,
+        Part::Webhooks => customers::webhooks::rows().await,
         Part::Events => events::rows().await,
         Part::Rebinding => {
             let env = vec![("FAREGATE_PUBLIC_URL", "https://models.example.com".to_owned())];
             let stack = Stack::with(Options { env, ..Options::default() }).await;
             rebinding::rows(&stack).await
         }
-        Part::Rates => vec![rates::saved_tokens(&stack().await).await],
-        Part::Passed => passed::rows().await,
+        Part::Rates => vec![customers::rates::saved_tokens(&stack().await).await],
+        Part::Passed => passage::members::rows().await,
         Part::Demo => demo::rows(plan.bodies).await,
-        Part::Passing => vec![passing::repeated().await, passing::refused().await],
+        Part::Passing => vec![passage::answers::repeated().await, passage::answers::refused().await],
     }
 }
 

@@ -1,6 +1,9 @@
 //! Attacks of customers, and of time: one that reads nothing beside another one, one that sends the largest bodies, and many
 //! requests that no scraper looks at.
 
+pub mod rates;
+pub mod webhooks;
+
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;

@@ -3,6 +3,7 @@
 mod bills;
 mod day_counters;
 mod figure;
+mod owner;
 mod replay;
 mod stored;
 #[cfg(test)]
@@ -18,7 +19,8 @@ use shared::{
 };
 
 pub use self::day_counters::DayCounters;
-pub use self::figure::{BudgetOwner, Counter, DayPart, Figure, Quantity, SumOwner, Wrong};
+pub use self::figure::{Counter, DayPart, Figure, Quantity, SumOwner, Wrong};
+pub use self::owner::BudgetOwner;
 pub use self::stored::{Listing, Stored};
 use self::{
     bills::Bills,

@@ -9,7 +9,7 @@ use shared::{
     tokens::{Usage, UsageDetails},
 };
 
-use crate::books::audit::stored::Stored;
+use crate::books::audit::{owner::BudgetOwner, stored::Stored};
 use crate::books::usage::{Counts, Day, GroupKeys, Margin, PartCounts, Sums};
 
 /// A recorded figure that differs from the proven value.
@@ -26,22 +26,6 @@ pub enum Quantity {
     Usd(NanoUsd),
     /// A number of entries or of requests.
     Count(u64),
-}
-
-/// A key or a group, whose budget an audit proves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum BudgetOwner {
-    Key(KeyId),
-    Group(GroupId),
-}
-
-impl fmt::Display for BudgetOwner {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Key(key) => key.fmt(f),
-            Self::Group(group) => group.fmt(f),
-        }
-    }
 }
 
 /// Owner of the counters of a day.

@@ -4,7 +4,7 @@ use std::fmt;
 
 use shared::ids::{DepositId, GenerationId};
 
-use crate::books::audit::figure::BudgetOwner;
+use crate::books::audit::owner::BudgetOwner;
 
 /// A record or an entry that must be there, with the content that other records prove.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

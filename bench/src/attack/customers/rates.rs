@@ -9,7 +9,7 @@ use tests::{
 };
 use tokio::{task::JoinHandle, time::sleep};
 
-use super::row::Row;
+use crate::attack::row::Row;
 
 /// Tokens per minute of the customer's key.
 const PER_MINUTE: usize = 20_000;
@@ -24,7 +24,7 @@ const ANSWERED_MS: u64 = 60_000;
 
 /// Requests that wait, opened whenever the rate has refilled, and left one group after the other: each time as many others
 /// begin as the rate admits.
-pub(super) async fn saved_tokens(stack: &Stack) -> Row {
+pub(crate) async fn saved_tokens(stack: &Stack) -> Row {
     let key = stack.key_with(json!({"tokens_per_minute": PER_MINUTE})).await;
     let mut waiting = vec![begin_all(stack, &key).await];
     for refill in REFILLS {

@@ -5,7 +5,7 @@ use http::{Request, header};
 use http_body_util::Full;
 use serde_json::{Value, json};
 
-use super::row::Row;
+use crate::attack::row::Row;
 use tests::{
     harness::{Answer, ApiKey, Dialect, Models, Options, PATIENCE, Stack, cost_of, usd},
     upstream::{Fault, Script, Upstream},
@@ -19,7 +19,7 @@ const PROMPT: u64 = 440_000;
 const REQUESTS: (usize, usize) = (40, 30);
 
 /// A customer whose instructions are blanks, which each event about the response repeats.
-pub(super) async fn repeated() -> Row {
+pub(crate) async fn repeated() -> Row {
     let models = Models::With("speaks = [\"responses\"]");
     let stack = Stack::with(Options { kind: "openai", models, ..Options::default() }).await;
     stack.others_spend();
@@ -39,7 +39,7 @@ pub(super) async fn repeated() -> Row {
 }
 
 /// A customer whose query and headers one of two upstreams refuses, beside another one.
-pub(super) async fn refused() -> Row {
+pub(crate) async fn refused() -> Row {
     let second = Upstream::start();
     let lines = "pass_query = [\"region\"]";
     let models = Models::Apart { scripted: lines, other: second.url(), lines };

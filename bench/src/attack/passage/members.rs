@@ -5,7 +5,7 @@ use http::{Request, header};
 use http_body_util::Full;
 use serde_json::{Value, json};
 
-use super::row::Row;
+use crate::attack::row::Row;
 use tests::{
     harness::{Answer, ApiKey, Models, Options, Stack, usd},
     upstream::Script,
@@ -66,7 +66,7 @@ impl Api {
 }
 
 /// All of them.
-pub(super) async fn rows() -> Vec<Row> {
+pub(crate) async fn rows() -> Vec<Row> {
     let mut rows = Vec::new();
     for api in [Api::Responses, Api::Messages] {
         rows.push(random_members(api).await);

@@ -7,7 +7,7 @@ use http::Method;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::row::Row;
+use crate::attack::row::Row;
 use tests::harness::{Account, Deployment, LOOK_EVERY, Options, Receiver, Stack, usd};
 
 /// Webhooks that an account may have.
@@ -26,7 +26,7 @@ const DELAY: Duration = Duration::from_secs(2);
 const LOST: Duration = Duration::from_secs(30);
 
 /// A customer whose receivers do not answer, and which has many events looked at again.
-pub(super) async fn rows() -> Vec<Row> {
+pub(crate) async fn rows() -> Vec<Row> {
     let stack = Stack::with(Options { deployment: Deployment::services(1, 1), ..Options::default() }).await;
     let greedy = stack.open_account("greedy", usd("1"));
     let other = Receiver::start(|_| 204, Duration::ZERO).await;

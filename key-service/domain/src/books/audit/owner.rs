@@ -1,0 +1,21 @@
+//! Owners of budgets.
+
+use std::fmt;
+
+use shared::ids::{GroupId, KeyId};
+
+/// A key or a group, whose budget an audit proves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum BudgetOwner {
+    Key(KeyId),
+    Group(GroupId),
+}
+
+impl fmt::Display for BudgetOwner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Key(key) => key.fmt(f),
+            Self::Group(group) => group.fmt(f),
+        }
+    }
+}
