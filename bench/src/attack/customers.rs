@@ -1,8 +1,8 @@
 //! Attacks of customers, and of time: one that reads nothing beside another one, one that sends the largest bodies, and many
 //! requests that no scraper looks at.
 
-pub mod rates;
-pub mod webhooks;
+pub(super) mod rates;
+pub(super) mod webhooks;
 
 use std::time::{Duration, Instant};
 

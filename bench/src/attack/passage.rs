@@ -1,4 +1,4 @@
 //! Attacks on what passes between customers and vendors: members of bodies, and answers.
 
-pub mod answers;
-pub mod members;
+pub(super) mod answers;
+pub(super) mod members;
