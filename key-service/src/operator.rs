@@ -2,7 +2,11 @@
 
 use std::{io, net::SocketAddr, process::ExitCode, sync::Arc};
 
-use shared::clock::{Clock, System};
+use anyhow::Context;
+use shared::{
+    clock::{Clock, System},
+    private_files,
+};
 use shared_config::{Common, current::Current};
 use shared_process::doctor::DoctorOptions;
 use shared_rpc::spool_list::list_spool;
@@ -77,6 +81,10 @@ impl Operator<'_> {
             OperatorCommand::Stored(command) => {
                 if !command.begins_installation() {
                     options.check_installed(program)?;
+                } else if options.sqlite_file()?.is_some() {
+                    let folder = &options.data_dir;
+                    private_files::create_folder(folder)
+                        .with_context(|| format!("FAREGATE_DATA_DIR: cannot make {}", folder.display()))?;
                 }
                 let catalog = command.names_models().then(|| common.catalog()).transpose()?;
                 let catalog = catalog.map(|catalog| Arc::new(Current::new(catalog)));
