@@ -17,9 +17,15 @@ use crate::{
         logprobs::Logprobs,
         parts::{Delta, MAX_CALLS, ToolCall},
     },
-    reader::WholeAnswer,
     stream::{Chunk, ChunkChoice},
 };
+
+/// Members of a whole answer besides its output, as the upstream spelled them.
+pub(crate) struct WholeAnswer<'a> {
+    pub(crate) word: &'a str,
+    pub(crate) usage: Option<&'a RawValue>,
+    pub(crate) model: Option<&'a RawValue>,
+}
 
 /// Choices of a stream so far, whose texts are kept as the upstream spelled them. It has no `Debug`, so that no log can
 /// show a text.

@@ -8,7 +8,6 @@ mod dialect;
 mod fold;
 mod generation;
 mod nonsense;
-mod payload;
 mod pieces;
 mod reader;
 mod rewriter;
@@ -23,10 +22,12 @@ pub use dialect::messages::message_error;
 pub use fold::Fold;
 pub use generation::{Generation, Settled};
 pub use nonsense::Nonsense;
-pub use payload::{Payload, PayloadEnds};
 pub use pieces::parts::OutputSize;
 pub use reader::{AnswerReader, whole_as_chat};
-pub use sse::Decoder;
+pub use sse::{
+    Decoder,
+    payload::{Payload, PayloadEnds},
+};
 pub use stream::{Chunk, Event};
 pub use usage::{MOST_TOKENS, Reported};
 pub use whole::Completion;

@@ -10,14 +10,14 @@ use bytes::Bytes;
 use shared_catalog::UpstreamApi;
 
 use crate::{
-    fold::Fold,
+    fold::{Fold, WholeAnswer},
     nonsense::Nonsense,
-    payload::{Payload, PayloadEnds},
+    sse::payload::{Payload, PayloadEnds},
     stream::{Chunk, Event},
     usage::Reported,
 };
 use messages::MessagesReader;
-pub(super) use pieces::{Pieces, WholeAnswer};
+pub(super) use pieces::Pieces;
 use responses::ResponsesReader;
 
 /// Reader of a stream's events.

@@ -1,9 +1,11 @@
 //! Decodes payloads of server-sent events from a body that arrives in arbitrary pieces.
 
+pub(crate) mod payload;
+
 use bytes::{Buf, Bytes, BytesMut};
 use memchr::memchr2;
 
-use crate::payload::{LongText, MAX_EVENT_BYTES, Payload, Text};
+use self::payload::{LongText, MAX_EVENT_BYTES, Payload, Text};
 
 /// Byte order mark that some servers send first. The standard says to skip it once.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
@@ -123,7 +125,7 @@ impl Decoder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::payload::{END_BYTES, PayloadEnds};
+    use crate::sse::payload::{END_BYTES, PayloadEnds};
     use proptest::prelude::*;
 
     fn whole(payload: Payload) -> Bytes {

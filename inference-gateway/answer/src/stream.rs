@@ -11,12 +11,12 @@ use upstream_error::UpstreamError;
 
 use crate::{
     nonsense::Nonsense,
-    payload::is_too_deep,
     pieces::{
         finish::FinishWord,
         logprobs::listed_tokens,
         parts::{AtMost, Delta, MAX_LISTED_CHOICES, OutputSize},
     },
+    sse::payload::is_too_deep,
     usage::{ReportForm, Reported},
 };
 

@@ -3,9 +3,11 @@
 mod body;
 mod count;
 mod form;
+mod params;
 mod refused;
 
-pub use body::{Forward, ProgressReports, UpstreamParams};
+pub use body::Forward;
 pub use count::{CountBody, UnwrittenCount};
 pub(crate) use form::{Bodies, SCOPE_TOKENS, open_system};
 pub use form::{BodyForm, BodyPieces};
+pub use params::{ProgressReports, UpstreamParams};

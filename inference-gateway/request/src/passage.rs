@@ -9,17 +9,25 @@ mod notes;
 use std::ops::Range;
 
 use bytes::Bytes;
-use raw_json::Value;
+use raw_json::{Members, Value};
 use shared::{error::ApiError, ids::AccountId, json::Kind};
 use shared_catalog::{Effort, Upstream, UpstreamApi};
 
 use crate::{
-    names::{dropped::DroppedNames, pseudonym::pseudonym},
+    names::{
+        dropped::DroppedNames,
+        known::{check_depth, refuse_lookalike},
+        pseudonym::pseudonym,
+    },
     trimmed::trimmed,
 };
 use cuts::Cut;
 pub(crate) use cuts::CutWhen;
 pub(crate) use notes::PassageNotes;
+use notes::kept;
+
+/// Members that say how to use tools.
+const OF_TOOLS: [&str; 3] = ["tools", "tool_choice", "parallel_tool_calls"];
 
 /// The top-level members that servers of an API know.
 pub(crate) struct ApiMembers {
@@ -141,6 +149,63 @@ impl<'u> PassTerms<'u> {
 
     fn passes(&self, name: &str) -> bool {
         self.is_vendors_own || self.members.iter().any(|passed| passed == name)
+    }
+}
+
+impl PassageNotes {
+    /// Makes the passage of a body with these members.
+    pub(crate) fn finish(
+        mut self,
+        body: &Bytes,
+        members: &Members<'_, '_>,
+        api: &ApiMembers,
+    ) -> Result<Passage, ApiError> {
+        // Vendors refuse a choice of tools if there are none.
+        let is_toolless = !self.dropped_tools.is_empty() && !self.has_tools;
+        let mut passed = Vec::new();
+        let mut system = None;
+        let mut start = 1 + memchr::memchr(b'{', body).unwrap_or(0);
+        for (name, value) in members.iter() {
+            refuse_lookalike(name, &value, api.names())?;
+            if !api.read.contains(&name) {
+                check_depth(&value)?;
+            }
+            let fate = match api.left.iter().find(|(known, _)| *known == name) {
+                Some((_, Left::ToHead)) => MemberFate::ToHead,
+                Some((_, Left::Pseudonym)) if self.names_caller(name) => MemberFate::ToHead,
+                Some((_, Left::Pseudonym | Left::Out)) => MemberFate::Out,
+                None if is_toolless && OF_TOOLS.contains(&name) => MemberFate::ToHead,
+                None if !api.passed.contains(&name) => MemberFate::Unknown,
+                None if (api.compacts)(name, &value, &mut self)? => MemberFate::Compaction,
+                None if name == "system" => MemberFate::System,
+                None => MemberFate::Kept,
+            };
+            if let Some((_, known)) = api.nested.iter().find(|(known, _)| *known == name) {
+                self.only(&value, name, known)?;
+            }
+            let at = self.place(value.raw());
+            let end = at.end;
+            if fate == MemberFate::System {
+                system = Some((at, value.kind()));
+            }
+            let is_named = !matches!(fate, MemberFate::Kept | MemberFate::ToHead | MemberFate::System);
+            let name = if is_named { kept(name) } else { String::new() };
+            passed.push(PassedMember { at: start..end, fate, name });
+            start = end + memchr::memchr(b',', &body[end..]).map_or(0, |comma| comma + 1);
+        }
+        let Self { mut cuts, effort, callers_texts, dropped_tools, compaction, .. } = self;
+        cuts.sort_unstable_by_key(|cut| cut.at.start);
+        let members = passed;
+        Ok(Passage {
+            body: body.clone(),
+            members,
+            system,
+            cuts,
+            effort,
+            callers_texts,
+            dropped_tools,
+            compaction,
+        })
     }
 }
 

@@ -23,8 +23,7 @@ use crate::{
         Copies, Expired, GroupSum, ModelSum, PayerSum, PayersOf, Slot, TheAccount, TheEvents, TheHouse,
         TheTurn, ToldName, UserSum,
     },
-    dropped,
-    kept::Retention,
+    kept::{Retention, dropped},
     names::{self, PayerName},
 };
 use prost::Message;

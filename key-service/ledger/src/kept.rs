@@ -1,5 +1,7 @@
 //! Amount and age of what the ledger keeps.
 
+pub(crate) mod dropped;
+
 use std::time::Duration;
 
 /// Bounds of the ledger's records, by number and by age.

@@ -4,9 +4,7 @@
 mod batch;
 pub mod codec;
 mod copies;
-mod dropped;
 mod error;
-pub mod journal;
 mod kept;
 mod lanes;
 /// Messages generated from `proto/store/v1`, which documents them. `tests/generated.rs` writes them anew.
@@ -25,6 +23,7 @@ pub use self::{
     error::StoreError,
     kept::{EVENTS_KEPT, EventBounds, Retention},
     lanes::{change::Change, house, lane::Lanes},
+    sums::journal,
 };
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! Sums of days, as pages, files and audits read them.
 
+pub mod journal;
+
 use std::{
     collections::{BTreeMap, VecDeque},
     ops::RangeInclusive,

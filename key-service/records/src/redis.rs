@@ -22,10 +22,8 @@ mod key_space;
 mod places;
 mod questions;
 mod request;
-mod rewriting;
 mod schema;
 mod settings;
-mod tls;
 mod watermark;
 
 use std::{io, sync::Arc, time::Duration};
@@ -50,8 +48,8 @@ use self::{
     watermark::{MARKED_EVERY, Watermark},
 };
 pub use self::{
+    settings::tls::Certificates,
     settings::{Address, InvalidAddress, Sentinel, Settings, SignIn},
-    tls::Certificates,
 };
 use crate::records::{Answer, Commit, Committed, Durability, Failure, Place, Question, Records, Space, Term};
 

@@ -1,7 +1,7 @@
 """Faults of counting, pricing, settling and admission."""
 
 METER = "inference-gateway/metering/src/meter.rs"
-FACTS = "inference-gateway/metering/src/meter/facts.rs"
+FACTS = "inference-gateway/metering/src/meter.rs"
 RESPONSES = "inference-gateway/answer/src/reader/responses.rs"
 PASSED = "inference-gateway/answer/src/dialect/passed.rs"
 HEALTH = "inference-gateway/routing/src/choice.rs"
@@ -218,7 +218,7 @@ FAULTS = {
         ("a namespace hides tools that the vendor runs", TOOLS_OF_RESPONSES,
          '"namespace" => return run_in_namespace(tool),', '"namespace" => true,',
          "passage::tests::tools_that_the_vendor_runs_stay_behind_wherever_they_are_offered"),
-        ("what nobody reads nests without end", NOTES,
+        ("what nobody reads nests without end", PASSAGE,
          "                check_depth(&value)?;\n", "",
          "passage::tests::members::what_nobody_reads_may_not_be_nested_deeper_than_other_values"),
         ("accounts share a cache that they should not", PASSAGE,

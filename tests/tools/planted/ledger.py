@@ -25,7 +25,7 @@ DURABILITY = "key-service/records/src/redis/durability.rs"
 SCRIPT = "key-service/records/src/redis/commit.lua"
 ARGUMENTS = "key-service/records/src/redis/arguments.rs"
 CLIENT = "key-service/records/src/redis/client.rs"
-REWRITING = "key-service/records/src/redis/rewriting.rs"
+REWRITING = "key-service/records/src/redis/durability/rewriting.rs"
 REDIS = "key-service/records/src/redis.rs"
 LARGE = "redis::a_commit_of_ten_thousand_entries_takes_effect_whole"
 AUDIT = "key-service/audit/src/lib.rs"
@@ -409,7 +409,7 @@ FAULTS = {
          "[2] = 'HLEN', [4] = 'ZCARD', [5] = 'HLEN',", "[4] = 'ZCARD',",
          "a_name_of_another_type_fails_before_anything_is_written"),
         ("Redis writes the part of a commit that its user may write", SCRIPT,
-         "if not redis.acl_check_cmd(COMMANDS[code], key, '', '', '') then", "if false then",
+         "if not redis.acl_check_cmd(COMMANDS[code], key, key, key, key) then", "if false then",
          "what_the_user_may_not_do_is_refused_before_anything_is_written"),
         ("a command has more words than Lua passes on", ARGUMENTS,
          "const MOST_WORDS_OF_A_CALL: usize = 4_000;", "const MOST_WORDS_OF_A_CALL: usize = 60_000;", LARGE),

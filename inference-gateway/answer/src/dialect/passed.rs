@@ -12,9 +12,9 @@ use shared::{
 
 use super::turn::{TurnEnd, TurnWriter};
 use crate::{
+    fold::WholeAnswer,
     generation::{Generation, Settled, put},
-    payload::is_too_deep,
-    reader::WholeAnswer,
+    sse::payload::is_too_deep,
     stream::{Chunk, Edited, Original},
 };
 

@@ -3,7 +3,7 @@
 use shared::json::{RawValue, Text};
 
 use crate::{
-    payload::PayloadEnds,
+    sse::payload::PayloadEnds,
     usage::{ReportForm, last_report},
 };
 

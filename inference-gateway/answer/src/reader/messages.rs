@@ -6,11 +6,9 @@ use serde_json::Value;
 use shared::json::RawValue;
 use upstream_error::UpstreamError;
 
-use super::{
-    calls::CallPlaces,
-    pieces::{Pieces, WholeAnswer},
-};
+use super::{calls::CallPlaces, pieces::Pieces};
 use crate::{
+    fold::WholeAnswer,
     nonsense::Nonsense,
     pieces::parts::{AtMost, Delta, even_null, short},
     stream::{Chunk, Edited, Event, Original},

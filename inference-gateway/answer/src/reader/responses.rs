@@ -5,16 +5,12 @@ use serde::Deserialize;
 use shared::json::{RawValue, each_element};
 use upstream_error::UpstreamError;
 
-use super::{
-    calls::CallPlaces,
-    ends,
-    messages::read,
-    pieces::{Pieces, WholeAnswer},
-};
+use super::{calls::CallPlaces, ends, messages::read, pieces::Pieces};
 use crate::{
+    fold::WholeAnswer,
     nonsense::Nonsense,
-    payload::PayloadEnds,
     pieces::parts::{Delta, even_null, short},
+    sse::payload::PayloadEnds,
     stream::{Chunk, ChunkChoice, Edited, Event, Original},
 };
 

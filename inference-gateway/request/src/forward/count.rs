@@ -7,8 +7,8 @@ use raw_json::Members;
 use shared_catalog::UpstreamApi;
 
 use super::{
-    body::UpstreamParams,
     form::{BodyPieces, open_system},
+    params::UpstreamParams,
 };
 
 /// Members that `/responses/input_tokens` accepts besides the model.

@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 
-use bytes::Bytes;
 use raw_json::{ANY_NUMBER, Members, Value};
 use shared::{
     error::{ApiError, Code},
@@ -10,16 +9,14 @@ use shared::{
 };
 use shared_catalog::Effort;
 
+use super::cuts;
 use super::cuts::{Cut, CutWhen};
-use super::{ApiMembers, Left, MemberFate, Passage, PassedMember, cuts};
 use crate::names::{
     dropped::DroppedNames,
-    known::{self, TOOLS, check_depth, refuse_lookalike},
+    known::{self, TOOLS, refuse_lookalike},
     pseudonym::kept_name,
 };
 
-/// Members that say how to use tools.
-const OF_TOOLS: [&str; 3] = ["tools", "tool_choice", "parallel_tool_calls"];
 /// Member that marks what a vendor's cache keeps.
 const CACHE_CONTROL: &str = "cache_control";
 /// Most parts that are cut out of a body: far more than a client offers tools.
@@ -31,14 +28,14 @@ const KEPT_NAME: usize = 65;
 pub(crate) struct PassageNotes {
     /// Address of the body in memory, by which values are located in it.
     address: usize,
-    cuts: Vec<Cut>,
-    effort: Option<(Effort, Range<usize>)>,
-    callers_texts: Vec<(&'static str, String)>,
+    pub(super) cuts: Vec<Cut>,
+    pub(super) effort: Option<(Effort, Range<usize>)>,
+    pub(super) callers_texts: Vec<(&'static str, String)>,
     /// Tools that the vendor runs, which are removed.
-    dropped_tools: DroppedNames,
-    has_tools: bool,
+    pub(super) dropped_tools: DroppedNames,
+    pub(super) has_tools: bool,
     /// Error for servers that may not be asked to compact the conversation.
-    compaction: Option<ApiError>,
+    pub(super) compaction: Option<ApiError>,
 }
 
 impl PassageNotes {
@@ -173,67 +170,12 @@ impl PassageNotes {
     }
 
     /// Finds the place of a value in the body.
-    fn place(&self, raw: &str) -> Range<usize> {
+    pub(super) fn place(&self, raw: &str) -> Range<usize> {
         let start = (raw.as_ptr() as usize).saturating_sub(self.address);
         start..start + raw.len()
     }
 
-    /// Makes the passage of a body with these members.
-    pub(crate) fn finish(
-        mut self,
-        body: &Bytes,
-        members: &Members<'_, '_>,
-        api: &ApiMembers,
-    ) -> Result<Passage, ApiError> {
-        // Vendors refuse a choice of tools if there are none.
-        let is_toolless = !self.dropped_tools.is_empty() && !self.has_tools;
-        let mut passed = Vec::new();
-        let mut system = None;
-        let mut start = 1 + memchr::memchr(b'{', body).unwrap_or(0);
-        for (name, value) in members.iter() {
-            refuse_lookalike(name, &value, api.names())?;
-            if !api.read.contains(&name) {
-                check_depth(&value)?;
-            }
-            let fate = match api.left.iter().find(|(known, _)| *known == name) {
-                Some((_, Left::ToHead)) => MemberFate::ToHead,
-                Some((_, Left::Pseudonym)) if self.names_caller(name) => MemberFate::ToHead,
-                Some((_, Left::Pseudonym | Left::Out)) => MemberFate::Out,
-                None if is_toolless && OF_TOOLS.contains(&name) => MemberFate::ToHead,
-                None if !api.passed.contains(&name) => MemberFate::Unknown,
-                None if (api.compacts)(name, &value, &mut self)? => MemberFate::Compaction,
-                None if name == "system" => MemberFate::System,
-                None => MemberFate::Kept,
-            };
-            if let Some((_, known)) = api.nested.iter().find(|(known, _)| *known == name) {
-                self.only(&value, name, known)?;
-            }
-            let at = self.place(value.raw());
-            let end = at.end;
-            if fate == MemberFate::System {
-                system = Some((at, value.kind()));
-            }
-            let is_named = !matches!(fate, MemberFate::Kept | MemberFate::ToHead | MemberFate::System);
-            let name = if is_named { kept(name) } else { String::new() };
-            passed.push(PassedMember { at: start..end, fate, name });
-            start = end + memchr::memchr(b',', &body[end..]).map_or(0, |comma| comma + 1);
-        }
-        let Self { mut cuts, effort, callers_texts, dropped_tools, compaction, .. } = self;
-        cuts.sort_unstable_by_key(|cut| cut.at.start);
-        let members = passed;
-        Ok(Passage {
-            body: body.clone(),
-            members,
-            system,
-            cuts,
-            effort,
-            callers_texts,
-            dropped_tools,
-            compaction,
-        })
-    }
-
-    fn names_caller(&self, member: &str) -> bool {
+    pub(super) fn names_caller(&self, member: &str) -> bool {
         self.callers_texts.iter().any(|(known, _)| *known == member)
     }
 }
@@ -253,6 +195,6 @@ fn has_unknown_members(tool: &Members<'_, '_>) -> Result<bool, ApiError> {
 }
 
 /// Returns what is kept of an unknown member's name.
-fn kept(name: &str) -> String {
+pub(super) fn kept(name: &str) -> String {
     name.chars().take(KEPT_NAME).collect()
 }

@@ -14,7 +14,7 @@ use records::{Answer, Commit, Committed, Failure, Guard, Order, Question, Record
 use shared::{clock::random_bytes, ids::AccountId, time::Timestamp};
 use tokio::time::Instant;
 
-pub use crate::dropped::begin;
+pub use crate::kept::dropped::begin;
 use crate::{
     kept::Retention,
     lanes::lane::{Lane, Lanes},

@@ -20,10 +20,10 @@ use tokio::{
 use super::{
     admission::{Admission, CommitServer, Sync, admit, run_id},
     connection::{ANSWERING, Connection, Source, is_broken, refused},
+    durability::rewriting::Rewriting,
     failover::{Losses, Masters},
     key_space::KeySpace,
     request::RedisRequest,
-    rewriting::Rewriting,
     schema,
     watermark::Watermark,
 };

@@ -15,10 +15,7 @@ use redis::{
 use shared::secret::ExposeSecret;
 use tokio::sync::Mutex;
 
-use super::{
-    settings::{Address, REDIS_PORT, Sentinel, at_once},
-    tls::Certificates,
-};
+use super::settings::{Address, REDIS_PORT, Sentinel, at_once, tls::Certificates};
 
 /// Longest time for a server to accept a connection.
 const CONNECTING: Duration = Duration::from_secs(1);

@@ -1,11 +1,13 @@
 //! Address of a Redis, and the requirements on the server.
 
+pub(super) mod tls;
+
 use std::path::PathBuf;
 
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisResult, io::tcp::TcpSettings};
 use shared::secret::SecretString;
 
-use super::tls::Certificates;
+use self::tls::Certificates;
 
 /// Default port of a Redis or a cluster's node.
 pub(super) const REDIS_PORT: u16 = 6379;

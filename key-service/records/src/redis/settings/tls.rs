@@ -16,7 +16,7 @@ impl Certificates {
         Self(Some(TlsCertificates { client_tls, root_cert: authority }))
     }
 
-    pub(super) fn get(&self) -> Option<TlsCertificates> {
+    pub(in crate::redis) fn get(&self) -> Option<TlsCertificates> {
         self.0.clone()
     }
 }

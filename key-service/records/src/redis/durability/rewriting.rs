@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use redis::{Cmd, ErrorKind, RedisError, RedisResult, ServerErrorKind, Value, cmd};
 use tokio::time::{Duration, Instant, sleep};
 
-use super::{
+use crate::redis::{
     admission::{NotAdmitted, field},
     connection::{Connection, refused},
 };
@@ -20,7 +20,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// Shortest time between two attempts of a server that cannot write its file, since each copies its memory.
 const AGAIN_AFTER: Duration = Duration::from_secs(5);
 
-pub(super) struct Rewriting {
+pub(in crate::redis) struct Rewriting {
     volatile_allowed: bool,
     /// Time of the last attempt that this process began, by the server's run id.
     began: Mutex<HashMap<String, Instant>>,
@@ -41,12 +41,16 @@ enum FileState {
 }
 
 impl Rewriting {
-    pub(super) fn new(volatile_allowed: bool) -> Self {
+    pub(in crate::redis) fn new(volatile_allowed: bool) -> Self {
         Self { volatile_allowed, began: Mutex::default(), whole: Mutex::default() }
     }
 
     /// Succeeds once every master has a new file. Fails if that takes longer than `patience`.
-    pub(super) async fn of_all(&self, connection: &Connection, patience: Duration) -> RedisResult<()> {
+    pub(in crate::redis) async fn of_all(
+        &self,
+        connection: &Connection,
+        patience: Duration,
+    ) -> RedisResult<()> {
         for master in connection.clone().masters().await? {
             let ask = |command| {
                 let (mut connection, master) = (connection.clone(), master.clone());
@@ -58,7 +62,7 @@ impl Rewriting {
     }
 
     /// Succeeds once the master of a key has a new file.
-    pub(super) async fn of_key(
+    pub(in crate::redis) async fn of_key(
         &self,
         connection: &Connection,
         key: &[u8],
