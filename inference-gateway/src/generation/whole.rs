@@ -161,7 +161,8 @@ pub(super) async fn run(
             let meter = fold_meter(job, max_tokens, &running);
             let read = read_folded(body, meter, bounds, &mut memory).await;
             let upstream = running.upstream();
-            return read.unwrap_or_else(|error| Read::Failed(of_event(&error, upstream, &job.forward)));
+            return read
+                .unwrap_or_else(|error| Read::Failed(of_event(&error, &upstream.entry, &job.forward)));
         }
         read(body, bounds, &mut memory).await
     };

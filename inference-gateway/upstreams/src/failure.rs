@@ -13,11 +13,11 @@ use shared::{
     ids::AccountId,
     text::{cut, shown},
 };
-use shared_catalog::UpstreamApi;
+use shared_catalog::{Upstream, UpstreamApi};
 use tokio::time::timeout;
 use upstream_error::{MAX_ERROR_BYTES, RefusedLimit, UpstreamError, Verdict};
 
-use crate::{client::SendError, upstream::Upstream};
+use crate::client::SendError;
 
 /// Most characters of an upstream's message that a client is shown.
 const MAX_MESSAGE_CHARS: usize = 1000;
@@ -276,23 +276,23 @@ pub(crate) async fn read_error(response: Response<Incoming>) -> UpstreamError {
 }
 
 /// Interprets an error event of a stream.
-pub fn of_event(error: &UpstreamError, upstream: &Upstream, forward: &Forward) -> UpstreamFailure {
-    of_error(error, error.status_in_stream(), upstream, forward)
+pub fn of_event(error: &UpstreamError, entry: &Upstream, forward: &Forward) -> UpstreamFailure {
+    of_error(error, error.status_in_stream(), entry, forward)
 }
 
 /// Interprets an error with this status. The client is told what the request caused.
 pub(crate) fn of_error(
     error: &UpstreamError,
     status: u16,
-    upstream: &Upstream,
+    entry: &Upstream,
     forward: &Forward,
 ) -> UpstreamFailure {
     let words = || {
-        let message = error.for_client(status, &upstream.entry.model)?;
+        let message = error.for_client(status, &entry.model)?;
         Some(cut(&message, MAX_MESSAGE_CHARS).to_owned())
     };
     let refused = |mut refused: ApiError| {
-        if refused.param.is_none() && keeps_places(upstream.form(forward), &forward.reply) {
+        if refused.param.is_none() && keeps_places(BodyForm::of(entry, &forward.reply), &forward.reply) {
             refused.param = error.place().map(str::to_owned);
         }
         UpstreamFailure::Refused(refused)

@@ -237,7 +237,7 @@ impl Upstream {
         let (status, retry_after) = (response.status(), failure::retry_after(response.headers()));
         let error = failure::read_error(response).await;
         let model = &self.entry.model;
-        let mut failure = failure::of_error(&error, status.as_u16(), self, forward);
+        let mut failure = failure::of_error(&error, status.as_u16(), &self.entry, forward);
         if form.is_passed() {
             failure = failure::of_passed(failure, &error, status, model, retry_after);
         }

@@ -38,7 +38,7 @@ impl Stream {
     /// Classifies an upstream's error. The request may be at fault, which some servers find only after they have begun
     /// to answer, or once the context is full. The error's text may quote the prompt, and is not logged.
     fn complained(&self, error: &UpstreamError) -> End {
-        match of_event(error, self.running.upstream(), &self.job.forward) {
+        match of_event(error, &self.running.upstream().entry, &self.job.forward) {
             UpstreamFailure::Refused(error) => End::Failed(error),
             failure => broken(&format!("it reported an error ({})", failure.kind())),
         }

@@ -35,13 +35,13 @@ fn a_vendors_words_keep_their_place_where_the_client_wrote_the_body() {
             model = "v"
         "#;
     let model = Catalog::parse(catalogue, "test").unwrap().models.remove(0);
-    let upstream = Upstream::new(&model.upstreams[0], None).unwrap();
+    let upstream = &model.upstreams[0];
     let error = UpstreamError::read(
             br#"{"error":{"message":"Too many tools. See https://example.com/x","param":"tools[9]","type":"invalid_request_error"}}"#,
         );
     let refused = |status, request: request::Request| {
         let forward = request.forward_within(&model, &mut |_| Ok(())).unwrap();
-        match of_error(&error, status, &upstream, &forward) {
+        match of_error(&error, status, upstream, &forward) {
             UpstreamFailure::Refused(ApiError { code, message, param, .. }) => {
                 (code, message.into_owned(), param)
             }

@@ -20,12 +20,12 @@ use tokio::{
 use super::{
     admission::{Admission, CommitServer, Sync, admit, run_id},
     connection::{ANSWERING, Connection, Source, is_broken, refused},
-    durability::rewriting::Rewriting,
     failover::{Losses, Masters},
     key_space::KeySpace,
     request::RedisRequest,
     schema,
     watermark::Watermark,
+    watermark::rewriting::Rewriting,
 };
 use crate::{latency::timed, records::Term};
 

@@ -4,8 +4,6 @@
 //! connection. It must lead to the server that carried out the commits: after a failover, or a crash before the disk had
 //! them, another server would confirm what it lacks. Callers that come in the meantime share the next wait.
 
-pub(super) mod rewriting;
-
 use std::{collections::HashSet, mem, time::Duration};
 
 use futures_util::future::try_join_all;

@@ -7,6 +7,8 @@
 //! first mark of a process moves the count up to the wall clock, since a store may be restored while no process runs.
 //! Neither a clock nor another process of the same data directory lowers the count.
 
+pub(super) mod rewriting;
+
 use std::{
     fs, io,
     path::{Path, PathBuf},
