@@ -16,6 +16,8 @@ use wire::Schema;
 /// Changes that move and hide no money, by the beginning of their names, each with its reason.
 const NO_MONEY: &[(&str, &str)] = &[
     ("Account.tick", "lease time: a hold expires earlier or later, and bills what it reported"),
+    ("Account.billed_at", "the earliest time of the next bill"),
+    ("Account.ordered_since", "how far searches by time look back"),
     ("Account.last_expiry changed", "bills are remembered for longer"),
     ("Account.last_expiry largest", "bills are remembered for longer"),
     ("EventsKept removed", "bounds how many events are kept"),
