@@ -171,7 +171,8 @@ impl UpstreamError {
     }
 
     /// Returns the part of the text that a client may read, without the upstream's own name for the model, which is
-    /// confidential. Texts about the server's own failures are dropped. Of other texts, [`cleaned`] says what is kept.
+    /// confidential. Texts about the server's own failures are dropped. Of other texts, whatever names the operator's
+    /// account is left out.
     pub fn for_client(&self, status: u16, upstream_model: &str) -> Option<String> {
         let shown = status < 500 && !self.message.is_empty();
         if shown { cleaned(&self.message.replace(upstream_model, "the model")) } else { None }

@@ -42,7 +42,7 @@ pub struct Rate {
 pub struct Missing {
     /// Start of the part. Nothing that was taken before is missing.
     pub since: Timestamp,
-    /// Numerator over [`Missing::ALL`]; at least [`Missing::LEAST`].
+    /// Numerator over `u32::MAX`.
     pub part: u32,
 }
 
