@@ -275,7 +275,7 @@ mod tests {
         assert_eq!(promoted(&[info("a", &none), info("d", "c")], &["a", "b", "d"]), 0, "once");
         assert_eq!(promoted(&[info("e", &none)], &["a"]), 0, "a master that was started anew");
         let demoted = info("c", "b").replace("role:master", "role:slave");
-        assert_eq!(promoted(&[demoted.clone()], &["a", "b"]), 0, "it has the new master's ids");
+        assert_eq!(promoted(std::slice::from_ref(&demoted), &["a", "b"]), 0, "it has the new master's ids");
         assert_eq!(promoted(&[demoted, info("d", "a")], &["a", "b"]), 1, "each master is looked at");
     }
 

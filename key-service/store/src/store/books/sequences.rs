@@ -34,9 +34,9 @@ impl Store {
     pub async fn sequences(&self, account: AccountId) -> Result<(Sequence, Sequence), StoreError> {
         let space = names::space(account);
         let restores = self.get::<messages::Restores>(&space, name()).await?.unwrap_or_default();
-        let restored = |first| Epoch { first, begin: EpochBegin::Restored };
-        let mut entries: Vec<_> = restores.first_entries.into_iter().map(restored).collect();
-        let mut events: Vec<_> = restores.first_events.into_iter().map(restored).collect();
+        let epoch = |first| Epoch { first, begin: EpochBegin::Restored };
+        let mut entries: Vec<_> = restores.first_entries.into_iter().map(epoch).collect();
+        let mut events: Vec<_> = restores.first_events.into_iter().map(epoch).collect();
         for since in self.records.losses().await? {
             let since = Timestamp::from_millis(since);
             let first = self.first_since(&space, names::JOURNAL, since).await?;
