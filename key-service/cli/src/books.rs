@@ -20,7 +20,10 @@ use crate::{
     failure::operator_error,
     output::{EXPORTED_AT_ONCE, write_json},
 };
-use domain::usage::{Counts, Day};
+use domain::{
+    sequence::{CannotGoOn, Sequence},
+    usage::{Counts, Day},
+};
 use key_service_management::Management;
 use key_service_store::store::UsageLine;
 use shared::table;
@@ -35,8 +38,9 @@ const MOST_DAYS: i64 = 366;
 pub enum Journal {
     /// Write the entries of an account's journal as JSON lines, in the order in which generations were billed
     ///
-    /// To go on later, pass the last `seq` with --after. Entries never change. After `restore`, numbers go on far above
-    /// those before, so that no entry is missed. A capture after the expiry of its hold
+    /// To go on later, pass the last `seq` with --after. Entries never change. After `restore`, and after a replica of Redis
+    /// took over, numbers go on far above those before, so that no entry is missed. If the replica may have lacked the entry
+    /// of `seq`, the export fails and says where to go on. A capture after the expiry of its hold
     /// is a correction: another entry of the same `generation_id`, whose `charged` and tokens replace those of the
     /// entry before. So either import entries by `generation_id`, the later over the earlier, and add up `charged`;
     /// or keep all entries and add up `charged_change`, which is below zero where money was given back. `key_used` is
@@ -88,13 +92,7 @@ pub(crate) async fn journal(
     let id = management.account(&account).await.map_err(operator_error)?;
     let (sequence, _) = management.sequences(id).await?;
     let last = management.latest_entries(id, None, 1).await?.first().map_or(0, |entry| entry.number);
-    let mut after = sequence.after(after, last).ok_or_else(|| {
-        let last = sequence.exported(last);
-        anyhow!(
-            "--after: the journal ends at {last}, so {after} is of another store, or was lost when the store was restored; \
-             import everything again, with --after 0"
-        )
-    })?;
+    let mut after = read_on(&sequence, after, last, "the journal ends")?;
     let mut out = BufWriter::new(out);
     loop {
         let page = management.journal(id, after, EXPORTED_AT_ONCE).await?;
@@ -115,6 +113,22 @@ pub(crate) async fn journal(
             return Ok(());
         }
     }
+}
+
+/// Finds the number after which an export goes on. `ends` says what ends with `last`.
+fn read_on(sequence: &Sequence, after: u64, last: u64, ends: &str) -> anyhow::Result<u64> {
+    sequence.after(after, last).map_err(|why| match why {
+        CannotGoOn::Unknown => {
+            let last = sequence.exported(last);
+            anyhow!(
+                "--after: {ends} at {last}, so {after} is of another store, or was lost; import everything again, with --after 0"
+            )
+        }
+        CannotGoOn::MayBeLost(sure) => anyhow!(
+            "--after: a replica of Redis took over, and {after} may have been lost, and its number given to another; remove \
+             what you imported with a seq above {sure}, and go on with --after {sure}"
+        ),
+    })
 }
 
 /// Lists the counters of usage.

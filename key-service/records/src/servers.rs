@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "panics are fine as test failures")]
 
+mod acts;
 mod files;
 mod lines;
 
@@ -23,8 +24,8 @@ use std::{
 use parking_lot::Mutex;
 use tempfile::TempDir;
 
-pub use self::files::copy;
 use self::lines::{ask, first_lines, signed_in, whole_answer};
+pub use self::{acts::SlotMove, files::copy};
 use crate::redis::{Address, Certificates, Settings};
 
 /// Longest wait for servers, which only one that hangs reaches. On a busy machine, servers start late, and a Sentinel that

@@ -27,6 +27,9 @@ ARGUMENTS = "key-service/records/src/redis/arguments.rs"
 CLIENT = "key-service/records/src/redis/client.rs"
 REWRITING = "key-service/records/src/redis/watermark/rewriting.rs"
 REDIS = "key-service/records/src/redis.rs"
+SEQUENCES = "key-service/store/src/store/books/sequences.rs"
+CONNECTION = "key-service/records/src/redis/connection.rs"
+FAILOVER = "key-service/records/src/redis/failover.rs"
 LARGE = "redis::a_commit_of_ten_thousand_entries_takes_effect_whole"
 AUDIT = "key-service/audit/src/lib.rs"
 REMEMBERED = "key-service/audit/src/remembered.rs"
@@ -56,6 +59,9 @@ FAULTS = {
         ("exported numbers begin again after a restore", SEQUENCE,
          "epoch << NUMBER_BITS | number", "{ let _ = epoch; number }",
          "after_a_restore_numbers_go_on_above_those_that_were_lost"),
+        ("a number that a failover may have lost is exported on from", SEQUENCE,
+         "if number < *first => Ok(number)", "if number < *first || true => Ok(number)",
+         "after_a_failover_a_number_that_may_be_another_values_is_refused_with_the_last_sure_one"),
         ("a credential that a rotation ended may spend", FUNDS,
          "if !self.key.rotation.accepts(credential, self.now) {", "if false {",
          "rotation::a_refused_credential_opens_no_hold_and_what_was_admitted_goes_on"),
@@ -373,6 +379,9 @@ FAULTS = {
          "service::tests::a_bound_that_takes_more_than_a_quarter_of_what_is_available_is_to_be_counted"),
     ],
     "key-service-store": [
+        ("numbers go on after a failover as if nothing was lost", SEQUENCES,
+         "for since in self.records.losses().await? {", "for since in Vec::<i64>::new() {",
+         "entries_and_events_since_a_loss_are_numbered_above_all_before"),
         ("an audit passes a remembered bill that is not the journal's", REMEMBERED,
          "matches!(read, Some(Generation::Closed(remembered)) if remembered == *bill)",
          "matches!(read, Some(Generation::Closed(_)))", EACH_FIELD),
@@ -423,6 +432,21 @@ FAULTS = {
          "self.in_time(async |connection| self.rewriting.of_key(&connection, key, REWRITING).await)",
          "self.in_time(async |connection| Ok(drop((connection, key))))",
          "a_torn_file_of_a_master_brings_no_part_of_a_commit_back_behind_a_connection_to_a_cluster"),
+        ("a master without replicas is asked for ever", CONNECTION,
+         'Some("NOREPLICAS" | "READONLY"', 'Some("READONLY"',
+         "failovers::a_master_that_refuses_writes_for_want_of_replicas_is_left_for_the_one_that_took_over"),
+        ("a master that is cut off is never left", CLIENT,
+         "if matches!(connection, Connection::One(_)) && self.renew(number).await {", "if false && self.renew(number).await {",
+         "failovers::a_master_that_takes_writes_alone_is_left_at_the_next_mark"),
+        ("a failover is noticed only if its predecessor was seen", FAILOVER,
+         "field(info, \"master_replid2\").bytes().any(|digit| digit != b'0')", "false && !field(info, \"master_replid2\").is_empty()",
+         "failovers::the_second_of_two_failovers_is_noticed_although_nobody_saw_the_first"),
+        ("a failover is not remembered", FAILOVER,
+         "history.losses.entry(id.to_owned()).or_insert_with(", "BTreeMap::new().entry(id.to_owned()).or_insert_with(",
+         "failovers::a_failover_while_no_key_service_ran_is_noticed_and_dated_by_the_last_look"),
+        ("questions are not asked again while a slot moves", REDIS,
+         "Err(e) if is_moving(&e) && Instant::now() < until =>", "Err(e) if is_moving(&e) && Instant::now() > until =>",
+         "moving::questions_about_one_moment_follow_a_slot_that_moves"),
         ("a process that stands still does not serve", REDIS,
          "        if self.is_connected().await? {\n", "        if false {\n",
          "a_redis_is_served_while_a_process_is_connected_that_stands_still"),

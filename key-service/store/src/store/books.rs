@@ -2,8 +2,8 @@
 
 pub(crate) mod refused;
 pub(crate) mod refused_calls;
-mod restores;
 pub mod search;
+mod sequences;
 pub(crate) mod upstreams;
 
 use std::ops::RangeInclusive;

@@ -188,7 +188,7 @@ impl Range {
 }
 
 /// The event of a value of the log.
-fn event(number: u64, value: &[u8]) -> Result<NumberedEvent, StoreError> {
+pub(crate) fn event(number: u64, value: &[u8]) -> Result<NumberedEvent, StoreError> {
     let json = value.get(ID..).and_then(|json| std::str::from_utf8(json).ok());
     let event = json.and_then(Event::from_json);
     let event = event.ok_or_else(|| StoreError::Damaged(format!("event {number} cannot be read")))?;

@@ -3,13 +3,17 @@
 use std::path::Path;
 
 use super::ports;
-use crate::harness::patience::until;
 use node::Node;
 use pair::MasterAddress;
+use watched::Sentinel;
 
 mod cluster;
+mod losses;
 mod node;
 mod pair;
+mod watched;
+
+pub use losses::Loss;
 
 /// Form of a Redis installation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +28,8 @@ pub enum Form {
     ClusterWithReplicas,
     /// A master with a replica, at an address that leads to the master.
     WithReplica,
+    /// A master with two replicas and a Sentinel. It takes no writes without a replica.
+    Watched,
 }
 
 /// A running Redis, killed when dropped.
@@ -33,6 +39,8 @@ pub struct Redis {
     form: Form,
     /// Where the master is, for a master with a replica.
     master: Option<MasterAddress>,
+    /// Who says where the master is, for one that is watched.
+    sentinel: Option<Sentinel>,
 }
 
 impl Redis {
@@ -46,12 +54,15 @@ impl Redis {
             Form::Cluster => cluster::nodes(folder, cluster::MASTERS),
             Form::ClusterWithReplicas => cluster::nodes(folder, 2 * cluster::MASTERS),
             Form::WithReplica => pair::nodes(folder),
+            Form::Watched => watched::nodes(folder),
         };
-        let master = match form {
-            Form::WithReplica => Some(MasterAddress::of(&nodes).await),
-            Form::Alone | Form::AsInstalled | Form::Cluster | Form::ClusterWithReplicas => None,
-        };
-        let redis = Self { nodes, form, master };
+        let (mut master, mut sentinel) = (None, None);
+        match form {
+            Form::WithReplica => master = Some(MasterAddress::of(&nodes).await),
+            Form::Watched => sentinel = Some(Sentinel::of(&nodes, folder).await),
+            Form::Alone | Form::AsInstalled | Form::Cluster | Form::ClusterWithReplicas => {}
+        }
+        let redis = Self { nodes, form, master, sentinel };
         for node in &redis.nodes {
             node.ready().await;
         }
@@ -66,6 +77,7 @@ impl Redis {
         match self.form {
             Form::Alone | Form::AsInstalled => self.nodes[0].url(),
             Form::WithReplica => format!("redis://{}", self.pair().address),
+            Form::Watched => self.sentinel().url(),
             Form::Cluster | Form::ClusterWithReplicas => {
                 let addresses: Vec<String> = self.nodes.iter().map(Node::address).collect();
                 format!("redis+cluster://{}", addresses.join(","))
@@ -81,7 +93,7 @@ impl Redis {
     /// Number of masters at start.
     pub fn masters(&self) -> usize {
         match self.form {
-            Form::Alone | Form::AsInstalled | Form::WithReplica => 1,
+            Form::Alone | Form::AsInstalled | Form::WithReplica | Form::Watched => 1,
             Form::Cluster | Form::ClusterWithReplicas => cluster::MASTERS,
         }
     }
@@ -127,16 +139,6 @@ impl Redis {
         }
     }
 
-    /// Waits until a replica has taken over from the killed master.
-    pub async fn failed_over(&self, number: usize) {
-        let replica = &self.nodes[number + cluster::MASTERS];
-        until("a replica to take over", async || {
-            replica.ask("ROLE").is_some_and(|answer| answer.contains("master"))
-        })
-        .await;
-        self.heal().await;
-    }
-
     /// Moves all slots of a master to the others. Returns when all nodes know.
     pub async fn move_slots_from(&self, master: usize) {
         tokio::task::block_in_place(|| cluster::move_slots_from(&self.nodes, master));
@@ -153,13 +155,12 @@ impl Redis {
         self.nodes[self.pair().replica()].resume();
     }
 
-    /// Kills the master, which has a replica, and lets the replica take over. Returns once the new master has a replica.
-    pub async fn fail_over(&self) {
-        self.pair().fail_over(&self.nodes).await;
-    }
-
     fn pair(&self) -> &MasterAddress {
         self.master.as_ref().expect("this form has a replica")
+    }
+
+    fn sentinel(&self) -> &Sentinel {
+        self.sentinel.as_ref().expect("this form has a Sentinel")
     }
 
     /// Stops the servers with a signal: connections stay open, and nothing is answered until they are resumed.

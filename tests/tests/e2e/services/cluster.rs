@@ -12,7 +12,7 @@ use futures_util::future::join_all;
 use serde_json::json;
 use shared::money::NanoUsd;
 use tests::{
-    harness::{Account, ApiKey, Deployment, Form, Options, Stack, cost_of, usd},
+    harness::{Account, ApiKey, Deployment, Form, Loss, Options, Stack, cost_of, usd},
     upstream::Script,
 };
 use tokio::time::sleep;
@@ -69,8 +69,8 @@ async fn a_master_that_is_lost_is_replaced_and_takes_at_most_its_last_moment_wit
     let loss = async {
         sleep(REPLICATED * 2).await;
         let killed = Instant::now();
-        stack.redis().kill_node(0);
-        stack.redis().failed_over(0).await;
+        let lost = stack.redis().begin_to_lose(0, Loss::Killed);
+        stack.redis().taken_over(0, lost).await;
         for key in &keys {
             heals(&stack, key).await;
         }
@@ -131,7 +131,20 @@ async fn a_third_of_the_slots_moves_under_load_and_each_request_is_billed_exactl
         }
         stop.store(true, Ordering::Relaxed);
     };
-    let (answered, ()) = tokio::join!(join_all(keys.iter().map(client)), moving);
+    // Reads follow the slots, too.
+    let auditing = async {
+        let mut audits = 0;
+        while !stop.load(Ordering::Relaxed) {
+            let (status, printed, error) =
+                tokio::task::block_in_place(|| stack.operator().try_cli(&["audit"]));
+            assert!(status.success(), "{printed}{error}");
+            audits += 1;
+            sleep(REPLICATED / 10).await;
+        }
+        audits
+    };
+    let (answered, (), audits) = tokio::join!(join_all(keys.iter().map(client)), moving, auditing);
+    assert!(audits > 0, "no audit ran meanwhile");
     stack.released(LEASE * 4).await;
     for (key, (answered, refused)) in keys.iter().zip(&answered) {
         assert!(answered > refused, "{refused} of {answered} requests were refused");
