@@ -10,7 +10,8 @@
 //! raised until an instant: each command is judged by the bound in force at its own time.
 //!
 //! The time of a bill never goes back: it is that of the account's last bill if the clock is behind, and never before the
-//! windows that count the bill.
+//! windows that count the bill. What lies more than [`MOST_CARRIED`] ahead does not count: a clock was far ahead once, and
+//! bills go back to the time that it is.
 //!
 //! Lease time is counted in ticks of the account. [`Command::Tick`] is a compare-and-set, sent by the key-services
 //! one quantum after the last tick that they saw (`domain::lease_clock`); no clock of a machine decides when a hold
@@ -62,6 +63,9 @@ pub const CLOCK_LEAD: Duration = Duration::from_mins(1);
 
 /// Largest lead of a gateway's clock over ours at which bills are found by ids alone. Our clock may have gone back, too.
 pub const MOST_LEAD: Duration = Duration::from_hours(2);
+
+/// Largest time by which a bill is later than the clock, so that it is not earlier than the bill before.
+pub const MOST_CARRIED: Duration = Duration::from_hours(24);
 
 /// Applies a command to the state, or returns the reason of the refusal.
 pub fn apply(state: State, command: &Command, now: Timestamp) -> Result<(State, Outcome), Refused> {
