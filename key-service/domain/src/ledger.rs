@@ -52,7 +52,7 @@ pub use self::{
         Counted, Deposited, Ending, EntriesBefore, Entry, GroupChain, Hold, Payer, Progress, Record,
         Settlement,
     },
-    state::{Account, Group, Groups, Key, LastDeposit, Rotation, State},
+    state::{Account, Group, Groups, Key, LastDeposit, MOST_CARRIED, Rotation, State},
 };
 
 /// Age of a generation up to which every store remembers its settlement.
@@ -63,9 +63,6 @@ pub const CLOCK_LEAD: Duration = Duration::from_mins(1);
 
 /// Largest lead of a gateway's clock over ours at which bills are found by ids alone. Our clock may have gone back, too.
 pub const MOST_LEAD: Duration = Duration::from_hours(2);
-
-/// Largest time by which a bill is later than the clock, so that it is not earlier than the bill before.
-pub const MOST_CARRIED: Duration = Duration::from_hours(24);
 
 /// Applies a command to the state, or returns the reason of the refusal.
 pub fn apply(state: State, command: &Command, now: Timestamp) -> Result<(State, Outcome), Refused> {

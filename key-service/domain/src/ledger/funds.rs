@@ -12,12 +12,11 @@ use shared::{
 };
 
 use crate::ledger::{
-    MOST_CARRIED,
     bounds::{Bounds, Budget, allowed_models, plus},
     command::{Level, NewHold, Refused},
     rate::{MOST_TOKENS, Rate, tightest},
     record::{Counted, Ending, GroupChain, Hold, Payer, Progress, Settlement},
-    state::{Account, Group, Groups, Key},
+    state::{Account, Group, Groups, Key, MOST_CARRIED},
 };
 
 /// Refuses a request while as many are in flight as allowed. The client may try again after a second, in which one of

@@ -5,10 +5,12 @@ use std::time::Duration;
 use shared::{ids::GroupId, money::NanoUsd, time::Timestamp};
 
 use super::{
-    MOST_CARRIED,
     bounds::Budget,
     record::{Payer, Record},
 };
+
+/// Largest time by which a bill is later than the clock, so that it is not earlier than the bill before.
+pub const MOST_CARRIED: Duration = Duration::from_hours(24);
 
 /// Money and lease time of an account.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
