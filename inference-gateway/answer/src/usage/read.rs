@@ -347,7 +347,7 @@ impl<'de> Visitor<'de> for Members<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
         let Self(place, counts) = self;
-        let mut cached: [Option<u64>; CACHED.len()] = Default::default();
+        let mut cached: [Option<u64>; CACHED.len()] = [None; CACHED.len()];
         while let Some((name, value)) = members.next_entry::<Text<'de>, &'de RawValue>()? {
             counts.take(place, &name.0, value);
             if let Some(at) = CACHED.iter().position(|of| *of == name.0)

@@ -170,7 +170,7 @@ fn sentence(Wrong { figure, recorded, proven }: &Wrong) -> String {
         Figure::LastOfDay(of, day) => {
             (format!("number of the last entry in the sums of {day} {}", whose_sum(of)), "the journal has")
         }
-        Figure::Stored(stored) if proven == &Quantity::Count(0) => {
+        Figure::Stored(stored) if *proven == Quantity::Count(0) => {
             return format!("{stored} is there, although no other record needs it");
         }
         Figure::Stored(stored) => return format!("{stored} is missing, or does not fit the other records"),
