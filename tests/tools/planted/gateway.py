@@ -4,6 +4,7 @@ METER = "inference-gateway/metering/src/meter.rs"
 FACTS = "inference-gateway/metering/src/meter.rs"
 RESPONSES = "inference-gateway/answer/src/reader/responses.rs"
 PASSED = "inference-gateway/answer/src/dialect/passed.rs"
+REPORTS = "inference-gateway/answer/src/usage/read.rs"
 HEALTH = "inference-gateway/routing/src/choice.rs"
 OPERATOR = "inference-gateway/upstream-error/src/operator.rs"
 CLEANED = "inference-gateway/upstream-error/src/cleaned.rs"
@@ -119,15 +120,19 @@ FAULTS = {
          "_ => return Event::piece(None),",
          "_ => return Event::Chunk(Chunk::new(Vec::new(), ends::usage(ends), None)),",
          "reader::ends::tests::the_last_event_of_a_response_tells_its_usage_and_others_tell_none"),
+        ("tokens that are told twice cost less", REPORTS, "cached.min(least)", "cached.max(least)",
+         "usage::tests::usage_is_read_in_every_form_in_which_it_comes"),
         ("a client reads one of two counts, and the other is billed", PASSED,
          "are_unique.then_some(members)", "Some(members).filter(|_| are_unique || levels > 0)",
          "tests::passed::a_usage_that_tells_a_member_twice_is_written_anew_as_it_is_billed"),
     ],
     "inference-gateway-routing": [
         ("a client's query takes an upstream from others", HEALTH,
-         "if self.failures == 0 && self.refused_alone.is_none_or(|alone| alone == account) =>",
-         "if self.failures > FAILURES && self.refused_alone.is_none_or(|alone| alone == account) =>",
+         "if self.failures == 0 && self.is_alone(account) =>", "if self.failures > FAILURES && self.is_alone(account) =>",
          "choice::tests::failures_with_a_clients_query_or_headers_count_once_another_request_failed"),
+        ("a server that is broken for one account stays that account's first choice", HEALTH,
+         "filter(|_| failures >= FAILURES)", "filter(|_| failures > 1_000)",
+         "choice::tests::a_server_that_is_broken_for_one_account_is_set_aside_for_that_account"),
     ],
     "inference-gateway-upstream-error": [
         ("what a request quotes is the operator's trouble", OPERATOR,

@@ -96,11 +96,12 @@ impl Client {
         let down = ConnectionState::Down { why: late(), until, backoff, number: 0 };
         let (state, calls, logged) = (RwLock::new(down), Semaphore::new(CALLS), OnceLock::new());
         let (renewed, masters) = (Mutex::new(Instant::now()), Masters::default());
+        let rewriting = Rewriting::new(volatile_allowed, key_space.clone());
         let client = Self {
             source,
             volatile_allowed,
             key_space,
-            rewriting: Rewriting::new(volatile_allowed),
+            rewriting,
             watermark,
             masters,
             clock,

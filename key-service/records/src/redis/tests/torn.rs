@@ -135,6 +135,41 @@ async fn a_torn_file_of_a_master_brings_no_part_of_a_commit_back_behind_a_connec
     }
 }
 
+/// Lets the server write its file no more anew.
+async fn block_rewriting(server: &RedisServer) {
+    let folder = server.data().join("appendonlydir");
+    std::fs::remove_dir_all(&folder).unwrap();
+    std::fs::write(&folder, "in the way").unwrap();
+    server.ask("BGREWRITEAOF").unwrap();
+    while !server.info("persistence").contains("aof_last_bgrewrite_status:err") {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_process_that_starts_later_needs_no_new_file_of_the_same_run_of_redis() {
+    let mut server = RedisServer::start();
+    let (_data_dir, settings) = place(&server);
+    let space = Space::new("account");
+    commit(&open(&settings).await.unwrap(), &space).await.unwrap();
+    server.kill();
+    server.start_again();
+    commit(&open(&settings).await.unwrap(), &space).await.unwrap();
+    assert!(!server.info("persistence").contains("aof_last_rewrite_time_sec:-1"), "it was written anew");
+    block_rewriting(&server).await;
+    let (_other_dir, other) = place(&server);
+    let other = Settings { prefix: settings.prefix.clone(), ..other };
+    commit(&open(&other).await.unwrap(), &space).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_redis_that_has_nothing_yet_is_used_without_waiting_for_a_new_file() {
+    let server = RedisServer::start();
+    block_rewriting(&server).await;
+    let (_data_dir, settings) = place(&server);
+    commit(&open(&settings).await.unwrap(), &Space::new("account")).await.unwrap();
+}
+
 #[tokio::test]
 async fn a_user_who_may_not_have_the_file_written_anew_is_told_what_to_allow() {
     let grants = "~* &* +@all -@dangerous +info";

@@ -2,7 +2,7 @@
 
 use domain::{
     event::Event,
-    sequence::{Epoch, EpochBegin, Sequence},
+    sequence::{Epoch, EpochBegin, Sequence, next_epoch},
 };
 use key_service_ledger::{StoreError, messages, names};
 use records::{Log, Name, Order, Space};
@@ -13,15 +13,24 @@ use crate::store::{base::Store, events, layout};
 
 impl Store {
     /// Begins new exported numbers of entries and events in every account. The store must have been restored, and must not
-    /// be served yet.
-    pub async fn begin_numbers_anew(&self) -> Result<(), StoreError> {
+    /// be served yet. `replaced` is the store that was there before, if it can be read.
+    pub async fn begin_numbers_anew(&self, replaced: Option<&Self>) -> Result<(), StoreError> {
+        let now = self.clock.now();
         for account in self.accounts().await? {
             let space = names::space(account.id);
+            let of_replaced: Option<messages::Restores> = match replaced {
+                // A damaged record does not hold up the restore that it calls for.
+                Some(replaced) => replaced.read().get(&space, name()).await.unwrap_or_default(),
+                None => None,
+            };
+            let of_replaced = of_replaced.as_ref().and_then(last_epoch);
             self.change(&space, |view| {
                 let Some(account) = view.get::<messages::Account>(&names::account())? else { return Ok(()) };
                 let mut restores: messages::Restores = view.get(&name())?.unwrap_or_default();
+                let epoch = next_epoch(last_epoch(&restores).into_iter().chain(of_replaced), now);
                 restores.first_entries.push(account.entries + 1);
                 restores.first_events.push(account.events + 1);
+                restores.epochs.push(epoch);
                 view.put(&name(), &restores);
                 Ok(())
             })
@@ -33,16 +42,21 @@ impl Store {
     /// Epochs of the account's journal, and of its events.
     pub async fn sequences(&self, account: AccountId) -> Result<(Sequence, Sequence), StoreError> {
         let space = names::space(account);
-        let restores = self.get::<messages::Restores>(&space, name()).await?.unwrap_or_default();
-        let epoch = |first| Epoch { first, begin: EpochBegin::Restored };
-        let mut entries: Vec<_> = restores.first_entries.into_iter().map(epoch).collect();
-        let mut events: Vec<_> = restores.first_events.into_iter().map(epoch).collect();
+        let messages::Restores { first_entries, first_events, epochs } =
+            self.read().get(&space, name()).await?.unwrap_or_default();
+        let restored = |firsts: Vec<u64>| -> Vec<Epoch> {
+            let epoch =
+                |(first, number): (u64, &u64)| Epoch { first, begin: EpochBegin::Restored, number: *number };
+            firsts.into_iter().zip(&epochs).map(epoch).collect()
+        };
+        let (mut entries, mut events) = (restored(first_entries), restored(first_events));
         for since in self.records.losses().await? {
             let since = Timestamp::from_millis(since);
+            let number = next_epoch([], since);
             let first = self.first_since(&space, names::JOURNAL, since).await?;
-            entries.push(Epoch { first, begin: EpochBegin::Lost });
+            entries.push(Epoch { first, begin: EpochBegin::Lost, number });
             let first = self.first_since(&space, names::EVENTS, since).await?;
-            events.push(Epoch { first, begin: EpochBegin::Lost });
+            events.push(Epoch { first, begin: EpochBegin::Lost, number });
         }
         Ok((Sequence::new(entries), Sequence::new(events)))
     }
@@ -50,11 +64,11 @@ impl Store {
     /// Finds by halving the first number of a log that can be a value's of this time or a later one. Values of clocks that
     /// differ may be in another order than their times; then the number is lower.
     async fn first_since(&self, space: &Space, log: Log, since: Timestamp) -> Result<u64, StoreError> {
-        let newest = self.values(space, log, 0..=u64::MAX, Order::Descending, 1).await?;
+        let newest = self.read().values(space, log, 0..=u64::MAX, Order::Descending, 1).await?;
         let (mut is_before, mut is_since) = (0, newest.first().map_or(1, |(number, _)| number + 1));
         while is_since - is_before > 1 {
             let middle = u64::midpoint(is_before, is_since);
-            let value = self.values(space, log, middle..=middle, Order::Ascending, 1).await?;
+            let value = self.read().values(space, log, middle..=middle, Order::Ascending, 1).await?;
             // A value that was dropped is older than all that were kept.
             let is_middle_since = match value.first() {
                 Some((number, value)) => time(log, *number, value)? >= since,
@@ -79,6 +93,10 @@ fn time(log: Log, number: u64, value: &[u8]) -> Result<Timestamp, StoreError> {
     Ok(at)
 }
 
+fn last_epoch(restores: &messages::Restores) -> Option<u64> {
+    restores.epochs.last().copied()
+}
+
 fn name() -> Name {
     layout::name(layout::HOUSE, *b"n")
 }
@@ -87,13 +105,14 @@ fn name() -> Name {
 mod tests {
     use std::sync::Arc;
 
-    use domain::sequence::CannotGoOn;
+    use domain::{ledger::histories::START, sequence::CannotGoOn};
     use records::Records;
     use shared::ids::GenerationId;
 
+    use super::*;
     use crate::{
         store::Ledger as _,
-        suite::{Unreliable, act, after, capture, make_key, new_key, open_account_with, over},
+        suite::{Unreliable, act, after, capture, hold, in_maps, make_key, new_key, open_account_with, over},
     };
 
     #[tokio::test]
@@ -129,5 +148,44 @@ mod tests {
         records.lose_since(after(70));
         let (both, _) = store.sequences(account).await.unwrap();
         assert_eq!((both.exported(6), both.after(entries.exported(6), 6)), (entries.exported(6), Ok(6)));
+    }
+
+    /// A backup of an account with two entries, which was never restored.
+    async fn backup() -> (Arc<Store>, AccountId) {
+        let store = in_maps();
+        let account = open_account_with(&store, 1, 100_000).await;
+        bill(&store, account, 1..=2).await;
+        (store, account)
+    }
+
+    async fn bill(store: &Store, account: AccountId, numbers: std::ops::RangeInclusive<u8>) {
+        let key = match store.latest_entries(account, None, 1).await.unwrap().pop() {
+            Some(entry) => entry.entry.settlement.payer.key,
+            None => make_key(store, account, 1, None).await,
+        };
+        for n in numbers {
+            let id = GenerationId::new(START, [n; 10]);
+            let outcomes =
+                store.execute(account, vec![hold(key, id, 10, 7), capture(key, id, 10)], START).await;
+            assert!(outcomes.unwrap().iter().all(Result::is_ok));
+        }
+    }
+
+    #[tokio::test]
+    async fn the_same_backup_restored_again_and_again_repeats_no_exported_number() {
+        let (mut served, account) = backup().await;
+        let mut seen = [0; 2];
+        for _ in 0..3 {
+            bill(&served, account, 3..=5).await;
+            let (entries, events) = served.sequences(account).await.unwrap();
+            let last = served.latest_entries(account, None, 1).await.unwrap()[0].number;
+            let shown = [entries.exported(last), events.exported(last)];
+            assert!(shown.iter().zip(seen).all(|(now, before)| *now > before), "{shown:?} after {seen:?}");
+            assert_eq!(entries.after(seen[0], last), Ok(if seen[0] == 0 { 0 } else { 2 }));
+            seen = shown;
+            let (restored, _) = backup().await;
+            restored.begin_numbers_anew(Some(&served)).await.unwrap();
+            served = restored;
+        }
     }
 }
