@@ -3,7 +3,6 @@
 pub(crate) mod refused;
 pub(crate) mod refused_calls;
 pub mod search;
-mod sequences;
 pub(crate) mod upstreams;
 
 use std::ops::RangeInclusive;
