@@ -2,7 +2,7 @@
 
 use std::io::{BufWriter, Write};
 
-use anyhow::{anyhow, ensure};
+use anyhow::ensure;
 use clap::{Args, Subcommand};
 use shared::ids::KeyId;
 
@@ -12,18 +12,17 @@ pub(crate) mod events;
 mod lines;
 mod parts;
 pub(crate) mod refusals;
+mod sequence;
 
 use lines::{EntryLine, UsageLineJson};
 use parts::UsageBy;
+use sequence::read_on;
 
 use crate::{
     failure::operator_error,
     output::{EXPORTED_AT_ONCE, write_json},
 };
-use domain::{
-    sequence::{CannotGoOn, Sequence},
-    usage::{Counts, Day},
-};
+use domain::usage::{Counts, Day};
 use key_service_management::Management;
 use key_service_store::store::UsageLine;
 use shared::table;
@@ -113,22 +112,6 @@ pub(crate) async fn journal(
             return Ok(());
         }
     }
-}
-
-/// Finds the number after which an export goes on. `ends` says what ends with `last`.
-fn read_on(sequence: &Sequence, after: u64, last: u64, ends: &str) -> anyhow::Result<u64> {
-    sequence.after(after, last).map_err(|why| match why {
-        CannotGoOn::Unknown => {
-            let last = sequence.exported(last);
-            anyhow!(
-                "--after: {ends} at {last}, so {after} is of another store, or was lost; import everything again, with --after 0"
-            )
-        }
-        CannotGoOn::MayBeLost(sure) => anyhow!(
-            "--after: a replica of Redis took over, and {after} may have been lost, and its number given to another; remove \
-             what you imported with a seq above {sure}, and go on with --after {sure}"
-        ),
-    })
 }
 
 /// Lists the counters of usage.

@@ -3,7 +3,6 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "panics are fine as test failures")]
 
-mod acts;
 mod files;
 mod lines;
 
@@ -24,8 +23,8 @@ use std::{
 use parking_lot::Mutex;
 use tempfile::TempDir;
 
+pub use self::files::copy;
 use self::lines::{ask, first_lines, signed_in, whole_answer};
-pub use self::{acts::SlotMove, files::copy};
 use crate::redis::{Address, Certificates, Settings};
 
 /// Longest wait for servers, which only one that hangs reaches. On a busy machine, servers start late, and a Sentinel that
@@ -48,7 +47,7 @@ pub struct RedisServer {
 /// Three masters that share the slots.
 pub struct Cluster {
     ports: [u16; 3],
-    masters: [RedisServer; 3],
+    pub masters: [RedisServer; 3],
 }
 
 /// A master, a replica, and the Sentinel that monitors both.
@@ -58,7 +57,7 @@ pub struct Watched {
     /// Password of the Sentinel; empty: none.
     password: String,
     _folder: TempDir,
-    servers: [RedisServer; 2],
+    pub servers: [RedisServer; 2],
 }
 
 /// Settings of a separate store at this address, beside others on the same servers.

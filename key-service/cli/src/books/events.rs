@@ -6,7 +6,7 @@ use clap::Subcommand;
 use serde::Serialize;
 use shared::wire::EventObject;
 
-use super::read_on;
+use super::sequence::read_on;
 use crate::{failure::operator_error, output::EXPORTED_AT_ONCE};
 use key_service_management::Management;
 

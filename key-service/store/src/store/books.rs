@@ -4,7 +4,6 @@ pub(crate) mod refused;
 pub(crate) mod refused_calls;
 mod runs;
 pub mod search;
-mod sequences;
 pub(crate) mod upstreams;
 
 use std::ops::RangeInclusive;

@@ -116,7 +116,12 @@ async fn the_documented_rights_are_enough_and_an_error_about_a_wrong_password_do
 async fn the_documented_rights_are_enough_behind_a_sentinel_and_in_a_cluster() {
     let folder = tempfile::tempdir().unwrap();
     let watched = Watched::start();
-    watched.set_user(&format!("faregate on >open-sesame {GRANTS}"));
+    let set_user = |servers: &[RedisServer], user: &str| {
+        for server in servers {
+            assert_eq!(server.ask(&format!("ACL SETUSER faregate {user}")).as_deref(), Some("+OK"));
+        }
+    };
+    set_user(&watched.servers, &format!("on >open-sesame {GRANTS}"));
     let signed_in = |url: &str| {
         let url = url.replace("://", "://faregate:open-sesame@");
         at(&url, folder.path(), Certificates::default())
@@ -124,10 +129,10 @@ async fn the_documented_rights_are_enough_behind_a_sentinel_and_in_a_cluster() {
     serves(&signed_in(&watched.url())).await;
 
     let cluster = Cluster::start();
-    cluster.set_user(&format!("faregate on >open-sesame {GRANTS}"));
+    set_user(&cluster.masters, &format!("on >open-sesame {GRANTS}"));
     let refused = open(&signed_in(&cluster.url())).await.err().unwrap();
     assert!(refused.contains("NOPERM") || refused.contains("no permissions"), "{refused}");
-    cluster.set_user("faregate +cluster|slots");
+    set_user(&cluster.masters, "+cluster|slots");
     serves(&signed_in(&cluster.url())).await;
 }
 

@@ -8,8 +8,7 @@ use key_service_ledger::{StoreError, messages, names};
 use records::{Log, Name, Order, Space};
 use shared::{ids::AccountId, time::Timestamp};
 
-use super::journal_entry;
-use crate::store::{base::Store, events, layout};
+use crate::store::{base::Store, books::journal_entry, events, layout};
 
 impl Store {
     /// Begins new exported numbers of entries and events in every account. The store must have been restored, and must not
