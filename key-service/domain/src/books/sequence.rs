@@ -51,13 +51,11 @@ impl Sequence {
     pub fn after(&self, exported: u64, last: u64) -> Option<u64> {
         let (epoch, number) = (exported >> NUMBER_BITS, exported & NUMBER);
         // A later restore of an earlier backup has forgotten the epochs between.
-        match self.0.iter().find(|restored| restored.epoch > epoch) {
-            Some(next) => Some(number.min(next.first.saturating_sub(1))),
-            None => {
-                let is_present = self.0.last().map_or(0, |restored| restored.epoch) == epoch;
-                (is_present && number <= last).then_some(number)
-            }
+        if let Some(next) = self.0.iter().find(|restored| restored.epoch > epoch) {
+            return Some(number.min(next.first.saturating_sub(1)));
         }
+        let is_present = self.0.last().map_or(0, |restored| restored.epoch) == epoch;
+        (is_present && number <= last).then_some(number)
     }
 }
 
