@@ -103,8 +103,7 @@ pub(super) fn is_for_operator(sentence: &str) -> bool {
     TO_OPERATOR.iter().any(|words| lower.contains(words))
 }
 
-/// Returns whether a word, in lower case, is the name of an account, or of what an account owns. `before` is the word before
-/// it.
+/// Returns whether a word in lower case names an account or something that belongs to one. `before` is the preceding word.
 pub(super) fn is_name(word: &str, before: &str) -> bool {
     let is_named = |name: &&str| word.strip_prefix(*name).is_some_and(|rest| !rest.is_empty());
     let is_owned = || BEFORE_NAME.contains(&before) && !NO_NAMES.contains(&word) && has_name(word);

@@ -25,7 +25,6 @@ pub(super) struct Reads(Vec<ReadCommand>);
 /// A command that reads.
 struct ReadCommand {
     command: &'static str,
-    /// Name of what is read.
     key: Vec<u8>,
     words: Vec<Vec<u8>>,
 }
