@@ -225,7 +225,7 @@ impl Records for Redis {
     }
 
     async fn term(&self) -> Term {
-        self.client.server().await.term
+        self.client.term()
     }
 
     async fn settle(&self, space: &Space, durability: Durability, since: Term) -> Result<(), Failure> {

@@ -455,7 +455,7 @@ FAULTS = {
          "field(info, \"master_replid2\").bytes().any(|digit| digit != b'0')", "false && !field(info, \"master_replid2\").is_empty()",
          "failovers::the_second_of_two_failovers_is_noticed_although_nobody_saw_the_first"),
         ("a failover is not remembered", FAILOVER,
-         "history.losses.entry(id.to_owned()).or_insert_with(", "BTreeMap::new().entry(id.to_owned()).or_insert_with(",
+         "history.losses.entry(id(info).to_owned()).or_insert_with(", "BTreeMap::new().entry(id(info).to_owned()).or_insert_with(",
          "failovers::a_failover_while_no_key_service_ran_is_noticed_and_dated_by_the_last_look"),
         ("questions are not asked again while a slot moves", REDIS,
          "Err(e) if is_moving(&e) && Instant::now() < until =>", "Err(e) if is_moving(&e) && Instant::now() > until =>",

@@ -141,6 +141,14 @@ impl Client {
         }
     }
 
+    /// The present term, or none while a connection is made. It does not wait, since its callers have no deadline yet.
+    pub(super) fn term(&self) -> Term {
+        match self.state.try_read().as_deref() {
+            Ok(ConnectionState::Up { number, .. } | ConnectionState::Down { number, .. }) => Term(*number),
+            Err(_) => Term::default(),
+        }
+    }
+
     /// Returns whether there is a connection.
     pub(super) async fn is_up(&self) -> bool {
         matches!(&*self.state.read().await, ConnectionState::Up { .. })
@@ -168,13 +176,19 @@ impl Client {
         by_text: impl FnOnce() -> Cmd,
     ) -> RedisResult<Value> {
         let _timed = timed("script");
-        match self.call(by_hash).await {
-            Err(e) if e.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
-                self.in_time(async |connection| self.rewriting.of_key(&connection, key, REWRITING).await)
-                    .await?;
-                self.call(&by_text()).await
+        let run = async {
+            match self.call(by_hash).await {
+                Err(e) if e.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
+                    self.in_time(async |connection| self.rewriting.of_key(&connection, key, REWRITING).await)
+                        .await?;
+                    self.call(&by_text()).await
+                }
+                answer => answer,
             }
-            answer => answer,
+        };
+        match timeout_at(Instant::now() + CALL_TIMEOUT, run).await {
+            Ok(answer) => answer,
+            Err(_) => Err(self.why_late().await),
         }
     }
 

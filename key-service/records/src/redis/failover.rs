@@ -83,9 +83,9 @@ impl Masters {
             promoted = 0;
         } else if promoted > 0 || has_forgotten {
             let since = seen.looked.into_iter().chain(history.looked).min();
-            for id in new.iter().map(|info| id(info)).filter(|id| !history.ids.iter().any(|seen| seen == id))
-            {
-                history.losses.entry(id.to_owned()).or_insert_with(|| before(since));
+            // Another key-service may have noted the id without what this one found forgotten.
+            for info in &new {
+                history.losses.entry(id(info).to_owned()).or_insert_with(|| before(since));
             }
         }
         history.add(known.into_iter().chain(new.iter().map(|info| id(info).to_owned())));

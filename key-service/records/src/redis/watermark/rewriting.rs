@@ -24,7 +24,7 @@ use crate::redis::{
 const LOOK_AGAIN: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(250)];
 /// Field of the hash of marks that has the run ids of servers with a new file.
 const NOTED: &str = "whole";
-/// Most run ids that are noted: one for each master, of the last starts.
+/// Most run ids that are noted or kept: one for each master, of the last starts.
 const MOST_NOTED: usize = 64;
 /// Shortest time between two attempts of a server that cannot write its file, since each copies its memory.
 const AGAIN_AFTER: Duration = Duration::from_secs(5);
@@ -110,7 +110,7 @@ impl Rewriting {
                 FileState::Underway | FileState::Old | FileState::Failed
                     if self.is_noted(connection, &server).await =>
                 {
-                    self.whole.lock().insert(server);
+                    remember(&self.whole, server);
                     return Ok(());
                 }
                 FileState::Underway => {}
@@ -157,7 +157,7 @@ impl Rewriting {
     /// Remembers that a server has a new file, or needs none, and notes that in the store. A store that is not known to be
     /// ours takes no note.
     async fn note(&self, connection: &Connection, server: String) {
-        self.whole.lock().insert(server.clone());
+        remember(&self.whole, server.clone());
         if self.noted.lock().contains(&server) {
             return;
         }
@@ -176,7 +176,7 @@ impl Rewriting {
             // A Redis that takes no note serves all the same. Then the next process has the file written anew.
             let _ = note.query_async::<()>(&mut connection.clone()).await;
         }
-        self.noted.lock().insert(server);
+        remember(&self.noted, server);
     }
 
     fn has_just_begun(&self, server: &str) -> bool {
@@ -197,9 +197,21 @@ impl Rewriting {
             Ok(_) | Err(_) => {}
         }
         tracing::info!("Redis was started: it writes its append-only file anew");
-        self.began.lock().insert(server.to_owned(), Instant::now());
+        let mut began = self.began.lock();
+        began.retain(|_, at| at.elapsed() < AGAIN_AFTER);
+        began.insert(server.to_owned(), Instant::now());
+        drop(began);
         Ok(true)
     }
+}
+
+/// Adds a run id. Ids that are forgotten are found again, in `INFO` or in the note.
+fn remember(ids: &Mutex<HashSet<String>>, server: String) {
+    let mut ids = ids.lock();
+    if ids.len() >= MOST_NOTED {
+        ids.clear();
+    }
+    ids.insert(server);
 }
 
 /// Returns whether the user may not run a command, or the server has none of that name.
