@@ -21,8 +21,7 @@ async fn of_kind(over: Deployment, kind: &'static str) -> Stack {
     Stack::with(Options { kind, deployment: over, ..Options::default() }).await
 }
 
-/// Runs each fact on `faregate` with SQLite, and on services over a Redis, or a cluster where the environment asks for
-/// one.
+/// Runs each fact on `faregate` with SQLite, and on services over a Redis Cluster.
 macro_rules! facts {
     ($($fact:ident)*) => {
         mod all_in_one {
@@ -33,7 +32,7 @@ macro_rules! facts {
             })*
         }
         mod services {
-            use super::Deployment;
+            use super::{Deployment, Form};
             $(#[apply(fact)]
             async fn $fact() {
                 super::$fact(Deployment::services(1, 1, Form::Cluster)).await;
