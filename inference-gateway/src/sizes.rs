@@ -94,7 +94,7 @@ fn prompts_bytes(options: &Options, memory: u64) -> Result<usize, ConfigError> {
     if mib < 2 * u64::from(options.max_body_mib) {
         let derived = if options.max_prompts_mib.is_none() { ", half of the process's memory," } else { "" };
         let reason = format!(
-            "{mib} MiB{derived} is less than twice FAREGATE_MAX_BODY_MIB, so that the largest body would never find room"
+            "{mib} MiB{derived} is less than twice FAREGATE_MAX_BODY_MIB, so the largest body would never fit"
         );
         return Err(ConfigError::new(SETTING, reason));
     }
@@ -115,7 +115,7 @@ fn fits(setting: &'static str, bytes: u64, memory: u64) -> Result<(), ConfigErro
         return Ok(());
     }
     let (mib, memory) = (bytes >> 20, memory >> 20);
-    let reason = format!("{mib} MiB do not fit into the {memory} MiB that the process may take");
+    let reason = format!("{mib} MiB do not fit into the process's {memory} MiB of memory");
     Err(ConfigError::new(setting, reason))
 }
 

@@ -36,7 +36,7 @@ async fn of_services_every_part_is_looked_at_and_a_fault_is_found_where_it_is() 
 
     let of_gateway = stack.server().settings().clone();
     let (_, found) = findings(&of_gateway);
-    assert!(said(&found, "key-service", "well")[0].contains("takes the token"), "{found:?}");
+    assert!(said(&found, "key-service", "well")[0].contains("accepts the token"), "{found:?}");
     let mut guessing = of_gateway.clone();
     guessing.env.push(("FAREGATE_INTERNAL_TOKEN", "a-guess-long-enough".into()));
     let (status, found) = findings(&guessing);
