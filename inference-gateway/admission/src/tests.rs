@@ -46,7 +46,7 @@ async fn an_account_takes_its_share_of_the_slots_and_a_request_is_charged_once()
         }
     }
     admit().await.unwrap().charge_to(account()).unwrap();
-    // A slot is taken until the settlement of the last hold.
+    // A slot stays taken until the last hold is settled.
     let (request, hold) = taken.pop().unwrap();
     drop(request);
     assert!(admit().await.unwrap().charge_to(one).is_err());

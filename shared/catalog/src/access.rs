@@ -114,7 +114,7 @@ impl RawAccess {
             (Some(_), Some(file)) => {
                 return Err((
                     Some(file.span()),
-                    "an upstream has api_key_env or api_key_file, not both".into(),
+                    "set api_key_env or api_key_file, not both".into(),
                 ));
             }
             (Some(variable), None) => Some(Source::Variable(variable)),
@@ -125,7 +125,7 @@ impl RawAccess {
             (Some(source), auth) => headers.push(credential_header(source, auth, usual_auth)?),
             (None, Some(auth)) => {
                 let reason =
-                    "`auth` names the header of a credential; api_key_env or api_key_file names none";
+                    "`auth` needs a credential; set api_key_env or api_key_file";
                 return Err((Some(auth.span()), reason.to_owned()));
             }
             (None, None) => {}
@@ -164,7 +164,7 @@ fn further_header(name: &str, source: RawSource) -> Result<Header, String> {
     let name = header_name(name)?;
     let source = match source {
         RawSource::Text(text) if HeaderValue::from_str(&text).is_err() => {
-            return Err(format!("the header \"{name}\" holds characters that a header cannot carry"));
+            return Err(format!("the value of header \"{name}\" has characters that a header cannot carry"));
         }
         RawSource::Text(text) => Source::Text(text.into()),
         RawSource::Variable(VariableSource { env }) => Source::Variable(env),
@@ -174,9 +174,9 @@ fn further_header(name: &str, source: RawSource) -> Result<Header, String> {
 }
 
 fn header_name(name: &str) -> Result<HeaderName, String> {
-    let parsed = HeaderName::try_from(name).map_err(|_| format!("\"{name}\" is no name of a header"))?;
+    let parsed = HeaderName::try_from(name).map_err(|_| format!("\"{name}\" is not a valid header name"))?;
     if OWN_HEADERS.contains(&parsed.as_str()) {
-        return Err(format!("the header \"{parsed}\" is set by the gateway alone"));
+        return Err(format!("the gateway sets the header \"{parsed}\" itself; remove it"));
     }
     Ok(parsed)
 }
@@ -191,5 +191,5 @@ fn proxy(url: Spanned<String>) -> Result<SecretString, Fault> {
     if parsed.as_ref().is_some_and(is_http) {
         return Ok(url);
     }
-    Err((Some(at), "a proxy is an address such as http://proxy.internal:3128".into()))
+    Err((Some(at), "a proxy must be an address such as http://proxy.internal:3128".into()))
 }

@@ -36,7 +36,7 @@ impl Catalog {
         };
         let raw: CatalogFile = toml::from_str(text).map_err(|e| error(e.span(), e.message().to_owned()))?;
         if raw.model.is_empty() {
-            return Err(error(None, "no [[model]] is offered".into()));
+            return Err(error(None, "has no [[model]]".into()));
         }
         file::check_names(&raw.model).map_err(|(at, reason)| error(at, reason))?;
         let check = |model: RawModel| {

@@ -136,7 +136,7 @@ fn serves(apis: Spanned<Vec<ServedApi>>) -> Result<Serves, Fault> {
     let (at, apis) = (apis.span(), apis.into_inner());
     let [chat, embeddings] = [ServedApi::Chat, ServedApi::Embeddings].map(|api| apis.contains(&api));
     if usize::from(chat) + usize::from(embeddings) != apis.len() || apis.is_empty() {
-        return Err((Some(at), "`serves` lists \"chat\", \"embeddings\" or both, each once".into()));
+        return Err((Some(at), "`serves` must list \"chat\", \"embeddings\" or both, each once".into()));
     }
     Ok(Serves { chat, embeddings })
 }
@@ -165,11 +165,11 @@ impl Sale {
             (Some(_), Some(markup)) => {
                 return Err((
                     Some(markup.span()),
-                    "has both a price and a markup; one makes the other".into(),
+                    "has both a price and a markup; set only one of them".into(),
                 ));
             }
             (None, None) => {
-                return Err((None, "has no [model.price]; what has no price cannot be sold".into()));
+                return Err((None, "has no [model.price] and no markup; set one of them".into()));
             }
             (Some(price), None) => (price.span(), RawTable::check(price)?),
             (None, Some(markup)) => {
@@ -177,9 +177,9 @@ impl Sale {
                 let costs: Option<Vec<_>> = upstreams.iter().map(|upstream| upstream.cost.as_ref()).collect();
                 let fault = |reason: &str| (Some(at.clone()), reason.to_owned());
                 let costs = costs
-                    .ok_or_else(|| fault("has a markup, but an upstream without [model.upstream.cost]"))?;
+                    .ok_or_else(|| fault("has a markup, but one of its upstreams has no [model.upstream.cost]"))?;
                 let price =
-                    markup.on(&costs).ok_or_else(|| fault("has a markup that makes a price too high"))?;
+                    markup.on(&costs).ok_or_else(|| fault("has a markup that makes a price exceed the maximum"))?;
                 (at, price)
             }
         };
@@ -189,7 +189,7 @@ impl Sale {
             Some(pair) if !self.below_cost => {
                 let RatePair { first: price, second: cost, .. } = pair;
                 let reason = format!(
-                    "sells {pair} for {price}, which costs {cost}; `sell_below_cost = true` allows it"
+                    "sells {pair} for {price}, but pays {cost} for it; `sell_below_cost = true` allows that"
                 );
                 Err((Some(at), reason))
             }
@@ -213,7 +213,7 @@ pub(super) fn check_names(models: &[RawModel]) -> Result<(), Fault> {
             return Err((Some(at), "an alias is empty or has control characters".into()));
         }
         if !names.insert(name) {
-            return Err((Some(at), format!("\"{name}\" is the id or an alias of a model already")));
+            return Err((Some(at), format!("\"{name}\" is already the id or an alias of a model")));
         }
     }
     Ok(())
@@ -280,22 +280,22 @@ impl RawUpstream {
         let fault = |reason: &str| (Some(at.clone()), reason.to_owned());
         let url = match (kind, self.url) {
             (UpstreamKind::Builtin, None) => None,
-            (UpstreamKind::Builtin, Some(_)) => return Err(fault("the built-in model needs no url")),
+            (UpstreamKind::Builtin, Some(_)) => return Err(fault("the built-in model has no url; remove it")),
             (_, None) => return Err(fault("an upstream needs a url")),
             (_, Some(url)) => Some(base_url(url)?),
         };
         let model = match (kind, self.model) {
             (_, Some(model)) if !model.is_empty() => model,
             (UpstreamKind::Builtin, _) => "tiny-demo".to_owned(),
-            _ => return Err(fault("an upstream needs the name it knows the model by: model = \"…\"")),
+            _ => return Err(fault("an upstream needs its own name of the model: model = \"…\"")),
         };
         if let Some(tokenizer) = self.tokenizer {
-            let reason = "a tokenizer alone counts no prompt exactly, since the server's template adds to it; kinds that \
+            let reason = "`tokenizer` is not supported, since it ignores what the server's template adds to a prompt; the kinds that \
                           count prompts themselves are vllm, sglang and llama_cpp";
             return Err((Some(tokenizer.span()), reason.to_owned()));
         }
         if self.weight == 0 {
-            return Err(fault("an upstream's weight is at least 1"));
+            return Err(fault("an upstream's weight must be at least 1"));
         }
         let of_cost = |(at, reason)| (at, format!("the cost of model \"{id}\" {reason}"));
         let cost = self.cost.map(RawTable::check).transpose().map_err(of_cost)?;
@@ -352,7 +352,7 @@ fn pass_members(names: Spanned<Vec<String>>) -> Result<Vec<String>, Fault> {
         None => Ok(names),
         Some((_, name)) => {
             let reason = format!(
-                "`pass_members` lists \"{name}\": a name has 1 to {LONGEST_MEMBER} of a-z, A-Z, 0-9, '_', '-' and '.', and is listed once"
+                "`pass_members` lists \"{name}\": a name must have 1 to {LONGEST_MEMBER} of a-z, A-Z, 0-9, '_', '-' and '.', and be listed once"
             );
             Err((Some(at), reason))
         }
@@ -367,7 +367,7 @@ fn name(name: Spanned<String>) -> Result<String, Fault> {
     if name.is_empty() || name.chars().count() > LONGEST_NAME || name.chars().any(is_control) {
         return Err((
             Some(at),
-            format!("an upstream's name has 1 to {LONGEST_NAME} characters, none of control"),
+            format!("an upstream's name must have 1 to {LONGEST_NAME} characters and no control characters"),
         ));
     }
     Ok(name)
@@ -378,7 +378,7 @@ fn query_name(name: Spanned<String>) -> Result<String, Fault> {
     let (at, name) = (name.span(), name.into_inner());
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     if name.is_empty() || !name.chars().all(is_plain) {
-        return Err((Some(at), "pass_query has names of letters, digits, '-', '_' and '.'".to_owned()));
+        return Err((Some(at), "names in pass_query may have only letters, digits, '-', '_' and '.'".to_owned()));
     }
     Ok(name)
 }
@@ -387,11 +387,11 @@ fn speaks(kind: UpstreamKind, listed: Spanned<Vec<UpstreamApi>>) -> Result<Vec<U
     let (at, listed) = (listed.span(), listed.into_inner());
     let is_twice = |(i, api): (usize, &UpstreamApi)| listed[..i].contains(api);
     if listed.is_empty() || listed.iter().enumerate().any(is_twice) {
-        let reason = "`speaks` lists \"chat\", \"responses\", \"messages\" or several of them, each once";
+        let reason = "`speaks` must list \"chat\", \"responses\", \"messages\" or several of them, each once";
         return Err((Some(at), reason.into()));
     }
     if kind == UpstreamKind::Builtin && listed != kind.speaks() {
-        return Err((Some(at), "the built-in model speaks \"chat\" alone".into()));
+        return Err((Some(at), "the built-in model speaks only \"chat\"".into()));
     }
     Ok(listed)
 }
@@ -402,6 +402,6 @@ fn base_url(url: Spanned<String>) -> Result<Uri, Fault> {
     let text = url.into_inner();
     let uri: Option<Uri> = text.trim_end_matches('/').parse().ok();
     uri.filter(|uri| matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some()).ok_or_else(
-        || (Some(at), format!("\"{text}\" is no http(s) address such as http://127.0.0.1:8000/v1")),
+        || (Some(at), format!("\"{text}\" is not an http(s) address such as http://127.0.0.1:8000/v1")),
     )
 }

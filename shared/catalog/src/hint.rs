@@ -22,8 +22,8 @@ impl fmt::Display for Hint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::HidesTokens => f.write_str(
-                "tokens that its streams hide, such as reasoning, are not billed when a client leaves midway. Set \
-                 left_mid_stream = \"finish\", or streams_every_token = true where it hides none.",
+                "hidden tokens, such as reasoning, are not billed when a client leaves in mid-stream. Set \
+                 left_mid_stream = \"finish\", or streams_every_token = true if it hides none.",
             ),
             Self::SellsBelowCost(pair) => write!(f, "{pair} sells for {} and costs {}.", pair.first, pair.second),
         }

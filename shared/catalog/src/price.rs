@@ -120,10 +120,10 @@ impl Price {
     pub fn fault(&self) -> Option<&'static str> {
         let rates = self.tiers.iter().map(|tier| tier.rates).chain([self.base]);
         if rates.flat_map(Rates::to_array).any(|rate| !(NanoUsd::ZERO..=NanoUsd::MAX).contains(&rate)) {
-            return Some("has a price that is negative or beyond 9000000 USD");
+            return Some("has a price that is negative or above 9000000 USD");
         }
         let rises = self.tiers.windows(2).all(|pair| pair[0].above < pair[1].above);
-        (!rises).then_some("has tiers that do not rise")
+        (!rises).then_some("has tiers that are not in rising order")
     }
 }
 

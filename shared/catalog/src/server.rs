@@ -155,7 +155,7 @@ impl ServerDescription {
             let listed = self.models.iter().take(SHOWN_NAMES);
             let listed: Vec<_> = listed.map(|m| format!("\"{}\"", shown(&m.id, MAX_SHOWN_NAME))).collect();
             let others = if self.models.len() > SHOWN_NAMES { " and others" } else { "" };
-            broken.push(format!("the server does not list it, but {}{others}", listed.join(", ")));
+            broken.push(format!("the server does not list this model; it lists {}{others}", listed.join(", ")));
         }
         let window = self.window_of(&upstream.model);
         if let Some(window) = window.filter(|window| *window < model.context_window) {
@@ -166,7 +166,7 @@ impl ServerDescription {
             let most = model.max_output_tokens;
             if most > window {
                 broken.push(format!(
-                    "max_output_tokens is {most}, more than the server's window of {window}: a request that names no limit is sent \
+                    "max_output_tokens is {most}, more than the server's window of {window}: a request without a limit is sent \
                      twice"
                 ));
             }
@@ -227,7 +227,7 @@ mod tests {
         assert_eq!(broken(UpstreamKind::LlamaCpp, props, "any", 16384, 4096).len(), 1);
         assert_eq!(
             broken(UpstreamKind::Vllm, VLLM, "Qwen", 8, 8),
-            [r#"the server does not list it, but "qwen", "lora""#]
+            [r#"the server does not list this model; it lists "qwen", "lora""#]
         );
         let many = format!(r#"{{"data":[{}{{"id":"z\u001b"}}]}}"#, r#"{"id":"a"},"#.repeat(6));
         assert!(broken(UpstreamKind::Openai, &many, "x", 8, 8)[0].ends_with("and others"));
