@@ -1,4 +1,4 @@
-//! Access to an upstream: headers of every request, a private authority, and a proxy.
+//! Access to an upstream: headers of every request, private authorities, and a proxy.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -18,18 +18,18 @@ pub const ANTHROPIC_VERSION: HeaderName = HeaderName::from_static("anthropic-ver
 /// Version of the Messages API that requests are written for.
 const WRITTEN_VERSION: &str = "2023-06-01";
 
-/// Headers that belong to the connection, the body or the trace, which a catalogue cannot set.
+/// Headers that belong to the connection, the body or the trace. A catalogue cannot set them.
 const OWN_HEADERS: [&str; 7] =
     ["host", "connection", "content-length", "content-type", "transfer-encoding", "expect", "traceparent"];
 
-/// The way to an upstream beyond its address.
+/// How to reach an upstream, beyond its address.
 #[derive(Clone, Debug, Default)]
 pub struct Access {
-    /// Headers that every request carries, the credential's among them.
+    /// Headers that every request carries, including the credential's.
     pub headers: Vec<Header>,
-    /// PEM file of authorities that are trusted beside those of the web.
+    /// PEM file of authorities that are trusted in addition to the public ones.
     pub ca_file: Option<PathBuf>,
-    /// URL of an HTTP proxy through which connections are tunnelled. May hold a password.
+    /// URL of an HTTP proxy through which connections are tunnelled. It may contain a password.
     pub proxy: Option<SecretString>,
 }
 
@@ -53,7 +53,7 @@ pub enum Source {
     File(PathBuf),
 }
 
-/// Name of the source, without the value.
+/// Names the source without showing the value.
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -65,7 +65,7 @@ impl fmt::Display for Source {
 }
 
 impl Access {
-    /// Adds the version of the Messages API that requests are written for, unless the catalogue names one.
+    /// Adds the version of the Messages API that requests are written for, unless the catalogue sets one.
     pub(super) fn name_version_of_messages(&mut self) {
         let name = ANTHROPIC_VERSION;
         if self.headers.iter().all(|header| header.name != name) {
@@ -75,7 +75,7 @@ impl Access {
     }
 }
 
-/// Members of `[[model.upstream]]` that say how to reach the upstream.
+/// Members of `[[model.upstream]]` that describe how to reach the upstream.
 pub(super) struct RawAccess {
     pub(super) api_key_env: Option<String>,
     pub(super) api_key_file: Option<Spanned<PathBuf>>,

@@ -53,7 +53,7 @@ pub(super) struct RawModel {
     upstream: Vec<RawUpstream>,
 }
 
-/// Seconds since 1970 of 2026-01-01, for models without a date.
+/// Date for models without one, 2026-01-01, in seconds since 1970.
 const fn default_created() -> i64 {
     1_767_225_600
 }
@@ -151,7 +151,7 @@ fn efforts(efforts: Spanned<Vec<Effort>>) -> Result<Vec<Effort>, Fault> {
     Ok(efforts)
 }
 
-/// Terms by which a model is sold.
+/// Terms on which a model is sold.
 struct Sale {
     price: Option<Spanned<RawTable>>,
     markup: Option<Spanned<Markup>>,
@@ -236,7 +236,7 @@ struct RawUpstream {
     proxy: Option<Spanned<String>>,
     #[serde(default)]
     limit_param: LimitParam,
-    /// Parsed only to be refused with a reason.
+    /// Read only so that it can be refused with a reason.
     tokenizer: Option<Spanned<String>>,
     #[serde(default = "default_weight")]
     weight: u32,
@@ -273,7 +273,7 @@ const fn default_share_cache() -> bool {
 }
 
 impl RawUpstream {
-    /// Checks the upstream at this place of the model's, from 1.
+    /// Checks the upstream at this position, from 1, among the model's.
     fn check(self, id: &str, place: usize) -> Result<Upstream, Fault> {
         let name = self.name.map_or_else(|| Ok(format!("upstream-{place}")), name)?;
         let (at, kind) = (self.kind.span(), self.kind.into_inner());

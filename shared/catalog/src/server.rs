@@ -32,7 +32,7 @@ pub struct ServerDescription {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 struct ServedModel {
     id: String,
-    /// Tokens of prompt and output together, as vLLM and SGLang tell them.
+    /// Tokens of prompt and output together, as vLLM and SGLang report them.
     #[serde(default)]
     max_model_len: Option<u64>,
     /// The same, as reported by Anthropic, by several vendors of open models, and by Groq.
@@ -70,10 +70,10 @@ fn address_at(base: &Uri, folder: &str, path: &str) -> Option<Uri> {
 }
 
 impl ServerDescription {
-    /// Address at which a kind of server describes itself; `None` for the built-in model, which is as its catalogue
-    /// says.
+    /// Address at which a kind of server describes itself; `None` for the built-in model, which the catalogue
+    /// describes.
     ///
-    /// llama.cpp's server has one model, whatever name a request uses, and reports its window beside `/v1`.
+    /// llama.cpp's server has one model, whatever name a request uses, and reports its window next to `/v1`.
     pub fn address(kind: UpstreamKind, base: &Uri) -> Option<Uri> {
         match kind {
             UpstreamKind::Openai
@@ -96,7 +96,7 @@ impl ServerDescription {
         address_below(base, path)
     }
 
-    /// Reads the answer of a kind of server; `None` if it says nothing of models.
+    /// Reads the answer of a kind of server; `None` if it does not describe models.
     pub fn read(kind: UpstreamKind, body: &[u8]) -> Option<Self> {
         #[derive(Deserialize)]
         struct Props {
@@ -148,7 +148,7 @@ impl ServerDescription {
         self.models.iter().find(|served| is_named(&served.id, name))
     }
 
-    /// Lists, as sentences, what the catalogue promises of an upstream and the server does not have.
+    /// Lists, as sentences, what the catalogue promises of an upstream and the server does not offer.
     pub fn broken_promises(&self, model: &Model, upstream: &Upstream) -> Vec<String> {
         let mut broken = Vec::new();
         if self.served(&upstream.model).is_none() && !self.models.is_empty() {

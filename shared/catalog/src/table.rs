@@ -8,7 +8,7 @@ use toml::Spanned;
 
 use crate::price::{Price, Rates, Tier, WrittenRates, borders, continued};
 
-/// A fault and its place, which is the model's id if nothing more exact is known.
+/// A fault and its place. If no place is known, the text names the model.
 pub(super) type Fault = (Option<Range<usize>>, String);
 
 /// A table of rates: `[model.price]`, `[model.upstream.cost]`, or a tier of either.

@@ -68,7 +68,7 @@ fn the_contract_keeps_what_the_last_release_had() -> Result<(), Box<dyn Error>> 
     if !file.exists() {
         let lines: Vec<_> = now.iter().map(String::as_str).collect();
         fs::write(&file, lines.join("\n") + "\n")?;
-        panic!("{} was missing and is written anew: commit it", file.display());
+        panic!("{} was missing and was written anew; commit it", file.display());
     }
     let released = fs::read_to_string(&file)?;
     let missing: Vec<_> = released.lines().filter(|line| !now.contains(*line)).collect();
