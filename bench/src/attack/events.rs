@@ -1,5 +1,5 @@
-//! One account that governs without end, each time with an event, beside another customer: over a small Redis, whose part
-//! kept for chats stays free.
+//! One account that makes changes without end, each with an event, next to another customer. Redis is small, but the
+//! part reserved for chats must stay free.
 
 use std::{
     sync::{
@@ -27,7 +27,7 @@ const LIMIT: u64 = 1_000_000;
 const CONNECTIONS: usize = 8;
 /// Bytes of an event with two lists of the longest names, as it is listed.
 const EVENT_BYTES: usize = 4_096;
-/// Memory that acts which go on in a nearly full store may take more, beside those under way when it became full.
+/// Memory that changes in a nearly full store may still take, in addition to those in flight when it became full.
 const GROWTH: u64 = 2 << 20;
 
 /// What became of changes, and of another customer's chats meanwhile.
@@ -108,7 +108,6 @@ pub fn bound_memory(stack: &Stack, memory: u64) {
     stack.redis().ask(0, &format!("CONFIG SET maxmemory {most}"));
 }
 
-/// All of them.
 pub(super) async fn rows() -> Vec<Row> {
     let stack = services().await;
     let greedy = stack.open_account("greedy", usd("1"));

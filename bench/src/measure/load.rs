@@ -1,5 +1,5 @@
 //! Load generator: connections that keep one request in flight each. The bytes are made beforehand, so that the
-//! generator costs little beside the measured programs.
+//! generator costs little compared with the measured programs.
 
 use std::{
     net::SocketAddr,
@@ -35,13 +35,12 @@ const MOST_REQUESTS: u32 = 200_000;
 const ANSWER_TIMEOUT: Duration = Duration::from_mins(1);
 /// Streams that are opened together. Opening all at once would measure the burst of connections.
 const OPENED_TOGETHER: usize = 50;
-/// Largest number of bytes per read.
 const READ: usize = 16 << 10;
 
 /// Requests of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
-    /// Whole answers, over as many connections.
+    /// Whole answers, one connection per request at once.
     Whole {
         /// Requests at once.
         at_once: u32,
@@ -169,7 +168,7 @@ struct Streamed {
 }
 
 impl Streamed {
-    /// Bytes in front of the first token, and of the last event of a stream that succeeded.
+    /// Bytes before the first token, and of the last event of a stream that succeeded.
     const fn marks(self) -> [&'static [u8]; 2] {
         match self.dialect {
             Dialect::Chat => [b"\"content\":\" ", b"data: [DONE]"],
