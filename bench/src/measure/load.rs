@@ -323,7 +323,7 @@ async fn shared(target: &Target, at_once: u32, connections: u32, deadline: Insta
     (0..at_once).map(worker).collect()
 }
 
-/// Open streams that are read as they arrive, until this value is dropped.
+/// Open streams, read as they arrive until this value is dropped.
 pub(super) struct Held(Vec<JoinHandle<()>>);
 
 impl Held {
@@ -380,7 +380,7 @@ pub(super) fn request_bytes() -> usize {
     body(Dialect::Chat, None).len()
 }
 
-/// A request of some 0.9 kB: whole, or a stream that follows this script.
+/// A request of about 0.9 kB: whole, or a stream that follows this script.
 fn body(dialect: Dialect, script: Option<Script>) -> String {
     let streamed = script.is_some();
     let prompt = script.map_or_else(

@@ -1,4 +1,4 @@
-//! What a run found, as one table.
+//! The findings of a run, as one table.
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
@@ -10,12 +10,12 @@ pub(super) struct Difference {
     pub(super) count: u64,
     /// In nano-USD.
     pub(super) amount: i64,
-    /// The first ones.
+    /// Descriptions of the first few.
     pub(super) shown: Vec<String>,
 }
 
 impl Difference {
-    /// Most that are described.
+    /// Most cases that are described.
     pub(super) const SHOWN: usize = 8;
 
     fn merge(&mut self, other: &Self) {
@@ -25,7 +25,7 @@ impl Difference {
     }
 }
 
-/// Sums of a run that break no promise. Amounts are in nano-USD.
+/// Sums of a run that break no promise, in nano-USD.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sums {
     pub(super) requests: u64,
@@ -46,13 +46,13 @@ pub(super) struct Sums {
     pub(super) served_in_vain: i64,
     pub(super) estimated_above: i64,
     pub(super) generated_beyond: i64,
-    /// What replicas that took over, and were not awaited, had not received.
+    /// Lost because a replica took over that had not been waited for.
     pub(super) lost_with_masters: i64,
     pub(super) lost_charges: u64,
     pub(super) revocations_lost: u64,
 }
 
-/// What one round, or all of them, found.
+/// The findings of one round or of all.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Found {
     pub(super) sums: Sums,
@@ -66,12 +66,12 @@ pub(super) struct Found {
     pub(super) unbalanced: Difference,
     pub(super) unexpected: Difference,
     pub(super) garbage_wrong: Difference,
-    /// Rounds whose processes or whose audit failed.
+    /// Rounds in which a process or the audit failed.
     pub(super) failed: Difference,
 }
 
 impl Found {
-    /// The promises, each with its words.
+    /// The promises, each in words.
     fn promises(&self) -> [(&'static str, &Difference); 10] {
         [
             ("overshoot: billed, or answered whole, beyond a cap", &self.overshoot),
@@ -92,7 +92,7 @@ impl Found {
         self.promises().iter().all(|(_, difference)| difference.count == 0)
     }
 
-    /// Adds what a round found.
+    /// Adds the findings of a round.
     pub(super) fn merge(&mut self, seed: u64, other: &Self) {
         self.sums.merge(&other.sums);
         for (kind, count) in &other.faults {
