@@ -1,4 +1,5 @@
-//! Random and mutated requests as bytes, sent over plain connections, and the rules that any answer to them must keep.
+//! Random and mutated requests as bytes, sent over plain connections, and the rules that every answer to them must
+//! follow.
 
 use std::time::Duration;
 
@@ -43,8 +44,8 @@ impl Keys {
     }
 }
 
-/// Sends a request to this host and port as its `Sending` demands, and returns the bytes received before the sender left; an
-/// error if nothing listens there.
+/// Sends a request to this host and port as its `Sending` says. Returns the bytes received before the sender left, or
+/// an error if nothing listens there.
 pub async fn send(base: &str, sending: &Sending) -> std::io::Result<Vec<u8>> {
     let mut answer = Vec::new();
     let mut connection = TcpStream::connect(base).await?;
@@ -57,7 +58,7 @@ pub async fn send(base: &str, sending: &Sending) -> std::io::Result<Vec<u8>> {
         if number > 0 && sending.pause_ms > 0 {
             sleep(Duration::from_millis(sending.pause_ms)).await;
         }
-        // The server may have answered and closed before it read everything; its answer is still to be read.
+        // The server may have answered and closed before it read everything; its answer can still be read.
         if connection.write_all(piece).await.is_err() {
             break;
         }
