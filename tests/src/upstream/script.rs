@@ -18,7 +18,7 @@ use super::{
 pub struct Script {
     /// Names the request in the upstream's records.
     pub tag: String,
-    /// Name of the model in the answer; `None` is the one that was asked for.
+    /// Name of the model in the answer; by default the one that was asked for.
     pub answers_as: Option<String>,
     /// Number of prompt tokens; `None` counts one token per four bytes of messages.
     pub prompt_tokens: Option<u64>,
