@@ -21,7 +21,7 @@ async fn of_kind(over: Deployment, kind: &'static str) -> Stack {
     Stack::with(Options { kind, deployment: over, ..Options::default() }).await
 }
 
-/// Runs each fact on `faregate` with SQLite, and on services over a Redis, or a cluster where the environment asks for
+/// Runs each fact on `faregate` with SQLite, and on services over a Redis, or a cluster if the environment asks for
 /// one.
 macro_rules! facts {
     ($($fact:ident)*) => {

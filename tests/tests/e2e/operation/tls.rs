@@ -62,14 +62,14 @@ async fn connections_that_never_agree_on_tls_are_closed_in_time_and_yield_to_oth
     let stack = over_tls(&signed, &bounds).await;
     let address = stack.server().public().trim_start_matches("https://").to_owned();
     let mut silent = Vec::new();
-    // More than the port keeps of callers that are not authenticated.
+    // More than the port keeps for unauthenticated callers.
     for _ in 0..100 {
         silent.push(TcpStream::connect(&address).await.unwrap());
     }
     assert_eq!(stack.http.get(&stack.url("/health")).await.status, 200, "others are served meanwhile");
     for mut stream in silent {
         let mut received = Vec::new();
-        // A connection that yields may be reset.
+        // A connection that is closed to make room may be reset.
         let closed = timeout(PATIENCE, stream.read_to_end(&mut received)).await;
         assert!(closed.is_ok() && received.is_empty(), "{closed:?}");
     }
@@ -105,7 +105,7 @@ async fn a_certificate_is_reloaded_with_the_catalogue_whole_or_not_at_all() {
     running.read_tokens(5).await;
     let before = signed.text("ca.pem");
 
-    // The catalogue alone would be good.
+    // The catalogue by itself would be good.
     let file = stack.data().join("models.toml");
     let first = fs::read_to_string(&file).unwrap();
     fs::write(&file, first.replace("output = \"0.40\"", "output = \"0.80\"")).unwrap();
