@@ -1,4 +1,4 @@
-//! What a gateway tells while key-services are away, or its spool cannot be written.
+//! What a gateway reports while key-services are away, or while its spool cannot be written.
 
 use std::time::{Duration, Instant};
 
