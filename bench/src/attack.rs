@@ -107,7 +107,7 @@ async fn rows_or_failure(plan: &Plan, part: Part) -> Vec<Row> {
     let rows = AssertUnwindSafe(rows(plan, part)).catch_unwind();
     match tokio::time::timeout(PART_DEADLINE, rows).await {
         Ok(Ok(rows)) => rows,
-        Ok(Err(_panic)) => failure("comes to its end".into(), "panicked, as standard error says"),
+        Ok(Err(_panic)) => failure("finishes".into(), "panicked; see standard error"),
         Err(_) => failure(format!("over in {PART_DEADLINE:?}"), "not over"),
     }
 }

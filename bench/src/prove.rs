@@ -79,7 +79,7 @@ pub async fn run(plan: &Plan, mut show: impl FnMut(&str)) -> Report {
         let of_round = AssertUnwindSafe(round(plan, seed, stage, lasts)).catch_unwind().await;
         let of_round = of_round.unwrap_or_else(|_panic| {
             let mut found = Found::default();
-            found.failed.add(0, || format!("{stage:?}: panicked, as standard error says"));
+            found.failed.add(0, || format!("{stage:?}: panicked; see standard error"));
             found
         });
         let (sums, faults) = (&of_round.sums, of_round.faults.values().sum::<u64>());

@@ -83,7 +83,7 @@ pub async fn send(base: &str, sending: &Sending) -> std::io::Result<Vec<u8>> {
 pub fn judge(sending: &Sending, answer: &[u8]) -> Result<(), String> {
     let text = String::from_utf8_lossy(answer);
     let Some((head, body)) = text.split_once("\r\n\r\n") else { return Ok(()) };
-    let status: u16 = head.get(9..12).and_then(|text| text.parse().ok()).ok_or("is no HTTP")?;
+    let status: u16 = head.get(9..12).and_then(|text| text.parse().ok()).ok_or("is not HTTP")?;
     let code = serde_json::from_str::<Value>(body).map(|body| body["error"]["code"].clone());
     let whole = sending.ending == Ending::Listen;
     match status {
@@ -93,12 +93,12 @@ pub fn judge(sending: &Sending, answer: &[u8]) -> Result<(), String> {
             if sending.blames_upstream && (theirs || !whole) {
                 Ok(())
             } else {
-                Err("ends in an error of ours".into())
+                Err("ends in an internal error".into())
             }
         }
         // Errors of the HTTP parser have no body, and neither have answers to HEAD.
         400.. if whole && !body.is_empty() && !code.is_ok_and(|code| code.is_string()) => {
-            Err("is refused without an error of the contract".into())
+            Err("is refused without a documented error".into())
         }
         200 if whole && head.contains("text/event-stream") => {
             let ended = body.contains("data: [DONE]") != body.contains("data: {\"error\":");

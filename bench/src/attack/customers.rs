@@ -52,7 +52,7 @@ pub(super) async fn unscraped(stack: &Stack, requests: usize) -> Row {
     let bound = 8 << 20;
     let looks: Vec<String> = looks.iter().map(|bytes| (bytes >> 20).to_string()).collect();
     Row {
-        name: format!("{requests} requests that no scraper looks at"),
+        name: format!("{requests} requests without a scraper"),
         expected: format!("{} MiB more in the last two fifths", bound >> 20),
         seen: format!("{} MiB after each fifth", looks.join(", ")),
         held: grown <= bound,

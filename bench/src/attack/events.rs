@@ -137,7 +137,7 @@ pub(super) async fn rows() -> Vec<Row> {
     let ((goes_on, waits), (still_goes_on, still_waits)) = (left(&long), left(&lowered));
     vec![
         Row {
-            name: format!("changes of 64 long names without end, {} MiB of Redis left", MEMORY >> 20),
+            name: format!("endless changes with 64 long names, {} MiB of Redis left", MEMORY >> 20),
             expected: format!("store_full, another's chat waits {DELAY:?} longer"),
             seen: format!(
                 "{} done, {} full, {} others{}; chats {waits}",
@@ -155,7 +155,7 @@ pub(super) async fn rows() -> Vec<Row> {
             held: event <= EVENT_BYTES,
         },
         Row {
-            name: "then bounds lowered without end, which a full store takes".into(),
+            name: "then bounds lowered endlessly, which a full store accepts".into(),
             expected: format!("{} MiB more, chats go on", GROWTH >> 20),
             seen: format!(
                 "{} done, {} others{}, {} kB more; chats {still_waits}",

@@ -207,7 +207,7 @@ pub(super) async fn rows() -> Vec<Row> {
         let delay = beside.median.saturating_sub(calm.median);
         let Waits { median, longest } = beside;
         rows.push(Row {
-            name: format!("interim heads without end of {}, {} requests", flooded.name(), heads.flooded()),
+            name: format!("endless interim heads from {}, {} requests", flooded.name(), heads.flooded()),
             expected: format!("another's chat waits {DELAY:?} longer"),
             seen: format!("{delay:.0?} ({:.0?}, then {median:.0?}, {longest:.0?} at most)", calm.median),
             held: delay <= DELAY && heads.flooded() > 0,

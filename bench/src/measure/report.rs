@@ -173,7 +173,7 @@ impl Report {
         let chat = self.plan.streamed(Dialect::Chat);
         rows.push(("a streamed chunk (×)".into(), self.ratio(SERVICES, chat), 1.3));
         for dialect in OTHER_DIALECTS {
-            let name = format!("a chunk of {dialect:?} beside chat's (×)");
+            let name = format!("a chunk of {dialect:?} compared with chat (×)");
             rows.push((name, self.beside_chat(SERVICES, dialect), 1.15));
         }
         let held = self.held(SERVICES);
@@ -214,7 +214,7 @@ impl Display for Report {
         writeln!(
             f,
             "{:<48} {:>9} {:>15} {:>9}",
-            "× is CPU beside the bare proxy's", "measured", "range, rounds", "target"
+            "× is CPU relative to the bare proxy", "measured", "range, rounds", "target"
         )?;
         for (name, measured, target) in self.targets() {
             let figure = measured.map_or_else(|| "-".to_owned(), |spread| format!("{:.2}", spread.median));

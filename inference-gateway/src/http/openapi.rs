@@ -102,15 +102,15 @@ pub(super) fn about(schemas: &mut SchemaGenerator, id: &str) -> Value {
 }
 
 pub(super) fn health(schemas: &mut SchemaGenerator) -> Value {
-    let operation =
-        Operation::new("health", "Health of this gateway.").answers::<Health>(schemas, 200, &[]);
+    let operation = Operation::new("health", "Health of this gateway.").answers::<Health>(schemas, 200, &[]);
     // Not an error: this is the health that a stopping gateway reports.
     operation.answers::<Health>(schemas, 503, &[]).refuses(&[Code::InternalError]).into_value()
 }
 
 pub(super) fn description(_: &mut SchemaGenerator) -> Value {
     let content = json!({JSON: {"schema": {"type": "object"}}});
-    let operation = Operation::new("openapi", "This description.").responds(200, "The description.", &content, &[]);
+    let operation =
+        Operation::new("openapi", "This description.").responds(200, "The description.", &content, &[]);
     operation.refuses(&[Code::InternalError, Code::Overloaded]).into_value()
 }
 

@@ -112,10 +112,7 @@ impl RawAccess {
         let mut headers = Vec::new();
         let credential = match (self.api_key_env, self.api_key_file) {
             (Some(_), Some(file)) => {
-                return Err((
-                    Some(file.span()),
-                    "set api_key_env or api_key_file, not both".into(),
-                ));
+                return Err((Some(file.span()), "set api_key_env or api_key_file, not both".into()));
             }
             (Some(variable), None) => Some(Source::Variable(variable)),
             (None, Some(file)) => Some(Source::File(file.into_inner())),
@@ -124,8 +121,7 @@ impl RawAccess {
         match (credential, self.auth) {
             (Some(source), auth) => headers.push(credential_header(source, auth, usual_auth)?),
             (None, Some(auth)) => {
-                let reason =
-                    "`auth` needs a credential; set api_key_env or api_key_file";
+                let reason = "`auth` needs a credential; set api_key_env or api_key_file";
                 return Err((Some(auth.span()), reason.to_owned()));
             }
             (None, None) => {}

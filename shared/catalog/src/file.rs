@@ -176,10 +176,12 @@ impl Sale {
                 let (at, markup) = (markup.span(), markup.into_inner());
                 let costs: Option<Vec<_>> = upstreams.iter().map(|upstream| upstream.cost.as_ref()).collect();
                 let fault = |reason: &str| (Some(at.clone()), reason.to_owned());
-                let costs = costs
-                    .ok_or_else(|| fault("has a markup, but one of its upstreams has no [model.upstream.cost]"))?;
-                let price =
-                    markup.on(&costs).ok_or_else(|| fault("has a markup that makes a price exceed the maximum"))?;
+                let costs = costs.ok_or_else(|| {
+                    fault("has a markup, but one of its upstreams has no [model.upstream.cost]")
+                })?;
+                let price = markup
+                    .on(&costs)
+                    .ok_or_else(|| fault("has a markup that makes a price exceed the maximum"))?;
                 (at, price)
             }
         };
@@ -280,7 +282,9 @@ impl RawUpstream {
         let fault = |reason: &str| (Some(at.clone()), reason.to_owned());
         let url = match (kind, self.url) {
             (UpstreamKind::Builtin, None) => None,
-            (UpstreamKind::Builtin, Some(_)) => return Err(fault("the built-in model has no url; remove it")),
+            (UpstreamKind::Builtin, Some(_)) => {
+                return Err(fault("the built-in model has no url; remove it"));
+            }
             (_, None) => return Err(fault("an upstream needs a url")),
             (_, Some(url)) => Some(base_url(url)?),
         };
@@ -378,7 +382,10 @@ fn query_name(name: Spanned<String>) -> Result<String, Fault> {
     let (at, name) = (name.span(), name.into_inner());
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     if name.is_empty() || !name.chars().all(is_plain) {
-        return Err((Some(at), "names in pass_query may have only letters, digits, '-', '_' and '.'".to_owned()));
+        return Err((
+            Some(at),
+            "names in pass_query may have only letters, digits, '-', '_' and '.'".to_owned(),
+        ));
     }
     Ok(name)
 }

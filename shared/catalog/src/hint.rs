@@ -25,7 +25,9 @@ impl fmt::Display for Hint {
                 "hidden tokens, such as reasoning, are not billed when a client leaves in mid-stream. Set \
                  left_mid_stream = \"finish\", or streams_every_token = true if it hides none.",
             ),
-            Self::SellsBelowCost(pair) => write!(f, "{pair} sells for {} and costs {}.", pair.first, pair.second),
+            Self::SellsBelowCost(pair) => {
+                write!(f, "{pair} sells for {} and costs {}.", pair.first, pair.second)
+            }
         }
     }
 }

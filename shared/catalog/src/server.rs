@@ -155,7 +155,8 @@ impl ServerDescription {
             let listed = self.models.iter().take(SHOWN_NAMES);
             let listed: Vec<_> = listed.map(|m| format!("\"{}\"", shown(&m.id, MAX_SHOWN_NAME))).collect();
             let others = if self.models.len() > SHOWN_NAMES { " and others" } else { "" };
-            broken.push(format!("the server does not list this model; it lists {}{others}", listed.join(", ")));
+            broken
+                .push(format!("the server does not list this model; it lists {}{others}", listed.join(", ")));
         }
         let window = self.window_of(&upstream.model);
         if let Some(window) = window.filter(|window| *window < model.context_window) {

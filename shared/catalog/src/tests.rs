@@ -179,7 +179,7 @@ fn an_access_that_cannot_be_meant_is_refused_with_its_place() {
     }
 }
 
-/// The catalogue with these tables instead of its price, and this at the end of its upstream.
+/// The catalogue with these tables instead of its price, and with these lines at the end of its upstream.
 fn sold(price: &str, upstream: &str) -> Result<Model, String> {
     let table = "[model.price]\ninput = \"0.10\"\ncached_input = \"0.025\"\noutput = \"0.40\"\n";
     let text = GOOD.replacen(table, price, 1) + upstream;
@@ -216,11 +216,11 @@ fn prices_have_their_defaults_and_tiers_continue_the_table_before() {
         |text: &str| Rates::of_array(text.split(' ').map(usd).collect::<Vec<_>>().try_into().unwrap());
     let price = sold(HOSTED, "").unwrap().price;
     assert_eq!(price.base, rates("3 0.3 15 3.75 6 15 3 15 0 0.001"));
-    // The default of audio input is the tier's own input; a cache write that was written stays.
+    // The default of audio input is the tier's own input; an explicit cache write stays.
     let first = Tier { above: 200_000, rates: rates("6 0.3 15 3.75 12 15 6 15 0 0.001") };
     let second = Tier { above: 500_000, rates: rates("6 0.3 15 9 12 15 6 15 0.002 0.001") };
     assert_eq!(price.tiers, [first, second]);
-    // A cache write for an hour is by default what one of minutes costs, in each tier anew.
+    // By default, a cache write for an hour costs the same as one for minutes, separately in each tier.
     let price = sold(&HOSTED.replace("cache_write_long", "audio_output"), "").unwrap().price;
     assert_eq!(price.base, rates("3 0.3 15 3.75 3.75 15 3 6 0 0.001"));
     assert_eq!(price.tiers[1].rates, rates("6 0.3 15 9 9 15 6 12 0.002 0.001"));
@@ -259,11 +259,7 @@ fn a_wrong_table_of_prices_is_refused_by_name() {
         ("image", "images", "m:27: unknown field `images`"),
         ("cache_write_long = \"12\"", "cache_write_1h = \"12\"", "m:23: unknown field `cache_write_1h`"),
         ("\"9\"", "\"-9\"", "m:24: model \"Model Flash\" has a price that is negative"),
-        (
-            "\"9\"",
-            "\"9000001\"",
-            "m:24: model \"Model Flash\" has a price that is negative or above 9000000",
-        ),
+        ("\"9\"", "\"9000001\"", "m:24: model \"Model Flash\" has a price that is negative or above 9000000"),
         ("\"9\"", "\"nine\"", "m:26: `nine` is not a number"),
     ] {
         let fault = sold(&HOSTED.replacen(from, to, 1), "").unwrap_err();
@@ -274,7 +270,7 @@ fn a_wrong_table_of_prices_is_refused_by_name() {
     assert!(fault.contains("the cost of model \"Model Flash\" has no `cached_input`"), "{fault}");
 }
 
-/// What an upstream charges that writes to its cache at 1.25 and doubles its input above 200,000 tokens.
+/// Costs of an upstream that writes to its cache at 1.25 and doubles its input above 200,000 tokens.
 const COST: &str = r#"
 [model.upstream.cost]
 input = "2.5"
@@ -311,7 +307,7 @@ fn a_price_below_cost_is_refused_in_any_rate_and_tier_unless_it_is_meant() {
         );
         assert!(sold(&format!("sell_below_cost = true\n{price}"), COST).is_ok());
     }
-    // A cost that the price has no rate for.
+    // A cost without a corresponding rate in the price.
     let fault = sold(HOSTED, &COST.replacen("output", "image = \"0.01\"\noutput", 1)).unwrap_err();
     assert!(fault.contains("sells `image` for 0, but pays 0.01"), "{fault}");
 }
@@ -328,7 +324,7 @@ fn a_markup_makes_the_price_of_the_dearest_cost_rounded_up() {
         sold("markup = \"1.000000001\"\n", &smallest).unwrap().price.base.cached_input,
         usd("0.000000002")
     );
-    // A second upstream, dearer in output alone, and above another border.
+    // A second upstream, dearer only in output, and above another border.
     let second = "[[model.upstream]]\nkind = \"openai\"\nurl = \"https://a.example/v1\"\nmodel = \"m\"\n";
     let other = COST.replace("\"10\"", "\"11\"").replace("200000", "100000").replace("\"5\"", "\"4\"");
     let price = sold("markup = \"1\"\n", &format!("{COST}{second}{other}")).unwrap().price;
@@ -342,8 +338,16 @@ fn a_markup_makes_the_price_of_the_dearest_cost_rounded_up() {
             COST.to_owned(),
             "m:13: model \"Model Flash\" has both a price and a markup",
         ),
-        ("markup = \"0.999\"\n".into(), COST.into(), "m:13: a markup must be a number of at least 1, not `0.999`"),
-        ("markup = \"much\"\n".into(), COST.into(), "m:13: a markup must be a number of at least 1, not `much`"),
+        (
+            "markup = \"0.999\"\n".into(),
+            COST.into(),
+            "m:13: a markup must be a number of at least 1, not `0.999`",
+        ),
+        (
+            "markup = \"much\"\n".into(),
+            COST.into(),
+            "m:13: a markup must be a number of at least 1, not `much`",
+        ),
         (
             "markup = \"1.2\"\n".into(),
             String::new(),
@@ -405,7 +409,7 @@ fn a_model_says_through_which_apis_it_is_served() {
     for wrong in ["", "\"chat\", \"chat\""] {
         assert!(serves(wrong).unwrap_err().starts_with("m:13: `serves` must list"), "{wrong}");
     }
-    // Vectors have no output to limit.
+    // Embeddings have no output to limit.
     let unlimited = |serves: &str| {
         let text = GOOD.replace("max_output_tokens = 131072\n", serves);
         Catalog::parse(&text, "m")

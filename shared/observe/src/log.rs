@@ -82,7 +82,9 @@ fn read_filter(text: &str) -> Result<EnvFilter, String> {
     match words.filter(is_plain).find(|word| !is_level(word)) {
         Some(word) => {
             let levels = LEVELS.join(", ");
-            Err(format!("'{word}' is not a level ({levels}); to filter a part of the program, use TARGET=LEVEL"))
+            Err(format!(
+                "'{word}' is not a level ({levels}); to filter a part of the program, use TARGET=LEVEL"
+            ))
         }
         None => EnvFilter::try_new(text).map_err(|e| format!("'{text}' is not a valid filter: {e}")),
     }
@@ -136,10 +138,7 @@ where
 struct UtcTime;
 
 impl FormatTime for UtcTime {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "log lines show microseconds, and nothing depends on them"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "log lines show microseconds, and nothing depends on them")]
     fn format_time(&self, line: &mut Writer<'_>) -> fmt::Result {
         line.write_str(&DateTime::<Utc>::from(SystemTime::now()).to_rfc3339_opts(SecondsFormat::Micros, true))
     }

@@ -1,4 +1,4 @@
-//! The committed messages and stubs are those of the contract in `proto/`.
+//! Checks that the committed messages and stubs match the contract in `proto/`.
 
 use std::{error::Error, fs, path::Path};
 

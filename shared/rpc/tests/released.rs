@@ -1,8 +1,8 @@
-//! Services one release apart work together: the contract keeps whatever the last release had.
+//! Services one release apart work together: the contract keeps everything that the last release had.
 
 use std::{collections::BTreeSet, error::Error, fs, path::Path};
 
-/// Lines that say all of the contract that a peer relies on, one for each method, field and value of an enumeration.
+/// Everything in the contract that a peer relies on: a line for each method, field and enumeration value.
 macro_rules! walk {
     ($package:expr, $messages:expr, $enums:expr, $lines:expr, $nested:ident) => {
         for message in $messages {

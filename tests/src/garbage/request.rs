@@ -25,17 +25,11 @@ pub enum Ending {
     /// Sends everything and reads the whole answer: the request is valid HTTP and must be answered.
     Listen,
     /// Sends everything, reads for this many milliseconds, and leaves.
-    Glance {
-        ms: u64,
-    },
+    Glance { ms: u64 },
     /// Sends everything, reads this many bytes, and leaves.
-    Leave {
-        after: u64,
-    },
+    Leave { after: u64 },
     /// Leaves after sending this many bytes of the request.
-    Cut {
-        after: usize,
-    },
+    Cut { after: usize },
 }
 
 /// A request and how it is sent.

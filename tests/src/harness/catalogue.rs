@@ -22,11 +22,7 @@ pub enum Models {
     /// Both models, at another address and at the scripted upstream.
     Also(String),
     /// Both models at the scripted upstream and at another address, each with its own additional lines.
-    Apart {
-        scripted: &'static str,
-        other: String,
-        lines: &'static str,
-    },
+    Apart { scripted: &'static str, other: String, lines: &'static str },
     /// This catalogue, with `{url}` in place of the scripted upstream's address.
     Text(&'static str),
     /// No configuration: the model built into the binary.

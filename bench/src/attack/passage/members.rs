@@ -192,7 +192,7 @@ async fn another_accounts_cache() -> Row {
         read.push(answer.json()["usage"]["cache_read_input_tokens"].as_u64().unwrap_or(0));
     }
     Row {
-        name: "tokens that an account reads of its own cache, and of another's".into(),
+        name: "tokens that an account reads from its own cache, and from another's".into(),
         expected: "some, and 0".into(),
         seen: format!("{}, and {}", read[1], read[2]),
         held: read[1] > 0 && read[2] == 0,

@@ -56,12 +56,7 @@ impl Operation {
         headers: &[&str],
     ) -> Self {
         let schema = schemas.subschema_for::<T>();
-        self.responds(
-            status,
-            "The result.",
-            &json!({"application/json": {"schema": schema}}),
-            headers,
-        )
+        self.responds(status, "The result.", &json!({"application/json": {"schema": schema}}), headers)
     }
 
     /// Responds with this content, a status, and these headers in addition to the request id.

@@ -18,9 +18,7 @@ pub enum Fault {
     },
     /// An error status for a request with a query or a header `anthropic-beta`, as from a vendor that takes its
     /// credential from there.
-    ErrorOfHead {
-        status: u16,
-    },
+    ErrorOfHead { status: u16 },
     /// The connection is cut before the response's head.
     CutBeforeHead,
     /// The response's head never comes.
