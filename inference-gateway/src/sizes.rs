@@ -7,11 +7,11 @@ use shared_rpc::MAX_FRAME_CALLS;
 
 use crate::config::Options;
 
-/// Chat requests in flight, if open files allow so many.
+/// Most chat requests in flight; open files may allow fewer.
 const MOST_IN_FLIGHT: usize = 4096;
-/// Bytes of prompts in memory, if memory allows so many.
+/// Most bytes of prompts in memory; the process's memory may allow fewer.
 const MOST_PROMPTS_BYTES: u64 = 1 << 30;
-/// Bytes of answers in memory, if memory allows so many: two of the largest answers, with their copies.
+/// Most bytes of answers in memory: two of the largest answers, with their copies. Memory may allow fewer.
 const MOST_ANSWERS_BYTES: u64 = 1 << 30;
 /// Memory for bodies of callers that are not authenticated: enough for the small bodies of hundreds, and little beside
 /// the budget for prompts.

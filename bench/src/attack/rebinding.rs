@@ -19,7 +19,7 @@ use tests::{
 
 /// Host of the page.
 const FOREIGN: &str = "evil.example:9090";
-/// Changes that stall at once, and the time within which each has to be answered.
+/// Changes that stall at once, and how soon each must be answered.
 const STALLED: usize = 16;
 const ANSWERED: Duration = Duration::from_secs(10);
 /// How long a probe may take meanwhile.

@@ -45,7 +45,7 @@ const ASKING: (usize, usize) = (16, 100);
 /// Connections that send frames without a pause, and how much longer they may make a paying caller wait.
 const FRAMING: usize = 16;
 const FRAMING_DELAY: Duration = Duration::from_millis(250);
-/// Rounds of the paying caller beside busy unauthenticated clients.
+/// Rounds of the paying caller next to busy unauthenticated clients.
 const ROUNDS: usize = 10;
 
 /// Address of an unauthenticated client. To a server on the loopback, it looks like another machine.

@@ -170,7 +170,7 @@ struct SpoolWriter {
 }
 
 impl SpoolWriter {
-    /// Locks and reads the file, moves unreadable lines to a file beside it, and keeps only the pending captures.
+    /// Locks and reads the file, moves unreadable lines to a file next to it, and keeps only the pending captures.
     fn open(path: PathBuf) -> Result<(Self, Vec<SpooledCapture>), SpoolError> {
         let failed = |error| SpoolError::Io { file: path.clone(), error };
         if let Some(folder) = path.parent() {

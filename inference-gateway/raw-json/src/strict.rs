@@ -17,7 +17,7 @@ pub fn is_strict_object(json: &str) -> bool {
     json.starts_with('{') && Skipped(MOST_LEVELS).deserialize(&mut reader).is_ok() && reader.end().is_ok()
 }
 
-/// Reads and discards a value, with at most so many levels.
+/// Reads and discards a value, with at most this many levels.
 #[derive(Clone, Copy)]
 struct Skipped(u8);
 

@@ -163,7 +163,7 @@ pub(super) async fn check(
     require_json(headers, None)?;
     let mut reserve = |bytes| if permitted { Ok(()) } else { take_bytes(permit, bytes) };
     let body = read_body_within(headers, body, app.max_body, &mut reserve).await?;
-    // The body for upstreams is written beside the received body.
+    // The body for upstreams is in memory next to the received body.
     reserve(body.len())?;
     let is_slow = parses_slowly(&body);
     let models = app.models.get();

@@ -11,7 +11,7 @@ use crate::{
 /// The table, compiled into every program.
 const TABLE: &str = include_str!("../../../config/presets.toml");
 
-/// Least length of a word in capitals that the operator has to fill in.
+/// Least length of a word in capitals that the operator must fill in.
 const MIN_BLANK: usize = 4;
 
 /// A vendor, or the software of a local server.
@@ -86,7 +86,7 @@ impl Preset {
         }
     }
 
-    /// Returns the word in capitals in the address that the operator has to replace.
+    /// Returns the word in capitals in the address that the operator must replace.
     pub fn blank(&self) -> Option<&str> {
         let words = self.url.split(|c: char| !c.is_ascii_uppercase());
         words.max_by_key(|word| word.len()).filter(|word| word.len() >= MIN_BLANK)

@@ -16,7 +16,7 @@ const CONNECTION_BYTES: u64 = 32 << 10;
 /// Most memory that TLS adds to a connection: an incomplete handshake message of the largest size, and the same again
 /// for keys and buffers.
 const TLS_BYTES: u64 = 128 << 10;
-/// Connections of the main port, if files and memory allow so many.
+/// Most connections of the main port; open files and memory may allow fewer.
 const MOST_CONNECTIONS: usize = 16_384;
 
 /// Settings that size a process.

@@ -196,7 +196,7 @@ pub struct Options {
     pub models: Models,
     /// Additional environment variables.
     pub env: Vec<(&'static str, String)>,
-    /// Seconds by which the wall clock of each key-service is ahead of the machine's. If empty, all use the machine's
+    /// How many seconds the wall clock of each key-service is ahead of the machine's. If empty, all use the machine's
     /// clock.
     pub clocks: Vec<i64>,
     /// How the upstream records requests.

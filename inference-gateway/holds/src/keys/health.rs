@@ -91,7 +91,7 @@ impl KeyServiceHealth {
         }
     }
 
-    /// Notes that a key-service did not answer, or cannot reach the store. Logs it at most once a minute.
+    /// Notes that a key-service did not answer, or cannot reach the store. Logs the first failure, then one a minute.
     pub fn failed(&self, service: usize, port: KeyServicePort, name: impl Display, error: &str) {
         let Some(health) = self.services.get(service).map(|health| health.port(port)) else { return };
         health.avoided_until.store(self.now() + millis(AVOIDED), Ordering::Relaxed);

@@ -75,7 +75,7 @@ impl Responses {
     /// on the connection go on; over HTTP/1 the connection ends. Streams that nobody asks for are detached. Returns
     /// when to check next, if there is a reason to.
     pub(super) fn look(&self, now: Instant) -> Result<Option<Instant>, Overdue> {
-        // Responses have locks of their own, held while bodies are polled.
+        // Responses have their own locks, held while bodies are polled.
         let responses = self.0.lock().clone();
         let (mut next, mut ends) = (None, false);
         for response in responses {
@@ -225,7 +225,7 @@ impl Response {
     }
 }
 
-/// Error of a body of which the client read nothing for too long, or too little.
+/// Error of a body that the client read too slowly, or not at all for too long.
 #[derive(Debug, thiserror::Error)]
 #[error("the client read the answer too slowly")]
 struct TooSlow;

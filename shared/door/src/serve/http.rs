@@ -173,7 +173,7 @@ async fn serve_http<S>(
     }
 }
 
-/// Waits until the connection has to close at the next idle moment.
+/// Waits until the connection must close at the next idle moment.
 async fn ending(server: &Server, left: &Notify) {
     tokio::select! {
         () = server.ends.shutdown.cancelled() => {}

@@ -13,7 +13,7 @@ const BEGIN: i64 = 1_795_000_000_000;
 
 pub(crate) struct ProcessClock {
     began: Instant,
-    /// Milliseconds by which this clock is ahead.
+    /// How far this clock is ahead, in milliseconds.
     ahead: AtomicI64,
     dice: Mutex<Dice>,
 }

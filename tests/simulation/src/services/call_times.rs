@@ -1,4 +1,4 @@
-//! The ledger as a key-service calls it, and the times by which its calls are judged.
+//! The ledger as a key-service calls it, and the times that its calls are judged by.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 

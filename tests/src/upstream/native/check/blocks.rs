@@ -86,7 +86,7 @@ pub(super) fn text(path: &str, part: &str, block: &Value) -> Checked {
     Ok(())
 }
 
-/// Refuses a type that is none of these.
+/// Refuses any other type.
 pub(super) fn unknown_tag(path: &str, kind: Option<&str>, known: &[&str]) -> Checked {
     let (kind, known) = (kind.unwrap_or_default(), known.join("', '"));
     invalid(&format!(

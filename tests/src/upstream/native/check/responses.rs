@@ -110,7 +110,7 @@ fn generation(body: &Value) -> Checked {
     one_of("service_tier", &body["service_tier"], &tiers)
 }
 
-/// Refuses references to objects that this upstream would have to have stored.
+/// Refuses references to objects that only an upstream with storage could know.
 fn nothing_stored(body: &Value) -> Checked {
     let shown = |value: &Value| value["id"].as_str().or(value.as_str()).unwrap_or_default().to_owned();
     for (name, code, words) in [
