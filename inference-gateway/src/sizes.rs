@@ -13,12 +13,12 @@ const MOST_IN_FLIGHT: usize = 4096;
 const MOST_PROMPTS_BYTES: u64 = 1 << 30;
 /// Most bytes of answers in memory: two of the largest answers, with their copies. Memory may allow fewer.
 const MOST_ANSWERS_BYTES: u64 = 1 << 30;
-/// Memory for bodies of callers that are not authenticated: enough for the small bodies of hundreds, and little beside
-/// the budget for prompts.
+/// Least and most memory for bodies of unauthenticated callers: enough for the small bodies of hundreds, and little
+/// compared with the budget for prompts.
 const UNAUTHENTICATED_BYTES: (u64, u64) = (2 << 20, 16 << 20);
-/// Management requests in flight: each has a connection to a key-service.
+/// Most management requests in flight. Each has a connection to a key-service.
 pub(crate) const MANAGEMENT_IN_FLIGHT: usize = 256;
-/// Fewest large bodies parsed at the same time, so that one account leaves a place to others.
+/// Least number of large bodies parsed at once, so that one account leaves a place to others.
 const LEAST_PARSED_AT_ONCE: usize = 2;
 /// Part of the requests in flight that a single account leaves to others: a quarter.
 const LEFT_TO_OTHERS: usize = 4;

@@ -49,7 +49,7 @@ pub(super) const X_MAX_TOKENS: HeaderName = HeaderName::from_static("x-max-token
 
 const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
-/// Response header with the names of offered tools that were dropped, because the upstream does not have them.
+/// Response header with the names of offered tools that were dropped, because no upstream has them.
 pub(super) const X_DROPPED_TOOLS: HeaderName = HeaderName::from_static("x-dropped-tools");
 /// Response header with the names of request members that were not sent to any upstream.
 pub(super) const X_DROPPED_MEMBERS: HeaderName = HeaderName::from_static("x-dropped-members");
