@@ -8,10 +8,10 @@ GATEWAY_CHUNK = 43
 KEY_SERVICE_REQUEST = 20
 # 64 accounts with one request each at a time, so that no two requests share a commit: all of Redis' CPU, 48 of it in the script.
 REDIS_REQUEST = 61
-# Assumed, not measured: a question about lease time.
+# Assumed, not measured: a query for lease time.
 REDIS_TICK = 10
 
-BUSY = 0.6  # share of a core that is planned for
+BUSY = 0.6  # planned load of a core
 GATEWAY_CORES = 4
 LOOKS_PER_SECOND = 1  # of each key-service, at each account with holds
 REQUESTS_PER_ACCOUNT = 10  # a second, of an account that is active

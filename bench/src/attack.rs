@@ -1,7 +1,6 @@
-//! Attacks on a running installation, and figures that show whether it holds: what unauthenticated callers, and single
-//! customers, can do to the others.
+//! Attacks on a running installation: can unauthenticated callers or single customers harm the others?
 //!
-//! The program `attack` runs all of them, at length; the end-to-end tests run the quick ones.
+//! The program `attack` runs all of them at length; the end-to-end tests run the quick ones.
 
 use std::{panic::AssertUnwindSafe, time::Duration};
 
@@ -28,12 +27,12 @@ pub mod unread;
 use bodies::Body;
 pub use row::Row;
 
-/// The extent of the attacks.
+/// How large the attacks are.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     /// Silent sockets of the flood.
     pub sockets: usize,
-    /// Processes that open them together: each may have so many files of its own.
+    /// Processes that open them, since each may open only a limited number of files.
     pub processes: usize,
     /// Connections with stalled bodies, and bodies on each.
     pub bodies: (usize, usize),
@@ -44,48 +43,49 @@ pub struct Plan {
 /// A group of attacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Part {
-    /// Silent sockets of every kind, and heads beyond their bound, on every port of the all-in-one program.
+    /// Silent sockets of every kind and oversized heads, on every port of the all-in-one program
     Ports,
-    /// The same on the ports of the services as processes of their own.
+    /// The same on the ports of the separate services
     Services,
-    /// Silent sockets by the thousand beside a paying caller.
+    /// Thousands of silent sockets, next to a paying caller
     Flood,
-    /// Callers without a credential that are busy, beside a paying one.
+    /// Busy callers without a credential, next to a paying one
     Unauthenticated,
-    /// Bodies that stall, and large heads.
+    /// Stalled bodies and large heads
     Bodies,
-    /// Pages of the dashboard that an unauthenticated client leaves unread, and those of a group with many in it.
+    /// Pages of the dashboard that an unauthenticated client leaves unread, and pages of large groups
     Pages,
-    /// Requests while no scraper reads the metrics.
+    /// Requests while no scraper reads the metrics
     Unscraped,
-    /// Streams of a customer that reads nothing.
+    /// Streams of a customer that does not read them
     Slots,
-    /// A customer that sends the largest bodies.
+    /// A customer that sends the largest bodies
     Large,
-    /// Interim heads without end of the servers that the installation asks.
+    /// Endless interim heads from servers that the installation calls
     Interim,
-    /// An owner that fills the store and reads its pages, and unauthenticated callers that guess at accounts.
+    /// An owner that fills the store and reads its pages, and unauthenticated callers that guess at accounts
     Filling,
-    /// Webhooks of a customer that get no answers, and that look at many events again, beside another's.
+    /// Webhooks of one customer that never answer, or that search many events again, next to another customer's
     Webhooks,
-    /// An account that governs without end, each time with an event, over a Redis that is soon full.
+    /// An account that makes changes without end, each with an event, over a Redis that is nearly full
     Events,
-    /// A page in a browser whose name leads to the admin port and to the public one, and changes that stall.
+    /// A page in a browser that uses DNS rebinding against the admin port and the public port, and changes that stall
     Rebinding,
-    /// Requests of a customer that wait, to save up tokens of a rate.
+    /// Waiting requests of a customer that tries to save up tokens of a rate
     Rates,
-    /// Members of passed bodies that no upstream may get.
+    /// Members of passed bodies that no upstream may get
     Passed,
-    /// The demo model's own port.
+    /// The demo model's own port
     Demo,
-    /// A customer whose request an answer repeats, longer than any event, and one whose query and headers a vendor refuses.
+    /// A customer whose request is repeated in an answer beyond the largest event, and one whose query and headers a
+    /// vendor refuses
     Passing,
 }
 
-/// Longest time that one part may take.
+/// Longest time of one part.
 const PART_DEADLINE: Duration = Duration::from_mins(10);
 
-/// Runs these parts, one after the other, and hands each row of the table to `show`. Returns the parts that did not hold.
+/// Runs these parts one after the other, and hands each row of the table to `show`. Returns the parts that failed.
 pub async fn run(plan: &Plan, parts: &[Part], mut show: impl FnMut(&Row)) -> Vec<Part> {
     let mut broken = Vec::new();
     for part in parts {
@@ -98,8 +98,8 @@ pub async fn run(plan: &Plan, parts: &[Part], mut show: impl FnMut(&Row)) -> Vec
     broken
 }
 
-/// The rows of a part. A part that does not come to its end, or an installation whose books do not balance after it, is a row
-/// that does not hold; the other parts go on.
+/// The rows of a part. A part that does not finish, or after which the books do not balance, becomes a failed row; the
+/// other parts go on.
 async fn rows_or_failure(plan: &Plan, part: Part) -> Vec<Row> {
     let failure = |expected: String, seen: &str| {
         vec![Row { name: format!("{part:?}"), expected, seen: seen.into(), held: false }]
@@ -107,7 +107,7 @@ async fn rows_or_failure(plan: &Plan, part: Part) -> Vec<Row> {
     let rows = AssertUnwindSafe(rows(plan, part)).catch_unwind();
     match tokio::time::timeout(PART_DEADLINE, rows).await {
         Ok(Ok(rows)) => rows,
-        Ok(Err(_panic)) => failure("comes to its end".into(), "panicked, as standard error says"),
+        Ok(Err(_panic)) => failure("finishes".into(), "panicked; see standard error"),
         Err(_) => failure(format!("over in {PART_DEADLINE:?}"), "not over"),
     }
 }

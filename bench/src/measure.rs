@@ -1,7 +1,7 @@
-//! Measures the CPU time per request of the real programs, beside a bare proxy, in one run.
+//! Measures the CPU time per request of the real programs, compared with a bare proxy in the same run.
 //!
 //! CPU time is counted by process, so that neither the load generator nor the upstream is part of a figure. Rounds
-//! alternate between the systems, so that a machine which becomes slower in the meantime affects all of them.
+//! alternate between the systems, so that a machine that becomes slower affects all of them.
 
 use std::time::{Duration, Instant};
 
@@ -118,7 +118,7 @@ async fn wear(system: &System, before: u64, plan: &Plan) -> Wear {
     let held = Held::open(&system.target, plan.held, PACE * 10).await;
     sleep(IDLE).await;
     drop(held);
-    // The pauses between collections of an idle allocator are longer than those between requests.
+    // An idle allocator pauses longer between collections than between requests.
     sleep(IDLE * 2).await;
     Wear { requests: served, before, after: system.memory() }
 }

@@ -1,7 +1,7 @@
-//! Faults by the hundred under load, and books that must agree to the nano-dollar when each round is over.
+//! Hundreds of faults under load, and books that must agree to the nano-dollar after each round.
 //!
-//! The seed decides the installations, the faults and their times, the requests and the garbage. Which process does what first is the
-//! machine's, so a seed that broke something breaks it again often and not always.
+//! The seed decides the installations, the faults and their times, the requests and the garbage. Which process acts
+//! first is up to the machine, so a seed that broke something breaks it again often but not always.
 
 use std::{
     panic::AssertUnwindSafe,
@@ -37,13 +37,14 @@ mod report;
 mod stage;
 pub(crate) mod wire;
 
-/// Time of load in a round: long enough for a hundred faults, short enough for an installation's records to be compared in memory.
+/// Time of load in a round: long enough for a hundred faults, short enough to compare an installation's records in
+/// memory.
 const ROUND: Duration = Duration::from_mins(1);
-/// Least time of load in a round.
+/// Shortest time of load in a round.
 const LEAST_ROUND: Duration = Duration::from_secs(8);
-/// Time that a round takes beside its load: to start, to settle, to compare.
+/// Time that a round takes in addition to its load: to start, to settle, to compare.
 const BESIDE: Duration = Duration::from_secs(12);
-/// Time in which all charges are delivered and all holds resolved when everything runs again.
+/// Time in which all charges must be delivered and all holds resolved once everything runs again.
 const SETTLED: Duration = Duration::from_secs(45);
 /// Clients that send garbage at once.
 const GARBAGE_CLIENTS: usize = 20;
@@ -51,19 +52,18 @@ const GARBAGE_CLIENTS: usize = 20;
 /// Extent of a run.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Time of the run.
     pub lasts: Duration,
-    /// Seed of the first round; each further round has the next one.
+    /// Seed of the first round; each further round uses the next number.
     pub seed: u64,
     /// Clients that send one request after the other.
     pub clients: usize,
-    /// Folder with another version of the programs, of which every second process is.
+    /// Folder with another version of the programs, which every second process runs.
     pub beside: Option<PathBuf>,
     /// Stages of the rounds; all if empty.
     pub stages: Vec<Stage>,
 }
 
-/// Runs rounds until the time is over, at least one, and hands a line about each to `show`.
+/// Runs rounds until the time is over, at least one. Hands a line about each to `show`.
 pub async fn run(plan: &Plan, mut show: impl FnMut(&str)) -> Report {
     let began = Instant::now();
     let (mut found, mut rounds) = (Found::default(), 0);
@@ -79,7 +79,7 @@ pub async fn run(plan: &Plan, mut show: impl FnMut(&str)) -> Report {
         let of_round = AssertUnwindSafe(round(plan, seed, stage, lasts)).catch_unwind().await;
         let of_round = of_round.unwrap_or_else(|_panic| {
             let mut found = Found::default();
-            found.failed.add(0, || format!("{stage:?}: panicked, as standard error says"));
+            found.failed.add(0, || format!("{stage:?}: panicked; see standard error"));
             found
         });
         let (sums, faults) = (&of_round.sums, of_round.faults.values().sum::<u64>());
@@ -96,7 +96,7 @@ pub async fn run(plan: &Plan, mut show: impl FnMut(&str)) -> Report {
     Report { found, seed: plan.seed, rounds, lasted: began.elapsed(), cpu: cpu_with_children() }
 }
 
-/// CPU time of this process, and of all that it has started and that have ended.
+/// CPU time of this process and of its children that have ended.
 fn cpu_with_children() -> Duration {
     /// Ticks per second in `/proc/PID/stat`.
     const TICKS: u64 = 100;
@@ -146,7 +146,7 @@ async fn round(plan: &Plan, seed: u64, stage: Stage, lasts: Duration) -> Found {
         garbage: &account,
     };
     let mut found = balanced(&round);
-    // A capture may still be on its way although no hold is left: one whose hold has expired.
+    // Even if no hold is left, the capture of an expired hold may still be on its way.
     let deadline = Instant::now() + SETTLED;
     while !found.holds() && Instant::now() < deadline {
         sleep(Duration::from_secs(2)).await;
@@ -164,7 +164,7 @@ async fn round(plan: &Plan, seed: u64, stage: Stage, lasts: Duration) -> Found {
     found
 }
 
-/// Waits until no hold is open and no spool has a capture, or until it takes too long.
+/// Waits until no hold is open and no spool has a capture, or until that takes too long.
 async fn settle(stack: &Stack) {
     let deadline = Instant::now() + SETTLED;
     while Instant::now() < deadline {
@@ -194,7 +194,7 @@ async fn spools_are_empty(stack: &Stack) -> bool {
     true
 }
 
-/// Counts our own errors, and those that no fault explains.
+/// Counts 500s, and errors that no fault explains.
 fn count_failures(round: &Round<'_>, wrong: &[(String, Instant, usize)], found: &mut Found) {
     let explained = |gateway: usize, from: Instant, to: Instant| {
         round.happened.iter().any(|fault: &Happened| fault.explains(gateway, from, to))
@@ -212,7 +212,7 @@ fn count_failures(round: &Round<'_>, wrong: &[(String, Instant, usize)], found: 
     }
 }
 
-/// Compares the books of a round, and what they come to below every cap.
+/// Compares the books of a round, and the sums below every cap.
 fn balanced(round: &Round<'_>) -> Found {
     let (mut found, lines) = compare(round);
     caps::compare(round, &lines, &mut found);

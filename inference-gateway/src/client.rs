@@ -119,7 +119,7 @@ struct PendingBytes {
     ended: bool,
     /// The connection waits for the stream.
     asked: bool,
-    /// Wakers of a stream with its own task, and of the connection. `None` while both are one task.
+    /// Wakers of the connection and of a stream with its own task. `None` while both are one task.
     wakers: Option<Box<Wakers>>,
 }
 
@@ -208,7 +208,7 @@ impl Pipe {
         self.client.left().await;
     }
 
-    /// Returns whether the stream has a task of its own, since the connection asks for nothing.
+    /// Returns whether the stream runs in its own task, because the connection asks for nothing.
     pub(crate) fn is_detached(&self) -> bool {
         self.pending().wakers.is_some()
     }
@@ -251,9 +251,9 @@ impl Pipe {
     }
 }
 
-/// The stream ended without its client, which had read nothing for too long.
+/// Error that breaks off a stream whose client read nothing for too long.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("the client took nothing of its stream for too long")]
+#[error("the client stopped reading its stream for too long")]
 pub(crate) struct ClientLeft;
 
 /// Body of a stream. Its future runs as the connection asks for more, and to its end if the client leaves.

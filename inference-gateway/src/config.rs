@@ -6,58 +6,58 @@ use clap::{Args, builder::TypedValueParser as _};
 #[derive(Args, Clone, Debug)]
 #[group(id = "gateway")] // `faregate` has both services' options
 pub struct Options {
-    /// The public address
+    /// Address of the public port
     #[arg(long, env = "FAREGATE_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     pub listen: SocketAddr,
 
-    /// The largest body of a chat request, in MiB
+    /// Largest body of a chat request, in MiB
     #[arg(long, env = "FAREGATE_MAX_BODY_MIB", value_name = "MIB", default_value_t = 64,
           value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub max_body_mib: u32,
 
-    /// MiB of prompts in memory at once, each counted twice until read and checked; the client of a further one has
-    /// to try again [default: half of the memory that the process may take, at most 1024]
+    /// Memory for prompts, in MiB; a prompt counts twice until it is read and checked. Further requests get 503 with
+    /// `Retry-After` [default: half of the memory that the process may take, at most 1024]
     #[arg(long, env = "FAREGATE_MAX_PROMPTS_MIB", value_name = "MIB",
           value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     pub max_prompts_mib: Option<u32>,
 
-    /// MiB of large answers in memory at once, half of them for one account; an answer that finds no room within ten
-    /// seconds is billed and not given out. A whole answer is counted twice until rewritten; the first 64 KiB of an
-    /// answer are not counted [default: a quarter of the memory that the process may take, at most 1024]
+    /// Memory for large answers, in MiB, half of it for one account. An answer that finds no room within ten seconds is
+    /// billed but not delivered. A whole answer counts twice until it is rewritten; the first 64 KiB of an answer do
+    /// not count [default: a quarter of the memory that the process may take, at most 1024]
     #[arg(long, env = "FAREGATE_MAX_ANSWERS_MIB", value_name = "MIB",
           value_parser = clap::value_parser!(u32).range(4..=1 << 20))]
     pub max_answers_mib: Option<u32>,
 
-    /// Chat requests in flight at once; the client of a further one has to try again [default: 4096, or a quarter of
-    /// the open files]
+    /// Most chat requests in flight at once; further requests get 503 with `Retry-After` [default: 4096, or a quarter
+    /// of the open files]
     #[arg(long, env = "FAREGATE_MAX_IN_FLIGHT", value_name = "COUNT",
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub max_in_flight: Option<u32>,
 
-    /// Chat requests in flight of one account; the client of a further one has to try again [default: all but a
+    /// Most chat requests in flight of one account; further requests get 503 with `Retry-After` [default: all but a
     /// quarter]
     #[arg(long, env = "FAREGATE_MAX_IN_FLIGHT_PER_ACCOUNT", value_name = "COUNT",
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub max_in_flight_per_account: Option<u32>,
 
-    /// Seconds for which a client may take nothing of a stream before the client counts as gone
+    /// Seconds a client may stop reading before its stream is ended
     #[arg(long = "client-stall-seconds", env = "FAREGATE_CLIENT_STALL_SECONDS", value_name = "SECONDS",
           default_value = "60", value_parser = clap::value_parser!(u64).range(1..=3600).map(Duration::from_secs))]
     pub client_stall: Duration,
 
-    /// Seconds that an upstream may take to begin an answer; then the client gets a 504. A whole answer may go on for
-    /// up to three times as long, or once as long after its client left, and is billed at its end
+    /// Seconds an upstream may take to begin an answer; then the client gets 504. A whole answer may take up to three
+    /// times as long, or this long after its client left, and is billed at its end
     #[arg(long = "answer-seconds", env = "FAREGATE_ANSWER_SECONDS", value_name = "SECONDS",
           default_value = "600", value_parser = clap::value_parser!(u64).range(1..=86_400).map(Duration::from_secs))]
     pub answer_deadline: Duration,
 
-    /// Seconds for which an upstream may send nothing of a stream, or of a whole answer after its first byte; comments,
-    /// and an event that does not end, are nothing
+    /// Seconds an upstream may send nothing of a stream, or of a whole answer after its first byte; comments and
+    /// incomplete events do not count
     #[arg(long = "upstream-silence-seconds", env = "FAREGATE_UPSTREAM_SILENCE_SECONDS", value_name = "SECONDS",
           default_value = "120", value_parser = clap::value_parser!(u64).range(1..=3600).map(Duration::from_secs))]
     pub upstream_silence: Duration,
 
-    /// Believe X-Forwarded-For, -Proto and -Host of a proxy in front of all clients; without a proxy, clients could
+    /// Trust X-Forwarded-For, -Proto and -Host. Set this only behind a proxy that sets them: otherwise clients can
     /// choose the address that the dashboard sees
     #[arg(long, env = "FAREGATE_TRUST_PROXY")]
     pub trust_proxy: bool,
@@ -67,19 +67,17 @@ pub struct Options {
           value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub workers: Option<u16>,
 
-    /// Seconds that running requests may take to finish once the gateway is to stop
+    /// Seconds that running requests may take to finish during a shutdown
     #[arg(long = "drain-seconds", env = "FAREGATE_DRAIN_SECONDS", value_name = "SECONDS",
           default_value = "30", value_parser = clap::value_parser!(u64).range(0..=3600).map(Duration::from_secs))]
     pub drain: Duration,
 }
 
 impl Options {
-    /// The largest body of a chat request, in bytes.
     pub(crate) fn max_body_bytes(&self) -> usize {
         usize::try_from(self.max_body_mib).unwrap_or(usize::MAX).saturating_mul(1 << 20)
     }
 
-    /// Number of threads that serve requests.
     pub fn workers(&self) -> usize {
         let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         self.workers.map_or_else(cores, usize::from)

@@ -35,14 +35,13 @@ use shared_process::{
 use shared_rpc::spool_list::{SpoolCommand, list_spool};
 use upstreams::OfferedModels;
 
-/// Allocator of the whole program.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
 static EXPORTED: Exported =
     Exported { program: env!("CARGO_PKG_NAME"), families: &[inference_gateway::FAMILIES] };
 
-/// Carries requests to a model and back, and meters them on the way. Without a command, serves.
+/// Carries requests to a model and answers back, and meters them. Without a command, it serves.
 #[derive(Parser)]
 #[command(name = "inference-gateway", version = shared_process::version(env!("CARGO_PKG_VERSION"), option_env!("FAREGATE_COMMIT")))]
 struct GatewayArguments {
@@ -64,7 +63,7 @@ struct GatewayArguments {
     #[command(flatten)]
     limits: LimitOptions,
 
-    /// Addresses of the key-services' gRPC; all of them are used, the first ones before others
+    /// Addresses of the key-services' gRPC ports; earlier ones are preferred
     #[arg(
         long,
         env = "FAREGATE_KEY_SERVICE_URL",
@@ -74,7 +73,7 @@ struct GatewayArguments {
     )]
     key_service_url: Vec<Uri>,
 
-    /// Addresses of the key-services' HTTP, in the order of --key-service-url
+    /// Addresses of the key-services' HTTP ports, in the order of --key-service-url
     #[arg(
         long,
         env = "FAREGATE_KEY_SERVICE_HTTP_URL",
@@ -84,12 +83,12 @@ struct GatewayArguments {
     )]
     key_service_http_url: Vec<Uri>,
 
-    /// URL of a `local-model`, with /v1: it serves the models that the catalogue calls builtin
+    /// URL of a `local-model`, with /v1; it serves the catalogue's builtin models
     #[arg(long, env = "FAREGATE_BUILTIN_URL", value_name = "URL")]
     builtin_url: Option<Uri>,
 
-    /// The directory of the spool: captures that were not confirmed before their answers left. One gateway each; without
-    /// it, a gateway that dies while every key-service is away loses them
+    /// Directory of the spool, which keeps charges that no key-service has confirmed yet. Each gateway needs its own;
+    /// without one, these charges are lost if the gateway stops before it can deliver them
     #[arg(long, env = "FAREGATE_DATA_DIR", value_name = "DIRECTORY")]
     data_dir: Option<PathBuf>,
 
@@ -112,10 +111,10 @@ enum GatewayCommand {
     Upstreams(UpstreamsCommand),
     /// Show or replace the filter of log lines of the running gateway
     LogLevel(LogLevel),
-    /// Look at the whole gateway, and say of each part what is well or what to do
+    /// Check the whole gateway and report what works and what to fix
     ///
-    /// Settings, secrets, limits, certificates, every key-service, the catalogue, and every upstream. Changes nothing. Exit status:
-    /// 0 where all is well, 1 with warnings, 2 with errors.
+    /// Checks settings, secrets, limits, certificates, every key-service, the catalogue and every upstream. Changes
+    /// nothing. Exit status: 0 if all is well, 1 with warnings, 2 with errors.
     Doctor(DoctorOptions),
 }
 
@@ -155,7 +154,7 @@ async fn run(arguments: GatewayArguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Checks everything that a start checks, and what the gateway calls, and reports.
+/// Checks everything that a start checks, and every server that the gateway calls.
 async fn examine(arguments: &GatewayArguments, asked: &DoctorOptions) -> anyhow::Result<ExitCode> {
     let common = &arguments.common;
     let mut doctor = Doctor::begin(common, InternalTokenOf::Settings);
@@ -170,11 +169,11 @@ async fn examine(arguments: &GatewayArguments, asked: &DoctorOptions) -> anyhow:
         let token = InternalToken::new(tokens);
         for address in &arguments.key_service_url {
             match reach(address.clone(), &token, tls.as_ref()).await {
-                Ok(()) => doctor.well("key-service", format!("{address} answers, and takes the token")),
+                Ok(()) => doctor.well("key-service", format!("{address} answers and accepts the token")),
                 Err(says) => doctor.fail(
                     "key-service",
                     format!("{address}: {says}"),
-                    "see its /readyz, and the lines above",
+                    "check its /readyz and the lines above",
                 ),
             }
         }

@@ -1,4 +1,4 @@
-//! Parts of a gateway: those that its workers share, and those that each of them has.
+//! The parts of a gateway: `Core` is shared by all workers, and each worker has the rest.
 
 use std::{
     path::{Path, PathBuf},
@@ -31,10 +31,9 @@ pub struct GatewayParts {
     /// Source of time and randomness.
     pub clock: Arc<dyn Clock>,
     pub models: Arc<OfferedModels>,
-    /// Prefix of every key.
     pub prefix: Prefix,
     pub key_services: KeyServices,
-    /// Token in the calls between the services.
+    /// Token that the services present to each other.
     pub internal_token: InternalToken,
     /// Addresses of the key-services' HTTP listeners; never empty.
     pub key_service_http: Vec<Uri>,
@@ -165,8 +164,8 @@ pub(crate) fn peers(
     peers.collect()
 }
 
-/// Makes the client of the key-services' HTTP. If an address stands for several key-services, the health of sessions
-/// says nothing about HTTP.
+/// Makes the client of the key-services' HTTP. If one address stands for several key-services, the health of sessions
+/// says nothing about HTTP, so the client does not use it.
 fn management(
     addresses: Vec<Uri>,
     health: &Arc<KeyServiceHealth>,

@@ -83,8 +83,8 @@ impl RunningGateway {
         let (public, keys) = (listener.local_addr()?, generators[0].keys.clone());
         let Core { draining, cut, close, running, settling, .. } = core;
         tokio::spawn(show_readiness(keys.clone(), stopping.clone(), close.clone()));
-        // On a socket of our own, new connections are told that the gateway stops. On others, another process may have
-        // a better answer.
+        // On our own socket, new connections learn that the gateway stops. On others, another process may have a better
+        // answer.
         let closed = if is_handed_over { CancellationToken::new() } else { close.clone() };
         let port = Port {
             tls: public_tls.as_ref().map(PublicTls::port),
@@ -120,7 +120,7 @@ impl RunningGateway {
         draining.cancel();
         running.close();
         if timeout(drain, running.wait()).await.is_err() {
-            tracing::warn!(requests = running.len(), "cutting what did not finish in time");
+            tracing::warn!(requests = running.len(), "ending requests that did not finish in time");
             cut.cancel();
             if timeout(LAST_SETTLEMENTS, running.wait()).await.is_err() {
                 tracing::error!(requests = running.len(), "requests did not end; their holds will expire");
@@ -130,7 +130,7 @@ impl RunningGateway {
         if timeout(LAST_SETTLEMENTS, settling.wait()).await.is_err() {
             tracing::error!(
                 settlements = settling.len(),
-                "stopping before everything was delivered; captures in the spool follow at the next start, other holds expire"
+                "stopping with settlements undelivered; the spool delivers its captures at the next start, other holds expire"
             );
         }
         close.cancel();

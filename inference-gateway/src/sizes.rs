@@ -7,18 +7,18 @@ use shared_rpc::MAX_FRAME_CALLS;
 
 use crate::config::Options;
 
-/// Chat requests in flight, if open files allow so many.
+/// Most chat requests in flight; open files may allow fewer.
 const MOST_IN_FLIGHT: usize = 4096;
-/// Bytes of prompts in memory, if memory allows so many.
+/// Most bytes of prompts in memory; the process's memory may allow fewer.
 const MOST_PROMPTS_BYTES: u64 = 1 << 30;
-/// Bytes of answers in memory, if memory allows so many: two of the largest answers, with their copies.
+/// Most bytes of answers in memory: two of the largest answers, with their copies. Memory may allow fewer.
 const MOST_ANSWERS_BYTES: u64 = 1 << 30;
-/// Memory for bodies of callers that are not authenticated: enough for the small bodies of hundreds, and little beside
-/// the budget for prompts.
+/// Least and most memory for bodies of unauthenticated callers: enough for the small bodies of hundreds, and little
+/// compared with the budget for prompts.
 const UNAUTHENTICATED_BYTES: (u64, u64) = (2 << 20, 16 << 20);
-/// Management requests in flight: each has a connection to a key-service.
+/// Most management requests in flight. Each has a connection to a key-service.
 pub(crate) const MANAGEMENT_IN_FLIGHT: usize = 256;
-/// Fewest large bodies parsed at the same time, so that one account leaves a place to others.
+/// Least number of large bodies parsed at once, so that one account leaves a place to others.
 const LEAST_PARSED_AT_ONCE: usize = 2;
 /// Part of the requests in flight that a single account leaves to others: a quarter.
 const LEFT_TO_OTHERS: usize = 4;
@@ -94,7 +94,7 @@ fn prompts_bytes(options: &Options, memory: u64) -> Result<usize, ConfigError> {
     if mib < 2 * u64::from(options.max_body_mib) {
         let derived = if options.max_prompts_mib.is_none() { ", half of the process's memory," } else { "" };
         let reason = format!(
-            "{mib} MiB{derived} is less than twice FAREGATE_MAX_BODY_MIB, so that the largest body would never find room"
+            "{mib} MiB{derived} is less than twice FAREGATE_MAX_BODY_MIB, so the largest body would never fit"
         );
         return Err(ConfigError::new(SETTING, reason));
     }
@@ -115,7 +115,7 @@ fn fits(setting: &'static str, bytes: u64, memory: u64) -> Result<(), ConfigErro
         return Ok(());
     }
     let (mib, memory) = (bytes >> 20, memory >> 20);
-    let reason = format!("{mib} MiB do not fit into the {memory} MiB that the process may take");
+    let reason = format!("{mib} MiB do not fit into the process's {memory} MiB of memory");
     Err(ConfigError::new(setting, reason))
 }
 

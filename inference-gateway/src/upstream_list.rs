@@ -1,4 +1,4 @@
-//! Lists the upstreams of the catalogue in use on the admin port, with commands that drain and restore them.
+//! Lists the upstreams of the current catalogue on the admin port; commands drain and restore them.
 
 use std::{
     collections::BTreeSet,
@@ -28,15 +28,16 @@ const RESTORE: &str = "/upstreams/restore";
 /// Commands on the upstreams of a running gateway, which answers on its admin port.
 #[derive(Debug, Subcommand)]
 pub enum UpstreamsCommand {
-    /// List the upstreams of the catalogue in use: state, since when, requests under way, the last failure
+    /// List the upstreams of the current catalogue: state and its age, requests in flight, last failure
     List {
-        /// As a JSON array
+        /// Print a JSON array
         #[arg(long)]
         json: bool,
     },
-    /// Send no new requests to an upstream, of any model; those under way go on to their ends
+    /// Stop sending new requests to an upstream, for all of its models; requests in flight finish
     ///
-    /// Holds through reloads of the catalogue, and until the upstream is restored or the gateway ends. Each gateway is told by itself.
+    /// Lasts through reloads of the catalogue, until the upstream is restored or the gateway ends. Other gateways are
+    /// not affected.
     Drain {
         /// Host and port, as the list shows them
         address: String,
@@ -48,7 +49,7 @@ pub enum UpstreamsCommand {
     },
 }
 
-/// An upstream of a model in the list. It has no word of an answer, and no credential.
+/// An upstream of a model in the list. It contains no text of an answer and no credential.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct ListedUpstream {
     /// The name in the catalogue, which accounts see.
@@ -59,13 +60,13 @@ pub(crate) struct ListedUpstream {
     /// The model's name at the upstream.
     pub(crate) upstream_model: String,
     pub(crate) kind: String,
-    /// One of `serving`, `set_aside`, `draining` and, once nothing is under way, `drained`.
+    /// One of `serving`, `set_aside`, `draining` and, once no request is in flight, `drained`.
     pub(crate) state: String,
     /// Time of the last change of the state.
     pub(crate) since: String,
-    /// Time of the next request to an upstream that is set aside.
+    /// When an upstream that is set aside gets its next request.
     pub(crate) until: Option<String>,
-    /// Requests of this model under way.
+    /// Requests of this model in flight.
     pub(crate) in_flight: u64,
     pub(crate) last_failure: Option<ListedFailure>,
 }
@@ -78,7 +79,7 @@ pub(crate) struct ListedFailure {
     pub(crate) at: String,
 }
 
-/// The gateway that the routes are about.
+/// State of the admin routes.
 #[derive(Clone)]
 struct UpstreamRoutes {
     models: Arc<OfferedModels>,
@@ -139,7 +140,7 @@ impl UpstreamRoutes {
             let shown = shared::text::shown(&address, 100);
             return Err((
                 StatusCode::NOT_FOUND,
-                format!("no upstream has the address '{shown}'; there are: {known}\n"),
+                format!("no upstream has the address '{shown}'; known addresses: {known}\n"),
             ));
         }
         tracing::warn!(address, drained, "an upstream was drained or restored by command");
@@ -148,7 +149,7 @@ impl UpstreamRoutes {
 }
 
 impl UpstreamsCommand {
-    /// Asks the gateway with this admin port.
+    /// Sends the command to the gateway with this admin port, and prints its answer.
     pub async fn run(&self, admin: &AdminPort, out: &mut (dyn Write + Send)) -> io::Result<()> {
         let (answer, json) = match self {
             Self::List { json } => (ask(admin, LIST, None).await?, *json),

@@ -1,4 +1,5 @@
-//! Random and mutated requests as bytes, sent over plain connections, and the rules that any answer to them must keep.
+//! Random and mutated requests as bytes, sent over plain connections, and the rules that every answer to them must
+//! follow.
 
 use std::time::Duration;
 
@@ -43,8 +44,8 @@ impl Keys {
     }
 }
 
-/// Sends a request to this host and port as its `Sending` demands, and returns the bytes received before the sender left; an
-/// error if nothing listens there.
+/// Sends a request to this host and port as its `Sending` says. Returns the bytes received before the sender left, or
+/// an error if nothing listens there.
 pub async fn send(base: &str, sending: &Sending) -> std::io::Result<Vec<u8>> {
     let mut answer = Vec::new();
     let mut connection = TcpStream::connect(base).await?;
@@ -57,7 +58,7 @@ pub async fn send(base: &str, sending: &Sending) -> std::io::Result<Vec<u8>> {
         if number > 0 && sending.pause_ms > 0 {
             sleep(Duration::from_millis(sending.pause_ms)).await;
         }
-        // The server may have answered and closed before it read everything; its answer is still to be read.
+        // The server may have answered and closed before it read everything; its answer can still be read.
         if connection.write_all(piece).await.is_err() {
             break;
         }
@@ -82,7 +83,7 @@ pub async fn send(base: &str, sending: &Sending) -> std::io::Result<Vec<u8>> {
 pub fn judge(sending: &Sending, answer: &[u8]) -> Result<(), String> {
     let text = String::from_utf8_lossy(answer);
     let Some((head, body)) = text.split_once("\r\n\r\n") else { return Ok(()) };
-    let status: u16 = head.get(9..12).and_then(|text| text.parse().ok()).ok_or("is no HTTP")?;
+    let status: u16 = head.get(9..12).and_then(|text| text.parse().ok()).ok_or("is not HTTP")?;
     let code = serde_json::from_str::<Value>(body).map(|body| body["error"]["code"].clone());
     let whole = sending.ending == Ending::Listen;
     match status {
@@ -92,12 +93,12 @@ pub fn judge(sending: &Sending, answer: &[u8]) -> Result<(), String> {
             if sending.blames_upstream && (theirs || !whole) {
                 Ok(())
             } else {
-                Err("ends in an error of ours".into())
+                Err("ends in an internal error".into())
             }
         }
         // Errors of the HTTP parser have no body, and neither have answers to HEAD.
         400.. if whole && !body.is_empty() && !code.is_ok_and(|code| code.is_string()) => {
-            Err("is refused without an error of the contract".into())
+            Err("is refused without a documented error".into())
         }
         200 if whole && head.contains("text/event-stream") => {
             let ended = body.contains("data: [DONE]") != body.contains("data: {\"error\":");

@@ -59,8 +59,8 @@ pub use deployment::{ACCOUNT, Options};
 use deployment::{INTERNAL_TOKEN, PEPPER};
 pub use patience::{LOOK_EVERY, PATIENCE, SERVER_PATIENCE, until};
 
-/// Longest time that the last captures and releases may take after a test's last request. Less than an ordinary lease,
-/// so that a hold which only expires does not pass for one that was resolved.
+/// Longest time for the last captures and releases after a test's last request. It is shorter than an ordinary lease,
+/// so that a hold that merely expires does not pass for one that was resolved.
 const SETTLING: Duration = Duration::from_secs(10);
 
 /// A running installation.
@@ -69,20 +69,20 @@ pub struct Stack {
     pub upstream: Upstream,
     /// Processes that accept client connections: one `faregate`, or the gateways.
     pub gateways: Vec<Server>,
-    /// Key-service processes. Empty where `faregate` is all in one.
+    /// Key-service processes. Empty if `faregate` runs all in one.
     pub key_services: Vec<Server>,
     /// HTTP client for all requests of the test.
     pub http: Http,
     /// Account in which keys are made by default.
     pub account: Account,
-    /// Wall clocks of the key-services, where they differ from the machine's.
+    /// Wall clocks of the key-services, if they differ from the machine's.
     pub clocks: Vec<WallClock>,
     redis: Option<Redis>,
     book: Arc<Book>,
     tags: AtomicU64,
-    /// Number of requests sent so far: they go to the gateways in turn.
+    /// Number of requests sent so far, so that gateways take turns.
     turns: AtomicUsize,
-    // Last: the folder goes after the processes that write into it.
+    // Last, so that the folder is removed after the processes that write to it have ended.
     data: TempDir,
 }
 
@@ -163,7 +163,7 @@ impl Stack {
         self.book.others_spend();
     }
 
-    /// Enters all that keys have used so far as spent elsewhere, before they were imported.
+    /// Records everything that keys have used so far as spent elsewhere, before they were imported.
     pub async fn moved_in(&self) {
         for (_, id, used) in self.listed_keys().await {
             self.book.moved_in(&id, used);
@@ -177,12 +177,12 @@ impl Stack {
         self.credited(account, amount);
     }
 
-    /// Enters what a test added to an account's credit by itself.
+    /// Records a deposit that a test made without the harness.
     pub fn credited(&self, account: &Account, amount: NanoUsd) {
         self.book.deposited(&account.name, amount);
     }
 
-    /// Sends a request of the management API about API keys; `path` is the part after `/v1/management/keys`.
+    /// Sends a management request about API keys; `path` is the part after `/v1/management/keys`.
     pub async fn manage(&self, method: Method, path: &str, body: Option<Value>) -> Answer {
         self.manage_as(&self.account, method, path, body).await
     }
@@ -211,7 +211,7 @@ impl Stack {
         nanos(&self.show(key).await["used"])
     }
 
-    /// Generations of the upstream for the requests of a key, including those that failed.
+    /// Generations at the upstream for requests of a key, including failed ones.
     pub fn served(&self, key: &ApiKey) -> Vec<Generation> {
         let tags = self.book.tags_of(&key.id);
         self.upstream.generations().into_iter().filter(|generation| tags.contains(&generation.tag)).collect()
@@ -269,7 +269,7 @@ impl Stack {
         self.http.send_as(&key.secret, Method::GET, &self.url(path), None).await
     }
 
-    /// Address of a public path. Calls return the running gateways in turn.
+    /// Address of a public path. Gateways take turns.
     pub fn url(&self, path: &str) -> String {
         let running: Vec<&Server> = self.gateways.iter().filter(|server| server.is_running()).collect();
         let server = match running.len() {
@@ -284,13 +284,12 @@ impl Stack {
         &self.gateways[0]
     }
 
-    /// The Redis of a stack of services.
+    /// The Redis of a stack that has one.
     pub fn redis(&self) -> &Redis {
         self.redis.as_ref().expect("this deployment has a Redis")
     }
 
-    /// Starts one more gateway with these additional environment variables. It gets none of the requests that are sent
-    /// in turn.
+    /// Starts one more gateway with these additional environment variables. It does not take part in the turns.
     pub async fn another_gateway(&self, env: Vec<(&'static str, String)>) -> Server {
         let mut settings = self.server().settings().clone();
         settings.data = self.data.path().join("another");
@@ -299,7 +298,7 @@ impl Stack {
         Server::start(&settings).await
     }
 
-    /// Output of an operator's command on the stack's data.
+    /// Runs an operator's command on the stack's data, and returns its output.
     pub fn cli(&self, arguments: &[&str]) -> String {
         self.operator().cli(arguments)
     }
@@ -348,8 +347,8 @@ impl Stack {
         }
     }
 
-    /// Asserts that no hold is open, that the books balance, and that the amount billed is the cost of the requests.
-    /// Runs for every stack when it is dropped.
+    /// Asserts that no hold is open, that the books balance, and that keys were billed the cost of their requests. Runs
+    /// for every stack when it is dropped.
     async fn assert_settled(&self) {
         self.released(SETTLING).await;
         self.cli(&["audit"]);
@@ -359,7 +358,7 @@ impl Stack {
         self.book.assert_billed(self.operator(), &self.upstream, listed.as_deref());
     }
 
-    /// Asserts that no log and no metric has a prompt, a key, a token or the pepper.
+    /// Asserts that no log and no metric contains a prompt, a key, a token or the pepper.
     async fn assert_discreet(&self) {
         for server in self.gateways.iter().chain(&self.key_services) {
             let mut told = server.log();
@@ -396,7 +395,7 @@ impl Stack {
     }
 }
 
-/// The first secret in what a process tells operators: a key, a secret of the installation, or a prompt.
+/// Finds the first secret in a process's output for operators: a key, a secret of the installation, or a prompt.
 pub fn secret_in(told: &str) -> Option<String> {
     let line = |line: &&str| {
         let secrets = [PEPPER, INTERNAL_TOKEN, UPSTREAM_KEY, r#""script":"#, r#"\"script\":"#];
@@ -415,7 +414,7 @@ impl Drop for Stack {
             self.print_last_words();
             return;
         }
-        // Checking needs to wait, which `drop` cannot do; a thread with a runtime of its own can.
+        // Checking has to wait, which `drop` cannot do, so it runs on a thread with its own runtime.
         let check = || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(self.assert_settled());

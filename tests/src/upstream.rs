@@ -50,7 +50,7 @@ const GENERATION_TIMEOUT: Duration = Duration::from_secs(30);
 /// Interval at which the records are polled.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// An upstream in this process, on a thread and a port of its own.
+/// An upstream in this process, with its own thread and port.
 pub struct Upstream {
     address: SocketAddr,
     state: Arc<State>,
@@ -58,7 +58,7 @@ pub struct Upstream {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Credential that Responses and Messages demand at first, in any header.
+/// Credential that Responses and Messages demand by default, in any header.
 pub const UPSTREAM_KEY: &str = "sk-scripted-upstream";
 
 impl Upstream {
@@ -96,17 +96,17 @@ impl Upstream {
         format!("http://{}/v1", self.address)
     }
 
-    /// Sets the script of requests that bring none.
+    /// Sets the script of requests that have none.
     pub fn set_default(&self, script: Script) {
         *self.state.default.lock().unwrap() = script;
     }
 
-    /// Sets the credential that Responses and Messages demand, in any header; it is [`UPSTREAM_KEY`] at first.
+    /// Sets the credential that Responses and Messages demand, in any header. The default is [`UPSTREAM_KEY`].
     pub fn set_key(&self, key: &str) {
         *self.state.key.lock().unwrap() = Some(key.to_owned());
     }
 
-    /// Sets the window that the upstream tells of its models.
+    /// Sets the window that the upstream reports for its models.
     pub fn set_window(&self, tokens: u64) {
         *self.state.window.lock().unwrap() = Some(tokens);
     }
@@ -116,12 +116,12 @@ impl Upstream {
         self.records().all()
     }
 
-    /// Counts of all requests in order of arrival, of an upstream that keeps these alone.
+    /// Counts of all requests in order of arrival, for an upstream that keeps only counts.
     pub fn counts(&self) -> Vec<Count> {
         self.records().counts()
     }
 
-    /// Requests whose script has this tag: several where the gateway tried again.
+    /// Requests whose script has this tag. There are several if the gateway retried.
     pub fn tagged(&self, tag: &str) -> Vec<Generation> {
         self.generations().into_iter().filter(|generation| generation.tag == tag).collect()
     }
@@ -156,7 +156,7 @@ impl Upstream {
 
     /// Closes the port and cuts all connections.
     pub fn stop(&mut self) {
-        // The receiver is gone only when the thread has ended already.
+        // The receiver is gone only if the thread has ended.
         let _ = self.stop.send(true);
         if let Some(thread) = self.thread.take() {
             thread.join().expect("the upstream's thread does not panic");
@@ -174,7 +174,7 @@ impl Drop for Upstream {
     }
 }
 
-/// Serves all connections, for ever.
+/// Serves all connections, forever.
 pub async fn serve(listener: TcpListener, state: Arc<State>) {
     loop {
         match listener.accept().await {
@@ -183,7 +183,7 @@ pub async fn serve(listener: TcpListener, state: Arc<State>) {
                 let _ = stream.set_nodelay(true);
                 tokio::spawn(serve_connection(stream, state.clone()));
             }
-            // For example too many open files: some of them must be closed first.
+            // For example, too many open files: some must be closed first.
             Err(_) => sleep(LOOK_EVERY).await,
         }
     }

@@ -1,6 +1,6 @@
 """Virtual keys without a database: `sk-tenant-N` has the budget of the N-th number in BUDGETS.
 
-LiteLLM's own checks and reservations run on what is returned, as `custom_auth_run_common_checks` asks for.
+LiteLLM then runs its own checks and reservations on the returned key, as `custom_auth_run_common_checks` demands.
 """
 
 import os
@@ -18,7 +18,7 @@ async def authenticate(request, api_key: str) -> UserAPIKeyAuth:
 
 
 def spend_logger():
-    """LiteLLM's own tracker of spend, which it registers by itself only beside a database: without it no reservation is ever returned."""
+    """LiteLLM's own tracker of spend. LiteLLM registers it only with a database, and without it no reservation is ever released."""
     from litellm.proxy.hooks.proxy_track_cost_callback import ProxyDBLogger
 
     return ProxyDBLogger()

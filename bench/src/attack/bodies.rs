@@ -19,13 +19,13 @@ use super::{
 use crate::measure::process::memory;
 use tests::harness::Server;
 
-/// The length that every body announces, and what is sent of it.
+/// Length that every body announces, and how much of it is sent.
 const ANNOUNCED: usize = 64 << 10;
 const SENT: usize = 60 << 10;
 
 /// Bytes of a large head, below the bound on heads.
 const HEAD: usize = 60 << 10;
-/// Bytes of memory that stalled bodies may leave behind, and that they may take meanwhile.
+/// Memory in bytes that stalled bodies may still use after they end, and may use while they stall.
 const LEFT_BEHIND: u64 = 64 << 20;
 const MEANWHILE: u64 = 3 * LEFT_BEHIND;
 
@@ -38,12 +38,11 @@ pub enum Body {
     Management,
     /// A form for the dashboard, half of it sent.
     Form,
-    /// A chat request of a few bytes with a large head, and nothing of its body sent.
+    /// A chat request of a few bytes with a large head; none of its body is sent.
     LargeHead,
 }
 
 impl Body {
-    /// All of them.
     pub const ALL: [Self; 4] = [Self::Chat, Self::Management, Self::Form, Self::LargeHead];
 
     const fn name(self) -> &'static str {
@@ -55,7 +54,7 @@ impl Body {
         }
     }
 
-    /// Bytes that are announced of a body, and sent of it.
+    /// Bytes of a body that are announced, and that are sent.
     const fn bytes(self) -> (usize, usize) {
         match self {
             Self::Chat | Self::Management => (ANNOUNCED, SENT),
@@ -64,7 +63,7 @@ impl Body {
         }
     }
 
-    /// All bytes that are sent of a request, but for a small head.
+    /// Bytes sent of a request, without a small head.
     const fn size(self) -> usize {
         match self {
             Self::LargeHead => HEAD,
@@ -73,7 +72,7 @@ impl Body {
     }
 }
 
-/// Memory of a server to whose port so many connections bring so many requests each that stall.
+/// Measures a server's memory while stalled requests, `each` on a connection, occupy its port.
 pub(super) async fn row(server: &Server, port: &str, (connections, each): (usize, usize), body: Body) -> Row {
     let (pid, address) = (server.pid(), address(server.address(port)));
     let (meanwhile, afterwards, sent) = growth(pid, address, (connections, each), body).await;
@@ -85,7 +84,7 @@ pub(super) async fn row(server: &Server, port: &str, (connections, each): (usize
     }
 }
 
-/// The growth of a process's memory while requests stall, and afterwards, and the bytes that were sent.
+/// The growth of a process's memory while requests stall and afterwards, and the bytes that were sent.
 pub(super) async fn growth(
     pid: u32,
     address: SocketAddr,
@@ -111,7 +110,7 @@ pub struct StalledBodies {
 }
 
 impl StalledBodies {
-    /// Opens so many connections with so many such requests on each.
+    /// Opens the connections, with `each` such requests on every one.
     pub async fn open(address: SocketAddr, connections: usize, each: usize, body: Body) -> Self {
         let mut tasks = Vec::new();
         for number in 0..connections {
@@ -120,7 +119,7 @@ impl StalledBodies {
             let connecting = client.max_header_list_size(1 << 20).handshake(TokioIo::new(stream));
             let Ok((sender, connection)) = connecting.await else { continue };
             tasks.push(tokio::spawn(async move {
-                // The outcome of the connection is the server's own affair.
+                // How the connection ends is up to the server.
                 let _ = connection.await;
             }));
             for stream in 0..each {
@@ -159,7 +158,7 @@ fn request(number: usize, body: Body) -> Request<Stalling> {
         .header(header::CONTENT_TYPE, content_type)
         .header(header::CONTENT_LENGTH, announced);
     if body == Body::LargeHead {
-        // Each differs, so that no table of the protocol keeps it once for all.
+        // Each header differs, so that no table of the protocol keeps it only once.
         request = request.header("x-filler", format!("{number:0>HEAD$}"));
     }
     request.body(StreamBody::new(begun.chain(stream::pending()).boxed())).unwrap()

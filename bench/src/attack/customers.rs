@@ -1,5 +1,5 @@
-//! Attacks of customers, and of time: one that reads nothing beside another one, one that sends the largest bodies, and many
-//! requests that no scraper looks at.
+//! Attacks by customers and over time: a customer that reads nothing, one that sends the largest bodies, and many
+//! requests without a scraper, each next to another customer.
 
 pub(super) mod rates;
 pub(super) mod webhooks;
@@ -24,20 +24,20 @@ use tests::{
     upstream::Script,
 };
 
-/// Time that a client may take nothing of its stream, and for its slot to come free then.
+/// How long a client may stop reading its stream, and how long its slot may take to become free then.
 const STALL: (Duration, Duration) = (Duration::from_mins(1), Duration::from_secs(5));
 /// Slots of the gateway in the attack on them, and the share of one account.
 const SLOTS: (usize, usize) = (64, 48);
 
-/// Large bodies of a customer at once, the bytes of each, and the time for which they are sent.
+/// Large bodies of a customer at once, the bytes of each, and how long they are sent.
 const BODIES: (usize, usize) = (3, 30 << 20);
 const BODIES_TIME: Duration = Duration::from_secs(8);
 /// A message of a large body: many short ones take the longest to parse.
 const MESSAGE: &str = r#"{"role":"user","content":"x"},"#;
-/// Time by which the longest of another's chats may be longer.
+/// How much longer the slowest of another customer's chats may take.
 const BODIES_DELAY: Duration = Duration::from_millis(500);
 
-/// Memory while requests are paid for and nobody reads the metrics.
+/// Memory during paid requests while nobody reads the metrics.
 pub(super) async fn unscraped(stack: &Stack, requests: usize) -> Row {
     stack.upstream.set_default(Script::tokens(12, 1));
     let key = stack.key().await;
@@ -52,14 +52,14 @@ pub(super) async fn unscraped(stack: &Stack, requests: usize) -> Row {
     let bound = 8 << 20;
     let looks: Vec<String> = looks.iter().map(|bytes| (bytes >> 20).to_string()).collect();
     Row {
-        name: format!("{requests} requests that no scraper looks at"),
+        name: format!("{requests} requests without a scraper"),
         expected: format!("{} MiB more in the last two fifths", bound >> 20),
         seen: format!("{} MiB after each fifth", looks.join(", ")),
         held: grown <= bound,
     }
 }
 
-/// One customer who reads nothing, beside another one.
+/// A customer that reads nothing, next to another one.
 pub(super) async fn slots() -> Vec<Row> {
     let (all, share) = SLOTS;
     let env = vec![("FAREGATE_MAX_IN_FLIGHT", all.to_string())];
@@ -96,7 +96,7 @@ pub(super) async fn slots() -> Vec<Row> {
     ]
 }
 
-/// One customer whose requests are as large as they may be, beside another one.
+/// A customer whose requests are as large as allowed, next to another one.
 pub(super) async fn large_bodies(stack: &Stack) -> Row {
     let greedy = stack.key().await;
     let other = stack.open_account("other", usd("1"));
@@ -120,11 +120,11 @@ pub(super) async fn large_bodies(stack: &Stack) -> Row {
     }
 }
 
-/// Sends large bodies one after the other until then, and returns the number of those that were read to their end.
+/// Sends large bodies one after the other until `until`. Returns how many were read to their end.
 async fn send_large_bodies(stack: &Stack, secret: &str, size: usize, until: Deadline) -> usize {
     let (http, url) = (stack.http.fresh(), stack.url("/v1/chat/completions"));
     let messages = MESSAGE.repeat(size / MESSAGE.len());
-    // The model is named last, and there is none of this name: all of the body is parsed, for nothing.
+    // The model is named last and does not exist, so the whole body is parsed for nothing.
     let body = format!(r#"{{"messages":[{}],"model":"none"}}"#, messages.trim_end_matches(','));
     let body = Bytes::from(body);
     let mut sent = 0;

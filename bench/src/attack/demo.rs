@@ -1,4 +1,4 @@
-//! Attacks on the demo model's own port, which knows no credentials.
+//! Attacks on the demo model's own port, which checks no credentials.
 
 use bytes::Bytes;
 use futures_util::future::join_all;
@@ -20,7 +20,7 @@ const MEMORY: u64 = 300 << 20;
 /// Memory that stalled bodies may take.
 const STALLED: u64 = 192 << 20;
 
-/// All of them, on a model in a process of its own.
+/// Runs them on a model in a separate process.
 pub(super) async fn rows((connections, each): (usize, usize)) -> Vec<Row> {
     let model = Process::start("local-model", &["--listen", "127.0.0.1:0"]).await;
     let mut rows = ports::of_port("local-model", model.address).await;

@@ -1,5 +1,5 @@
-//! One account that governs without end, each time with an event, beside another customer: over a small Redis, whose part
-//! kept for chats stays free.
+//! One account that makes changes without end, each with an event, next to another customer. Redis is small, but the
+//! part reserved for chats must stay free.
 
 use std::{
     sync::{
@@ -19,34 +19,34 @@ use super::{
     row::Row,
 };
 
-/// Memory of Redis beyond what an empty installation takes: a fifth of it is kept for chats.
+/// Memory of Redis beyond that of an empty installation. A fifth of it is reserved for chats.
 const MEMORY: u64 = 12 << 20;
 /// The largest limit of a key, which is lowered by a dollar each time.
 const LIMIT: u64 = 1_000_000;
-/// Connections of the account that governs.
+/// Connections of the account that makes changes.
 const CONNECTIONS: usize = 8;
 /// Bytes of an event with two lists of the longest names, as it is listed.
 const EVENT_BYTES: usize = 4_096;
-/// Memory that acts which go on in a nearly full store may take more, beside those under way when it became full.
+/// Memory that changes in a nearly full store may still take, in addition to those in flight when it became full.
 const GROWTH: u64 = 2 << 20;
 
-/// What became of changes, and of another customer's chats meanwhile.
+/// Outcomes of the changes, and of another customer's chats meanwhile.
 #[derive(Debug, Default)]
 pub struct Changed {
-    /// Changes that were made, and those refused as the store is nearly full.
+    /// Changes that were made.
     pub done: u64,
-    /// Changes that were refused as the store is nearly full.
+    /// Changes that were refused because the store is nearly full.
     pub full: u64,
     /// Other answers.
     pub other: u64,
-    /// The first of these: its status and its body.
+    /// Status and body of the first of these.
     pub other_said: Option<String>,
-    /// The longest wait of another customer for a chat; `Duration::MAX` where one was refused.
+    /// The longest wait of another customer for a chat; `Duration::MAX` if one was refused.
     pub slowest_chat: Duration,
 }
 
-/// Changes a key over several connections for this long, each time to the body of the next number, beside chats of another
-/// customer.
+/// Changes a key over several connections for this long, next to chats of another customer. Each change has the next
+/// number's body.
 pub async fn change_without_end(
     stack: &Stack,
     (account, key, other): (&Account, &ApiKey, &ApiKey),
@@ -96,19 +96,18 @@ fn said(changed: &Changed) -> String {
     changed.other_said.as_ref().map(|said| format!(" ({said})")).unwrap_or_default()
 }
 
-/// A list of the longest names, another for each number.
+/// A list of the longest names, different for each number.
 pub fn long_names(number: u64) -> Value {
     let names = (0..64).map(|n| format!("{n:02}{}{}", number % 10, "🔑".repeat(197)));
     json!({"models": names.collect::<Vec<_>>()})
 }
 
-/// Bounds the memory of a stack's Redis, so that an empty installation has this much left.
+/// Limits the memory of a stack's Redis, so that an empty installation has this much left.
 pub fn bound_memory(stack: &Stack, memory: u64) {
     let most = redis_info(stack, "memory", "used_memory") + memory;
     stack.redis().ask(0, &format!("CONFIG SET maxmemory {most}"));
 }
 
-/// All of them.
 pub(super) async fn rows() -> Vec<Row> {
     let stack = services().await;
     let greedy = stack.open_account("greedy", usd("1"));
@@ -138,7 +137,7 @@ pub(super) async fn rows() -> Vec<Row> {
     let ((goes_on, waits), (still_goes_on, still_waits)) = (left(&long), left(&lowered));
     vec![
         Row {
-            name: format!("changes of 64 long names without end, {} MiB of Redis left", MEMORY >> 20),
+            name: format!("endless changes with 64 long names, {} MiB of Redis left", MEMORY >> 20),
             expected: format!("store_full, another's chat waits {DELAY:?} longer"),
             seen: format!(
                 "{} done, {} full, {} others{}; chats {waits}",
@@ -156,7 +155,7 @@ pub(super) async fn rows() -> Vec<Row> {
             held: event <= EVENT_BYTES,
         },
         Row {
-            name: "then bounds lowered without end, which a full store takes".into(),
+            name: "then bounds lowered endlessly, which a full store accepts".into(),
             expected: format!("{} MiB more, chats go on", GROWTH >> 20),
             seen: format!(
                 "{} done, {} others{}, {} kB more; chats {still_waits}",

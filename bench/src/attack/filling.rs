@@ -1,4 +1,5 @@
-//! What one owner may fill and read, and what unauthenticated clients make the store read, beside another customer.
+//! What one owner may store and read, and what unauthenticated clients can make the store read, next to another
+//! customer.
 
 use std::time::{Duration, Instant};
 
@@ -18,21 +19,21 @@ use tests::{
 const KEYS: usize = 2_000;
 /// Requests of an owner at once.
 const AT_ONCE: usize = 32;
-/// Forms whose attempt is as long as a form has room for.
+/// Forms whose attempt id is as long as a form allows.
 const LONG_FORMS: usize = 200;
 /// Bytes of Redis for a key with the longest label and `Idempotency-Key`, the event of creation included.
 const KEY_BYTES: u64 = 3_072;
 /// Management keys, and members, that an account may have.
 const OF_EACH: usize = 100;
-/// Time that one owner may add to another customer's chat.
+/// How much longer another customer's chat may take because of one owner.
 pub(super) const DELAY: Duration = Duration::from_secs(1);
-/// Accounts beside the one that unauthenticated clients guess at, and their guesses.
+/// Accounts in addition to the one that unauthenticated clients guess at, and the number of guesses.
 const ACCOUNTS: usize = 200;
 const GUESSES: usize = 50;
-/// Commands that a guess may cost the store, however many accounts there are.
+/// Redis commands that a guess may cost, however many accounts there are.
 const COMMANDS: u64 = 40;
 
-/// An installation of services over one Redis, whose owners are bound tightly.
+/// Services over one Redis, with tight limits on owners.
 pub(super) async fn services() -> Stack {
     let deployment = Deployment::Services { gateways: 1, key_services: 1, redis: Form::Alone };
     let env = vec![
@@ -44,7 +45,7 @@ pub(super) async fn services() -> Stack {
     stack
 }
 
-/// An owner that fills the store, and what another customer has of it.
+/// An owner that fills the store, and the effect on another customer.
 pub(super) async fn owner() -> Vec<Row> {
     let stack = services().await;
     let greedy = stack.open_account("greedy", usd("1"));
@@ -106,7 +107,7 @@ async fn keys(stack: &Stack, account: &Account) -> Row {
     }
 }
 
-/// Management keys and members until no more are made, and then pages of them without a pause.
+/// Makes management keys and members until they are refused, and then reads pages of them without a pause.
 async fn lists(stack: &Stack, mut browser: Browser, other: &ApiKey) -> Vec<Row> {
     let management_keys = made(&mut browser, "/dashboard/management-keys").await;
     let members = made(&mut browser, "/dashboard/members").await;
@@ -134,7 +135,7 @@ async fn lists(stack: &Stack, mut browser: Browser, other: &ApiKey) -> Vec<Row> 
     vec![
         Row {
             name: "management keys and members of one account, as many as it can make".into(),
-            // One of each was there before.
+            // One of each existed before.
             expected: format!("{OF_EACH} of each"),
             seen: format!("{} and {}", management_keys + 1, members + 1),
             held: (management_keys + 1, members + 1) == (OF_EACH, OF_EACH),
@@ -148,11 +149,11 @@ async fn lists(stack: &Stack, mut browser: Browser, other: &ApiKey) -> Vec<Row> 
     ]
 }
 
-/// Number of things that a form makes until it is refused.
+/// Submits a form until it is refused. Returns how often it succeeded.
 pub async fn made(browser: &mut Browser, path: &str) -> usize {
     browser.get(path).await;
     for number in 0..2 * OF_EACH {
-        // Each as a form of its own, as its page would send it.
+        // Each with its own attempt id, as its page would send it.
         let attempt = format!("{number:064x}");
         let fields = [("name", format!("number {number}")), ("role", "viewer".into()), ("attempt", attempt)];
         let fields: Vec<(&str, &str)> = fields.iter().map(|(name, value)| (*name, value.as_str())).collect();
@@ -163,7 +164,7 @@ pub async fn made(browser: &mut Browser, path: &str) -> usize {
     2 * OF_EACH
 }
 
-/// A Redis of which an owner has filled nearly all that it may use.
+/// A Redis that an owner has filled almost completely.
 async fn nearly_full(stack: &Stack, other: &ApiKey) -> Row {
     fill(stack);
     tokio::time::sleep(Duration::from_secs(2)).await;
@@ -179,12 +180,12 @@ async fn nearly_full(stack: &Stack, other: &ApiKey) -> Row {
     }
 }
 
-/// Fills the Redis of a stack to nine tenths of what it may then use.
+/// Fills the Redis of a stack to nine tenths of the memory that it is then allowed.
 pub fn fill(stack: &Stack) {
     let used = redis_info(stack, "memory", "used_memory");
     let most = 4 * used.max(16 << 20);
     stack.redis().ask(0, &format!("CONFIG SET maxmemory {most}"));
-    // In strings of a size that the allocator has, so that no more is taken.
+    // Uses strings of a size that the allocator has, so that they take no more memory than that.
     for number in 0.. {
         if redis_info(stack, "memory", "used_memory") >= most / 10 * 9 {
             break;
@@ -193,12 +194,12 @@ pub fn fill(stack: &Stack) {
     }
 }
 
-/// Ends what [`fill`] has begun.
+/// Undoes [`fill`].
 pub fn empty(stack: &Stack) {
     stack.redis().ask(0, "CONFIG SET maxmemory 0");
 }
 
-/// Unauthenticated clients that guess at accounts, beside many that they do not know.
+/// Unauthenticated clients that guess at accounts, next to many accounts that they do not know.
 pub(super) async fn guesses() -> Row {
     let stack = services().await;
     let operator = stack.key_services[0].settings().clone();
@@ -225,19 +226,19 @@ pub(super) async fn guesses() -> Row {
     }
 }
 
-/// The longest of some chats, one after the other.
+/// The longest of a few chats in a row.
 pub(super) async fn slowest_chat(stack: &Stack, key: &ApiKey) -> Duration {
     let mut longest = Duration::ZERO;
     for _ in 0..10 {
         let began = Instant::now();
         let answer = stack.call(key, Script::tokens(12, 5)).send().await;
-        // One that is refused has waited in vain.
+        // A chat that was refused counts as endless.
         longest = longest.max(if answer.status == 200 { began.elapsed() } else { Duration::MAX });
     }
     longest
 }
 
-/// A figure that the Redis of a stack has of itself.
+/// Reads a figure that the Redis of a stack reports.
 pub(super) fn redis_info(stack: &Stack, section: &str, name: &str) -> u64 {
     let info = stack.redis().ask(0, &format!("INFO {section}"));
     let figure = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));

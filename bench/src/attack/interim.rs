@@ -1,4 +1,4 @@
-//! Interim heads without end, of an upstream, a webhook's receiver and a receiver of telemetry, beside a paying caller.
+//! Endless interim heads from an upstream, a webhook's receiver and a receiver of telemetry, next to a paying caller.
 
 use std::{
     io::{Read, Write},
@@ -32,15 +32,15 @@ const AT_ONCE: usize = 4096;
 /// Requests to the upstream at once, and the pause of each before the next one.
 const CALLS: usize = 8;
 const PAUSE: Duration = Duration::from_millis(50);
-/// Webhooks of the account, as many as it may have, and the keys whose events they get.
+/// Webhooks of the account, the most that it may have, and keys whose events they get.
 const WEBHOOKS: usize = 20;
 const KEYS: usize = 20;
 /// Time of an attack.
 const TIME: Duration = Duration::from_secs(5);
-/// Time by which the median of another's chats may be longer.
+/// How much longer the median of another's chats may take.
 const DELAY: Duration = Duration::from_millis(100);
 
-/// A server that answers every request with interim heads and nothing else, as fast as they are taken.
+/// A server that answers every request only with interim heads, as fast as they are read.
 pub struct EndlessHeads {
     address: SocketAddr,
     flooded: Arc<AtomicUsize>,
@@ -48,7 +48,7 @@ pub struct EndlessHeads {
 }
 
 impl EndlessHeads {
-    /// Starts one on the loopback, with a thread for each connection.
+    /// Starts one on the loopback, with a thread per connection.
     pub fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("the loopback has a free port");
         let address = listener.local_addr().expect("it is bound");
@@ -66,12 +66,11 @@ impl EndlessHeads {
         Self { address, flooded, stopped }
     }
 
-    /// Base address.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// Requests that were answered so.
+    /// Requests that were answered like this.
     pub fn flooded(&self) -> usize {
         self.flooded.load(Ordering::Relaxed)
     }
@@ -93,19 +92,18 @@ fn flood(mut stream: TcpStream, flooded: &AtomicUsize, stopped: &AtomicBool) {
     }
 }
 
-/// A client of ours that the heads are sent to.
+/// Which of our clients the heads are sent to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flooded {
     /// The gateway's, of upstreams.
     Upstream,
     /// The key-service's, of webhooks.
     Webhook,
-    /// That of telemetry.
+    /// The client of telemetry.
     Telemetry,
 }
 
 impl Flooded {
-    /// All of them.
     pub const ALL: [Self; 3] = [Self::Upstream, Self::Webhook, Self::Telemetry];
 
     const fn name(self) -> &'static str {
@@ -116,7 +114,7 @@ impl Flooded {
         }
     }
 
-    /// An installation whose model [`MAX`] is served by these heads alone, and which sends its telemetry there.
+    /// An installation whose model [`MAX`] is served only by these heads, and which sends its telemetry there.
     pub async fn stack(self, heads: &EndlessHeads) -> Stack {
         let env = if self == Self::Telemetry {
             vec![
@@ -132,7 +130,7 @@ impl Flooded {
         stack
     }
 
-    /// Makes the installation ask for heads until then.
+    /// Makes the installation ask for heads until `until`.
     pub async fn provoke(self, stack: &Stack, key: &ApiKey, heads: &EndlessHeads, until: Instant) {
         match self {
             Self::Upstream => {
@@ -157,7 +155,7 @@ impl Flooded {
     }
 }
 
-/// Asks for the flooded model again and again. Requests that are under way in the end are given up.
+/// Asks for the flooded model again and again. Drops requests that are still in flight at the end.
 async fn call_again(stack: &Stack, key: &ApiKey, until: Instant) {
     while Instant::now() < until {
         let call = stack.call(key, Script::tokens(12, 5)).with("model", MAX);
@@ -209,7 +207,7 @@ pub(super) async fn rows() -> Vec<Row> {
         let delay = beside.median.saturating_sub(calm.median);
         let Waits { median, longest } = beside;
         rows.push(Row {
-            name: format!("interim heads without end of {}, {} requests", flooded.name(), heads.flooded()),
+            name: format!("endless interim heads from {}, {} requests", flooded.name(), heads.flooded()),
             expected: format!("another's chat waits {DELAY:?} longer"),
             seen: format!("{delay:.0?} ({:.0?}, then {median:.0?}, {longest:.0?} at most)", calm.median),
             held: delay <= DELAY && heads.flooded() > 0,

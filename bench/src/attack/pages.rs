@@ -1,5 +1,5 @@
-//! Pages of the dashboard that an unauthenticated client leaves unread, beside people who want to sign in; and pages of a group
-//! with thousands of groups in it, beside another customer.
+//! Pages of the dashboard that an unauthenticated client leaves unread, next to people who want to sign in; and pages
+//! of a group with thousands of subgroups, next to another customer.
 
 use std::time::{Duration, Instant};
 
@@ -21,13 +21,13 @@ use tests::harness::{Account, Stack, usd};
 
 /// The page that anyone may ask for.
 const PAGE: &str = "/dashboard/sign-in";
-/// Connections of the client, and pages left unread on each: more than there are turns.
+/// Connections of the client, and pages left unread on each: more than may be served at once.
 const LEFT: (usize, usize) = (10, 64);
-/// Looks of others at the page.
+/// How often others load the page.
 const LOOKS: usize = 20;
-/// Time that others may wait for it.
+/// How long others may wait for it.
 const DELAY: Duration = Duration::from_millis(500);
-/// Memory that the pages may take: the bound on requests of unauthenticated clients allows for fewer than are asked for.
+/// Memory that the pages may take: the bound on unauthenticated requests allows fewer than are asked for.
 const MEMORY: u64 = 32 << 20;
 
 /// Groups in a group, and readers of its page.
@@ -41,7 +41,7 @@ pub async fn leave_pages(stack: &Stack) -> Vec<UnreadStreams> {
     leave_answers_of(PAGE, address(stack.server().public()), LEFT.0, LEFT.1).await
 }
 
-/// The longest of some looks at the page, from the client's own network or from another one; `None` where one was refused.
+/// The longest of a few loads of the page, from the client's own network or another one; `None` if one was refused.
 pub async fn slowest_look(stack: &Stack, from: u8) -> Option<Duration> {
     let mut slowest = Duration::ZERO;
     for _ in 0..LOOKS {
@@ -65,7 +65,7 @@ async fn look(stack: &Stack, from: u8) -> StatusCode {
     status
 }
 
-/// Pages that an unauthenticated client leaves unread, beside others.
+/// Pages that an unauthenticated client leaves unread, while others load the page.
 pub(super) async fn rows(stack: &Stack) -> Vec<Row> {
     let before = stack.server().peak_memory();
     let left = leave_pages(stack).await;
@@ -90,7 +90,7 @@ pub(super) async fn rows(stack: &Stack) -> Vec<Row> {
     rows
 }
 
-/// Makes a group of this account with this many groups in it, and returns the path of its page.
+/// Makes a group of this account with this many subgroups. Returns the path of its page.
 pub async fn group_with_children(stack: &Stack, account: &Account, children: usize) -> String {
     let url = stack.url("/v1/management/groups");
     let make = async |body| {
@@ -104,7 +104,7 @@ pub async fn group_with_children(stack: &Stack, account: &Account, children: usi
     format!("/dashboard/groups/{parent}")
 }
 
-/// The page of a group with thousands of groups in it, read without a pause, beside another customer's pages and files.
+/// The page of a group with thousands of subgroups, read without a pause, next to another customer's pages and files.
 pub(super) async fn of_groups(stack: &Stack) -> Vec<Row> {
     let greedy = stack.open_account("greedy", usd("1"));
     let path = group_with_children(stack, &greedy, CHILDREN).await;

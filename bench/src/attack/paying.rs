@@ -1,4 +1,4 @@
-//! A paying caller beside an attack: the time that it waits, and its load.
+//! A paying caller next to an attack: how long it waits, and the load that it makes.
 
 use std::time::{Duration, Instant};
 
@@ -11,19 +11,18 @@ use tests::{
     upstream::Script,
 };
 
-/// Requests at once of the paying load.
+/// Concurrent requests of the paying load.
 const AT_ONCE: usize = 32;
 
 /// Times of chats.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waits {
-    /// The median.
     pub(super) median: Duration,
-    /// The longest. A chat that is not answered by 200 has waited in vain, and counts as endless.
+    /// The longest. A chat not answered with 200 counts as endless.
     pub(super) longest: Duration,
 }
 
-/// Sends one chat after the other until then.
+/// Sends one chat after the other until `until`.
 pub(super) async fn chats(stack: &Stack, key: &ApiKey, until: tokio::time::Instant) -> Waits {
     let mut waits = Vec::new();
     while waits.is_empty() || tokio::time::Instant::now() < until {
@@ -35,20 +34,20 @@ pub(super) async fn chats(stack: &Stack, key: &ApiKey, until: tokio::time::Insta
     Waits { median: waits[waits.len() / 2], longest: waits[waits.len() - 1] }
 }
 
-/// The longest of some requests, half of them on new connections.
+/// The longest of a few requests, half of them on new connections.
 pub(super) async fn slowest(stack: &Stack, key: &ApiKey, pooled: &Http) -> Duration {
     let mut longest = Duration::ZERO;
     for number in 0..20 {
         let http = if number % 2 == 0 { pooled.clone() } else { Http::new() };
         let began = Instant::now();
-        // One that loses its connection tries again, as every SDK does; the time counts.
+        // A request that loses its connection is retried, as every SDK does; the time counts.
         while !asked(stack, key, &http).await {}
         longest = longest.max(began.elapsed());
     }
     longest
 }
 
-/// Asks for the models; whether there was an answer.
+/// Asks for the models. Returns whether there was an answer.
 async fn asked(stack: &Stack, key: &ApiKey, http: &Http) -> bool {
     let mut request = plain(Method::GET, &stack.url("/v1/models"));
     let bearer = format!("Bearer {}", key.secret).parse().expect("a key fits into a header");
@@ -62,7 +61,7 @@ async fn asked(stack: &Stack, key: &ApiKey, http: &Http) -> bool {
     }
 }
 
-/// Sends this many paid requests, some at once.
+/// Sends this many paid requests, several at once.
 pub(super) async fn pay(stack: &Stack, key: &ApiKey, requests: usize) {
     let url = stack.url("/v1/chat/completions");
     let http = Http::new();

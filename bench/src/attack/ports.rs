@@ -1,4 +1,4 @@
-//! Attacks that every port has to stand: sockets that fall silent, and heads beyond their bound.
+//! Attacks that every port must withstand: sockets that fall silent, and oversized heads.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -15,21 +15,21 @@ use super::{
 };
 use tests::harness::Server;
 
-/// Time within which every silent socket has to be closed.
+/// Time within which every silent socket must be closed.
 const SILENCE_ENDS: Duration = Duration::from_secs(35);
-/// Time that an attacker waits beyond it.
+/// How much longer the attacker waits.
 const TIMEOUT: Duration = Duration::from_mins(1);
-/// Bytes of a head beyond its bound.
+/// Bytes of an oversized head.
 const OVERSIZED: usize = 200 << 10;
 
-/// The rows of these ports of a program.
+/// Attacks these ports of a program.
 pub(super) async fn rows(of: &str, server: &Server, ports: &[&'static str]) -> Vec<Row> {
     let ports: Vec<_> =
         ports.iter().map(|port| (format!("{of}{port}"), address(server.address(port)))).collect();
     join_all(ports.iter().map(|(port, address)| of_port(port, *address))).await.concat()
 }
 
-/// The rows of one port: all silences at once, then a head.
+/// Attacks one port: all kinds of silence at once, then a head.
 pub(super) async fn of_port(port: &str, address: SocketAddr) -> Vec<Row> {
     let tried = Silence::ALL.map(|silence| (silence, tokio::spawn(time_to_close(address, silence, TIMEOUT))));
     let mut rows = Vec::new();
@@ -53,11 +53,11 @@ pub(super) async fn of_port(port: &str, address: SocketAddr) -> Vec<Row> {
     rows
 }
 
-/// The answer to a head beyond its bound, until the server closes the connection; `None` if it does not.
+/// The answer to an oversized head, until the server closes the connection; `None` if it does not.
 async fn oversized_head(address: SocketAddr) -> Option<String> {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let request = format!("GET /health HTTP/1.1\r\nhost: x\r\nx-filler: {}\r\n\r\n", "x".repeat(OVERSIZED));
-    // The rest may find the connection closed.
+    // The connection may be closed already.
     let _ = stream.write_all(request.as_bytes()).await;
     let mut answer = Vec::new();
     timeout(TIMEOUT, stream.read_to_end(&mut answer)).await.ok().map(drop)?;

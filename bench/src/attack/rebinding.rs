@@ -1,5 +1,5 @@
-//! A page in a browser on the operator's machine whose name leads to the ports of the programs (DNS rebinding), and changes
-//! that stall.
+//! A page in a browser on the operator's machine whose name resolves to the programs' ports (DNS rebinding), and
+//! changes that stall.
 
 use std::time::{Duration, Instant};
 
@@ -19,13 +19,13 @@ use tests::{
 
 /// Host of the page.
 const FOREIGN: &str = "evil.example:9090";
-/// Changes that stall at once, and the time within which each has to be answered.
+/// Changes that stall at once, and how soon each must be answered.
 const STALLED: usize = 16;
 const ANSWERED: Duration = Duration::from_secs(10);
-/// Time that a probe may take meanwhile.
+/// How long a probe may take meanwhile.
 const PROBED: Duration = Duration::from_secs(1);
 
-/// Requests of a page at the admin ports of these servers, and at the pages of the public port.
+/// Requests of a page to the admin ports of these servers, and to the public port's pages.
 pub async fn rows(stack: &Stack) -> Vec<Row> {
     let mut rows = Vec::new();
     let upstream = stack.http.get(&format!("{}/upstreams", stack.server().admin())).await.json()[0].take();
@@ -55,7 +55,7 @@ pub async fn rows(stack: &Stack) -> Vec<Row> {
     rows
 }
 
-/// Sends a request that has to be refused.
+/// Sends a request that must be refused.
 async fn refused(base: &str, (method, path): (&str, &str), lines: &str, body: &str, of: &str) -> Row {
     let length = body.len();
     let request = format!(
@@ -71,7 +71,7 @@ async fn refused(base: &str, (method, path): (&str, &str), lines: &str, body: &s
     }
 }
 
-/// Nothing that the page sent has changed anything.
+/// Checks that nothing was changed by the page.
 async fn still_serving(stack: &Stack) -> Row {
     let key = stack.key_with(json!({"limit": 1})).await;
     let status = stack.call(&key, Script::tokens(12, 5)).send().await.status;
@@ -83,7 +83,7 @@ async fn still_serving(stack: &Stack) -> Row {
     }
 }
 
-/// Changes with the token whose bodies stall, beside a probe.
+/// Changes with the token whose bodies stall, next to a probe.
 async fn stalled_changes(server: &Server) -> Row {
     let file = server.settings().data.join("data").join("admin-token");
     let token = std::fs::read_to_string(file).unwrap_or_default();

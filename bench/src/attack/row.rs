@@ -5,7 +5,7 @@ use std::fmt;
 use http::{Method, Request};
 use http_body_util::Full;
 
-/// One attack, and how the installation held.
+/// One attack, and its outcome.
 #[derive(Clone)]
 pub struct Row {
     pub(super) name: String,

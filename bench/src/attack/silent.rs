@@ -1,4 +1,4 @@
-//! Sockets that say little or nothing, and stay.
+//! Sockets that send little or nothing, and stay open.
 
 use std::{
     net::SocketAddr,
@@ -19,19 +19,19 @@ use tokio::{
 
 use super::row::plain;
 
-/// Sockets of a flood that are opened at once, and the time until the next ones.
+/// Sockets of a flood that are opened at once, and the pause before the next ones.
 const OPENED_TOGETHER: usize = 64;
 const WAVE: Duration = Duration::from_millis(20);
 /// Requests that a pipelining client sends at once.
 const PIPELINED: usize = 200;
 /// The preface of HTTP/2 with the empty settings that follow it.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
-/// `GET /` on the first stream, in HPACK's static table: with its end, and with the flag that it ends cleared.
+/// `GET /` on the first stream, in HPACK's static table: once ending the stream, and once leaving it open.
 const REQUEST: &[u8] = b"\0\0\x06\x01\x05\0\0\0\x01\x82\x86\x84\x41\x01x";
 const REQUEST_WITHOUT_END: &[u8] = b"\0\0\x06\x01\x01\0\0\0\x01\x82\x86\x84\x41\x01x";
 const REQUEST_1: &str = "GET /health HTTP/1.1\r\nhost: x\r\n\r\n";
 
-/// Form in which a socket falls silent.
+/// How a socket falls silent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Silence {
     /// Nothing is sent.
@@ -55,7 +55,6 @@ pub enum Silence {
 }
 
 impl Silence {
-    /// All of them.
     pub const ALL: [Self; 9] = [
         Self::Nothing,
         Self::PartOfHead,
@@ -68,7 +67,6 @@ impl Silence {
         Self::AnsweringPings,
     ];
 
-    /// A name for the table.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Nothing => "nothing sent",
@@ -101,7 +99,7 @@ pub fn address(base: &str) -> SocketAddr {
     base.rsplit('/').next().and_then(|address| address.parse().ok()).expect("a base address")
 }
 
-/// Time until the server closes such a socket, from its last action; `None` if it does not.
+/// Time from its last action until the server closes such a socket; `None` if it does not.
 pub async fn time_to_close(address: SocketAddr, silence: Silence, limit: Duration) -> Option<Duration> {
     let mut began = Instant::now();
     let closed = async {
@@ -119,7 +117,7 @@ pub async fn time_to_close(address: SocketAddr, silence: Silence, limit: Duratio
     timeout(limit, closed).await.ok().map(|()| began.elapsed())
 }
 
-/// Writes until the server closes the connection; `written` is when it last took something.
+/// Writes until the server closes the connection; `written` is when a write last succeeded.
 async fn write_until_closed(address: SocketAddr, written: &mut Instant) {
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(4096).unwrap();
@@ -143,7 +141,7 @@ async fn idle_http2(address: SocketAddr) {
     drop::<http2::SendRequest<Full<Bytes>>>(sender);
 }
 
-/// Opens so many sockets that say nothing, some thousands a second.
+/// Opens this many silent sockets, some thousands a second.
 pub async fn flood(address: SocketAddr, sockets: usize) -> Vec<TcpStream> {
     let mut opened = Vec::with_capacity(sockets);
     while opened.len() < sockets {

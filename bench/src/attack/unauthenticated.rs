@@ -1,4 +1,4 @@
-//! Callers without a credential, many and busy, beside one that pays.
+//! Busy callers without a credential, next to a paying caller.
 
 use std::{
     io::{BufRead, BufReader},
@@ -31,36 +31,35 @@ use super::{
 };
 use tests::harness::{Http, Stack};
 
-/// Time that unauthenticated clients may add to a paying caller's request.
+/// How much longer unauthenticated clients may make a paying caller wait.
 const DELAY: Duration = Duration::from_millis(100);
-/// Time that they may add where they keep the machine busy: its cores are shared with them.
+/// How much longer if they keep the machine busy, since they share its cores.
 const BUSY_DELAY: Duration = Duration::from_secs(1);
-/// Addresses of busy unauthenticated clients, all of the loopback, and connections from each.
+/// Loopback addresses of busy unauthenticated clients, and connections from each.
 const ADDRESSES: u8 = 8;
 const CONNECTIONS: usize = 400;
-/// Time after which an unauthenticated client whose connection was closed opens another one.
+/// When an unauthenticated client whose connection was closed opens another one.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
-/// Connections that ask again and again, and requests at once on each.
+/// Connections that send request after request, and requests at once on each.
 const ASKING: (usize, usize) = (16, 100);
-/// Connections that send frames without a pause, and the time that they may add.
+/// Connections that send frames without a pause, and how much longer they may make a paying caller wait.
 const FRAMING: usize = 16;
 const FRAMING_DELAY: Duration = Duration::from_millis(250);
-/// Rounds of the paying caller beside busy unauthenticated clients.
+/// Rounds of the paying caller next to busy unauthenticated clients.
 const ROUNDS: usize = 10;
 
-/// Address of an unauthenticated client: another machine, as far as a server on the loopback can tell.
+/// Address of an unauthenticated client. To a server on the loopback, it looks like another machine.
 pub(super) const fn client_address(number: u8) -> IpAddr {
     IpAddr::V4(std::net::Ipv4Addr::new(127, 0, 1, number))
 }
 
-/// A connection from that address.
 pub async fn connect_from(source: IpAddr, address: SocketAddr) -> std::io::Result<TcpStream> {
     let socket = TcpSocket::new_v4()?;
     socket.bind(SocketAddr::new(source, 0))?;
     socket.connect(address).await
 }
 
-/// Silent sockets by the thousand, opened by several processes, beside a paying caller.
+/// Thousands of silent sockets, opened by several processes, next to a paying caller.
 pub(super) async fn flood_row(stack: &Stack, sockets: usize, processes: usize) -> Row {
     let key = stack.key().await;
     let pooled = Http::new();
@@ -84,7 +83,8 @@ pub(super) async fn flood_row(stack: &Stack, sockets: usize, processes: usize) -
     row(format!("{opened} silent sockets in {:.1} s", took.as_secs_f64()), (calm, worst), DELAY)
 }
 
-/// Unauthenticated clients from several addresses that take all places with requests that stall, and unauthenticated clients that ask without a pause.
+/// Unauthenticated clients from several addresses that take all places with stalled requests, and some that send
+/// requests without a pause.
 pub(super) async fn rows(stack: &Stack) -> Vec<Row> {
     let key = stack.key().await;
     let pooled = Http::new();
@@ -133,7 +133,7 @@ fn row(name: String, (calm, worst): (Duration, Duration), bound: Duration) -> Ro
     }
 }
 
-/// A process that opens silent sockets, and keeps them until it is dropped.
+/// A process that opens silent sockets and keeps them until it is dropped.
 struct Flooder(Child);
 
 impl Flooder {
@@ -146,7 +146,7 @@ impl Flooder {
         Self(child.expect("this program can be started again"))
     }
 
-    /// Waits until it has opened them, and returns how many there are.
+    /// Waits until the sockets are open. Returns how many there are.
     fn opened(mut self) -> (Self, usize) {
         let mut line = String::new();
         let printed = self.0.stdout.take().expect("it is piped");
@@ -158,17 +158,17 @@ impl Flooder {
 
 impl Drop for Flooder {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // It may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Connections whose requests stall; one that is closed is opened again.
+/// Connections with stalled requests. A connection that is closed is opened again.
 pub struct Stalling(Vec<JoinHandle<()>>);
 
 impl Stalling {
-    /// Opens so many from each of so many addresses.
+    /// Opens `each` connections from this many addresses.
     pub async fn from_addresses(address: SocketAddr, addresses: u8, each: usize) -> Self {
         let mut tasks = Vec::new();
         for number in 1..=addresses {
@@ -189,7 +189,7 @@ impl Drop for Stalling {
     }
 }
 
-/// Sends part of a request from that address, and again whenever the server closes the connection.
+/// Sends part of a request from this address, and again whenever the server closes the connection.
 async fn stall(source: IpAddr, address: SocketAddr) {
     let key = invented_key(Class::Api, 1);
     let head = format!(
@@ -206,7 +206,7 @@ async fn stall(source: IpAddr, address: SocketAddr) {
     }
 }
 
-/// Frames of HTTP/2 that cost their sender little.
+/// HTTP/2 frames that cost their sender little.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frames {
     /// Each asks for an answer.
@@ -216,7 +216,6 @@ pub enum Frames {
 }
 
 impl Frames {
-    /// All of them.
     pub const ALL: [Self; 2] = [Self::Pings, Self::References];
 
     const fn name(self) -> &'static str {
@@ -238,7 +237,7 @@ impl Frames {
         opening
     }
 
-    /// Some more frames; `stream` is the number of the next stream.
+    /// More frames; `stream` is the number of the next stream.
     fn more(self, stream: &mut u32) -> Vec<u8> {
         match self {
             Self::Pings => frame(PING, 0, 0, b"12345678").repeat(4_000),
@@ -255,7 +254,7 @@ impl Frames {
     }
 }
 
-/// Types of frames, and the flags of a head that ends with its stream.
+/// Types and flags of frames.
 const HEADERS: u8 = 1;
 const SETTINGS: u8 = 4;
 const PING: u8 = 6;
@@ -268,21 +267,20 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
-/// Connections that send frames without a pause; one that is closed is opened again.
+/// Connections that send frames without a pause. A connection that is closed is opened again.
 pub struct Framing {
     sending: Vec<JoinHandle<()>>,
     taken: Arc<AtomicU64>,
 }
 
 impl Framing {
-    /// Opens so many.
     pub fn begin(address: SocketAddr, frames: Frames, connections: usize) -> Self {
         let taken = Arc::<AtomicU64>::default();
         let send = |_| tokio::spawn(send_frames(address, frames, taken.clone()));
         Self { sending: (0..connections).map(send).collect(), taken }
     }
 
-    /// Bytes that the server, and the system in front of it, have taken of all of them.
+    /// Bytes that were read from them, by the server or the system in front of it.
     pub fn taken(&self) -> u64 {
         self.taken.load(Ordering::Relaxed)
     }
@@ -311,7 +309,7 @@ async fn send_frames(address: SocketAddr, frames: Frames, taken: Arc<AtomicU64>)
     }
 }
 
-/// Connections over HTTP/2 that ask with invented keys without a pause.
+/// HTTP/2 connections that send requests with invented keys without a pause.
 struct Asking(Vec<JoinHandle<()>>);
 
 impl Asking {
@@ -350,7 +348,7 @@ async fn ask_again(address: SocketAddr, number: usize, each: usize) {
     }
 }
 
-/// A key of the right form that no account has.
+/// A well-formed key that does not exist.
 pub fn invented_key(class: Class, number: usize) -> String {
     let mut random = [7; 32];
     random[..8].copy_from_slice(&number.to_le_bytes());

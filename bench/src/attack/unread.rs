@@ -1,4 +1,4 @@
-//! Streams of a paying client that reads nothing of them, and answers that unauthenticated clients leave unread.
+//! Streams of a paying client that reads none of them, and answers that unauthenticated clients leave unread.
 
 use std::net::SocketAddr;
 
@@ -17,7 +17,7 @@ use super::{
 };
 use tests::{harness::FLASH, upstream::Script};
 
-/// Streams that were begun over one HTTP/2 connection whose window is closed.
+/// Streams begun over one HTTP/2 connection whose window is closed.
 pub struct UnreadStreams {
     responses: Vec<Response<Incoming>>,
     // Kept, so that the connection stays.
@@ -25,12 +25,12 @@ pub struct UnreadStreams {
     connection: JoinHandle<()>,
 }
 
-/// Opens so many streams of chat, each long.
+/// Opens this many long chat streams.
 pub async fn open_streams(base: &str, secret: &str, count: usize) -> UnreadStreams {
     open_scripted_streams(base, secret, count, &Script::tokens(12, 1_000).pace(50)).await
 }
 
-/// Opens so many streams of this script.
+/// Opens this many streams of this script.
 pub async fn open_scripted_streams(base: &str, secret: &str, count: usize, script: &Script) -> UnreadStreams {
     let stream = TcpStream::connect(address(base)).await.unwrap();
     let mut client = http2::Builder::new(TokioExecutor::new());
@@ -47,8 +47,8 @@ pub async fn open_scripted_streams(base: &str, secret: &str, count: usize, scrip
     UnreadStreams { responses, _sender: sender, connection }
 }
 
-/// Asks so many times for the longest answer that needs no credential, over each of so many HTTP/2 connections. The client's
-/// window takes a byte of each answer.
+/// Asks `each` times for the longest answer that needs no credential, over each of several HTTP/2 connections. The
+/// client's window allows one byte of each answer.
 pub async fn leave_answers(base: &str, connections: usize, each: usize) -> Vec<UnreadStreams> {
     leave_answers_of("/openapi.json", address(base), connections, each).await
 }
@@ -86,7 +86,7 @@ impl UnreadStreams {
         self.responses.iter().filter(|response| response.status() == StatusCode::OK).count()
     }
 
-    /// Requests that were refused as too many.
+    /// Requests refused with 503.
     pub fn refused(&self) -> usize {
         let overloaded =
             |response: &&Response<Incoming>| response.status() == StatusCode::SERVICE_UNAVAILABLE;

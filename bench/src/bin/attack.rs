@@ -1,4 +1,4 @@
-//! Attacks on the real programs, on the loopback, within minutes, and a table of how they hold.
+//! Attacks the real programs on the loopback for some minutes, and prints how they hold up.
 
 use std::{
     fmt::Display,
@@ -10,25 +10,25 @@ use std::{
 use bench::attack::{Part, Plan, run, silent};
 use clap::{Parser, ValueEnum};
 
-/// Open files that a process needs beside the sockets of a flood.
+/// Open files that a process needs in addition to the sockets of a flood.
 const OTHER_FILES: usize = 512;
 
-/// Attacks the programs beside this one, in front of a scripted upstream, and prints a table.
+/// Attacks the programs in this program's folder, in front of a scripted upstream, and prints a table.
 #[derive(Parser)]
 struct Flags {
-    /// Parts to run; all of them unless given
+    /// Parts to run [default: all]
     #[arg(long, value_delimiter = ',')]
     only: Vec<Part>,
-    /// Silent sockets that are opened in a row, by all processes together
+    /// Silent sockets to open, over all processes
     #[arg(long, default_value_t = 24_000)]
     sockets: usize,
-    /// Processes that open them: each is bound by the open files that it may have
+    /// Processes that open them, since each may open only a limited number of files
     #[arg(long, default_value_t = 4)]
     processes: usize,
     /// Connections with twenty stalled bodies each
     #[arg(long, default_value_t = 200)]
     connections: usize,
-    /// Paid requests while nobody reads the metrics; the scripted upstream records 200,000 at most
+    /// Paid requests while nobody reads the metrics; the scripted upstream records at most 200,000
     #[arg(long, default_value_t = 150_000)]
     requests: usize,
     /// Only open silent sockets at this address, print how many there are, and keep them until standard input ends
@@ -39,20 +39,20 @@ struct Flags {
 #[tokio::main]
 async fn main() -> ExitCode {
     let Flags { only, sockets, processes, connections, requests, flood } = Flags::parse();
-    // Where it cannot be raised, fewer sockets are opened.
+    // If the limit cannot be raised, fewer sockets are opened.
     let files = rlimit::increase_nofile_limit(u64::MAX).unwrap_or(1024);
     let most = usize::try_from(files).unwrap_or(usize::MAX).saturating_sub(OTHER_FILES);
     if let Some(address) = flood {
         let opened = silent::flood(address, sockets.min(most)).await;
         let shown = writeln!(stdout(), "{}", opened.len());
-        // Whatever comes first, the sockets go with this process.
+        // In any case, the sockets are closed when this process ends.
         let _ = tokio::task::spawn_blocking(|| stdin().read_line(&mut String::new())).await;
         return if shown.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
     let plan = Plan { sockets, processes: processes.max(1), bodies: (connections, 20), requests };
     let parts = if only.is_empty() { Part::value_variants().to_vec() } else { only };
     let show = |line: &dyn Display| {
-        // Where standard output is closed, the status alone reports the outcome.
+        // If standard output is closed, the status alone reports the outcome.
         let _ = writeln!(stdout(), "{line}");
     };
     let broken = run(&plan, &parts, |row| show(row)).await;

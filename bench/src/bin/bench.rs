@@ -1,4 +1,4 @@
-//! CPU per request and per streamed chunk of the real programs, beside a bare proxy, in one run.
+//! CPU per request and per streamed chunk of the real programs, compared with a bare proxy in the same run.
 
 use std::{net::SocketAddr, path::PathBuf};
 
@@ -10,7 +10,8 @@ use bench::measure::{
 use clap::{Parser, Subcommand, ValueEnum};
 use tokio::net::TcpListener;
 
-/// Measures `faregate`, and the services over Redis, in front of a scripted upstream. Everything runs on the loopback, in processes of its own.
+/// Measures `faregate`, and the services over Redis, in front of a scripted upstream. Everything runs on the loopback,
+/// in separate processes.
 #[derive(Parser)]
 struct Flags {
     /// A run of about a minute; its figures are rough
@@ -19,10 +20,10 @@ struct Flags {
     /// Seconds of each measurement
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=60))]
     seconds: Option<u32>,
-    /// Measurements of each kind, in turn; their medians are reported
+    /// Measurements of each kind, taken in turn; the medians are reported
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=20))]
     rounds: Option<u32>,
-    /// Requests that a gateway serves before its memory is looked at
+    /// Requests that a gateway serves before its memory is measured
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     requests: Option<u32>,
     #[command(subcommand)]
@@ -31,31 +32,31 @@ struct Flags {
 
 #[derive(Subcommand)]
 enum Part {
-    /// Memory that long prompts take
+    /// Measure the memory that long prompts take
     Prompts,
-    /// Cost of awaiting a replica of Redis
+    /// Measure the cost of waiting for a replica of Redis
     Replicas,
-    /// The programs of another build, e.g. of an earlier commit, beside these, as ratios
+    /// Compare these programs with those of another build, such as an earlier commit, as ratios
     Beside {
         /// Folder with the other build's programs
         folder: PathBuf,
-        /// Installations to compare; all by default
+        /// Installations to compare [default: all]
         #[arg(long, value_delimiter = ',')]
         only: Vec<Kind>,
     },
-    /// No figures: work of every kind, of which programs built for it write a profile (`make pgo`)
+    /// Measure nothing, but do all kinds of work, so that programs built for profiling write a profile (`make pgo`)
     Train,
-    /// An installation of the programs beside this one, until standard input ends
+    /// An installation of the programs in this program's folder, until standard input ends
     #[command(hide = true)]
     Keep {
         kind: Kind,
-        /// Address to which the requests go
+        /// Address that requests are sent to
         upstream: SocketAddr,
     },
     /// A proxy to compare with
     #[command(hide = true)]
     Proxy {
-        /// Address to which the requests go
+        /// Address that requests are sent to
         upstream: SocketAddr,
         /// Hash keys, read models and usage, and add up tokens
         #[arg(long)]
@@ -114,7 +115,7 @@ async fn generator(work: impl Future<Output = ()>) {
     work.await;
 }
 
-/// Runs the load beside the proxy that leads to the master.
+/// Runs the load next to the proxy in front of the master.
 #[tokio::main(flavor = "multi_thread", worker_threads = 1)]
 async fn beside_a_proxy(work: impl Future<Output = ()>) {
     work.await;

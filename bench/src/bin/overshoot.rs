@@ -8,19 +8,20 @@ use std::{
 use bench::overshoot::{Gateway, Outcome, run, table};
 use clap::{Parser, ValueEnum};
 
-/// Streams for tenants with small caps through three replicas, without and with kills, and compares with the upstream's own count.
+/// Streams for tenants with small caps through three replicas, with and without kills, and compares the bills with the
+/// upstream's own count.
 #[derive(Parser)]
 struct Flags {
-    /// One run of Faregate alone
+    /// Run Faregate alone, once
     #[arg(long)]
     quick: bool,
-    /// Systems to run; all of them unless given
+    /// Systems to run [default: all]
     #[arg(long, value_delimiter = ',')]
     only: Vec<Gateway>,
     /// Runs of each kind
     #[arg(long, default_value_t = 3)]
     runs: u32,
-    /// Seed of the first run; each further run has the next one
+    /// Seed of the first run; each further run uses the next number
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -28,7 +29,7 @@ struct Flags {
 #[tokio::main]
 async fn main() -> ExitCode {
     let Flags { quick, only, runs, seed } = Flags::parse();
-    // Where it cannot be raised, fewer streams are open at once.
+    // If the limit cannot be raised, fewer streams are open at once.
     let _ = rlimit::increase_nofile_limit(u64::MAX);
     let (gateways, runs) = match (quick, only.is_empty()) {
         (true, _) => (vec![Gateway::Faregate], 1),
@@ -43,7 +44,7 @@ async fn main() -> ExitCode {
                     Ok(outcome) => outcomes.push(outcome),
                     Err(why) => failures.push(format!("{gateway:?} cannot run here: {why}")),
                 }
-                // Where standard output is closed, the status alone reports the outcome.
+                // If standard output is closed, the status alone reports the outcome.
                 let _ = writeln!(
                     stdout(),
                     "{gateway:?}, run {number} {}",

@@ -1,4 +1,4 @@
-//! This build's programs beside those of another build: the same installations and work, in turn.
+//! Compares this build's programs with another build's: the same installations and work, in turn.
 
 use std::{
     fmt::{self, Display, Formatter},
@@ -23,12 +23,13 @@ use super::{
 
 /// Numbers of whole requests in flight at once.
 const AT_ONCE: [u32; 3] = [1, 16, MANY];
-/// Name of this program in the other build's folder. Installations take the programs beside the program that starts them.
+/// Name of this program in the other build's folder. Installations use the programs in the folder of the program that
+/// starts them.
 const STARTER: &str = "bench-starter";
 /// Kinds of processes in an installation.
 const PARTS: [&str; 3] = ["gateway", "key-service", "redis"];
 
-/// Processes of an installation that is compared.
+/// The processes of an installation that is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Kind {
     /// `faregate` on SQLite
@@ -61,7 +62,7 @@ impl Kind {
     }
 }
 
-/// What the process that started an installation says of it.
+/// What the process that started an installation reports about it.
 #[derive(Serialize, Deserialize)]
 struct Started {
     addresses: Vec<SocketAddr>,
@@ -73,7 +74,8 @@ struct Started {
     redis: Option<SocketAddr>,
 }
 
-/// Starts an installation of the programs beside this one, prints where it is, and keeps it until standard input ends.
+/// Starts an installation of the programs in this program's folder, prints its addresses, and keeps it until standard
+/// input ends.
 pub async fn keep(kind: Kind, upstream: SocketAddr) {
     let installation = Installation::start(kind.setup(), upstream).await;
     let has_many = kind == Kind::Services;
@@ -90,7 +92,7 @@ pub async fn keep(kind: Kind, upstream: SocketAddr) {
     let _ = ended.await;
 }
 
-/// An installation in processes of another one, which ends with this value.
+/// An installation started by another process. It ends when dropped.
 struct Kept {
     child: Child,
     started: Started,
@@ -147,7 +149,7 @@ struct Row {
     rounds: Vec<[Measured; 2]>,
 }
 
-/// Measures each kind of installation, one after the other, of the programs in `folder` and of those beside this one in turn.
+/// Measures each kind of installation, one after the other: the programs in `folder` and those of this build in turn.
 pub async fn run(folder: &Path, kinds: &[Kind], plan: &Plan) -> Comparison {
     let upstream = upstream().await;
     let here = std::env::current_exe().expect("an executable has a path");

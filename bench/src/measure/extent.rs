@@ -14,15 +14,15 @@ pub(super) const MANY: u32 = 64;
 pub(super) const SHARED: [u32; 2] = [1, 2];
 /// Load before each measurement, so that connections and caches are warm.
 pub(super) const WARM_UP: Duration = Duration::from_millis(500);
-/// Tokens of each whole answer: some 0.7 kB of JSON.
+/// Tokens of each whole answer: about 0.7 kB of JSON.
 pub(super) const TOKENS: u32 = 75;
-/// Streams take longer than whole answers and vary less, so they are measured each third round.
+/// Streams take longer than whole answers and vary less, so they are measured only every third round.
 pub(super) const STREAMED_EACH: u32 = 3;
 /// A measurement is quiet if other machines on the host took no larger share of the CPU time.
 pub(super) const QUIET: f64 = 0.03;
 /// Number of quiet rounds from which the others are left out.
 pub(super) const ENOUGH_QUIET: usize = 3;
-/// Dialects whose streams are measured beside chat's.
+/// Dialects whose streams are measured in addition to chat.
 pub(super) const OTHER_DIALECTS: [Dialect; 2] = [Dialect::Responses, Dialect::Messages];
 /// Time between two tokens of a slow stream.
 pub(super) const SLOW_PACE: Duration = Duration::from_secs(5);
@@ -49,7 +49,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The full extent, which takes some ten minutes.
+    /// The full extent, which takes about ten minutes.
     pub const FULL: Self = Self { seconds: 1, rounds: 9, chunks: 200, held: 1_000, requests: 100_000 };
     /// A short extent of about a minute, with rough figures.
     pub const QUICK: Self = Self { seconds: 1, rounds: 1, chunks: 50, held: 200, requests: 5_000 };

@@ -29,12 +29,12 @@ pub(super) enum Setup {
     Services {
         /// Number of gateways, and of key-services.
         each: usize,
-        /// Number of journal entries kept, where it differs from the default.
+        /// Number of journal entries kept, if it differs from the default.
         journal: Option<u32>,
     },
     /// One gateway and one key-service over a Redis with a replica.
     Replicated {
-        /// Replicas that are awaited.
+        /// Replicas that must confirm a change.
         awaited: u32,
     },
 }
@@ -50,12 +50,12 @@ pub(super) struct Installation {
     management_key: String,
     /// The plaintext of an API key.
     pub(super) key: String,
-    // Last: the folder goes after the processes that write into it.
+    // Last, so that the folder is removed after the processes that write to it have ended.
     _data: TempDir,
 }
 
 impl Installation {
-    /// Starts one in front of this upstream.
+    /// Starts an installation in front of this upstream.
     pub(super) async fn start(setup: Setup, upstream: SocketAddr) -> Self {
         let data = TempDir::new().expect("a temporary folder can be made");
         let models = Models::At(format!("http://{upstream}/v1"));
@@ -105,7 +105,7 @@ impl Installation {
         keys
     }
 
-    /// Makes a key with every bound, in a group with every bound, whose parent has them as well; none is ever reached.
+    /// Makes a key with every bound, in a group with every bound, in a parent with every bound; none is ever reached.
     pub(super) async fn make_bounded_key(&self) -> String {
         let http = Http::new();
         let limits = ["hour", "day", "week", "month"].map(|per| json!({"amount": MUCH, "per": per}));
@@ -126,7 +126,6 @@ impl Installation {
         made["key"].as_str().expect("a key has a plaintext").to_owned()
     }
 
-    /// Makes an object of these.
     async fn make(&self, http: &Http, objects: &str, body: Value) -> Value {
         let url = format!("{}/v1/management/{objects}", self.processes.gateways[0].public());
         let made = http.send_as(&self.management_key, Method::POST, &url, Some(body)).await;

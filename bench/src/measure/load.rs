@@ -1,5 +1,5 @@
 //! Load generator: connections that keep one request in flight each. The bytes are made beforehand, so that the
-//! generator costs little beside the measured programs.
+//! generator costs little compared with the measured programs.
 
 use std::{
     net::SocketAddr,
@@ -35,13 +35,12 @@ const MOST_REQUESTS: u32 = 200_000;
 const ANSWER_TIMEOUT: Duration = Duration::from_mins(1);
 /// Streams that are opened together. Opening all at once would measure the burst of connections.
 const OPENED_TOGETHER: usize = 50;
-/// Largest number of bytes per read.
 const READ: usize = 16 << 10;
 
 /// Requests of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
-    /// Whole answers, over as many connections.
+    /// Whole answers, one connection per request at once.
     Whole {
         /// Requests at once.
         at_once: u32,
@@ -169,7 +168,7 @@ struct Streamed {
 }
 
 impl Streamed {
-    /// Bytes in front of the first token, and of the last event of a stream that succeeded.
+    /// Bytes before the first token, and of the last event of a stream that succeeded.
     const fn marks(self) -> [&'static [u8]; 2] {
         match self.dialect {
             Dialect::Chat => [b"\"content\":\" ", b"data: [DONE]"],
@@ -324,7 +323,7 @@ async fn shared(target: &Target, at_once: u32, connections: u32, deadline: Insta
     (0..at_once).map(worker).collect()
 }
 
-/// Open streams that are read as they arrive, until this value is dropped.
+/// Open streams, read as they arrive until this value is dropped.
 pub(super) struct Held(Vec<JoinHandle<()>>);
 
 impl Held {
@@ -381,7 +380,7 @@ pub(super) fn request_bytes() -> usize {
     body(Dialect::Chat, None).len()
 }
 
-/// A request of some 0.9 kB: whole, or a stream that follows this script.
+/// A request of about 0.9 kB: whole, or a stream that follows this script.
 fn body(dialect: Dialect, script: Option<Script>) -> String {
     let streamed = script.is_some();
     let prompt = script.map_or_else(

@@ -1,4 +1,4 @@
-//! Processes under measurement, and the system's figures of their CPU time and memory.
+//! Processes under measurement: their CPU time and memory, as the system reports them.
 
 use std::{
     io::{BufRead, BufReader},
@@ -12,15 +12,15 @@ use tests::harness::binary;
 /// Ticks per second in `/proc/PID/stat`: a constant of Linux's user interface, independent of the kernel's own timer.
 const TICKS_PER_SECOND: u64 = 100;
 
-/// A server in a process of its own, killed when dropped.
+/// A server in its own process, killed when dropped.
 pub(crate) struct Process {
     child: Child,
-    /// The address at which it listens.
+    /// Address that it listens on.
     pub(crate) address: SocketAddr,
 }
 
 impl Process {
-    /// Starts a binary of this workspace, which prints a line with its address first.
+    /// Starts a binary of this workspace. The first line that it prints has its address.
     pub(crate) async fn start(name: &str, arguments: &[&str]) -> Self {
         let mut child = Command::new(binary(name))
             .args(arguments)
@@ -39,7 +39,6 @@ impl Process {
         Self { child, address }
     }
 
-    /// Its process id.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -47,7 +46,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // The process may have ended by itself.
+        // The process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -57,7 +56,7 @@ impl Drop for Process {
 pub(super) fn cpu(pid: u32) -> Duration {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))
         .unwrap_or_else(|e| panic!("CPU times are read from Linux's /proc: {e}"));
-    // The second field, a name in brackets, may hold anything; the fourteenth and fifteenth are the times.
+    // The second field, a name in brackets, may contain anything; the fourteenth and fifteenth are the times.
     let (_, rest) = stat.rsplit_once(')').expect("the name is in brackets");
     let ticks = rest.split_whitespace().skip(11).take(2).map(|field| field.parse::<u64>().unwrap());
     Duration::from_millis(ticks.sum::<u64>() * 1_000 / TICKS_PER_SECOND)
@@ -79,7 +78,7 @@ impl MachineTime {
         Self { all: ticks.iter().sum(), stolen: ticks.get(7).copied().unwrap_or_default() }
     }
 
-    /// The share of it that other machines on the host took since then.
+    /// The share of the time since then that other machines on the host took.
     #[expect(clippy::cast_precision_loss, reason = "one digit is shown")]
     pub(super) fn stolen_since(&self) -> f64 {
         let now = Self::now();

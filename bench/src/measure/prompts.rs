@@ -1,4 +1,4 @@
-//! Memory of long prompts: the peak of a gateway beside the size of a body that passes through it.
+//! Memory of long prompts: the peak of a gateway, compared with the size of a body that passes through it.
 
 use std::{fmt, net::SocketAddr};
 
@@ -20,15 +20,15 @@ use tests::{
 const MIB: usize = 1 << 20;
 /// Bodies, in MiB of text and of images: a million tokens, the same with pictures, and the largest body allowed.
 const BODIES: [(usize, usize); 3] = [(6, 0), (6, 16), (6, 57)];
-/// Number of times that each body is sent; the highest peak is reported.
+/// How often each body is sent; the highest peak is reported.
 const TIMES: usize = 3;
 /// MiB of one image, as base64.
 const IMAGE: usize = 4;
 
-/// One line for every body: its size in bytes, and the growth of the gateway while it passed.
+/// A line for each body: its size in bytes, and the growth of the gateway while it passed.
 pub struct Report(Vec<(u64, u64)>);
 
-/// Measures a gateway that runs in a process of its own.
+/// Measures a gateway in its own process.
 pub async fn run() -> Report {
     let upstream = upstream().await;
     let installation = Installation::start(Setup::SERVICES, upstream.address).await;

@@ -30,7 +30,7 @@ use tokio::net::TcpListener;
 
 /// Most bytes of a request that a metering proxy reads.
 const MOST_BYTES: usize = 1 << 20;
-/// Name of the member, in an answer or in a stream's last chunk, whose number is added up.
+/// Name of the member, in an answer or in a stream's last chunk, with the number that is added up.
 const COUNT: &[u8] = b"\"completion_tokens\":";
 
 /// Connections and upstream address of a proxy. Only a metering one has books.
@@ -44,7 +44,7 @@ struct Proxy {
 /// Tokens by the first byte of the key's hash. Keys may share a counter, which does not change the cost.
 type Books = Arc<HashMap<u8, AtomicU64>>;
 
-/// Forwards all requests to `upstream`, for ever.
+/// Forwards all requests to `upstream`, forever.
 pub async fn serve(listener: TcpListener, upstream: SocketAddr, metering: bool) -> io::Result<()> {
     let mut connector = HttpConnector::new();
     connector.set_nodelay(true);

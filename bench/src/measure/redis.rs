@@ -1,4 +1,4 @@
-//! Counters that a Redis keeps of its own work.
+//! Counters that a Redis keeps of its work.
 
 use std::{
     io::{Read, Write},

@@ -1,4 +1,4 @@
-//! Cost of awaiting a replica: the same installation with and without, in turn.
+//! Cost of waiting for a replica: the same installation with and without, in turn.
 
 use std::{fmt, time::Duration};
 
@@ -15,12 +15,12 @@ const AT_ONCE: [u32; 3] = [1, 16, MANY];
 const ROUNDS: u32 = 5;
 /// Time of each.
 const SECONDS: Duration = Duration::from_secs(2);
-/// Replicas that are awaited, by installation.
+/// Replicas to wait for, by installation.
 const AWAITED: [u32; 2] = [0, 1];
 /// Processes of the installation.
 const PARTS: [&str; 3] = ["gateway", "key-service", "redis"];
 
-/// One line for each number of requests and replicas.
+/// A line for each number of requests and replicas.
 pub struct Report(Vec<(u32, u32, Measured, Vec<&'static str>)>);
 
 /// Measures services over a master with a replica, on the loopback.

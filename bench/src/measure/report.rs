@@ -1,4 +1,4 @@
-//! Figures of a run as tables: CPU by system and kind of work, and ratios beside their targets.
+//! Figures of a run as tables: CPU by system and kind of work, and ratios next to their targets.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -10,7 +10,7 @@ use super::{
     system::{HeldOpen, Measured, System, Wear},
 };
 
-/// Baseline: the system with which the others are compared.
+/// Baseline that the other systems are compared with.
 pub(super) const BARE: &str = "bare axum proxy";
 /// `faregate` with SQLite.
 pub(super) const FAREGATE: &str = "faregate, SQLite";
@@ -22,7 +22,7 @@ pub(super) const SERVICES: &str = "services, Redis";
 pub(super) const TWO: &str = "two of each";
 /// The services, with many keys drawn at random.
 pub(super) const MANY_KEYS: &str = "1,000 keys";
-/// The services, with a key that has all bounds, as have its group and the group's parent.
+/// The services, with a key that has every bound, as do its group and the group's parent.
 pub(super) const BOUNDED: &str = "bounded key";
 /// The services, with a journal that is full.
 pub(super) const FULL_JOURNAL: &str = "full journal";
@@ -44,7 +44,7 @@ struct Cell {
     rounds: Vec<Measured>,
 }
 
-/// A figure of several rounds: of the quiet ones, if there are enough of these.
+/// A figure of several rounds: of the quiet ones if there are enough, otherwise of all.
 #[derive(Clone, Copy)]
 struct Spread {
     least: f64,
@@ -54,7 +54,7 @@ struct Spread {
 }
 
 impl Spread {
-    /// Of figures and whether their measurements were quiet.
+    /// Sums up figures, each with whether its measurement was quiet.
     fn of(figures: impl Iterator<Item = (f64, bool)> + Clone) -> Option<Self> {
         let mut sorted: Vec<f64> =
             figures.clone().filter(|(_, quiet)| *quiet).map(|(figure, _)| figure).collect();
@@ -173,7 +173,7 @@ impl Report {
         let chat = self.plan.streamed(Dialect::Chat);
         rows.push(("a streamed chunk (×)".into(), self.ratio(SERVICES, chat), 1.3));
         for dialect in OTHER_DIALECTS {
-            let name = format!("a chunk of {dialect:?} beside chat's (×)");
+            let name = format!("a chunk of {dialect:?} compared with chat (×)");
             rows.push((name, self.beside_chat(SERVICES, dialect), 1.15));
         }
         let held = self.held(SERVICES);
@@ -214,7 +214,7 @@ impl Display for Report {
         writeln!(
             f,
             "{:<48} {:>9} {:>15} {:>9}",
-            "× is CPU beside the bare proxy's", "measured", "range, rounds", "target"
+            "× is CPU relative to the bare proxy", "measured", "range, rounds", "target"
         )?;
         for (name, measured, target) in self.targets() {
             let figure = measured.map_or_else(|| "-".to_owned(), |spread| format!("{:.2}", spread.median));

@@ -1,4 +1,4 @@
-//! Work for a profile of the optimiser: requests of every kind, through all forms of an installation.
+//! Work for a profile of the optimiser: requests of every kind, through all kinds of installations.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use super::{
 
 /// Time for each kind of requests.
 const EACH: Duration = Duration::from_secs(2);
-/// Chunks of a stream: a second's.
+/// Chunks of a stream: a second's worth.
 const CHUNKS: u32 = 50;
 
-/// Serves requests of every kind. The programs end as a service manager ends them, and write their profiles then.
+/// Serves requests of every kind. The programs are ended as a service manager does it, and then write their profiles.
 pub async fn run() {
     let upstream = upstream().await;
     let streamed = |dialect| Work::Streamed { dialect, at_once: MANY, chunks: CHUNKS };

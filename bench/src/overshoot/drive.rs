@@ -1,4 +1,5 @@
-//! The clients: each sends one stream after the other for its tenant, until its tenant is refused for longer than a stream lasts.
+//! The clients: each sends one stream after the other for its tenant, until the tenant has been refused for longer than
+//! a stream lasts.
 
 use std::{
     sync::Mutex,
@@ -12,13 +13,13 @@ use tokio::time::sleep;
 use super::setting::{COMPLETION, DEADLINE, LIMIT, PACE_MS, PROMPT, STREAMS, System};
 use crate::prove::wire::{Ask, Connection};
 
-/// Refusals in a row after which a client ends, and the pause after each: together longer than the longest stream, whose hold may be what
-/// the client was refused for.
+/// Refusals in a row after which a client ends, and the pause after each. Together they take longer than the longest
+/// stream, since its hold may be the reason for the refusal.
 const REFUSALS: u32 = 24;
 const REFUSED: Duration = Duration::from_millis(250);
-/// Pause after an answer that is no refusal and no success.
+/// Pause after an answer that is neither a refusal nor a success.
 const FAILED: Duration = Duration::from_millis(100);
-/// Numbers of requests of one tenant.
+/// How many numbers are set aside for the requests of one tenant.
 const OF_A_TENANT: u64 = 1_000_000;
 
 /// Answers that clients got.
@@ -35,7 +36,7 @@ pub(super) fn tenant_of(tag: &str) -> Option<usize> {
     Ask::number_in(tag).and_then(|number| usize::try_from(number / OF_A_TENANT).ok())
 }
 
-/// Lets all clients ask until each has ended.
+/// Runs all clients until each has ended.
 pub(super) async fn drive(system: &System, seed: u64) -> Answers {
     let (answers, until) = (Mutex::new(Answers::default()), Instant::now() + DEADLINE);
     join_all((0..STREAMS).map(|number| client(system, number, (seed, until), &answers))).await;
@@ -47,7 +48,7 @@ async fn client(system: &System, number: usize, (seed, until): (u64, Instant), a
     let of_tenant = number / system.keys.len();
     let (mut replica, mut refusals, mut turn) = (number % system.addresses.len(), 0, 0_u64);
     while refusals < REFUSALS && Instant::now() < until {
-        // Each client of a tenant has numbers of its own.
+        // Each client of a tenant has its own numbers.
         let place = turn * STREAMS as u64 + of_tenant as u64;
         turn += 1;
         let mut rng = Rng::new(seed, tenant as u64 * OF_A_TENANT + place);

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::overshoot::drive::drive;
 
-/// Lease of holds: what a killed gateway held is free again after it.
+/// Lease of holds, after which a killed gateway's holds are released.
 const LEASE: Duration = Duration::from_secs(3);
 
 pub(super) async fn run(with_kills: bool, seed: u64) -> Outcome {

@@ -32,7 +32,7 @@ struct Process(Child);
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // It may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -75,7 +75,7 @@ pub(super) async fn run(with_kills: bool, seed: u64) -> Result<Outcome, String> 
             sleep(KILL_EVERY).await;
             let turn = kills as usize % REPLICAS;
             kills += 1;
-            // The process before is killed when its place is taken.
+            // The old process is killed when it is replaced.
             let _ = replicas[turn].0.kill();
             replicas[turn] = script(folder, data.path(), &["serve", &ports[turn].to_string()], &env)?;
             answers(ports[turn], data.path()).await?;
@@ -103,7 +103,7 @@ fn log_of(data: &Path) -> PathBuf {
     data.join("log")
 }
 
-/// Waits until a replica answers; an error has the end of the log.
+/// Waits until a replica answers. An error contains the end of the log.
 async fn answers(port: u16, data: &Path) -> Result<(), String> {
     let (url, until) = (format!("http://127.0.0.1:{port}/health/liveliness"), Instant::now() + STARTS);
     while Instant::now() < until {
@@ -115,7 +115,6 @@ async fn answers(port: u16, data: &Path) -> Result<(), String> {
     Err(format!("it does not start: {}", last_words(data)))
 }
 
-/// The end of the log.
 fn last_words(data: &Path) -> String {
     let log = std::fs::read_to_string(log_of(data)).unwrap_or_default();
     let last: Vec<&str> = log.lines().rev().take(12).collect();

@@ -53,7 +53,7 @@ pub(super) fn outcome(
 }
 
 impl Outcome {
-    /// Returns whether this is a run of Faregate in which whole answers passed a cap.
+    /// Returns whether this is a run of Faregate in which complete answers exceeded a cap.
     pub fn is_ours_over(&self) -> bool {
         self.gateway == Gateway::Faregate
             && self.tenants.iter().any(|tenant| tenant.generated - tenant.cut > tenant.cap)

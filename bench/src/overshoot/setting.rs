@@ -1,21 +1,20 @@
-//! What all systems are compared by: caps, streams and kills.
+//! The setting for all systems: caps, streams and kills.
 
 use std::{net::SocketAddr, time::Duration};
 
 use shared::money::NanoUsd;
 use tests::{harness::usd, upstream::Upstream};
 
-/// Caps of the tenants in USD: some hundred average streams for the largest, some twenty for the smallest.
+/// Caps of the tenants in USD: about a hundred average streams for the largest, about twenty for the smallest.
 const CAPS: [&str; 8] = ["0.002", "0.003", "0.004", "0.005", "0.006", "0.008", "0.01", "0.012"];
 /// Streams at once, of all tenants together.
 pub(super) const STREAMS: usize = 128;
 /// Tokens of each prompt.
 pub(super) const PROMPT: u64 = 60;
-/// Tokens of the answers: each number between these is as likely.
+/// Least and most tokens of an answer; all numbers in between are equally likely.
 pub(super) const COMPLETION: (u64, u64) = (50, 400);
-/// Tokens that clients ask for at most, as applications do: more than they get.
+/// Limit that clients ask for. As in applications, it is more than they get.
 pub(super) const LIMIT: u64 = 512;
-/// Milliseconds between two tokens.
 pub(super) const PACE_MS: u64 = 10;
 /// Time between two kills of a process.
 pub(super) const KILL_EVERY: Duration = Duration::from_secs(4);
@@ -24,7 +23,7 @@ pub(super) const DEADLINE: Duration = Duration::from_mins(4);
 /// Replicas of each system.
 pub(super) const REPLICAS: usize = 3;
 
-/// A gateway that keeps budgets.
+/// A gateway that enforces budgets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Gateway {
     /// Three gateways and three key-services over one Redis.
@@ -37,22 +36,20 @@ pub enum Gateway {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tenant {
     pub(super) cap: i64,
-    /// All that the upstream generated for it.
+    /// Everything that the upstream generated for it.
     pub(super) generated: i64,
-    /// The part of it in streams that did not come to their end.
+    /// The part of it in streams that were cut off.
     pub(super) cut: i64,
 }
 
-/// What a run is driven against.
+/// A system under test.
 pub(super) struct System {
     pub(super) upstream: Upstream,
-    /// Addresses of the replicas.
     pub(super) addresses: Vec<SocketAddr>,
     /// A key for each tenant.
     pub(super) keys: Vec<String>,
 }
 
-/// The caps of the tenants.
 pub(super) fn caps() -> Vec<NanoUsd> {
     CAPS.iter().map(|cap| usd(cap)).collect()
 }

@@ -22,10 +22,10 @@ use super::{
     wire::Ask,
 };
 
-/// Time after an answer's end in which a fault may still have cut what followed it: the capture of a client that left.
+/// How long after an answer's end a fault may still have cut what followed: the capture of a client that left.
 const AFTER_THE_END: Duration = Duration::from_secs(5);
 
-/// What the journal says of one generation, in nano-USD.
+/// One generation in the journal, in nano-USD.
 pub(super) struct Entry {
     generation: String,
     key: usize,
@@ -35,9 +35,8 @@ pub(super) struct Entry {
     estimated: bool,
 }
 
-/// What three sides say of one request, in nano-USD.
+/// One request as three sides count it, in nano-USD.
 pub(super) struct Line {
-    /// Number of the key.
     pub(super) key: usize,
     /// What the upstream generated.
     pub(super) generated: i64,
@@ -45,11 +44,11 @@ pub(super) struct Line {
     pub(super) asked: bool,
     pub(super) charged: i64,
     pub(super) shortfall: i64,
-    /// The answer was not delivered whole, so that a difference to what was generated is not owed.
+    /// The answer was not delivered whole, so a difference from what was generated is not owed.
     pub(super) is_cut: bool,
 }
 
-/// A round that is over, for comparison.
+/// A finished round, for comparison.
 pub(super) struct Round<'a> {
     pub(super) stack: &'a Stack,
     pub(super) stage: Stage,
@@ -106,8 +105,8 @@ pub(super) fn compare(round: &Round<'_>) -> (Found, Vec<Line>) {
     (found, lines)
 }
 
-/// Compares lists by time with the journals: entries are in the order of their times, and of two lists that meet at an instant,
-/// one has each bill.
+/// Compares lists by time with the journals: entries are in the order of their times, and where two lists meet at an
+/// instant, each bill is in one of them.
 pub(super) async fn compare_lists(stack: &Stack, population: &Population, found: &mut Found) {
     for Account { name, management_key } in population.tenants.iter().map(|tenant| &tenant.account) {
         let printed = stack.cli(&["journal", "export", "--account", name]);
@@ -142,7 +141,7 @@ pub(super) async fn compare_lists(stack: &Stack, population: &Population, found:
     }
 }
 
-/// The journal's entries of all keys of the load.
+/// The journal's entries for all keys of the load.
 fn entries(round: &Round<'_>) -> Vec<Entry> {
     let keys = round.population.keys.read().unwrap();
     let numbers: HashMap<&str, usize> =
@@ -162,14 +161,14 @@ fn entries(round: &Round<'_>) -> Vec<Entry> {
     journals.map(entry).collect()
 }
 
-/// What an account was charged, but for estimates: garbage makes upstreams fail, and these tell nothing then.
+/// Charges of an account, without estimates: garbage makes upstreams fail, and then they report nothing.
 fn charged(stack: &Stack, account: &Account) -> i64 {
     let journal = stack.journal(account);
     let told = journal.iter().filter(|entry| entry["estimated"] != true);
     told.map(|entry| nanos(&entry["charged"]).nanos()).sum()
 }
 
-/// Compares one request. A complete answer costs exactly what was generated; of one that was cut no more is billed than that.
+/// Compares one request. A complete answer costs exactly what was generated; a cut one is billed no more than that.
 fn judge(sent: &Sent, entries: &[&Entry], served: &[&Count], round: &Round<'_>, found: &mut Found) -> Line {
     let (got, sums) = (&sent.got, &mut found.sums);
     let generated: i64 = served.iter().map(|count| cost(FLASH, count.served).nanos()).sum();
@@ -268,7 +267,7 @@ impl Sums {
 }
 
 impl Difference {
-    /// Adds an amount in nano-USD, and keeps the first ones' descriptions.
+    /// Adds an amount in nano-USD, and keeps the first few descriptions.
     pub(super) fn add(&mut self, amount: i64, what: impl FnOnce() -> String) {
         self.count += 1;
         self.amount += amount;

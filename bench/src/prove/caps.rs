@@ -15,7 +15,7 @@ use super::{
 struct Below {
     generated: i64,
     charged: i64,
-    /// What was generated, and by the contract is not billed: recorded shortfall, and answers that were cut.
+    /// Generated but rightly not billed: recorded shortfall, and answers that were cut.
     unbilled: i64,
 }
 
@@ -27,7 +27,6 @@ impl Below {
         self.unbilled += line.shortfall + if line.is_cut { lacking } else { 0 };
     }
 
-    /// Compares with a cap.
     fn compare(self, name: &str, cap: NanoUsd, found: &mut Found) {
         let cap = cap.nanos();
         found.sums.caps += 1;
@@ -48,7 +47,8 @@ impl Below {
     }
 }
 
-/// Compares the sums below every key, group, parent and account with its cap, and the accounts' credit with the journal.
+/// Compares the sums below every key, group, parent and account with its cap, and the accounts' credit with the
+/// journal.
 pub(super) fn compare(round: &Round<'_>, lines: &[Line], found: &mut Found) {
     let (keys, groups) = (round.population.keys.read().unwrap(), round.population.groups.read().unwrap());
     let mut of_keys = vec![Below::default(); keys.len()];
@@ -96,14 +96,15 @@ pub(super) fn compare(round: &Round<'_>, lines: &[Line], found: &mut Found) {
     }
 }
 
-/// Returns whether deposits may be lost, and what counts for rates: a replica took over that was not awaited.
+/// Returns whether deposits and counts for rates may be lost, because a replica took over that was not waited for.
 fn has_lost(round: &Round<'_>) -> bool {
     round.stage.loses() && round.happened.iter().any(|fault| fault.loses(fault.from, fault.to))
 }
 
-/// Compares the requests of a key that reached the upstream with its rate: a minute's at once, and what refilled meanwhile.
+/// Compares the requests of a key that reached the upstream with its rate: a minute's worth at once, plus what was
+/// refilled meanwhile.
 fn compare_rate(round: &Round<'_>, (number, key): (usize, &Key), admitted: u64, found: &mut Found) {
-    // Where the clocks of key-services are more than a second apart, a bucket begins anew.
+    // If the clocks of key-services are more than a second apart, a bucket begins anew.
     let is_exact = round.stack.clocks.is_empty() && !has_lost(round);
     let Some(rate) = key.requests_per_minute.filter(|_| is_exact) else { return };
     let of_key: Vec<_> =

@@ -1,4 +1,4 @@
-//! Faults, one after the other, in the order that the seed gives.
+//! Faults, one after the other, in the order that the seed decides.
 
 use std::{
     collections::BTreeMap,
@@ -13,16 +13,16 @@ use tokio::time::sleep;
 
 use super::stage::Stage;
 
-/// Time after a fault in which its consequences are answered: connections are made again, and holds expire.
+/// How long after a fault its consequences last: connections are made again, and holds expire.
 const AFTERWARDS: Duration = Duration::from_secs(5);
-/// Time in which a write reaches the replicas, and in which an answer is written that a master carried out.
+/// Time in which a write reaches the replicas, and in which a master's answer is written after it acted.
 const UNSENT: Duration = Duration::from_secs(1);
-/// Seconds by which a clock steps at most: a key-service further from its store's clock is not ready.
+/// Most seconds that a clock steps: a key-service further from its store's clock is not ready.
 const STEP: i64 = 8;
-/// Seconds by which a clock is ahead for [`WRONG_FOR`], which is longer than bills of captures are kept.
+/// How far a clock is ahead for [`WRONG_FOR`], in seconds: longer than the bills of captures are kept.
 const HOURS_AHEAD: i64 = 5 * 60 * 60;
 const WRONG_FOR: Duration = Duration::from_secs(2);
-/// Time without room for a spool: longer than the two seconds after which a capture is spooled.
+/// Time without space for a spool: longer than the two seconds after which a capture is spooled.
 const WITHOUT_ROOM: Duration = Duration::from_millis(2_600);
 
 /// Metric of captures that neither a key-service nor the spool has.
@@ -75,7 +75,7 @@ impl Kind {
         matches!(self, Self::KillGateway | Self::KillKeyService | Self::KillStore | Self::Failover)
     }
 
-    /// Faults of a stage, each as often as it is likely.
+    /// Faults of a stage, each with its weight.
     fn of(stage: Stage) -> &'static [(Self, usize)] {
         match stage {
             Stage::Services => &[
@@ -142,7 +142,7 @@ pub(super) struct Happened {
 }
 
 impl Happened {
-    /// Returns whether the fault may be felt by a request at this gateway.
+    /// Returns whether a request at this gateway may notice the fault.
     pub(super) fn explains(&self, gateway: usize, from: Instant, to: Instant) -> bool {
         let meanwhile = self.from < to && self.to + AFTERWARDS > from;
         let there = match self.kind {
@@ -157,7 +157,7 @@ impl Happened {
             | Kind::Failover
             | Kind::HangMaster
             | Kind::CutOffMaster
-            // A key-service so far from its store's clock is not ready.
+            // A key-service this far from its store's clock is not ready.
             | Kind::ClockHoursAhead => true,
             Kind::ClockStep => false,
         };
@@ -187,7 +187,7 @@ pub(super) fn counts(happened: &[Happened]) -> BTreeMap<Kind, u64> {
     counts
 }
 
-/// Causes faults until the deadline. Afterwards all processes run.
+/// Causes faults until the deadline. All processes run afterwards.
 pub(super) async fn fail(stack: &Stack, stage: Stage, mut rng: Rng, until: Instant) -> Vec<Happened> {
     let (kinds, mut happened) = (Kind::of(stage), Vec::new());
     while Instant::now() < until {
@@ -260,7 +260,7 @@ async fn happen(stack: &Stack, (kind, which): (Kind, usize), lasts: Duration, st
             }
             gateways[which].bound_files(None);
             if key_services.is_empty() {
-                // What neither the database nor the spool had room for.
+                // Captures for which neither the database nor the spool had space.
                 nothing_in_memory_alone(stack, &gateways[which]).await;
             }
         }
@@ -294,8 +294,8 @@ async fn ended(server: &Server) {
     server.restart_supervised().await;
 }
 
-/// Waits until a gateway without room for a spool has delivered the captures that only its memory has: with a power failure in this
-/// moment they would be lost, as the documents say.
+/// Waits until a gateway without space for a spool has delivered the captures that are only in its memory: a power
+/// failure now would lose them, as docs/run.md says.
 async fn nothing_in_memory_alone(stack: &Stack, gateway: &Server) {
     let deadline = Instant::now() + PATIENCE;
     while Instant::now() < deadline {

@@ -1,4 +1,4 @@
-//! Governs while the load runs: revokes keys in use, makes others in their places, and pays into accounts.
+//! Makes changes while the load runs: revokes keys in use, replaces them, and pays into accounts.
 
 use std::{
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
@@ -15,14 +15,14 @@ use tokio::time::sleep;
 
 use super::population::{Key, Population, SLOTS, TENANTS, some_requests};
 
-/// Pause between two looks at a slot.
+/// Pause between two checks of a slot.
 const LOOK_EVERY: Duration = Duration::from_millis(25);
-/// Revocations that are under way at once.
+/// Revocations in flight at once.
 pub(super) const GOVERNORS: usize = 4;
-/// Most deposits into an account of little credit.
+/// Most deposits into an account with little credit.
 const MOST_DEPOSITS: u32 = 12;
 
-/// Counts of what was governed.
+/// Counts of the changes.
 #[derive(Default)]
 pub(super) struct Governed {
     pub(super) revocations: AtomicU64,
@@ -58,7 +58,7 @@ pub(super) async fn govern(
     }
 }
 
-/// Revokes a key; returns whether the revocation was answered. A key that was lost with a master is gone as well.
+/// Revokes a key. Returns whether the revocation was answered. A key that was lost with a master is gone too.
 async fn revoke(stack: &Stack, key: &Key) -> bool {
     let url = stack.url(&format!("/v1/management/keys/{}", key.made.id));
     let bearer = format!("Bearer {}", key.made.account.management_key);
@@ -70,7 +70,8 @@ async fn revoke(stack: &Stack, key: &Key) -> bool {
     Answer::read(response).await.is_ok_and(|answer| matches!(answer.status, 200 | 404))
 }
 
-/// Pays into accounts whose credit is used up, until the load is over. A payment whose command failed is sent again by its id.
+/// Pays into accounts whose credit is used up, until the load is over. A payment whose command failed is sent again
+/// with the same id.
 pub(super) async fn pay(stack: &Stack, population: &Population, mut rng: Rng, over: &AtomicBool) {
     while !over.load(Ordering::Relaxed) {
         sleep(LOOK_EVERY * 10).await;

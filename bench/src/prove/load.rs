@@ -1,4 +1,4 @@
-//! Clients that send one request after the other, of every kind, and garbage beside them.
+//! Clients that send requests of every kind one after the other, and others that send garbage.
 
 use std::{
     net::SocketAddr,
@@ -20,21 +20,20 @@ use super::{
     wire::{Ask, Connection, Got, UsedUp},
 };
 
-/// Of a hundred requests those that are sent with a key whose revocation has been answered.
+/// Percentage of requests that use a key whose revocation has been answered.
 const REVOKED_PERCENT: usize = 11;
-/// Number of the keys revoked last from which these draw.
+/// How many of the keys revoked last these requests draw from.
 const REVOKED_LAST: usize = 200;
-/// Pause of a client that no gateway lets in.
+/// Pause of a client that no gateway accepts.
 const NOBODY: Duration = Duration::from_millis(20);
-/// Pause after a refusal: a client that only hears refusals would take the machine for itself.
+/// Pause after a refusal: a client that gets nothing else would take up the machine.
 const REFUSED: Duration = Duration::from_millis(2);
-/// Longest time that garbage may take to be answered, with faults of every kind meanwhile.
+/// Longest time for an answer to garbage, while faults of every kind happen.
 const GARBAGE_ANSWERED: Duration = Duration::from_secs(40);
 
-/// A request, and what its client knows.
+/// A request, as its client knows it.
 pub(super) struct Sent {
     pub(super) ask: Ask,
-    /// Number of its key.
     pub(super) key: usize,
     pub(super) gateway: usize,
     pub(super) from: Instant,
@@ -44,7 +43,7 @@ pub(super) struct Sent {
     pub(super) got: Got,
 }
 
-/// What all clients together did.
+/// What all clients did together.
 #[derive(Default)]
 pub(super) struct Clients {
     pub(super) sent: Mutex<Vec<Sent>>,
@@ -96,7 +95,8 @@ pub(super) async fn client(
     clients.sent.lock().unwrap().append(&mut own);
 }
 
-/// The request of this number, and the number of its key. The seed decides everything but who has the key's slot by then.
+/// The request with this number, and the number of its key. The seed decides everything except who has the key's slot
+/// by then.
 fn ask(number: u64, rng: &mut Rng, population: &Population) -> Option<(Ask, usize, bool)> {
     let (slot, draw) = (rng.below(TENANTS * SLOTS), rng.below(1 << 20));
     let is_of_revoked = rng.percent(REVOKED_PERCENT);
@@ -105,7 +105,7 @@ fn ask(number: u64, rng: &mut Rng, population: &Population) -> Option<(Ask, usiz
     let most_tokens = if rng.percent(5) { 150 } else { 24 };
     let completion = 1 + rng.below(most_tokens) as u64;
     let shorter = rng.percent(10);
-    // The least limit of Responses is 16.
+    // The smallest limit of Responses is 16.
     let limit = if shorter { 16 + rng.below(8) as u64 } else { completion.max(16) + rng.below(8) as u64 };
     let (pace_ms, head_after_ms) =
         (rng.below(8) as u64, if rng.percent(10) { rng.below(300) as u64 } else { 0 });
@@ -129,7 +129,7 @@ fn ask(number: u64, rng: &mut Rng, population: &Population) -> Option<(Ask, usiz
     Some((ask, key, after_revocation))
 }
 
-/// Notes a refusal at the bound that it names, so that the bound is replaced when it has been refused often.
+/// Notes a refusal under the bound that it names, so that the bound is replaced once it has been refused often.
 fn learn(population: &Population, key: usize, got: &Got) {
     let key = population.key(key);
     match got.used_up {
@@ -145,7 +145,7 @@ fn learn(population: &Population, key: usize, got: &Got) {
     }
 }
 
-/// Garbage that was sent, and what was wrong with answers.
+/// Garbage that was sent, and faults of its answers.
 #[derive(Default)]
 pub(super) struct Garbage {
     next: AtomicU64,
@@ -175,7 +175,7 @@ pub(super) async fn garbage(
                     Err(wrong) => Some(wrong),
                 }
             }
-            // Nothing listens: the gateway is down.
+            // The gateway is down.
             Ok(Err(_)) => {
                 sleep(NOBODY).await;
                 None

@@ -1,4 +1,4 @@
-//! Accounts, groups and keys with small caps, and which of them requests use at present.
+//! Accounts, groups and keys with small caps, and which of them requests use now.
 
 use std::sync::{
     Arc, Mutex, RwLock,
@@ -12,16 +12,16 @@ use tests::{
     harness::{Account, ApiKey, Stack, cost_of, usd},
 };
 
-/// Accounts, the second half of which have little credit.
+/// Number of accounts. The second half has little credit.
 pub(super) const TENANTS: usize = 8;
-/// Keys of a tenant that are in use at once, each with bounds of its own kind.
+/// Keys of a tenant in use at once, each with a different kind of bounds.
 pub(super) const SLOTS: usize = 6;
-/// Requests of one key, each with a prompt of its own length, by which its entry in the journal is found.
+/// Requests of one key. Each has a prompt of a different length, which identifies its entry in the journal.
 pub(super) const FEWEST_TOKENS: u64 = 10;
 pub(super) const MOST_REQUESTS: u64 = 180;
-/// Refusals for good after which a key is replaced: the bound has been shown to hold by then.
+/// Final refusals after which a key is replaced: by then the bound has been shown to hold.
 const REFUSALS: u32 = 12;
-/// Credit of the accounts that are not short of it.
+/// Credit of the accounts that have enough.
 const AMPLE: &str = "50";
 
 /// An account, and what was paid into it.
@@ -30,15 +30,15 @@ pub(super) struct Tenant {
     pub(super) deposited: Mutex<NanoUsd>,
     /// Deposits so far, from which the ids of payments are made.
     pub(super) deposits: AtomicU32,
-    /// A request was refused since the credit is used up.
+    /// A request was refused because the credit is used up.
     pub(super) lacks_credit: AtomicBool,
     /// The groups that keys are made in now, by number.
     pub(super) groups: Mutex<[usize; 2]>,
-    /// The parent of groups that are made next, and the number of groups made in it.
+    /// The parent of the groups that are made next, and how many groups it has.
     pub(super) parent: Mutex<(usize, u32)>,
 }
 
-/// A group, or the parent of groups.
+/// A group, or a parent of groups.
 pub(super) struct Group {
     pub(super) id: String,
     pub(super) limit: NanoUsd,
@@ -50,7 +50,7 @@ pub(super) struct Group {
 pub(super) struct Key {
     pub(super) made: ApiKey,
     pub(super) tenant: usize,
-    /// Most that it may ever spend, by its limit or by its window.
+    /// The most it may ever spend, by its limit or its window.
     pub(super) cap: Option<NanoUsd>,
     pub(super) group: Option<usize>,
     pub(super) requests_per_minute: Option<u64>,
@@ -58,23 +58,23 @@ pub(super) struct Key {
     pub(super) revoked_after: u64,
     pub(super) asked: AtomicU64,
     pub(super) refusals: AtomicU32,
-    /// The revocation has been answered.
+    /// Its revocation has been answered.
     pub(super) revoked: AtomicBool,
 }
 
 impl Key {
-    /// Returns whether the key has shown what it was made for.
+    /// Returns whether the key has served its purpose.
     pub(super) fn is_worn(&self) -> bool {
         self.asked.load(Ordering::Relaxed) >= self.revoked_after
             || self.refusals.load(Ordering::Relaxed) >= REFUSALS
     }
 }
 
-/// Everybody who sends requests.
+/// Everyone who sends requests.
 pub(super) struct Population {
     pub(super) tenants: Vec<Tenant>,
     pub(super) groups: RwLock<Vec<Arc<Group>>>,
-    /// All keys that were ever made.
+    /// All keys ever made.
     pub(super) keys: RwLock<Vec<Arc<Key>>>,
     /// Numbers of the keys in use.
     pub(super) slots: RwLock<Vec<usize>>,
@@ -112,14 +112,13 @@ impl Population {
         population
     }
 
-    /// Adds a key and returns its number.
+    /// Adds a key. Returns its number.
     pub(super) fn add(&self, key: Key) -> usize {
         let mut keys = self.keys.write().unwrap();
         keys.push(Arc::new(key));
         keys.len() - 1
     }
 
-    /// The key of this number.
     pub(super) fn key(&self, number: usize) -> Arc<Key> {
         self.keys.read().unwrap()[number].clone()
     }
@@ -143,7 +142,7 @@ impl Population {
             1 => {
                 cap = Some(some_requests(rng, 3, 120));
                 let per = *rng.pick(&["day", "week", "month"]);
-                // A clock that is hours ahead begins the next day or week, with another cap.
+                // A clock that is hours ahead begins the next day or week, which has another cap.
                 let per = if stack.clocks.is_empty() { per } else { "month" };
                 body["limits"] = json!([{"amount": number(cap?), "per": per}]);
             }
@@ -182,7 +181,7 @@ impl Population {
         })
     }
 
-    /// The tenant's group of this place, made anew where the one before is used up.
+    /// The tenant's group at this place. If the previous one is used up, makes a new one.
     async fn group_for(&self, stack: &Stack, tenant: usize, place: usize, rng: &mut Rng) -> Option<usize> {
         let present = self.tenants[tenant].groups.lock().unwrap()[place];
         let in_use = |group: &Arc<Group>| group.refusals.load(Ordering::Relaxed) < REFUSALS;
@@ -215,7 +214,7 @@ impl Population {
     }
 }
 
-/// Makes an object by the management API; `None` where no answer said that it was made.
+/// Makes an object with the management API; `None` if no answer confirmed it.
 async fn manage(stack: &Stack, account: &Account, path: &str, body: &Value) -> Option<Value> {
     let request = http::Request::post(stack.url(&format!("/v1/management{path}")))
         .header(http::header::AUTHORIZATION, format!("Bearer {}", account.management_key))
@@ -226,7 +225,7 @@ async fn manage(stack: &Stack, account: &Account, path: &str, body: &Value) -> O
     (answer.status == 201).then(|| answer.json())
 }
 
-/// What some requests cost, between these numbers of them.
+/// Cost of a number of requests between these bounds.
 pub(super) fn some_requests(rng: &mut Rng, least: usize, most: usize) -> NanoUsd {
     let count = i64::try_from(least + rng.below(most - least)).expect("it is small");
     NanoUsd::from_nanos(cost_of(100, 20).nanos() * count)

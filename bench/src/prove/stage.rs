@@ -8,14 +8,14 @@ use tests::{
     upstream::Keep,
 };
 
-/// The least lease that is allowed, since a killed gateway's holds are waited for.
+/// The shortest lease allowed, since the run waits for a killed gateway's holds.
 const LEASE: Duration = Duration::from_secs(3);
 /// Gateways and key-services of an installation of services.
 const GATEWAYS: usize = 3;
 const KEY_SERVICES: usize = 2;
-/// Seconds that a process which is asked to end gives to what runs: less than the slowest streams last.
+/// Seconds that a process which is asked to end gives to running requests: less than the slowest streams last.
 const DRAIN: &str = "1";
-/// Entries of each journal that are kept, so that the books can be compared whole.
+/// Entries kept of each journal, so that the books can be compared completely.
 const JOURNAL: &str = "5000000";
 
 /// An installation, and the faults that it can have.
@@ -23,15 +23,15 @@ const JOURNAL: &str = "5000000";
 pub enum Stage {
     /// Three gateways, two key-services, one Redis.
     Services,
-    /// The same, with a replica of Redis that is awaited and takes over.
+    /// The same, with a replica of Redis that is waited for and takes over
     Failover,
-    /// The same, with two replicas of which one is awaited, and a Sentinel.
+    /// The same, with two replicas, one of which is waited for, and a Sentinel
     Sentinel,
-    /// The same, and none is awaited: what a replica that takes over had not received is lost, as docs/store.md says.
+    /// The same without waiting: what a replica that takes over had not received is lost, as docs/store.md says
     Lagging,
-    /// Services with a cluster of three masters, each with a replica that is awaited.
+    /// Services with a cluster of three masters, each with a replica that is waited for
     Cluster,
-    /// The same as the first, and each key-service has a wall clock of its own.
+    /// Like the first, but each key-service has its own wall clock
     Clocks,
     /// `faregate` over SQLite.
     Sqlite,
@@ -51,7 +51,7 @@ impl Stage {
         Self::Lagging,
     ];
 
-    /// The stage of a round with this seed, one of these if there are some.
+    /// The stage of a round with this seed, from `only` if that is not empty.
     pub(super) fn of(seed: u64, only: &[Self]) -> Self {
         let stages = if only.is_empty() { &Self::ALL[..] } else { only };
         stages[usize::try_from(seed % stages.len() as u64).expect("it is an index")]

@@ -1,4 +1,5 @@
-//! Requests as bytes, and connections that report what came back and never panic: servers die while they answer.
+//! Requests as bytes, and connections that report what came back. They never panic, since servers die while they
+//! answer.
 
 use std::{
     net::SocketAddr,
@@ -20,7 +21,7 @@ const GIVEN_UP: Duration = Duration::from_secs(30);
 const CONNECTED: Duration = Duration::from_secs(2);
 /// Largest number of bytes per read.
 const READ: usize = 8 << 10;
-/// Text that makes the bound of each prompt larger than the prompt, whose tokens the script tells.
+/// Text that makes the bound of each prompt larger than the prompt; the script reports the prompt's tokens.
 const PADDING: &str = "Please explain, in plain words, how a prepaid account pays for a request. Please explain it once more, in \
     plain words.";
 
@@ -35,7 +36,7 @@ pub(crate) struct Ask {
     pub(crate) prompt: u64,
     /// Tokens that the model would generate.
     pub(crate) completion: u64,
-    /// Tokens that the client asks for at most.
+    /// Most tokens that the client asks for.
     pub(crate) limit: u64,
     /// Milliseconds between two tokens of a stream.
     pub(crate) pace_ms: u64,
@@ -96,22 +97,22 @@ pub(crate) enum UsedUp {
     Credit,
 }
 
-/// What a client got.
+/// What a client received.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Got {
     /// Status of the answer; 0 if no head came.
     pub(crate) status: u16,
-    /// The answer came to its proper end.
+    /// The answer was complete.
     pub(crate) complete: bool,
     /// Tokens of a stream that arrived.
     pub(crate) received: u64,
     /// Generation id.
     pub(crate) generation: Option<Box<str>>,
-    /// Cost that the answer told.
+    /// Cost that the answer reported.
     pub(crate) told: Option<NanoUsd>,
-    /// The bound that a refusal for good names.
+    /// The bound that a final refusal names.
     pub(crate) used_up: Option<UsedUp>,
-    /// Beginning of an answer of a status that tells no refusal.
+    /// Beginning of an answer whose status is not a refusal.
     pub(crate) failure: Option<Box<str>>,
 }
 
@@ -132,7 +133,7 @@ impl Connection {
     /// Sends a request and reads the answer. The second value says whether the connection can be used again.
     pub(crate) async fn exchange(&mut self, ask: &Ask, secret: &str) -> (Got, bool) {
         self.answer.clear();
-        // Where it fails, what the server said before it closed is still to be read.
+        // If this fails, read what the server said before it closed.
         let _ = self.stream.write_all(&ask.bytes(secret)).await;
         let deadline = (Instant::now() + GIVEN_UP).into();
         let mut whole = false;
@@ -155,7 +156,7 @@ impl Connection {
     }
 }
 
-/// Reads the bytes of an answer that arrived whole, or that broke off.
+/// Reads the bytes of an answer, which arrived whole or broke off.
 fn read(answer: &[u8], ask: &Ask, whole: bool) -> Got {
     let Some(end) = memmem::find(answer, b"\r\n\r\n") else { return Got::default() };
     let (head, body) = (&answer[..end], &answer[end..]);
@@ -209,7 +210,7 @@ fn says_close(answer: &[u8]) -> bool {
     header(&answer[..end], "connection").is_some_and(|value| value.eq_ignore_ascii_case("close"))
 }
 
-/// The last cost that an answer tells.
+/// The last cost that an answer reports.
 fn cost_in(body: &[u8]) -> Option<NanoUsd> {
     let start = memmem::rfind(body, b"\"cost\":")? + b"\"cost\":".len();
     let rest = &body[start..];
@@ -217,7 +218,7 @@ fn cost_in(body: &[u8]) -> Option<NanoUsd> {
     NanoUsd::parse(std::str::from_utf8(&rest[..end]).ok()?).ok()
 }
 
-/// Returns whether a response has arrived to its last byte.
+/// Returns whether a response has arrived completely.
 fn is_whole(answer: &[u8]) -> bool {
     let Some(end) = memmem::find(answer, b"\r\n\r\n") else { return false };
     let (head, body) = (&answer[..end], &answer[end + 4..]);

@@ -1,4 +1,4 @@
-//! Admission of requests: the share of the gateway that each takes before money is held.
+//! Admission of requests: the share of the gateway's resources that a request takes before money is held.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,19 +18,19 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-/// Timeout of an unauthenticated caller for a permit. The work takes milliseconds.
+/// How long an unauthenticated caller waits for a permit. The work that it waits for takes milliseconds.
 const PERMIT_TIMEOUT: Duration = Duration::from_secs(2);
-/// Timeout of a large body for its turn to be parsed, which takes up to a second. It also bounds the turn itself, since
-/// all threads for such work may be stuck.
+/// How long a large body waits for its turn to be parsed, which takes up to a second. It also bounds the turn itself,
+/// since all threads for such work may be stuck.
 const PARSING_TIMEOUT: Duration = Duration::from_secs(30);
-/// Smallest body that is parsed on a thread of its own whatever is in it. A mebibyte of long texts takes 1 to 11 ms, so
-/// a smaller body delays other requests of its worker by at most 3 ms, unless it has many values.
+/// Smallest body that is always parsed on a separate thread. A mebibyte of long texts takes 1 to 11 ms, so a smaller
+/// body delays other requests of its worker by at most 3 ms, unless it has many values.
 pub const LARGE_BODY: usize = 256 << 10;
 /// Most objects, lists and members of a body that is parsed on its worker's own thread. An empty message takes as long
 /// as a thousand letters, and 256 KiB have room for ten thousand. Brackets and colons in texts count too, which only
 /// moves a long text to another thread.
 const MANY_VALUES: usize = 4096;
-/// Divisor for the part of all slots that requests on unauthenticated connections may have until they are authorized.
+/// Requests on unauthenticated connections may have one slot in this many until they are authorized.
 const UNAUTHENTICATED_PART: usize = 4;
 
 /// The gateway's quotas, shared by all workers. Cheap to clone.
@@ -39,14 +39,14 @@ pub struct Admission(Arc<Quotas>);
 
 struct Quotas {
     slots: Quota,
-    /// Chat requests on unauthenticated connections, until authorization.
+    /// Chat requests on unauthenticated connections that are not authorized yet.
     unauthorized: Quota,
-    /// Credentials of unauthenticated callers that are checked.
+    /// Checks of credentials of unauthenticated callers.
     checks: Quota,
     prompts: Quota,
-    /// Bytes of small bodies that are read before the senders are authenticated.
+    /// Bytes of small bodies whose senders are not authenticated yet.
     small_bodies: Quota,
-    /// Large bodies that are parsed.
+    /// Large bodies that are being parsed.
     parsing: Quota,
     answers: Quota,
     answers_of_account: usize,
@@ -59,7 +59,7 @@ pub struct AdmissionSizes {
     pub in_flight: usize,
     /// Requests of a single account in flight at once.
     pub in_flight_per_account: usize,
-    /// Credentials of unauthenticated callers that are checked at once.
+    /// Credentials of unauthenticated callers checked at once.
     pub checked_at_once: usize,
     /// Bytes of prompts in memory at once.
     pub prompts_bytes: usize,
@@ -80,7 +80,7 @@ pub struct AdmissionSizes {
 pub struct Caller(pub ConnectionTrust);
 
 impl Caller {
-    /// Owner of the caller's permits until its credential is accepted; `None` on a connection with an accepted one.
+    /// Owner of the caller's permits until its credential is accepted; `None` on a connection where one was.
     fn unauthenticated(&self) -> Option<Owner> {
         match self.0.owner() {
             owner @ Owner::Network(_) => Some(owner),
@@ -94,8 +94,8 @@ impl Caller {
     }
 }
 
-/// Permits of a chat request: a slot, the bytes of its prompt, and the connection that it trusts once its account is
-/// known.
+/// Permits of a chat request: a slot and the bytes of its prompt. Also its connection, which is trusted once the
+/// account is known.
 pub struct Admitted {
     quotas: Arc<Quotas>,
     /// Shared with the settlement of the hold, which may outlive the request.
@@ -121,27 +121,27 @@ impl Admission {
         }))
     }
 
-    /// Takes a permit to have a credential checked. Only unauthenticated callers need one, so that others do not wait
+    /// Takes a permit to have a credential checked. Only unauthenticated callers need one, so that others do not queue
     /// behind them.
     pub async fn check(&self, caller: &Caller) -> Result<Option<Permit>, ApiError> {
-        let late = || overloaded("Too many requests wait for authentication; try again shortly.");
+        let late = || overloaded("Too many requests are waiting for authentication; try again shortly.");
         match caller.unauthenticated() {
             Some(owner) => wait_for_permit(&self.0.checks, owner).await.ok_or_else(late).map(Some),
             None => Ok(None),
         }
     }
 
-    /// Makes a permit for the bytes of a body whose sender is not authenticated yet, of which none are taken.
+    /// Makes an empty permit for the bytes of a body whose sender is not authenticated yet.
     pub fn small_body(&self) -> Permit {
         self.0.small_bodies.empty_permit(Owner::Service)
     }
 
-    /// Makes a permit for the bytes of an account's prompt, of which none are taken.
+    /// Makes an empty permit for the bytes of an account's prompt.
     pub fn prompt(&self, account: AccountId) -> Permit {
         self.prompt_of(Owner::Account(account))
     }
 
-    /// Makes a permit for the bytes of this owner's prompt, of which none are taken.
+    /// Makes an empty permit for the bytes of this owner's prompt.
     fn prompt_of(&self, owner: Owner) -> Permit {
         self.0.prompts.empty_permit(owner)
     }
@@ -152,7 +152,7 @@ impl Admission {
         self.0.parsing.wait(owner, 1, deadline).await.ok_or_else(parsed_too_late)
     }
 
-    /// Works on a large body on its own thread, in the turn of the account that sends it. The work has the permit of
+    /// Works on a large body on its own thread, in the turn of the account that sends it. The work owns the permit of
     /// the body's bytes, and may take more.
     pub async fn apart<T: Send + 'static>(
         &self,
@@ -194,17 +194,17 @@ impl Admission {
         Ok(BodyPieces { head, rest: permit.kept_by(rest) })
     }
 
-    /// Most bytes that answers of an account may have in memory.
+    /// Most bytes of memory for the answers of one account.
     pub fn largest_answer(&self) -> usize {
         self.0.answers_of_account
     }
 
-    /// Bytes of answers, of all accounts.
+    /// Bytes of answers of all accounts.
     pub fn answers(&self) -> &Quota {
         &self.0.answers
     }
 
-    /// Admits a chat request, if a slot is free; an unauthenticated caller waits for a permit.
+    /// Admits a chat request if a slot is free. An unauthenticated caller waits for a permit.
     pub async fn admit(&self, caller: Caller, prompt: Permit) -> Result<Admitted, ApiError> {
         let full = || overloaded("Too many requests are in flight; try again shortly.");
         let unauthorized = match caller.unauthenticated() {
@@ -217,8 +217,8 @@ impl Admission {
 }
 
 impl Admitted {
-    /// Counts the request against the account that pays, and trusts its connection. Only the first call counts, before
-    /// a hold has the slot.
+    /// Counts the request against the account that pays, and trusts its connection. Only the first call counts, and it
+    /// must come before a hold has the slot.
     pub fn charge_to(&mut self, account: AccountId) -> Result<(), ApiError> {
         let owner = Owner::Account(account);
         if self.slot.owner() == owner {
@@ -237,7 +237,7 @@ impl Admitted {
         Ok(())
     }
 
-    /// Owner of the request, which is the account that pays once it is known.
+    /// Owner of the request: the account that pays, once it is known.
     pub fn owner(&self) -> Owner {
         self.slot.owner()
     }
@@ -247,7 +247,7 @@ impl Admitted {
         self.slot.clone()
     }
 
-    /// Gives back the bytes of a prompt that was freed. `kept` are those that the request still has.
+    /// Releases the bytes of a prompt that was freed, except the `kept` ones that the request still has.
     pub fn forget_prompt(&mut self, kept: usize) {
         self.prompt.shrink_to(kept);
     }
@@ -264,8 +264,8 @@ pub fn parses_slowly(body: &[u8]) -> bool {
     body.len() >= LARGE_BODY || memchr::memchr3_iter(b'{', b'[', b':', body).nth(MANY_VALUES).is_some()
 }
 
-/// Takes bytes of a body or a prompt. If too few are left, the client may try again later, unless there are never
-/// enough.
+/// Takes bytes of a body or a prompt. If too few are left, the client is asked to retry, unless the request would never
+/// fit.
 pub fn take_bytes(permit: &mut Permit, bytes: usize) -> Result<(), ApiError> {
     if permit.try_grow(bytes) {
         return Ok(());
@@ -275,7 +275,7 @@ pub fn take_bytes(permit: &mut Permit, bytes: usize) -> Result<(), ApiError> {
         return Err(no_memory());
     }
     let message = format!(
-        "The request takes more memory than the {} MiB that this gateway has for an account's prompts.",
+        "The request needs more than the {} MiB of memory that this gateway allows for an account's prompts.",
         most >> 20
     );
     Err(ApiError::new(Code::RequestTooLarge, message))
@@ -293,11 +293,11 @@ pub async fn wait_for_permit(quota: &Quota, owner: Owner) -> Option<Permit> {
 
 fn no_memory() -> ApiError {
     metrics::counter!("gateway_prompts_without_room_total").increment(1);
-    overloaded("There is no room for a prompt of this size at the moment; try again shortly.")
+    overloaded("This gateway has no memory left for a prompt of this size; try again shortly.")
 }
 
 fn parsed_too_late() -> ApiError {
-    overloaded("Too many large requests wait to be read; try again shortly.")
+    overloaded("Too many large requests are waiting to be read; try again shortly.")
 }
 
 fn overloaded(message: &'static str) -> ApiError {

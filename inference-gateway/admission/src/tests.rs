@@ -46,7 +46,7 @@ async fn an_account_takes_its_share_of_the_slots_and_a_request_is_charged_once()
         }
     }
     admit().await.unwrap().charge_to(account()).unwrap();
-    // A slot is taken until the settlement of the last hold.
+    // A slot stays taken until the last hold is settled.
     let (request, hold) = taken.pop().unwrap();
     drop(request);
     assert!(admit().await.unwrap().charge_to(one).is_err());
@@ -122,7 +122,7 @@ async fn the_body_of_a_large_count_is_written_in_the_turn_of_its_account_and_wit
     let BodyPieces { head, rest } = waiting.await.unwrap();
     let written: serde_json::Value = serde_json::from_slice(&[&head[..], &rest].concat()).unwrap();
     assert!(written == request);
-    // A second copy does not fit beside the first one.
+    // A second copy does not fit next to the first one.
     assert_eq!(admission.count_body(one, question()).await.err().unwrap().code, Code::Overloaded);
     drop(rest);
     assert!(admission.count_body(one, question()).await.is_ok());
@@ -138,7 +138,7 @@ fn a_large_body_waits_for_a_thread_no_longer_than_for_its_turn() {
         spawn_blocking(move || stuck.recv());
         let mut permit = admission.prompt(one);
         take_bytes(&mut permit, 6).unwrap();
-        // The clock stands still while a thread works.
+        // The clock is paused while a thread works.
         let began = tokio::spawn({
             let admission = admission.clone();
             async move { admission.apart(&mut permit, |_| ()).await }

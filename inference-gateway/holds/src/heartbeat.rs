@@ -15,13 +15,13 @@ use crate::{
 
 /// Interval at which holds are checked. Renewals that are due are sent together.
 const HEARTBEAT: Duration = Duration::from_millis(500);
-/// Renewals within a lease, so that a few may fail without the hold's end.
+/// Renewals per lease, so that a few may fail before the hold expires.
 const RENEWALS_PER_LEASE: u32 = 6;
 /// Longest time between two renewals, whatever the lease. A renewal also reports a revocation, which must end streams
 /// within five seconds.
 const LONGEST_PERIOD: Duration = Duration::from_secs(4);
 
-/// Rounds of renewals, of any worker, in which some failed.
+/// Rounds of renewals, on any worker, with failures.
 static UNRENEWED: FailureLog = FailureLog::new();
 
 impl Holds {
@@ -77,7 +77,7 @@ async fn renew(keys: Keys, due: Vec<Arc<HoldState>>) {
         metrics::counter!("gateway_renewals_failed_total").increment(failed as u64);
         tracing::debug!(failed, "leases were not renewed; trying again");
         if let Some(Failures { untold, .. }) = UNRENEWED.failed() {
-            tracing::warn!(rounds = untold, failed, "leases were not renewed; each is tried again");
+            tracing::warn!(rounds = untold, failed, "leases were not renewed; retrying each");
         }
     }
 }
@@ -99,7 +99,7 @@ async fn release(holds: Holds, orphans: Vec<Orphan>) {
             Ok(()) => {}
             Err(e) if e.may_pass() && !orphan.is_over(Instant::now()) => holds.keys().keep_orphan(orphan),
             Err(e) => {
-                tracing::warn!(generation = %orphan.generation, error = %e, "a hold of unknown outcome was not released; its lease ends it");
+                tracing::warn!(generation = %orphan.generation, error = %e, "cannot release a hold of unknown outcome; it ends with its lease");
             }
         }
     }

@@ -22,28 +22,28 @@ pub(crate) struct HoldState {
     pub(crate) hold: HoldRef,
     /// Time at which the request was accepted.
     pub(crate) accepted: Instant,
-    /// Place of the upstream that has the request, as in [`HoldRef::upstream`].
+    /// Position of the upstream that has the request, as in [`HoldRef::upstream`].
     upstream: AtomicU32,
-    /// Charges of each of the model's upstreams, as granted.
+    /// Prices of each of the model's upstreams, as granted.
     upstream_costs: Vec<Option<Arc<Price>>>,
     lease: Mutex<Lease>,
     /// Notified when the status changes, and when a lapsed lease was renewed.
     changed: Notify,
 }
 
-/// Lease of a hold, as far as this gateway knows it.
+/// Lease of a hold, as far as the gateway knows it.
 pub(crate) struct Lease {
-    /// Shortest time that the hold lives after a renewal.
+    /// The least time that the hold lives after a renewal.
     pub(crate) length: Duration,
     /// Time at which the last successful renewal was sent.
     pub(crate) renewed: Instant,
     pub(crate) renewing: bool,
     pub(crate) status: HoldStatus,
-    /// The last report, and the tokens of prompt and output that the hold covers.
+    /// The last reported usage, and the tokens of prompt and output that the hold covers.
     pub(crate) usage: Usage,
     pub(crate) prompt_tokens: u64,
     pub(crate) output_tokens: u64,
-    /// How the generation went so far.
+    /// How the generation has gone so far.
     pub(crate) course: Course,
 }
 
@@ -69,7 +69,7 @@ impl HoldState {
         Self { hold, accepted, upstream, upstream_costs, lease, changed: Notify::new() }
     }
 
-    /// Records the upstream that is sent the request: its place among the model's upstreams, from 1, and its name.
+    /// Records the upstream that gets the request: its position among the model's upstreams, from 1, and its name.
     pub(crate) fn sent_to(&self, place: u32, name: String) {
         self.upstream.store(place, Ordering::Relaxed);
         self.lease().course.upstream = Some(name);
@@ -93,14 +93,14 @@ impl HoldState {
         HoldRef { upstream, upstream_cost, ..self.hold.clone() }
     }
 
-    /// How the generation went, which has ended now if it has not before.
+    /// Returns how the generation went, and notes that it has ended now, if that was not noted before.
     pub(crate) fn ended(&self) -> Arc<Course> {
         let mut lease = self.lease();
         lease.course.latency_ms.get_or_insert_with(|| millis(self.accepted.elapsed()));
         Arc::new(lease.course.clone())
     }
 
-    /// Renews the lease and requests more output tokens, beside a prompt of `prompt_tokens` and `images`.
+    /// Renews the lease and requests more output tokens, in addition to a prompt of `prompt_tokens` and `images`.
     pub(crate) async fn extend(
         &self,
         keys: &Keys,

@@ -1,4 +1,4 @@
-//! The holds of a worker that are open, or not settled yet.
+//! A worker's holds that are open or not settled yet.
 
 use std::sync::Arc;
 
@@ -15,14 +15,13 @@ pub struct Holds(Arc<HoldsInner>);
 
 struct HoldsInner {
     keys: Keys,
-    /// Holds that are open, or not settled yet.
     unresolved: Mutex<HashMap<GenerationId, Arc<HoldState>>>,
     spool: Option<Spool>,
     settling: TaskTracker,
 }
 
 impl Holds {
-    /// Makes a worker's holds, of which there are none yet. `settling` counts settlements that are still delivered.
+    /// Makes the empty set of a worker's holds. `settling` counts settlements that are still being delivered.
     pub fn new(keys: Keys, spool: Option<Spool>, settling: TaskTracker) -> Self {
         Self(Arc::new(HoldsInner { keys, unresolved: Mutex::default(), spool, settling }))
     }

@@ -33,7 +33,7 @@ use queue::{Pending, Queue};
 pub use session::Peer;
 use session::SessionTask;
 
-/// Longest wait of a caller for authorization. After that, the client should repeat its request later.
+/// How long a caller waits for authorization. After that, the client should retry later.
 const AUTHORIZE_DEADLINE: Duration = Duration::from_secs(3);
 /// Longest time of an attempt to extend, capture or release; the caller repeats a failed attempt.
 const ATTEMPT_DEADLINE: Duration = Duration::from_secs(5);
@@ -57,8 +57,8 @@ impl Drop for Handle {
     }
 }
 
-/// Opens a session with every key-service, and keeps the sessions open while there are handles. They run on the
-/// caller's runtime. The first key-services are preferred at low load.
+/// Opens a session with every key-service, on the caller's runtime, and keeps it open while there are handles. At low
+/// load, the first key-services are preferred.
 pub fn connect(peers: Vec<Peer>, health: &Arc<KeyServiceHealth>, clock: Arc<dyn Clock>) -> Keys {
     let (queue, orphans) = (Arc::new(Queue::new(peers.len())), Arc::new(Orphans::default()));
     for (number, peer) in peers.into_iter().enumerate() {
@@ -81,8 +81,8 @@ pub enum Unavailable {
     /// The key-service answered that the call failed.
     #[error("the key-service failed: {0}")]
     Failed(CallFailure),
-    /// The answer is of another kind than the call.
-    #[error("the key-service gave an answer that does not fit")]
+    /// The answer does not fit the call.
+    #[error("the key-service's answer does not fit the call")]
     Unfit,
 }
 
@@ -97,11 +97,11 @@ impl Unavailable {
     }
 }
 
-/// Requests that could not be authorized. Nobody sees when their cause ends, so the log does not tell it either.
+/// Requests that could not be authorized. Nobody notices when the cause ends, so the log does not report it either.
 static UNAUTHORIZED: FailureLog = FailureLog::new();
 
-/// A request without an answer to its authorization is not served. The cause is logged here once a minute; the client
-/// gets a 503 without it.
+/// A request is not served if its authorization gets no answer. The client gets a 503 without the cause, which is
+/// logged here once a minute.
 impl From<Unavailable> for ApiError {
     fn from(e: Unavailable) -> Self {
         tracing::debug!(error = %e, "a request could not be authorized");
@@ -113,7 +113,7 @@ impl From<Unavailable> for ApiError {
 }
 
 impl Keys {
-    /// Ends the sessions, although there are handles.
+    /// Ends the sessions even if there are handles left.
     pub fn close(&self) {
         self.0.queue.close();
     }
@@ -193,8 +193,7 @@ impl Keys {
         self.0.orphans.keep(orphan);
     }
 
-    /// Repeats a call until the answer is no temporary failure, or the deadline is over. `sent` gets each queued
-    /// attempt.
+    /// Repeats a call until it succeeds, fails permanently, or the deadline passes. `sent` gets each queued attempt.
     async fn call_until(
         &self,
         deadline: Instant,
@@ -274,7 +273,7 @@ impl ObservedCall {
     }
 }
 
-/// Returns whether a failure is temporary, since the store could not be reached.
+/// Returns whether a failure is temporary: the store could not be reached.
 fn is_passing(failure: &CallFailure) -> bool {
     matches!(failure.code, Code::Unavailable | Code::DeadlineExceeded)
 }

@@ -1,5 +1,5 @@
-//! Open holds, which are renewed and extended while requests run, and the sessions with key-services that open and settle
-//! them.
+//! Open holds, which are renewed and extended while requests run, and the sessions with key-services that open and
+//! settle them.
 
 mod heartbeat;
 mod hold_state;

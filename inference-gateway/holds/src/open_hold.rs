@@ -1,4 +1,4 @@
-//! An open hold in the hands of its request. It is captured or released exactly once, however the request ends.
+//! An open hold, owned by its request. It is captured or released exactly once, however the request ends.
 
 use std::sync::Arc;
 
@@ -25,11 +25,11 @@ use crate::{
 pub struct HeldRequest {
     /// Time at which the request was accepted.
     pub accepted: Instant,
-    /// Time at which the call was sent that opened the hold.
+    /// Time at which the call that opened the hold was sent.
     pub asked_at: Instant,
     /// Prompt tokens that the call asked for.
     pub prompt_tokens: u64,
-    /// The request's share of the gateway, kept until the hold is settled: pending settlements are bounded as requests are.
+    /// The request's slot, kept until the hold is settled, so that pending settlements are bounded as requests are.
     pub slot: Arc<Permit>,
 }
 
@@ -98,12 +98,12 @@ impl OpenHold {
         self.state.lease().output_tokens
     }
 
-    /// Records the upstream that is sent the request: its place among the model's upstreams, from 1, and its name.
+    /// Records the upstream that gets the request: its position among the model's upstreams, from 1, and its name.
     pub fn sent_to(&self, place: u32, name: String) {
         self.state.sent_to(place, name);
     }
 
-    /// Records the usage of a stream to bill from now on, also if the hold is dropped or expires.
+    /// Records the usage to bill from now on, even if the hold is dropped or expires.
     pub fn record(&mut self, usage: Usage, estimated: bool) {
         self.ending = Ending::Capture { usage, charged: None, estimated };
         let mut lease = self.state.lease();
@@ -111,7 +111,7 @@ impl OpenHold {
         lease.course.first_token_ms.get_or_insert_with(|| millis(self.state.accepted.elapsed()));
     }
 
-    /// Records that the generation is billed at least this, since another model has answered.
+    /// Records that the generation is billed at least this, because a model other than the requested one has answered.
     pub fn costs_at_least(&self, cost: NanoUsd) {
         self.state.lease().course.least_cost_nanos = Some(cost.nanos());
     }
@@ -138,7 +138,7 @@ impl OpenHold {
         async move { state.changed().await }
     }
 
-    /// Renews the lease and requests more output tokens, beside a prompt of `prompt_tokens` and `images`.
+    /// Renews the lease and requests more output tokens, in addition to a prompt of `prompt_tokens` and `images`.
     pub fn extend(
         &self,
         prompt_tokens: u64,
@@ -183,7 +183,7 @@ impl OpenHold {
                 charge
             }
             FirstAttempts::Unsettled => {
-                // The slot goes along, so that pending settlements are bounded as requests are.
+                // The settlement takes the slot, so that pending settlements are bounded as requests are.
                 let slot = self.slot.take();
                 let settlement = self.settlement(slot);
                 settlement.hand_over(&self.holds).await;

@@ -1,4 +1,4 @@
-//! Settlement of holds, which is delivered even if the key-service is away for long.
+//! Settlement of holds. It is delivered even if the key-services are away for long.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,10 +19,10 @@ use crate::{
 
 /// Time that a response waits for the charge. It then completes without one, and the capture is delivered later.
 const CAPTURE_BOUND: Duration = Duration::from_secs(2);
-/// Time for which a settlement that fails for a permanent reason, such as a damaged record, is repeated.
+/// How long a settlement is repeated that fails for a permanent reason, such as a damaged record.
 const GIVE_UP_AFTER: Duration = Duration::from_mins(5);
 
-/// Failed attempts of all settlements. A success may be another settlement's, so it ends no failure.
+/// Failed attempts of all settlements. A success may belong to another settlement, so it does not end a failure.
 static UNDELIVERED: FailureLog = FailureLog::new();
 
 /// How a hold is resolved.
@@ -104,7 +104,7 @@ impl Settlement {
 
     /// Writes the settlement to the spool, and delivers the settlement in a separate task.
     pub(crate) async fn hand_over(mut self, holds: &Holds) {
-        tracing::warn!(generation = %self.hold.generation, ending = ?self.ending, "not settled in time; the settlement follows");
+        tracing::warn!(generation = %self.hold.generation, ending = ?self.ending, "not settled in time; settling in the background");
         self.spool(holds).await;
         self.deliver_in_background(holds);
     }
@@ -115,7 +115,7 @@ impl Settlement {
         tracker.spawn(async move { self.deliver(&holds).await });
     }
 
-    /// Sends the settlement until an answer comes. Captures and releases are idempotent by generation id.
+    /// Repeats the settlement until an answer comes. Captures and releases are idempotent by generation id.
     async fn deliver(mut self, holds: &Holds) {
         let (began, mut backoff) = (Instant::now(), Keys::backoff());
         let generation = self.hold.generation;
@@ -128,14 +128,14 @@ impl Settlement {
                     return;
                 }
                 Err(e) if !e.may_pass() && began.elapsed() > GIVE_UP_AFTER => {
-                    tracing::error!(%generation, ending = ?self.ending, error = %e, "gave up a settlement that cannot be delivered");
+                    tracing::error!(%generation, ending = ?self.ending, error = %e, "gave up on a settlement that cannot be delivered");
                     break;
                 }
                 Err(e) => {
                     metrics::counter!("gateway_settle_failures_total").increment(1);
                     tracing::debug!(%generation, error = %e, "a settlement was not delivered; trying again");
                     if let Some(Failures { untold, .. }) = UNDELIVERED.failed() {
-                        tracing::warn!(attempts = untold, error = %e, "settlements were not delivered; each is tried again");
+                        tracing::warn!(attempts = untold, error = %e, "settlements were not delivered; retrying each");
                     }
                 }
             }
@@ -154,7 +154,7 @@ impl Settlement {
                 match keys.capture(Capture { hold, usage, charged, estimated, course }).await? {
                     Captured::Billed(charge) => Ok(Some(charge)),
                     Captured::Gone => {
-                        tracing::error!(generation = %self.hold.generation, ?usage, "a usage cannot be billed: its key is gone");
+                        tracing::error!(generation = %self.hold.generation, ?usage, "cannot bill a usage, since its key is gone");
                         Ok(None)
                     }
                 }
@@ -163,7 +163,7 @@ impl Settlement {
         }
     }
 
-    /// Writes a capture to the spool. Without one, or while it cannot be written, the capture is only in memory.
+    /// Writes a capture to the spool. Without a spool, or while it cannot be written, the capture is only in memory.
     async fn spool(&mut self, holds: &Holds) {
         let (Ending::Capture { usage, charged, estimated }, false) = (self.ending, self.spooled) else {
             return;

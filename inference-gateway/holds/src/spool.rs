@@ -1,6 +1,6 @@
 //! Spool on disk for captures that are not confirmed when their answers leave.
 //!
-//! A single thread writes the file. SpoolLines that arrive during a sync are written together with the next one.
+//! A single thread writes the file. Lines that arrive during a sync are written together with the next one.
 
 use std::{
     collections::HashMap,
@@ -33,17 +33,17 @@ pub struct Spool {
     lines: SpoolLines,
     found: Arc<Mutex<Vec<SpooledCapture>>>,
     clock: Arc<dyn Clock>,
-    /// The file, for the log, and captures that could not be written to it.
+    /// Path of the file, for the log.
     path: Arc<Path>,
     unwritten: Arc<FailureLog>,
 }
 
-/// Way of lines to the file.
+/// How lines reach the file.
 #[derive(Clone)]
 enum SpoolLines {
-    /// To the thread that writes.
+    /// Sent to the thread that writes.
     Queued(mpsc::SyncSender<(SpoolLine, Option<Written>)>),
-    /// Written by the caller: a simulation has one thread. `None` once the file was let go.
+    /// Written by the caller, since a simulation has one thread. `None` once the file was closed.
     AtOnce(Arc<Mutex<Option<SpoolWriter>>>),
 }
 
@@ -57,7 +57,7 @@ pub enum SpoolError {
     #[error("cannot write {file}: {error}")]
     Io { file: PathBuf, error: io::Error },
     /// Another process is using the file.
-    #[error("{0} is in use by another gateway; give each gateway a data directory of its own")]
+    #[error("{0} is in use by another gateway; give each gateway its own data directory")]
     InUse(PathBuf),
     /// The spool is full, or the writer has ended.
     #[error("the spool is full")]
@@ -86,7 +86,7 @@ impl Spool {
         Ok(Self { lines, found, clock, path: path.into(), unwritten })
     }
 
-    /// Closes a file that callers write themselves, as the end of the process would: nothing more is written.
+    /// Closes a file that callers write themselves, as the end of the process would. Nothing more is written.
     pub fn let_go(&self) {
         match &self.lines {
             SpoolLines::Queued(_) => {}
@@ -107,14 +107,14 @@ impl Spool {
         written
     }
 
-    /// Counts a capture that could not be written. Logs the first one, one a minute, and that captures are written
+    /// Counts a capture that could not be written. Logs the first failure, then one a minute, and when writing works
     /// again.
     fn note(&self, written: &Result<(), SpoolError>) {
         let file = self.path.display();
         match written {
             Ok(()) => {
                 if let Some(Failures { count, seconds, .. }) = self.unwritten.succeeded() {
-                    tracing::info!(%file, failures = count, seconds, "the spool is written again");
+                    tracing::info!(%file, failures = count, seconds, "the spool can be written again");
                 }
             }
             Err(error) => {
@@ -162,15 +162,15 @@ impl SpoolLines {
 struct SpoolWriter {
     path: PathBuf,
     file: File,
-    /// Length of the complete lines.
+    /// Length of the complete lines, in bytes.
     bytes: u64,
-    /// The file may end with part of a line, or with lines that are not on disk.
+    /// The file may end with part of a line, or with lines that were not synced.
     torn: bool,
     pending: HashMap<GenerationId, SpooledCapture>,
 }
 
 impl SpoolWriter {
-    /// Locks and reads the file, moves unreadable lines to a file beside it, and keeps only the pending captures.
+    /// Locks and reads the file, moves unreadable lines to a file next to it, and keeps only the pending captures.
     fn open(path: PathBuf) -> Result<(Self, Vec<SpooledCapture>), SpoolError> {
         let failed = |error| SpoolError::Io { file: path.clone(), error };
         if let Some(folder) = path.parent() {
@@ -206,7 +206,7 @@ impl SpoolWriter {
         }
     }
 
-    /// Writes lines, and tells their callers.
+    /// Writes lines, and notifies their callers.
     fn write_batch(&mut self, batch: Vec<(SpoolLine, Option<Written>)>) {
         let outcome = self.write(&batch);
         for (_, written) in batch {
@@ -215,7 +215,7 @@ impl SpoolWriter {
                 file: self.path.clone(),
                 error: io::Error::new(error.kind(), error.to_string()),
             });
-            // A caller that is gone needs no answer.
+            // The caller may be gone; then nobody needs the outcome.
             let _ = written.send(outcome);
         }
         self.measure();
@@ -248,8 +248,8 @@ impl SpoolWriter {
         written
     }
 
-    /// Appends complete lines. A full disk may take a part of the lines, which would be joined to the next one. That
-    /// part is cut off again, and nothing is appended before the cut succeeds.
+    /// Appends complete lines. A full disk may take only a part of the lines, which would be joined to the next one.
+    /// That part is cut off again, and nothing is appended before the cut succeeds.
     fn append(&mut self, text: &str, sync: bool) -> io::Result<()> {
         if self.torn {
             self.file.set_len(self.bytes)?;
@@ -288,13 +288,13 @@ impl SpoolWriter {
         captures.into_iter().map(|capture| SpoolLine::Capture(capture.clone()).to_text()).collect()
     }
 
-    /// Replaces the content. A new file is locked before it takes the old file's place, since a lock shows that the
-    /// file is in use.
+    /// Replaces the content. The new file is locked before it replaces the old one, since the lock shows that the file
+    /// is in use.
     fn rewrite(&mut self, text: &str) -> io::Result<()> {
         if text.is_empty() {
             self.file.set_len(0)?;
         } else {
-            // Pending captures are written and synced before the older file goes, so that a crash loses none.
+            // Pending captures are written and synced before the old file is replaced, so that a crash loses none.
             let beside = self.path.with_extension("new");
             private_files::write(&beside, text.as_bytes())?;
             let file = File::options().append(true).open(&beside)?;
@@ -324,7 +324,7 @@ fn sync_folder(file: &Path) -> io::Result<()> {
     file.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
 }
 
-/// Appends unreadable lines of the spool to the file beside it, which is on disk before the spool is rewritten. Such
+/// Appends unreadable lines of the spool to the file next to it, and syncs that before the spool is rewritten. Such
 /// lines are evidence of charges that may be owed.
 fn keep_damaged(spool: &Path, lines: &[Vec<u8>]) -> Result<(), SpoolError> {
     if lines.is_empty() {
@@ -445,7 +445,7 @@ mod tests {
             assert_eq!([mode(&path), mode(&spool::damaged_file(&path))], [0o600; 2]);
             assert_eq!(fs::read(spool::damaged_file(&path)).unwrap(), damaged);
             drop(spool);
-            // Its thread lets go of the lock when it ends.
+            // The thread releases its lock when it ends.
             while File::open(&path).unwrap().try_lock().is_err() {
                 thread::yield_now();
             }

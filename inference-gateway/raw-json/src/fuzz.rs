@@ -1,4 +1,4 @@
-//! Fuzz targets of JSON that is read and edited as it is spelled, beside `serde_json`'s trees.
+//! Fuzz targets: JSON read and edited as it is spelled, compared with `serde_json`'s trees.
 
 use bytes::BytesMut;
 use serde_json::{Value as Tree, json};
@@ -11,7 +11,7 @@ fn examples() -> Examples {
     Examples::folder("chat").and(Examples::folder("responses"))
 }
 
-/// Each member and element is the one that a tree has, at its place.
+/// Each member and element equals the tree's at the same place.
 #[test]
 fn members() {
     fuzz!(examples(), |input: &Input| {
@@ -31,7 +31,7 @@ fn compare(value: &Value<'_, '_>, tree: &Tree, place: &str) {
     assert_eq!(value.string_token().is_ok(), tree.is_string());
     assert_eq!(value.boolean().ok(), tree.as_bool());
     let is_whole = !value.raw().contains(['.', 'e', 'E']) && value.raw().len() <= 64;
-    // A tree has `-0` as a float.
+    // In a tree, `-0` is a float.
     let integer = tree.as_i64().or((value.raw() == "-0").then_some(0)).filter(|_| is_whole);
     assert_eq!(value.integer(i64::MIN..=i64::MAX).ok(), integer);
     let mut number = 0;
@@ -42,7 +42,7 @@ fn compare(value: &Value<'_, '_>, tree: &Tree, place: &str) {
     });
     assert_eq!(read.ok(), tree.as_array().map(Vec::len));
     let objects = value.objects_if_any(ANY_NUMBER, |_| Ok(())).is_ok();
-    // A tree keeps the last of members that are repeated, which are refused here.
+    // A tree keeps the last of repeated members; here they are refused.
     assert!(!objects || tree.as_array().is_some_and(|elements| elements.iter().all(Tree::is_object)));
     if let Ok(members) = value.object() {
         assert_eq!(members.iter().count(), tree.as_object().unwrap().len());
@@ -78,7 +78,7 @@ fn raw_strings() {
     });
 }
 
-/// A value replaced, an element removed or a member added in the text is that of the tree, and nothing else changes.
+/// Replacing a value, removing an element or adding a member gives the text of the edited tree; nothing else changes.
 #[test]
 fn splices() {
     fuzz!(examples(), |input: &Input| {

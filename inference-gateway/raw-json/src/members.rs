@@ -1,4 +1,4 @@
-//! Reads the values of a body. The error for a value that does not fit names its place.
+//! Reads the values of a body. If a value does not fit, the error names its place.
 
 use std::{borrow::Cow, fmt, ops::RangeInclusive};
 
@@ -12,10 +12,10 @@ use shared::{
 /// Most characters of a number, which is forwarded as spelled. No parameter needs more.
 const MAX_DIGITS: usize = 64;
 
-/// No bound on messages, parts and calls except the bound on the body.
+/// No bound on messages, parts and calls other than the bound on the body.
 pub const ANY_NUMBER: usize = usize::MAX;
 
-/// Place of a value in the body, as a list of steps on the stack. Only an error writes it out.
+/// Place of a value in the body, as a list of steps on the stack. It is written out only for an error.
 #[derive(Clone, Copy)]
 pub enum ParamPath<'p> {
     /// The member of an object. The body's own members have no parent.
@@ -128,15 +128,15 @@ impl<'a, 'p> Value<'a, 'p> {
         }
     }
 
-    /// Returns whether a string in this value may be one of these words, which have nothing to escape.
+    /// Returns whether a string in this value may be one of these words, which need no escapes.
     pub fn may_have(&self, words: &[Finder<'_>]) -> bool {
         let json = self.raw().as_bytes();
         let is_escaped = || memchr::memchr_iter(b'\\', json).any(|at| json.get(at + 1) == Some(&b'u'));
         words.iter().any(|word| word.find(json).is_some()) || is_escaped()
     }
 
-    /// Passes the texts of a content to `take`, as JSON strings: the content itself, or what `text_of` finds in each of
-    /// its parts.
+    /// Passes the texts of a content to `take`, as JSON strings: the content itself, or the text that `text_of` finds
+    /// in each of its parts.
     pub fn each_text(
         &self,
         parts: &str,
@@ -159,14 +159,14 @@ impl<'a, 'p> Value<'a, 'p> {
         Ok(self.raw() == "true")
     }
 
-    /// Reads an integer within bounds; `1.0` is a decimal.
+    /// Reads an integer within bounds; `1.0` counts as a decimal.
     pub fn integer(&self, bounds: RangeInclusive<i64>) -> Result<i64, ApiError> {
         self.expect(Kind::Number, "an integer")?;
         let token = self.digits()?;
         if token.contains(['.', 'e', 'E']) {
             return Err(self.error(Code::InvalidType, "expected an integer, got a decimal number"));
         }
-        // All characters are digits, so a number that no integer holds is out of bounds on the side of its sign.
+        // All characters are digits, so a number too long for an integer is out of bounds on the side of its sign.
         let number = token.parse::<i64>();
         let too_low = number.as_ref().map_or(token.starts_with('-'), |n| n < bounds.start());
         match number {
@@ -249,7 +249,7 @@ impl<'a, 'p> Value<'a, 'p> {
         Ok(Members { object, at: Some(self.at) })
     }
 
-    /// Passes the elements of an array to `take`, of which there must be 1 to `most`.
+    /// Passes the elements of an array to `take`. There must be 1 to `most`.
     pub fn each(
         &self,
         most: usize,
@@ -258,8 +258,8 @@ impl<'a, 'p> Value<'a, 'p> {
         self.at_least_one(self.each_if_any(most, take)?)
     }
 
-    /// Passes the elements of an array to `take`, at most `most`, so that an array of millions is never held as a list.
-    /// Returns their number.
+    /// Passes the elements of an array to `take`, at most `most`. The array is never held as a list, so it may have
+    /// millions of elements. Returns their number.
     pub fn each_if_any(
         &self,
         most: usize,
@@ -268,7 +268,7 @@ impl<'a, 'p> Value<'a, 'p> {
         self.walk(most, |raw, at| take(Value { raw, at }), |e| self.error(Code::InvalidJson, &parse_error(e)))
     }
 
-    /// Passes the elements of an array to `take`, of which there must be 1 to `most`; each must be an object.
+    /// Passes the elements of an array to `take`. There must be 1 to `most`, and each must be an object.
     pub fn objects(
         &self,
         most: usize,
@@ -284,7 +284,7 @@ impl<'a, 'p> Value<'a, 'p> {
         most: usize,
         mut take: impl FnMut(&Members<'a, '_>) -> Result<(), ApiError>,
     ) -> Result<usize, ApiError> {
-        // Reading each element by itself finds the faulty one.
+        // Reading each element separately finds the faulty one.
         let fault = |e: &_| match self.each_if_any(most, |element| element.object().map(drop)) {
             Err(fault) => fault,
             Ok(_) => self.error(Code::InvalidJson, &parse_error(e)),
@@ -292,7 +292,7 @@ impl<'a, 'p> Value<'a, 'p> {
         self.walk(most, |object, at| take(&Members { object, at: Some(at) }), fault)
     }
 
-    /// Passes each element of an array to `take`, with its place. `fault` makes an error of the parser's.
+    /// Passes each element of an array to `take`, with its place. `fault` makes the error for a parser's error.
     fn walk<T: Deserialize<'a>>(
         &self,
         most: usize,

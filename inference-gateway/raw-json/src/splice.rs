@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-/// Edits of a JSON text, at any depth and in any order. Values are named by the slices that a reader borrowed from the
+/// Edits of a JSON text, at any depth and in any order. A value is named by the slice that a reader borrowed from the
 /// text. An edit has no effect within a value that is replaced or removed, or in another text.
 pub struct Splice<'a> {
     source: &'a str,
@@ -17,7 +17,7 @@ struct SpliceEdit<'a> {
 
 enum EditKind<'a> {
     Replace(Cow<'a, str>),
-    /// Removes an element, and the comma beside it.
+    /// Removes an element, and the comma next to it.
     Remove,
     /// Adds a member before a closing brace.
     Insert {
@@ -32,7 +32,7 @@ impl<'a> Splice<'a> {
         Self { source, edits: Vec::new() }
     }
 
-    /// Replaces a value by a JSON text.
+    /// Replaces a value with a JSON text.
     pub fn replace(&mut self, value: &str, with: impl Into<Cow<'a, str>>) {
         if let Some(start) = self.place_of(value) {
             self.edit(start, start + value.len(), EditKind::Replace(with.into()));
@@ -229,7 +229,7 @@ mod tests {
             let (edited, expected) = (splice.finish(), object(&expected));
             prop_assert!(serde_json::from_str::<Value>(&edited).is_ok(), "{edited}");
             let is_no_blank = |c: &char| !matches!(c, ' ' | '\n' | '\t');
-            // Blanks beside a comma that goes may go with it; without blanks every byte stays.
+            // Blanks next to a removed comma may be removed too; all other bytes stay.
             prop_assert_eq!(edited.chars().filter(is_no_blank).collect::<String>(), expected.chars().filter(is_no_blank).collect::<String>());
             if members.iter().all(|(_, _, fate)| matches!(fate, Fate::Stays | Fate::IsReplaced)) {
                 prop_assert!(edited.len() == expected.len(), "{edited:?} {expected:?}");

@@ -1,4 +1,4 @@
-//! JSON that strict readers take.
+//! JSON that strict readers accept.
 
 use std::fmt;
 
@@ -7,22 +7,22 @@ use serde::{
     de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor},
 };
 
-/// Most levels of an object. Readers give up beyond 128, and a message has the object some levels below its own.
+/// Most levels of an object. Readers stop at 128, and a message has the object some levels below its own.
 const MOST_LEVELS: u8 = 100;
 
-/// Returns whether a text is a JSON object that strict readers take inside a message: nested no deeper than they recurse, and
-/// without halves of surrogate pairs and numbers beyond a double. No tree is made of it.
+/// Returns whether a text is a JSON object that strict readers accept inside a message: not nested deeper than they
+/// recurse, and without unpaired surrogates or numbers beyond a double. It builds no tree.
 pub fn is_strict_object(json: &str) -> bool {
     let mut reader = serde_json::Deserializer::from_str(json);
     json.starts_with('{') && Skipped(MOST_LEVELS).deserialize(&mut reader).is_ok() && reader.end().is_ok()
 }
 
-/// A value that is read with so many levels at most, and of which nothing is kept.
+/// Reads and discards a value, with at most this many levels.
 #[derive(Clone, Copy)]
 struct Skipped(u8);
 
 impl Skipped {
-    /// Returns what reads the values inside this one.
+    /// Returns the reader of the values inside this one.
     fn inner<E: Error>(self) -> Result<Self, E> {
         self.0.checked_sub(1).map(Self).ok_or_else(|| E::custom("nested too deeply"))
     }

@@ -10,7 +10,7 @@ use shared_catalog::UpstreamApi;
 pub use earlier_calls::EarlierCalls;
 pub use tool_names::{ToolName, ToolNames};
 
-/// Choices that a request may ask for.
+/// Most choices of a request.
 pub const MAX_CHOICES: u8 = 8;
 
 /// The form in which a request wants its answer.
@@ -57,7 +57,7 @@ impl Reply {
         }
     }
 
-    /// Returns the member of the request that has the conversation or the prompts.
+    /// Returns the name of the request's member with the conversation or the prompts.
     pub const fn input(&self) -> &'static str {
         match self {
             Self::Chat { .. } | Self::Messages(_) => "messages",
@@ -68,7 +68,7 @@ impl Reply {
 
 /// Parts of a request that its response repeats, or that shape it.
 pub struct ResponsesReply {
-    /// Members of the response that repeat the request's, each with a comma before it, on one line.
+    /// Members of the response that repeat the request's, each preceded by a comma, on one line.
     pub echo: String,
     /// Tools that upstreams know by other names than the client.
     pub names: ToolNames,

@@ -1,8 +1,8 @@
-//! Tools that upstreams know by other names than the client: custom tools, and tools in a namespace.
+//! Tools that upstreams know by another name than the client: custom tools, and tools in a namespace.
 
 /// A tool in the client's words.
 pub struct ToolName {
-    /// Name of the function that upstreams read.
+    /// Name of the function that upstreams get.
     pub flat: String,
     /// Namespace of the tool, as a JSON string.
     pub namespace: Option<String>,
@@ -12,7 +12,7 @@ pub struct ToolName {
     pub is_custom: bool,
 }
 
-/// Tools of a request that have another name for upstreams, or take a text.
+/// The request's tools that have another name at upstreams or take a text.
 #[derive(Default)]
 pub struct ToolNames(Vec<ToolName>);
 

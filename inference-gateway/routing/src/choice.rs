@@ -9,17 +9,18 @@ use std::{cmp::Ordering, time::Duration};
 
 use shared::ids::AccountId;
 
-/// Consecutive failures that set an upstream aside. The first may be the request's fault, and the second a coincidence.
+/// Consecutive failures after which an upstream is set aside. The first may be the request's fault, and the second a
+/// coincidence.
 const FAILURES: u32 = 3;
-/// Time for which an upstream is set aside at first, until a trial request: about the shortest restart of a server.
-/// Every failed trial doubles it.
+/// How long an upstream is set aside at first, until a trial request: about the shortest restart of a server. Every
+/// failed trial doubles it.
 const FIRST_ASIDE: Duration = Duration::from_secs(2);
 /// Longest time until a recovered upstream is noticed, however long its outage was.
 const LONGEST_ASIDE: Duration = Duration::from_secs(30);
-/// Time without new requests for an upstream that reports overload or is draining.
+/// How long an upstream that reports overload or is draining gets no new requests.
 const BREATHER: Duration = Duration::from_secs(1);
-/// Time for which upstreams that fail alike at the same requests count as well, although they answer no others. Busy
-/// ones answer far more often, and an outage that they share is noticed soon.
+/// How long failures are excused when several upstreams fail at the same requests and answer no others. Busy upstreams
+/// answer far more often, so an outage that they share is noticed soon.
 const EXCUSED_FOR: Duration = Duration::from_secs(10);
 /// Load of an upstream, in percent of its fair share, above which requests leave the upstream that caches their prefix.
 /// A quarter more costs less time than processing a long prompt again.
@@ -38,16 +39,16 @@ pub enum AttemptOutcome {
     Failed,
     /// The connection was refused or could not be made.
     Unreachable,
-    /// A refusal of what one client has passed, which says nothing about the upstream.
+    /// A refusal caused by what one client has passed, which says nothing about the upstream.
     Unjudged,
-    /// A failure of a request that this account's own query or headers went with. They may be the cause, so it counts
-    /// for this account alone until a request without them, or one of another account, has failed too.
+    /// A failure of a request that carried this account's own query or headers. They may be the cause, so it counts for
+    /// this account alone until a request without them, or one of another account, has failed too.
     FailedWithHead(AccountId),
-    /// A refusal of what this account has passed, or of everything. It counts as a failure once another account meets
-    /// one too.
+    /// A refusal either of what this account has passed, or of everything. It counts as a failure once another account
+    /// gets one too.
     Forbidden(AccountId),
-    /// A limit on what this account has passed, or on everything. It counts as overload once another account meets one
-    /// too.
+    /// A rate limit either on what this account has passed, or on everything. It counts as overload once another
+    /// account gets one too.
     Limited(AccountId),
 }
 
@@ -58,11 +59,11 @@ pub struct Health {
     aside: Option<Aside>,
     /// Time of the first excused failure since the upstream's last answer.
     excused_since: Option<Duration>,
-    /// The account that alone was refused or failed for what it passed, since the last complete answer.
+    /// The one account whose passed query or headers were refused or failed since the last complete answer.
     alone: Option<Alone>,
 }
 
-/// What one account meets at an upstream that may be well for all others.
+/// The failures of one account at an upstream that may be healthy for all others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Alone {
     account: AccountId,
@@ -148,21 +149,21 @@ impl Health {
         Self { aside: self.aside.map(again), ..self }
     }
 
-    /// Returns the health after the last failure turned out to be the request's, since another healthy upstream failed
-    /// alike. An upstream that answers nothing else meanwhile is not excused for long.
+    /// Returns the health after the last failure turned out to be the request's fault, since another healthy upstream
+    /// failed in the same way. An upstream that answers nothing else meanwhile is not excused for long.
     #[must_use]
     pub fn excused(self, now: Duration) -> Self {
         let since = self.excused_since.unwrap_or(now);
         if now.saturating_sub(since) >= EXCUSED_FOR {
             return self;
         }
-        // With fewer failures, the upstream is set aside for another reason.
+        // With fewer failures, the upstream was set aside for another reason.
         let aside = self.aside.filter(|_| self.failures < FAILURES);
         Self { failures: self.failures.saturating_sub(1), aside, excused_since: Some(since), ..self }
     }
 
-    /// Returns the health once a request is sent, of an account if that is known. If the upstream was set aside for long
-    /// enough, this request is a trial: unless an answer comes, the upstream is set aside for twice as long.
+    /// Returns the health once a request is sent, of an account if that is known. If the upstream was set aside for
+    /// long enough, this request is a trial: unless an answer comes, the upstream is set aside for twice as long.
     #[must_use]
     pub fn tried(self, account: Option<AccountId>, now: Duration) -> Self {
         let again = |Aside { until, length }: Aside| {
@@ -204,15 +205,16 @@ pub struct Candidate {
     /// Share of the requests, relative to the model's other upstreams; at least 1.
     pub weight: u32,
     pub in_flight: u64,
-    /// The upstream gets no requests now.
+    /// The upstream is set aside now.
     pub aside: bool,
 }
 
 /// Returns the index of the upstream for a request; `None` if only the `tried` one is left.
 ///
-/// A request with an `affinity`, which all requests of a prefix share, goes to the prefix's own upstream unless that is
-/// overloaded. One without goes to the upstream with the fewest requests for its weight. `turn`, a different number
-/// each time, decides between equals. If all are set aside, all are eligible, since trying is better than refusing.
+/// A request with an `affinity`, which all requests with a prefix share, goes to the prefix's own upstream unless that
+/// is overloaded. A request without one goes to the upstream with the fewest requests for its weight. `turn`, a
+/// different number each time, decides between equals. If all are set aside, all are eligible, since trying is better
+/// than refusing.
 pub fn choose(
     candidates: &[Candidate],
     affinity: Option<u64>,

@@ -1,11 +1,11 @@
-//! Tokens that an upstream's template adds to a prompt beyond its bound, learned from reports.
+//! Tokens that an upstream's template adds to a prompt beyond its bound, learned from the usage it reports.
 //!
 //! A report may be odd, so one or two teach nothing: the excess that the last three share counts. A learned excess is
-//! forgotten in time, since the template may have changed.
+//! forgotten in time, since the template may change.
 
 use std::time::Duration;
 
-/// Number of reports that have to show an excess.
+/// Number of reports that must show an excess.
 const REPORTS: usize = 3;
 /// Age at which a report is forgotten.
 const REMEMBERED: Duration = Duration::from_hours(1);
@@ -31,7 +31,7 @@ impl TemplateReports {
         Self([second, third, Some(TemplateReport { excess, at })])
     }
 
-    /// Returns the tokens to expect beyond the bound of every prompt.
+    /// Returns the tokens to expect beyond the bound of any prompt.
     pub fn excess(&self, now: Duration) -> u64 {
         let recent = |report: &TemplateReport| now.saturating_sub(report.at) < REMEMBERED;
         let excess =

@@ -1,4 +1,4 @@
-//! What every route needs, and a request to one.
+//! State shared by all routes, and a routed request.
 
 use std::sync::Arc;
 
@@ -24,13 +24,13 @@ pub(crate) struct App {
     pub(crate) management: Arc<Management>,
     /// The proxy in front of the gateway is trusted to name the client.
     pub(crate) proxy_trusted: bool,
-    /// Cancelled when `/health` should say that the gateway stops.
+    /// Cancelled when `/health` should report that the gateway is stopping.
     pub(crate) stopping: CancellationToken,
     /// Cancelled when the gateway begins to drain and accepts no new requests.
     pub(crate) draining: CancellationToken,
 }
 
-/// A request, under an id of ours.
+/// A request with the id that we gave it.
 pub(super) struct Call {
     pub(super) id: RequestId,
     pub(super) span: Span,

@@ -1,4 +1,4 @@
-//! `POST /v1/messages/count_tokens`: counts a prompt for a live key, without a hold and without a charge.
+//! `POST /v1/messages/count_tokens`: counts the tokens of a prompt for a valid key, without a hold or a charge.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ pub(super) async fn count(app: Arc<App>, call: Call) -> Result<Response, ApiErro
     let mut permit = app.generator.admission.prompt(account);
     let parse = |body: &Bytes, _: &Catalog| messages::parse_to_count(body);
     let mut checked = check(&app, &parts.headers, body, parse, false, &mut permit).await?;
-    // A model that the key may not use, or a used-up rate, is refused before an upstream counts.
+    // Refuses a model that the key may not use, and a key whose rate is used up, before an upstream counts.
     let origin = checked.forward.take_origin(request);
     app.generator.admit_free(credential, &checked.model, origin, account).await?;
     let pool = checked.models.pool(&checked.model).ok_or_else(ApiError::internal)?;

@@ -122,7 +122,7 @@ pub(super) fn health(app: &App) -> Response {
     if app.stopping.is_cancelled() { stopping() } else { ok(&Health { status: "ok" }) }
 }
 
-/// `GET /health` of a gateway that is to stop.
+/// `GET /health` of a gateway that is stopping.
 pub(super) fn stopping() -> Response {
     (StatusCode::SERVICE_UNAVAILABLE, Json(Health { status: "draining" })).into_response()
 }

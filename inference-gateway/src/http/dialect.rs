@@ -67,12 +67,12 @@ impl Dialect {
     }
 }
 
-/// The form in which a client reads errors.
+/// The form in which errors are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ErrorForm {
-    /// That of the OpenAI API.
+    /// As in the OpenAI API.
     OpenAi,
-    /// That of the Messages API.
+    /// As in the Messages API.
     Messages,
 }
 

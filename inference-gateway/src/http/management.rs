@@ -71,9 +71,9 @@ pub(crate) struct Management {
 
 /// Reason why a key-service did not answer.
 enum SendFailure {
-    /// No connection could be made: nothing was sent.
+    /// No connection could be made, so nothing was sent.
     Unsent,
-    /// The connection broke. The request may have been carried out, and no answer follows.
+    /// The connection broke without an answer. The request may have been carried out.
     Broken,
     /// The key-service is silent. The request may still be carried out.
     Silent,
@@ -111,8 +111,8 @@ impl Management {
         tracing::info_span!("management", request = %id)
     }
 
-    /// Takes a page into memory and gives its permit back, so that a slow client costs only its own connection. An
-    /// export continues at the client's pace, with its own permits.
+    /// Takes a page into memory and releases its permit, so that a slow client costs only its own connection. An export
+    /// is sent at the client's pace and keeps its permits.
     pub(super) async fn taken(
         &self,
         mut response: Response<Incoming>,

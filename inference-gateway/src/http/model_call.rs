@@ -1,5 +1,5 @@
-//! A model call in any dialect. Checks run in the contract's order: credential, key, body, model, money. The first failure
-//! is returned.
+//! A model call in any dialect. Checks run in a fixed order: credential, key, body, model, money. The first failure is
+//! returned.
 
 use std::sync::Arc;
 
@@ -36,21 +36,22 @@ use crate::{
     generation::{AnswerBody, Job, Started},
 };
 
-/// Largest body that is read before its sender is authenticated, since it is no more work than authenticating. Larger
-/// bodies, bodies of unknown size, and bodies beyond the budget of unauthenticated callers are read only from
-/// authenticated ones.
+/// Largest body that is read before its sender is authenticated, since reading it costs no more than authenticating.
+/// Larger bodies, bodies of unknown size, and bodies beyond the budget of unauthenticated callers are read only after
+/// authentication.
 const SMALL_BODY: u64 = 64 << 10;
 
 /// Response header with the generation's id, which is also the billing id.
 pub(super) const X_GENERATION_ID: HeaderName = HeaderName::from_static("x-generation-id");
-/// Response header with the value that `max_tokens` was lowered to, since the model has no more or no more can be paid.
+/// Response header with the value that `max_tokens` was lowered to, because the model has no more or no more can be
+/// paid.
 pub(super) const X_MAX_TOKENS: HeaderName = HeaderName::from_static("x-max-tokens");
 
 const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
-/// Header with the names of offered tools that were dropped, since no upstream has them.
+/// Response header with the names of offered tools that were dropped, because no upstream has them.
 pub(super) const X_DROPPED_TOOLS: HeaderName = HeaderName::from_static("x-dropped-tools");
-/// Header with the names of the request's members that no upstream was sent.
+/// Response header with the names of request members that were not sent to any upstream.
 pub(super) const X_DROPPED_MEMBERS: HeaderName = HeaderName::from_static("x-dropped-members");
 
 /// `POST` on the route of a dialect.
@@ -144,13 +145,13 @@ pub(super) struct Checked {
     /// The models on offer when the request was checked.
     pub(super) models: Arc<Models>,
     pub(super) model: String,
-    /// Alias by which the request names the model.
+    /// Alias that the request used for the model.
     alias: Option<String>,
     pub(super) forward: Forward,
 }
 
-/// Reads and checks the request. The bytes of the body, some of which the permit may have already, and of everything
-/// kept of it count against the permit.
+/// Reads and checks the request. The bytes of the body, and of everything kept of it, count against the permit, which
+/// may have some of them already.
 pub(super) async fn check(
     app: &App,
     headers: &HeaderMap,
@@ -162,7 +163,7 @@ pub(super) async fn check(
     require_json(headers, None)?;
     let mut reserve = |bytes| if permitted { Ok(()) } else { take_bytes(permit, bytes) };
     let body = read_body_within(headers, body, app.max_body, &mut reserve).await?;
-    // The body for upstreams is written beside the received body.
+    // The body for upstreams is in memory next to the received body.
     reserve(body.len())?;
     let is_slow = parses_slowly(&body);
     let models = app.models.get();
@@ -225,7 +226,7 @@ fn unread(refusal: ApiError) -> Response {
     response
 }
 
-/// Makes the error for a late answer, after which a client that tries again would pay twice.
+/// Makes the error for a late answer. It asks the client not to retry, since a retry would pay twice.
 fn late() -> ApiError {
     let mut error = ApiError::new(Code::UpstreamTimeout, "The model did not answer in time.");
     error.final_answer = true;

@@ -13,7 +13,6 @@ use shared_catalog::{Model, Rates};
 
 pub(super) use codex::{CodexModels, asks_for_codex};
 
-/// Models of a page at most.
 const MAX_PAGE: usize = 1000;
 
 /// A model in a listing.
@@ -132,7 +131,7 @@ impl<'a> PagedModel<'a> {
     }
 }
 
-/// Returns the page that a query asks for: all models without a `limit`.
+/// Returns the page that a query asks for. Without a `limit`, that is all models.
 pub(super) fn page<'a>(models: Vec<ModelObject<'a>>, query: Option<&str>) -> Result<ModelPage<'a>, ApiError> {
     let (mut limit, mut after, mut before) = (usize::MAX, None, None);
     for (name, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {

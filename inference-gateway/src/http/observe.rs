@@ -20,7 +20,7 @@ use tokio::time::Instant;
 /// Route that load balancers probe.
 pub(super) const HEALTH: &str = "/health";
 
-/// Mark of a response with a log line; an extension of responses.
+/// Response extension: this response has its log line.
 #[derive(Clone, Copy)]
 pub(super) struct AlreadyLogged;
 
@@ -39,8 +39,8 @@ impl Head {
         Self { id, client, method: request.method().clone(), uri: request.uri().clone() }
     }
 
-    /// Writes the line of an answer. Probes come every few seconds, so their answers are logged only at the level for
-    /// those who look for them.
+    /// Writes the log line of an answer. Probes come every few seconds, so their answers are logged at debug level
+    /// only.
     fn log(&self, route: &'static str, status: StatusCode, took: Duration) {
         let (request, method) = (&self.id, shown_method(&self.method));
         let client_request = self.client.as_ref().map(ClientRequestId::as_str);
@@ -58,7 +58,7 @@ impl Head {
 pub(super) struct Observed<'a> {
     /// Pattern of the route, so that there are few labels.
     pub(super) route: &'static str,
-    /// Counter of answers 200 to `POST`, if it was looked up before, since a lookup costs more than counting.
+    /// Counter of `POST`s answered 200, if it was looked up already: a lookup costs more than counting.
     pub(super) served: Option<&'a Counter>,
 }
 

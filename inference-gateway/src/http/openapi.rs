@@ -38,7 +38,7 @@ const KEY: [Code; 8] = [
     Code::GroupLimitReached,
     Code::InsufficientCredits,
 ];
-/// Errors of a chat request's content.
+/// Errors in the content of a chat request.
 const CHAT: [Code; 21] = [
     Code::MissingRequiredParameter,
     Code::InvalidType,
@@ -68,7 +68,7 @@ const MODEL_CALL: [&[Code]; 5] = [&NO_CREDENTIAL, &KEY, &BODY, &CHAT, &OURS];
 /// Describes an operation.
 pub(super) type Describe = fn(&mut SchemaGenerator) -> Value;
 
-/// The description of the management API and of these routes: path, method and operation of each.
+/// Builds the description of these routes (path, method and operation) and of the management API.
 pub(super) fn document(routes: impl Iterator<Item = (&'static str, &'static str, Describe)>) -> Value {
     let settings = SchemaSettings::draft2020_12().for_serialize();
     let mut schemas = settings.with(|s| s.definitions_path = "/components/schemas".into()).into_generator();
@@ -89,7 +89,7 @@ pub(super) fn document(routes: impl Iterator<Item = (&'static str, &'static str,
             "schemas": schemas.take_definitions(true),
             "securitySchemes": {
                 "apiKey": bearer("An API key makes model calls."),
-                "managementKey": bearer("A management key governs API keys."),
+                "managementKey": bearer("A management key manages API keys."),
             },
         },
     })
@@ -97,26 +97,26 @@ pub(super) fn document(routes: impl Iterator<Item = (&'static str, &'static str,
 
 /// A route that says what the service is.
 pub(super) fn about(schemas: &mut SchemaGenerator, id: &str) -> Value {
-    let operation = Operation::new(id, "What this service is.").answers::<About<'_>>(schemas, 200, &[]);
+    let operation = Operation::new(id, "About this service.").answers::<About<'_>>(schemas, 200, &[]);
     operation.refuses(&[Code::InternalError, Code::Overloaded]).into_value()
 }
 
 pub(super) fn health(schemas: &mut SchemaGenerator) -> Value {
-    let operation =
-        Operation::new("health", "Whether this gateway serves.").answers::<Health>(schemas, 200, &[]);
-    // This is no error: a gateway that should stop reports this as its health.
+    let operation = Operation::new("health", "Health of this gateway.").answers::<Health>(schemas, 200, &[]);
+    // Not an error: this is the health that a stopping gateway reports.
     operation.answers::<Health>(schemas, 503, &[]).refuses(&[Code::InternalError]).into_value()
 }
 
 pub(super) fn description(_: &mut SchemaGenerator) -> Value {
     let content = json!({JSON: {"schema": {"type": "object"}}});
-    let operation = Operation::new("openapi", "This description.").responds(200, "It.", &content, &[]);
+    let operation =
+        Operation::new("openapi", "This description.").responds(200, "The description.", &content, &[]);
     operation.refuses(&[Code::InternalError, Code::Overloaded]).into_value()
 }
 
 pub(super) fn models(schemas: &mut SchemaGenerator) -> Value {
-    let operation = Operation::new("listModels", "The models there are.").secured("apiKey");
-    let version = "A version of Codex, which then gets the list in its own form.";
+    let operation = Operation::new("listModels", "All models that the key may use.").secured("apiKey");
+    let version = "Version of Codex. With it, the list has the form that Codex reads.";
     let parameters = json!([{"name": "client_version", "in": "query", "schema": {"type": "string"}, "description": version}]);
     let operation = operation.with("parameters", parameters);
     let content = json!({JSON: {"schema": {"anyOf": [
@@ -124,20 +124,20 @@ pub(super) fn models(schemas: &mut SchemaGenerator) -> Value {
         schemas.subschema_for::<CodexModels<'_>>(),
     ]}}});
     let operation =
-        operation.responds(200, "All models; a page of them with `anthropic-version`.", &content, &[]);
+        operation.responds(200, "All models. With `anthropic-version`, a page of them.", &content, &[]);
     operation.refuses(&[&NO_CREDENTIAL[..], &KEY, &OURS].concat()).into_value()
 }
 
 pub(super) fn model(schemas: &mut SchemaGenerator) -> Value {
     let parameters =
         json!([{"name": "id", "in": "path", "required": true, "schema": {"type": "string", "minLength": 1}}]);
-    let operation = Operation::new("retrieveModel", "One of the models.").secured("apiKey");
+    let operation = Operation::new("retrieveModel", "One model.").secured("apiKey");
     let operation = operation.with("parameters", parameters);
     let content = json!({JSON: {"schema": {"anyOf": [
         schemas.subschema_for::<ModelObject<'_>>(), schemas.subschema_for::<PagedModel<'_>>(),
     ]}}});
     let operation =
-        operation.responds(200, "The model; with more members with `anthropic-version`.", &content, &[]);
+        operation.responds(200, "The model. With `anthropic-version`, it has more members.", &content, &[]);
     let codes = [&NO_CREDENTIAL[..], &KEY, &[Code::ModelNotFound, Code::UnknownUrl], &OURS].concat();
     operation.refuses(&codes).into_value()
 }
@@ -146,7 +146,7 @@ pub(super) fn chat(schemas: &mut SchemaGenerator) -> Value {
     let events = "With `stream`: events whose data is a ChatCompletionChunk each, at last `[DONE]`; a failure is \
         one event with an Error, and no `[DONE]`.";
     let operation = call::<ChatRequest, CompletionSchema>(schemas, "createChatCompletion", events);
-    let plain = "A request with a `Content-Encoding` other than `identity` is answered 415.";
+    let plain = "A `Content-Encoding` other than `identity` is refused with 415.";
     operation.with("description", plain.into()).refuses(&MODEL_CALL.concat()).into_value()
 }
 
@@ -158,13 +158,13 @@ pub(super) fn response(schemas: &mut SchemaGenerator) -> Value {
 }
 
 pub(super) fn message(schemas: &mut SchemaGenerator) -> Value {
-    let events = "With `stream`: events of the Messages API, the last of them `message_stop`; a failure is an event `error`.";
+    let events = "With `stream`: events of the Messages API, ending with `message_stop`. A failure is an `error` event.";
     let operation = call::<MessagesRequest, MessageObject>(schemas, "createMessage", events);
     refuses_in_messages(operation, schemas).into_value()
 }
 
 pub(super) fn embeddings(schemas: &mut SchemaGenerator) -> Value {
-    let operation = Operation::new("createEmbeddings", "Vectors of prompts.").secured("apiKey");
+    let operation = Operation::new("createEmbeddings", "Embed texts.").secured("apiKey");
     let operation = operation.takes::<EmbeddingsRequest>(schemas);
     let content = json!({JSON: {"schema": schemas.subschema_for::<EmbeddingsObject<'_>>()}});
     let operation = operation.responds(200, "The vectors.", &content, &call_headers());
@@ -172,7 +172,7 @@ pub(super) fn embeddings(schemas: &mut SchemaGenerator) -> Value {
 }
 
 pub(super) fn count_tokens(schemas: &mut SchemaGenerator) -> Value {
-    let operation = Operation::new("countMessageTokens", "The tokens of a prompt.").secured("apiKey");
+    let operation = Operation::new("countMessageTokens", "Count the tokens of a prompt.").secured("apiKey");
     let operation =
         operation.takes::<CountRequest>(schemas).answers::<TokenCount>(schemas, 200, &["request-id"]);
     refuses_in_messages(operation, schemas).into_value()

@@ -1,4 +1,4 @@
-//! Requests to the management API, the dashboard and the operators' pages, which are carried unchanged to a key-service and back.
+//! Requests to the management API, the dashboard and the operators' pages, passed unchanged to a key-service and back.
 
 mod forwarded;
 
@@ -51,8 +51,8 @@ pub(super) async fn forward(app: Arc<App>, call: Call) -> Result<Response<Body>,
     Ok(kept_until_taken(response, permit))
 }
 
-/// Finds the account of a request's key of this class, if any, before the body is read. A key-service is asked only about
-/// a credential that none has accepted.
+/// Finds the account of the request's key of this class, if any, before the body is read. Asks a key-service only about
+/// a credential that has not been accepted before.
 async fn account(
     app: &App,
     headers: &HeaderMap,

@@ -1,12 +1,12 @@
-//! Headers that tell the state of a key's rates, in the form of OpenAI's API.
+//! Headers with the state of a key's rate limits, in the form of OpenAI's API.
 
 use std::time::Duration;
 
 use axum::http::{HeaderMap, HeaderValue};
 use shared::rates::{RateLimit, RateStatus};
 
-/// Names of the headers: those of requests, then those of tokens. Each group has what is allowed in a minute, what is
-/// left now, and the time until all of it is left again.
+/// The headers of requests, then those of tokens. Each group has the limit per minute, what remains, and the time until
+/// all of it is available again.
 pub(super) const NAMES: [&str; 6] = [
     "x-ratelimit-limit-requests",
     "x-ratelimit-remaining-requests",

@@ -1,4 +1,4 @@
-//! The steps that every request needs, whatever its route.
+//! The steps common to all requests.
 
 use std::{future::ready, panic::AssertUnwindSafe, sync::Arc};
 
@@ -47,8 +47,8 @@ impl Router {
         let id = RequestId::generate(&*self.app.generator.clock);
         let mut request = request.map(drain_unread_body);
         let form = ErrorForm::of(&request);
-        // The order matters: a gateway that stops first awaits arrivals, and once it refuses others, the running
-        // requests.
+        // The order matters: a gateway that stops waits for arrivals first, then refuses new requests, then waits for
+        // running ones.
         let _running = self.app.generator.running.token();
         let draining = self.app.draining.is_cancelled();
         note_arrival(request.extensions_mut());
@@ -139,7 +139,7 @@ fn without_body_of_head(method: &Method, mut response: Response) -> Response {
     response
 }
 
-/// Answers a request while the gateway drains.
+/// Answers a request that arrives while the gateway drains.
 fn refuse_while_draining(request: &Request) -> Response {
     let mut response = match request.uri().path() {
         HEALTH => describe::stopping(),

@@ -1,5 +1,4 @@
-//! The list of public routes, from which the router, the description in `/openapi.json` and the labels of metrics are
-//! made.
+//! The list of public routes. The router, `/openapi.json` and the labels of metrics are made from it.
 
 use std::{
     future::{Future, ready},
@@ -33,7 +32,7 @@ use Methods::{Get, Passed, Post};
 static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| Bytes::from(document().to_string()));
 
 pub(super) struct PublicRoute {
-    /// Path, also in metrics and logs. `{id}` is one part of it, and `{*rest}` is all the others.
+    /// Path, as metrics and logs show it. `{id}` is one segment, and `{*rest}` all remaining ones.
     pub(super) pattern: &'static str,
     pub(super) methods: Methods,
     pub(super) handler: fn(Arc<App>, Call) -> Handled,
@@ -50,12 +49,12 @@ pub(super) enum Methods {
     Get,
     /// `POST`; open to scripts of any origin.
     Post,
-    /// Any method, but no scripts of other origins. A key-service judges the request.
+    /// Any method, without CORS. A key-service judges the request.
     Passed,
 }
 
 impl Methods {
-    /// Returns the value of `Allow` if `method` is not taken.
+    /// Returns the value of `Allow` if the route does not take `method`.
     pub(super) fn refuse(self, method: &Method) -> Option<&'static str> {
         match self {
             Self::Get => (method != Method::GET && method != Method::HEAD).then_some("GET,HEAD"),
@@ -64,7 +63,7 @@ impl Methods {
         }
     }
 
-    /// Returns whether scripts of any origin may ask.
+    /// Returns whether the route allows any origin (CORS).
     pub(super) const fn any_origin(self) -> bool {
         match self {
             Self::Get | Self::Post => true,
@@ -204,7 +203,7 @@ mod tests {
         }
     }
 
-    /// Codes that no description contains: those of routes, methods and protocols that are not there.
+    /// Codes that no operation describes: they concern missing routes, methods and protocols.
     const UNDESCRIBED: [Code; 3] = [Code::MethodNotAllowed, Code::UpgradeRequired, Code::RotationInProgress];
 
     #[test]

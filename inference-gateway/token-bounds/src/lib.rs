@@ -1,7 +1,7 @@
 //! Upper bound of the tokens of a prompt, computed from its bytes.
 //!
-//! A hold is opened on this bound before any count, so it may be too high and must not be too low. These reasons keep
-//! it high enough:
+//! A hold is opened on this bound before anything is counted, so it may be too high but must not be too low. These
+//! reasons make it high enough:
 //! - A token of a byte-level BPE, and of a unigram model with byte fallback, stands for at least one byte. So there
 //!   are no more tokens than bytes in what the model's template renders.
 //! - Templates show texts as they are, or as JSON. Texts count as the client spelled them in JSON, quotes included: an
@@ -11,7 +11,7 @@
 //! - Tools and schemas are parsed and written anew, by some templates with indentation, by some with `<`, `>`, `&` and
 //!   `'` escaped as `\u003c`. The longest of these spellings counts.
 //! - The constants below cover the templates' own text: markers around messages, and how to call tools.
-//! - Images count as the model's own bound for each. The bytes of an image are no text.
+//! - Images count as the model's own bound for each. The bytes of an image are not text.
 
 use shared_catalog::Model;
 
@@ -25,7 +25,7 @@ const PER_PREAMBLE: u64 = 512;
 /// Tokens around each tool, tool call, and tool answer: markers, or the tags of templates that write XML.
 const PER_TOOL: u64 = 64;
 
-/// Tokens with which a vendor describes its own tool that clients run; the longest descriptions have some 750.
+/// Tokens with which a vendor describes its own tool that clients run; the longest descriptions have about 750.
 const PER_VENDORS_TOOL: u64 = 1024;
 
 /// Usual number of bytes of text per token.
@@ -37,8 +37,8 @@ const COUNTED_BYTES_PER_TOKEN: u64 = 1024;
 
 /// Most varied bytes per token. Long words in scripts with three bytes a letter come to some 60.
 const VARIED_BYTES_PER_TOKEN: u64 = 128;
-/// Length from which the varied bytes of a text are counted. Shorter texts would add few tokens to a check that every
-/// request pays for.
+/// Length from which the varied bytes of a text are counted. In shorter texts the count would find few tokens, and
+/// every request pays for it.
 const LONG_TEXT: usize = 4 << 10;
 /// The longest escape of a character in JSON.
 const LONGEST_ESCAPE: u64 = 6;
@@ -66,7 +66,7 @@ pub struct PromptSize {
     more_than_texts: bool,
     /// Fewest bytes of long texts that do not repeat the bytes before them.
     varied: u64,
-    /// Number of images, whose tokens no text shows.
+    /// Number of images. Their tokens do not show in any text.
     pub images: u64,
 }
 
@@ -82,7 +82,7 @@ impl PromptSize {
         self.more_than_texts = true;
     }
 
-    /// Counts a token that the prompt names by number.
+    /// Counts a token that the prompt gives as a number.
     pub fn token(&mut self) {
         self.more_than_texts = true;
         self.bytes += 1;
@@ -116,12 +116,11 @@ impl PromptSize {
 
     /// Counts a text that should be JSON. Templates show it unchanged, written anew, or as a JSON string.
     pub fn maybe_json(&mut self, text: &str) {
-        // A text that is too deep for a parser is only ever shown as text, with at most six bytes for each of its
-        // bytes.
+        // A text nested too deeply for a parser is only shown as text, with at most six bytes for each of its bytes.
         self.bytes += rewritten(text).unwrap_or(6 * text.len() as u64) + growth(text);
     }
 
-    /// Counts a JSON value that is passed on unread, and that its upstream reads.
+    /// Counts a JSON value that is passed on unread and that the upstream reads.
     pub fn unread(&mut self, json: &str) {
         self.more_than_texts = true;
         self.maybe_json(json);
@@ -163,7 +162,7 @@ impl PromptSize {
         self.most_of_text().saturating_add(self.most_of_images(model))
     }
 
-    /// Returns the lower bound of the prompt's tokens. Images may count as none.
+    /// Returns the lower bound of the prompt's tokens. Images may count as zero.
     pub fn least(&self) -> u64 {
         (self.bytes / COUNTED_BYTES_PER_TOKEN).max(self.varied / VARIED_BYTES_PER_TOKEN) + 1
     }
@@ -258,7 +257,8 @@ fn growth(text: &str) -> u64 {
 const fn added_by_composition_or_compatibility(c: char) -> u64 {
     match c {
         '\u{f77}'..='\u{f79}' | '\u{2033}'..='\u{2037}' | '\u{222c}'..='\u{2230}' => 6,
-        // A mark may come between a letter and its accent, which is then written apart, as is the stroke of ⫝̸.
+        // A mark may come between a letter and its accent. The accent is then written separately, as is the stroke of
+        // ⫝̸.
         '\u{300}'..='\u{36f}' | '\u{2adc}' | '\u{587}' | '\u{675}'..='\u{678}' | '\u{1fc1}'..='\u{1fee}' => 2,
         // Spacing accents; letters of South Asia, Tibet and Hebrew, and some ideographs, which NFC decomposes.
         '\u{a0}'..='\u{be}'
@@ -414,7 +414,7 @@ mod tests {
 
         use super::*;
 
-        /// JSON is counted as long as any renderer writes it, and so is a text that is none.
+        /// JSON counts for the longest spelling of any renderer, and so does a text that is not JSON.
         #[test]
         fn bounds_of_json() {
             fuzz!(Examples::folder("chat").and(Examples::folder("messages")), |input: &Input| {

@@ -1,4 +1,4 @@
-//! Access to an upstream: headers of every request, a private authority, and a proxy.
+//! Access to an upstream: headers of every request, private authorities, and a proxy.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -18,18 +18,18 @@ pub const ANTHROPIC_VERSION: HeaderName = HeaderName::from_static("anthropic-ver
 /// Version of the Messages API that requests are written for.
 const WRITTEN_VERSION: &str = "2023-06-01";
 
-/// Headers that belong to the connection, the body or the trace, which a catalogue cannot set.
+/// Headers that belong to the connection, the body or the trace. A catalogue cannot set them.
 const OWN_HEADERS: [&str; 7] =
     ["host", "connection", "content-length", "content-type", "transfer-encoding", "expect", "traceparent"];
 
-/// The way to an upstream beyond its address.
+/// How to reach an upstream, beyond its address.
 #[derive(Clone, Debug, Default)]
 pub struct Access {
-    /// Headers that every request carries, the credential's among them.
+    /// Headers that every request carries, including the credential's.
     pub headers: Vec<Header>,
-    /// PEM file of authorities that are trusted beside those of the web.
+    /// PEM file of authorities that are trusted in addition to the public ones.
     pub ca_file: Option<PathBuf>,
-    /// URL of an HTTP proxy through which connections are tunnelled. May hold a password.
+    /// URL of an HTTP proxy through which connections are tunnelled. It may contain a password.
     pub proxy: Option<SecretString>,
 }
 
@@ -53,7 +53,7 @@ pub enum Source {
     File(PathBuf),
 }
 
-/// Name of the source, without the value.
+/// Names the source without showing the value.
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -65,7 +65,7 @@ impl fmt::Display for Source {
 }
 
 impl Access {
-    /// Adds the version of the Messages API that requests are written for, unless the catalogue names one.
+    /// Adds the version of the Messages API that requests are written for, unless the catalogue sets one.
     pub(super) fn name_version_of_messages(&mut self) {
         let name = ANTHROPIC_VERSION;
         if self.headers.iter().all(|header| header.name != name) {
@@ -75,7 +75,7 @@ impl Access {
     }
 }
 
-/// Members of `[[model.upstream]]` that say how to reach the upstream.
+/// Members of `[[model.upstream]]` that describe how to reach the upstream.
 pub(super) struct RawAccess {
     pub(super) api_key_env: Option<String>,
     pub(super) api_key_file: Option<Spanned<PathBuf>>,
@@ -112,10 +112,7 @@ impl RawAccess {
         let mut headers = Vec::new();
         let credential = match (self.api_key_env, self.api_key_file) {
             (Some(_), Some(file)) => {
-                return Err((
-                    Some(file.span()),
-                    "an upstream has api_key_env or api_key_file, not both".into(),
-                ));
+                return Err((Some(file.span()), "set api_key_env or api_key_file, not both".into()));
             }
             (Some(variable), None) => Some(Source::Variable(variable)),
             (None, Some(file)) => Some(Source::File(file.into_inner())),
@@ -124,8 +121,7 @@ impl RawAccess {
         match (credential, self.auth) {
             (Some(source), auth) => headers.push(credential_header(source, auth, usual_auth)?),
             (None, Some(auth)) => {
-                let reason =
-                    "`auth` names the header of a credential; api_key_env or api_key_file names none";
+                let reason = "`auth` needs a credential; set api_key_env or api_key_file";
                 return Err((Some(auth.span()), reason.to_owned()));
             }
             (None, None) => {}
@@ -164,7 +160,7 @@ fn further_header(name: &str, source: RawSource) -> Result<Header, String> {
     let name = header_name(name)?;
     let source = match source {
         RawSource::Text(text) if HeaderValue::from_str(&text).is_err() => {
-            return Err(format!("the header \"{name}\" holds characters that a header cannot carry"));
+            return Err(format!("the value of header \"{name}\" has characters that a header cannot carry"));
         }
         RawSource::Text(text) => Source::Text(text.into()),
         RawSource::Variable(VariableSource { env }) => Source::Variable(env),
@@ -174,9 +170,9 @@ fn further_header(name: &str, source: RawSource) -> Result<Header, String> {
 }
 
 fn header_name(name: &str) -> Result<HeaderName, String> {
-    let parsed = HeaderName::try_from(name).map_err(|_| format!("\"{name}\" is no name of a header"))?;
+    let parsed = HeaderName::try_from(name).map_err(|_| format!("\"{name}\" is not a valid header name"))?;
     if OWN_HEADERS.contains(&parsed.as_str()) {
-        return Err(format!("the header \"{parsed}\" is set by the gateway alone"));
+        return Err(format!("the gateway sets the header \"{parsed}\" itself; remove it"));
     }
     Ok(parsed)
 }
@@ -191,5 +187,5 @@ fn proxy(url: Spanned<String>) -> Result<SecretString, Fault> {
     if parsed.as_ref().is_some_and(is_http) {
         return Ok(url);
     }
-    Err((Some(at), "a proxy is an address such as http://proxy.internal:3128".into()))
+    Err((Some(at), "a proxy must be an address such as http://proxy.internal:3128".into()))
 }

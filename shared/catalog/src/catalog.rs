@@ -13,7 +13,7 @@ pub struct Catalog {
     pub service: Service,
     /// Models in the order of the file; never empty.
     pub models: Vec<Model>,
-    /// CRC-32 of the file's text, which tells one catalogue from another.
+    /// CRC-32 of the file's text, to tell catalogues apart.
     pub checksum: u32,
 }
 
@@ -36,7 +36,7 @@ impl Catalog {
         };
         let raw: CatalogFile = toml::from_str(text).map_err(|e| error(e.span(), e.message().to_owned()))?;
         if raw.model.is_empty() {
-            return Err(error(None, "no [[model]] is offered".into()));
+            return Err(error(None, "has no [[model]]".into()));
         }
         file::check_names(&raw.model).map_err(|(at, reason)| error(at, reason))?;
         let check = |model: RawModel| {
@@ -52,8 +52,8 @@ impl Catalog {
         self.models.iter().find(|model| model.id == name || model.aliases.iter().any(|alias| alias == name))
     }
 
-    /// Replaces each alias in a list of models by the model's id, since the ledger knows only ids. Other names stay: a
-    /// list may name a model that is added later.
+    /// Replaces each alias in a list of models with the model's id, since the ledger knows only ids. Unknown names
+    /// stay: a list may name a model that is added later.
     pub fn name_by_id(&self, models: &mut Vec<String>) {
         for name in models.iter_mut() {
             if let Some(model) = self.model(name) {

@@ -21,7 +21,7 @@ impl Effort {
     /// Every amount, in the order of [`Self::WORDS`].
     const ALL: [Self; 7] =
         [Self::None, Self::Minimal, Self::Low, Self::Medium, Self::High, Self::Xhigh, Self::Max];
-    /// Amounts of a model whose entry lists none.
+    /// Amounts of a model whose entry does not list any.
     pub(super) const USUAL: [Self; 2] = [Self::Low, Self::High];
 
     pub fn read(word: &str) -> Option<Self> {
@@ -32,9 +32,9 @@ impl Effort {
         Self::WORDS[self as usize]
     }
 
-    /// Finds the nearest of these amounts. Halfway between two of them it is the lesser one, which costs less; but some
+    /// Finds the nearest of these amounts. Halfway between two, it is the lesser one, which costs less; but some
     /// reasoning never becomes none. `None` leaves the amount to the model: if there is nothing to choose from, and for
-    /// `medium` halfway between two, since models reason about as much by default.
+    /// `medium` halfway between two, since that is about what models do by default.
     pub fn nearest(self, taken: &[Self]) -> Option<Self> {
         let distance = |other: Self| (other as usize).abs_diff(self as usize);
         let ends_reasoning = |other: Self| other == Self::None && self != Self::None;

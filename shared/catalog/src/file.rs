@@ -53,7 +53,7 @@ pub(super) struct RawModel {
     upstream: Vec<RawUpstream>,
 }
 
-/// Seconds since 1970 of 2026-01-01, for models without a date.
+/// Date for models without one, 2026-01-01, in seconds since 1970.
 const fn default_created() -> i64 {
     1_767_225_600
 }
@@ -136,7 +136,7 @@ fn serves(apis: Spanned<Vec<ServedApi>>) -> Result<Serves, Fault> {
     let (at, apis) = (apis.span(), apis.into_inner());
     let [chat, embeddings] = [ServedApi::Chat, ServedApi::Embeddings].map(|api| apis.contains(&api));
     if usize::from(chat) + usize::from(embeddings) != apis.len() || apis.is_empty() {
-        return Err((Some(at), "`serves` lists \"chat\", \"embeddings\" or both, each once".into()));
+        return Err((Some(at), "`serves` must list \"chat\", \"embeddings\" or both, each once".into()));
     }
     Ok(Serves { chat, embeddings })
 }
@@ -151,7 +151,7 @@ fn efforts(efforts: Spanned<Vec<Effort>>) -> Result<Vec<Effort>, Fault> {
     Ok(efforts)
 }
 
-/// Terms by which a model is sold.
+/// Terms on which a model is sold.
 struct Sale {
     price: Option<Spanned<RawTable>>,
     markup: Option<Spanned<Markup>>,
@@ -165,21 +165,23 @@ impl Sale {
             (Some(_), Some(markup)) => {
                 return Err((
                     Some(markup.span()),
-                    "has both a price and a markup; one makes the other".into(),
+                    "has both a price and a markup; set only one of them".into(),
                 ));
             }
             (None, None) => {
-                return Err((None, "has no [model.price]; what has no price cannot be sold".into()));
+                return Err((None, "has no [model.price] and no markup; set one of them".into()));
             }
             (Some(price), None) => (price.span(), RawTable::check(price)?),
             (None, Some(markup)) => {
                 let (at, markup) = (markup.span(), markup.into_inner());
                 let costs: Option<Vec<_>> = upstreams.iter().map(|upstream| upstream.cost.as_ref()).collect();
                 let fault = |reason: &str| (Some(at.clone()), reason.to_owned());
-                let costs = costs
-                    .ok_or_else(|| fault("has a markup, but an upstream without [model.upstream.cost]"))?;
-                let price =
-                    markup.on(&costs).ok_or_else(|| fault("has a markup that makes a price too high"))?;
+                let costs = costs.ok_or_else(|| {
+                    fault("has a markup, but one of its upstreams has no [model.upstream.cost]")
+                })?;
+                let price = markup
+                    .on(&costs)
+                    .ok_or_else(|| fault("has a markup that makes a price exceed the maximum"))?;
                 (at, price)
             }
         };
@@ -189,7 +191,7 @@ impl Sale {
             Some(pair) if !self.below_cost => {
                 let RatePair { first: price, second: cost, .. } = pair;
                 let reason = format!(
-                    "sells {pair} for {price}, which costs {cost}; `sell_below_cost = true` allows it"
+                    "sells {pair} for {price}, but pays {cost} for it; `sell_below_cost = true` allows that"
                 );
                 Err((Some(at), reason))
             }
@@ -213,7 +215,7 @@ pub(super) fn check_names(models: &[RawModel]) -> Result<(), Fault> {
             return Err((Some(at), "an alias is empty or has control characters".into()));
         }
         if !names.insert(name) {
-            return Err((Some(at), format!("\"{name}\" is the id or an alias of a model already")));
+            return Err((Some(at), format!("\"{name}\" is already the id or an alias of a model")));
         }
     }
     Ok(())
@@ -236,7 +238,7 @@ struct RawUpstream {
     proxy: Option<Spanned<String>>,
     #[serde(default)]
     limit_param: LimitParam,
-    /// Parsed only to be refused with a reason.
+    /// Read only so that it can be refused with a reason.
     tokenizer: Option<Spanned<String>>,
     #[serde(default = "default_weight")]
     weight: u32,
@@ -273,29 +275,31 @@ const fn default_share_cache() -> bool {
 }
 
 impl RawUpstream {
-    /// Checks the upstream at this place of the model's, from 1.
+    /// Checks the upstream at this position, from 1, among the model's.
     fn check(self, id: &str, place: usize) -> Result<Upstream, Fault> {
         let name = self.name.map_or_else(|| Ok(format!("upstream-{place}")), name)?;
         let (at, kind) = (self.kind.span(), self.kind.into_inner());
         let fault = |reason: &str| (Some(at.clone()), reason.to_owned());
         let url = match (kind, self.url) {
             (UpstreamKind::Builtin, None) => None,
-            (UpstreamKind::Builtin, Some(_)) => return Err(fault("the built-in model needs no url")),
+            (UpstreamKind::Builtin, Some(_)) => {
+                return Err(fault("the built-in model has no url; remove it"));
+            }
             (_, None) => return Err(fault("an upstream needs a url")),
             (_, Some(url)) => Some(base_url(url)?),
         };
         let model = match (kind, self.model) {
             (_, Some(model)) if !model.is_empty() => model,
             (UpstreamKind::Builtin, _) => "tiny-demo".to_owned(),
-            _ => return Err(fault("an upstream needs the name it knows the model by: model = \"…\"")),
+            _ => return Err(fault("an upstream needs its own name of the model: model = \"…\"")),
         };
         if let Some(tokenizer) = self.tokenizer {
-            let reason = "a tokenizer alone counts no prompt exactly, since the server's template adds to it; kinds that \
+            let reason = "`tokenizer` is not supported, since it ignores what the server's template adds to a prompt; the kinds that \
                           count prompts themselves are vllm, sglang and llama_cpp";
             return Err((Some(tokenizer.span()), reason.to_owned()));
         }
         if self.weight == 0 {
-            return Err(fault("an upstream's weight is at least 1"));
+            return Err(fault("an upstream's weight must be at least 1"));
         }
         let of_cost = |(at, reason)| (at, format!("the cost of model \"{id}\" {reason}"));
         let cost = self.cost.map(RawTable::check).transpose().map_err(of_cost)?;
@@ -352,7 +356,7 @@ fn pass_members(names: Spanned<Vec<String>>) -> Result<Vec<String>, Fault> {
         None => Ok(names),
         Some((_, name)) => {
             let reason = format!(
-                "`pass_members` lists \"{name}\": a name has 1 to {LONGEST_MEMBER} of a-z, A-Z, 0-9, '_', '-' and '.', and is listed once"
+                "`pass_members` lists \"{name}\": a name must have 1 to {LONGEST_MEMBER} of a-z, A-Z, 0-9, '_', '-' and '.', and be listed once"
             );
             Err((Some(at), reason))
         }
@@ -367,7 +371,7 @@ fn name(name: Spanned<String>) -> Result<String, Fault> {
     if name.is_empty() || name.chars().count() > LONGEST_NAME || name.chars().any(is_control) {
         return Err((
             Some(at),
-            format!("an upstream's name has 1 to {LONGEST_NAME} characters, none of control"),
+            format!("an upstream's name must have 1 to {LONGEST_NAME} characters and no control characters"),
         ));
     }
     Ok(name)
@@ -378,7 +382,10 @@ fn query_name(name: Spanned<String>) -> Result<String, Fault> {
     let (at, name) = (name.span(), name.into_inner());
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     if name.is_empty() || !name.chars().all(is_plain) {
-        return Err((Some(at), "pass_query has names of letters, digits, '-', '_' and '.'".to_owned()));
+        return Err((
+            Some(at),
+            "names in pass_query may have only letters, digits, '-', '_' and '.'".to_owned(),
+        ));
     }
     Ok(name)
 }
@@ -387,11 +394,11 @@ fn speaks(kind: UpstreamKind, listed: Spanned<Vec<UpstreamApi>>) -> Result<Vec<U
     let (at, listed) = (listed.span(), listed.into_inner());
     let is_twice = |(i, api): (usize, &UpstreamApi)| listed[..i].contains(api);
     if listed.is_empty() || listed.iter().enumerate().any(is_twice) {
-        let reason = "`speaks` lists \"chat\", \"responses\", \"messages\" or several of them, each once";
+        let reason = "`speaks` must list \"chat\", \"responses\", \"messages\" or several of them, each once";
         return Err((Some(at), reason.into()));
     }
     if kind == UpstreamKind::Builtin && listed != kind.speaks() {
-        return Err((Some(at), "the built-in model speaks \"chat\" alone".into()));
+        return Err((Some(at), "the built-in model speaks only \"chat\"".into()));
     }
     Ok(listed)
 }
@@ -402,6 +409,6 @@ fn base_url(url: Spanned<String>) -> Result<Uri, Fault> {
     let text = url.into_inner();
     let uri: Option<Uri> = text.trim_end_matches('/').parse().ok();
     uri.filter(|uri| matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some()).ok_or_else(
-        || (Some(at), format!("\"{text}\" is no http(s) address such as http://127.0.0.1:8000/v1")),
+        || (Some(at), format!("\"{text}\" is not an http(s) address such as http://127.0.0.1:8000/v1")),
     )
 }

@@ -1,4 +1,4 @@
-//! Fuzz targets of catalogues, and of what servers tell of themselves.
+//! Fuzz targets of catalogues, and of servers' descriptions of themselves.
 
 use std::fmt::Write;
 
@@ -12,7 +12,7 @@ use crate::{
     upstream::UpstreamKind,
 };
 
-/// A catalogue that is taken has models with names of their own, upstreams, and prices that can be billed.
+/// An accepted catalogue has models with unique names, upstreams, and prices that can be billed.
 #[test]
 fn catalogues() {
     let examples = [
@@ -39,7 +39,7 @@ fn catalogues() {
     });
 }
 
-/// Rates are read again as they are written.
+/// Rates that were written are read as the same rates.
 #[test]
 fn rates() {
     fuzz!(Examples::of(["[5,1,9,null,7,null,null,8]", "[0,0,0,1,2,3,4,5,6,7]"]), |input: &Input| {
@@ -50,7 +50,7 @@ fn rates() {
     });
 }
 
-/// Names and windows that a server tells are those of its list, and an address below a base stays at its host.
+/// The names and windows that are read are in the server's list, and an address below a base stays at its host.
 #[test]
 fn server_descriptions() {
     let examples = [

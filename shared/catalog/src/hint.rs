@@ -1,4 +1,4 @@
-//! How a catalogue without a fault may still lose money.
+//! Ways in which a valid catalogue may still lose money.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use crate::{
 /// A way in which an upstream of a model may cost more than it earns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hint {
-    /// Tokens that its streams hide are not billed when a client leaves midway.
+    /// Its streams hide tokens, which are not billed when a client leaves in mid-stream.
     HidesTokens,
     /// A rate sells for less than it costs.
     SellsBelowCost(RatePair),
@@ -22,15 +22,17 @@ impl fmt::Display for Hint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::HidesTokens => f.write_str(
-                "tokens that its streams hide, such as reasoning, are not billed when a client leaves midway. Set \
-                 left_mid_stream = \"finish\", or streams_every_token = true where it hides none.",
+                "hidden tokens, such as reasoning, are not billed when a client leaves in mid-stream. Set \
+                 left_mid_stream = \"finish\", or streams_every_token = true if the upstream hides none.",
             ),
-            Self::SellsBelowCost(pair) => write!(f, "{pair} sells for {} and costs {}.", pair.first, pair.second),
+            Self::SellsBelowCost(pair) => {
+                write!(f, "{pair} sells for {} and costs {}.", pair.first, pair.second)
+            }
         }
     }
 }
 
-/// Lists what is worth a look, in the order of the catalogue.
+/// Lists these warnings in the order of the catalogue.
 pub fn hints(catalog: &Catalog) -> impl Iterator<Item = (&Model, &Upstream, Hint)> {
     catalog.models.iter().flat_map(|model| {
         model.upstreams.iter().flat_map(move |upstream| {

@@ -1,4 +1,4 @@
-//! A model on offer, and what the service says of itself.
+//! A model on offer, and the service's description of itself.
 
 use std::sync::Arc;
 
@@ -26,11 +26,11 @@ pub struct Model {
     /// Further names by which clients may request the model.
     pub aliases: Vec<String>,
     pub owned_by: String,
-    /// Time of the model's addition, in seconds since 1970, for listings.
+    /// When the model was added, in seconds since 1970, for listings.
     pub created: i64,
     /// Tokens of prompt and output together.
     pub context_window: u64,
-    /// Limit of tokens per choice; 0 if a model without chat names none.
+    /// Limit of tokens per choice; 0 if a model without chat sets none.
     pub max_output_tokens: u64,
     /// Bound on the tokens of an image, used for holds.
     pub max_tokens_per_image: u64,
@@ -38,8 +38,8 @@ pub struct Model {
     pub extra_params: Vec<String>,
     /// APIs that the model is served through.
     pub serves: Serves,
-    /// Words of reasoning effort that the model takes. If it has none, requests that name one are refused, or lose the
-    /// word.
+    /// Words of reasoning effort that the model takes. Without any, a request that names one is refused, or its word is
+    /// dropped.
     pub efforts: Vec<Effort>,
     /// Price of a request, shared with the holds that it opens.
     pub price: Arc<Price>,

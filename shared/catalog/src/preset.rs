@@ -1,4 +1,4 @@
-//! Presets: what is known of vendors and of local servers before anything is configured. They have no prices.
+//! Presets: vendors and local servers that are known before anything is configured. They have no prices.
 
 use http::Uri;
 use serde::{Deserialize, Serialize};
@@ -11,14 +11,14 @@ use crate::{
 /// The table, compiled into every program.
 const TABLE: &str = include_str!("../../../config/presets.toml");
 
-/// Least length of a word in capitals that the operator replaces by their own.
+/// Least length of a word in capitals that the operator must fill in.
 const MIN_BLANK: usize = 4;
 
 /// A vendor, or the software of a local server.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Preset {
-    /// Word for the preset on the command line.
+    /// Name of the preset on the command line.
     pub name: String,
     /// Name of the vendor, as people read it.
     pub title: String,
@@ -28,12 +28,12 @@ pub struct Preset {
     /// Further hosts by which an address is recognised; a leading dot stands for all subdomains.
     #[serde(default)]
     hosts: Vec<String>,
-    /// Owner of models that the software names in its list, by which an address is recognised.
+    /// Owner that the software names in its list of models; a server is recognised by it.
     owned_by: Option<String>,
     /// A model's name may be missing from the server's list of models, or there may be no list.
     #[serde(default)]
     pub names_unlisted: bool,
-    /// Context window of a server that does not tell its own.
+    /// Context window to assume of a server that does not report its own.
     pub context_window: Option<u64>,
     /// Advice on how to start the server.
     pub hint: Option<String>,
@@ -62,7 +62,7 @@ impl Preset {
         toml::from_str::<PresetTable>(TABLE).map(|table| table.preset)
     }
 
-    /// Describes a server of the OpenAI chat API of which only the address is known.
+    /// Describes a server of the OpenAI chat API about which only the address is known.
     pub fn unknown(url: &str) -> Self {
         Self {
             name: "openai-compatible".into(),
@@ -86,13 +86,13 @@ impl Preset {
         }
     }
 
-    /// Returns the word in capitals in the address that the operator replaces.
+    /// Returns the word in capitals in the address that the operator must replace.
     pub fn blank(&self) -> Option<&str> {
         let words = self.url.split(|c: char| !c.is_ascii_uppercase());
         words.max_by_key(|word| word.len()).filter(|word| word.len() >= MIN_BLANK)
     }
 
-    /// Returns whether an address is one of this vendor's. Local servers are recognised by their own descriptions.
+    /// Returns whether an address belongs to this vendor. Local servers are recognised by their own descriptions.
     pub fn is_at(&self, address: &Uri) -> bool {
         let Some(host) = address.host() else { return false };
         let own = self.url.parse::<Uri>().ok();
@@ -182,7 +182,7 @@ mod tests {
             assert_eq!((url.to_string(), upstream.kind), (preset.url.clone(), preset.kind));
             assert_eq!(url.scheme_str() == Some("https"), !preset.is_local(), "{}", preset.name);
             assert_eq!(upstream.access.headers.is_empty(), preset.is_local(), "{}", preset.name);
-            // A local server beside Faregate, and a vendor whose prompts and reasoning are billed.
+            // Local servers do not use Faregate's own port, and a vendor's prompts and reasoning are billed.
             assert_ne!(url.port_u16(), Some(8080), "{}", preset.name);
             let bills_all = upstream.left_before_head == LeftBeforeHead::Prompt
                 && upstream.left_mid_stream == LeftMidStream::Finish;

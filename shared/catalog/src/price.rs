@@ -71,7 +71,7 @@ rates! {
 /// The same rate in two prices, for requests of a tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RatePair {
-    /// Place of the rate in [`Rates::FIELDS`].
+    /// Position of the rate in [`Rates::FIELDS`].
     pub field: usize,
     /// Prompt tokens above which the rates apply; `None` if they apply to every prompt.
     pub above: Option<u64>,
@@ -106,7 +106,7 @@ impl Price {
         reached.map_or(&self.base, |tier| &tier.rates)
     }
 
-    /// Lists all rates beside those of another price, over the tiers of both.
+    /// Pairs all rates with those of another price, over the tiers of both.
     pub fn beside(&self, other: &Self) -> impl Iterator<Item = RatePair> {
         let tiers = [None].into_iter().chain(borders(&[self, other]).into_iter().map(Some));
         tiers.flat_map(move |above| {
@@ -120,10 +120,10 @@ impl Price {
     pub fn fault(&self) -> Option<&'static str> {
         let rates = self.tiers.iter().map(|tier| tier.rates).chain([self.base]);
         if rates.flat_map(Rates::to_array).any(|rate| !(NanoUsd::ZERO..=NanoUsd::MAX).contains(&rate)) {
-            return Some("has a price that is negative or beyond 9000000 USD");
+            return Some("has a price that is negative or above 9000000 USD");
         }
         let rises = self.tiers.windows(2).all(|pair| pair[0].above < pair[1].above);
-        (!rises).then_some("has tiers that do not rise")
+        (!rises).then_some("has tiers that are not in rising order")
     }
 }
 
@@ -144,7 +144,7 @@ impl Rates {
         }
     }
 
-    /// Fills in defaults. `None` if one of the first three rates is missing, which have no default.
+    /// Fills in defaults. `None` if one of the first three rates, which have no default, is missing.
     pub fn resolve(written: WrittenRates) -> Option<Self> {
         let [input, cached_input, output, cache_write, ..] = written;
         let default = Self::of_three(input?, cached_input?, output?);
@@ -165,8 +165,8 @@ impl Rates {
     }
 }
 
-/// Returns the rates of a tier as written, with those of the table before it for the rest. Defaults apply afterwards,
-/// so a tier's `input` is also the default of its `cache_write`.
+/// Returns the rates of a tier as written, completed with those of the table before it. Defaults apply afterwards, so a
+/// tier's `input` is also the default of its `cache_write`.
 pub fn continued(before: WrittenRates, own: WrittenRates) -> WrittenRates {
     std::array::from_fn(|field| own[field].or(before[field]))
 }

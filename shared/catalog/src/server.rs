@@ -32,7 +32,7 @@ pub struct ServerDescription {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 struct ServedModel {
     id: String,
-    /// Tokens of prompt and output together, as vLLM and SGLang tell them.
+    /// Tokens of prompt and output together, as vLLM and SGLang report them.
     #[serde(default)]
     max_model_len: Option<u64>,
     /// The same, as reported by Anthropic, by several vendors of open models, and by Groq.
@@ -70,10 +70,10 @@ fn address_at(base: &Uri, folder: &str, path: &str) -> Option<Uri> {
 }
 
 impl ServerDescription {
-    /// Address at which a kind of server describes itself; `None` for the built-in model, which is as its catalogue
-    /// says.
+    /// Address at which a kind of server describes itself; `None` for the built-in model, which the catalogue
+    /// describes.
     ///
-    /// llama.cpp's server has one model, whatever name a request uses, and reports its window beside `/v1`.
+    /// llama.cpp's server has one model, whatever name a request uses, and reports its window next to `/v1`.
     pub fn address(kind: UpstreamKind, base: &Uri) -> Option<Uri> {
         match kind {
             UpstreamKind::Openai
@@ -96,7 +96,7 @@ impl ServerDescription {
         address_below(base, path)
     }
 
-    /// Reads the answer of a kind of server; `None` if it says nothing of models.
+    /// Reads the answer of a kind of server; `None` if it does not describe models.
     pub fn read(kind: UpstreamKind, body: &[u8]) -> Option<Self> {
         #[derive(Deserialize)]
         struct Props {
@@ -148,14 +148,15 @@ impl ServerDescription {
         self.models.iter().find(|served| is_named(&served.id, name))
     }
 
-    /// Lists, as sentences, what the catalogue promises of an upstream and the server does not have.
+    /// Lists, as sentences, what the catalogue promises of an upstream and the server does not offer.
     pub fn broken_promises(&self, model: &Model, upstream: &Upstream) -> Vec<String> {
         let mut broken = Vec::new();
         if self.served(&upstream.model).is_none() && !self.models.is_empty() {
             let listed = self.models.iter().take(SHOWN_NAMES);
             let listed: Vec<_> = listed.map(|m| format!("\"{}\"", shown(&m.id, MAX_SHOWN_NAME))).collect();
             let others = if self.models.len() > SHOWN_NAMES { " and others" } else { "" };
-            broken.push(format!("the server does not list it, but {}{others}", listed.join(", ")));
+            broken
+                .push(format!("the server does not list this model; it lists {}{others}", listed.join(", ")));
         }
         let window = self.window_of(&upstream.model);
         if let Some(window) = window.filter(|window| *window < model.context_window) {
@@ -166,7 +167,7 @@ impl ServerDescription {
             let most = model.max_output_tokens;
             if most > window {
                 broken.push(format!(
-                    "max_output_tokens is {most}, more than the server's window of {window}: a request that names no limit is sent \
+                    "max_output_tokens is {most}, more than the server's window of {window}: a request without a limit is sent \
                      twice"
                 ));
             }
@@ -227,7 +228,7 @@ mod tests {
         assert_eq!(broken(UpstreamKind::LlamaCpp, props, "any", 16384, 4096).len(), 1);
         assert_eq!(
             broken(UpstreamKind::Vllm, VLLM, "Qwen", 8, 8),
-            [r#"the server does not list it, but "qwen", "lora""#]
+            [r#"the server does not list this model; it lists "qwen", "lora""#]
         );
         let many = format!(r#"{{"data":[{}{{"id":"z\u001b"}}]}}"#, r#"{"id":"a"},"#.repeat(6));
         assert!(broken(UpstreamKind::Openai, &many, "x", 8, 8)[0].ends_with("and others"));

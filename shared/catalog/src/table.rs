@@ -8,7 +8,7 @@ use toml::Spanned;
 
 use crate::price::{Price, Rates, Tier, WrittenRates, borders, continued};
 
-/// A fault and its place, which is the model's id if nothing more exact is known.
+/// A fault and its place. If no place is known, the text names the model.
 pub(super) type Fault = (Option<Range<usize>>, String);
 
 /// A table of rates: `[model.price]`, `[model.upstream.cost]`, or a tier of either.
@@ -49,7 +49,7 @@ impl RawTable {
             let (at, tier) = (tier.span(), tier.into_inner());
             let own = tier.written();
             if own.iter().all(Option::is_none) || !tier.above.is_empty() {
-                return Err((Some(at), "has a tier without rates of its own, or with tiers inside".into()));
+                return Err((Some(at), "has a tier without rates, or with a nested tier".into()));
             }
             let border = tier
                 .prompt_tokens
@@ -103,7 +103,7 @@ impl<'de> Deserialize<'de> for Markup {
         // A factor has as many decimals as an amount.
         let factor = NanoUsd::parse(&text).ok().filter(|factor| *factor >= NanoUsd::from_usd(1));
         factor.map(|factor| Self(factor.nanos())).ok_or_else(|| {
-            serde::de::Error::custom(format!("a markup is a number of at least 1, not `{text}`"))
+            serde::de::Error::custom(format!("a markup must be a number of at least 1, not `{text}`"))
         })
     }
 }

@@ -79,7 +79,7 @@ fn a_model_takes_the_efforts_that_its_entry_lists() {
 fn a_fault_is_reported_with_file_line_and_reason() {
     assert_eq!(
         fault("\n[model.price]\ninput = \"0.10\"\ncached_input = \"0.025\"\noutput = \"0.40\"\n", ""),
-        "models.toml:8: model \"Model Flash\" has no [model.price]; what has no price cannot be sold"
+        "models.toml:8: model \"Model Flash\" has no [model.price] and no markup; set one of them"
     );
     assert!(fault("owned_by", "owned_bi").starts_with("models.toml:9: unknown field `owned_bi`"));
     assert!(fault("0.40", "0.4.0").starts_with("models.toml:16: `0.4.0` is not a number"));
@@ -103,20 +103,20 @@ fn a_fault_is_reported_with_file_line_and_reason() {
     assert!(twice.contains("lists the extra parameter \"top_k\" twice"), "{twice}");
     assert!(
         fault("model = \"Qwen/Qwen3\"", "model = \"q\"\ntokenizer = \"tokenizer.json\"")
-            .contains("models.toml:22: a tokenizer alone")
+            .contains("models.toml:22: `tokenizer` is not supported")
     );
     for name in ["", "a=b", "a&b", "b%65ta"] {
         let line = format!("model = \"q\"\npass_query = [\"x\", \"{name}\"]");
         assert!(
-            fault("model = \"Qwen/Qwen3\"", &line).contains("models.toml:22: pass_query has names"),
+            fault("model = \"Qwen/Qwen3\"", &line).contains("models.toml:22: names in pass_query may have"),
             "{name}"
         );
     }
-    assert!(fault("model = \"Qwen/Qwen3\"", "").contains("needs the name it knows"));
+    assert!(fault("model = \"Qwen/Qwen3\"", "").contains("needs its own name of the model"));
     let (head, model) = GOOD.split_at(GOOD.find("[[model]]").unwrap());
     let twice = Catalog::parse(&format!("{head}{model}{model}"), "m").unwrap_err().to_string();
     assert!(twice.contains("two models with the id \"Model Flash\""), "{twice}");
-    assert!(Catalog::parse(head, "m").unwrap_err().to_string().contains("no [[model]]"));
+    assert!(Catalog::parse(head, "m").unwrap_err().to_string().contains("has no [[model]]"));
 }
 
 #[test]
@@ -161,25 +161,25 @@ fn a_credential_goes_in_the_header_that_the_catalogue_names() {
 #[test]
 fn an_access_that_cannot_be_meant_is_refused_with_its_place() {
     for (lines, reason) in [
-        ("api_key_env = \"K\"\napi_key_file = \"/k\"", "m:23: an upstream has api_key_env or api_key_file"),
-        ("auth = \"api-key\"", "m:22: `auth` names the header of a credential"),
-        ("api_key_env = \"K\"\nauth = \"no name\"", "m:23: \"no name\" is no name of a header"),
-        ("headers = { host = \"x\" }", "m:22: the header \"host\" is set by the gateway alone"),
-        ("headers = { a = \"x\\n\" }", "m:22: the header \"a\" holds characters"),
+        ("api_key_env = \"K\"\napi_key_file = \"/k\"", "m:23: set api_key_env or api_key_file"),
+        ("auth = \"api-key\"", "m:22: `auth` needs a credential"),
+        ("api_key_env = \"K\"\nauth = \"no name\"", "m:23: \"no name\" is not a valid header name"),
+        ("headers = { host = \"x\" }", "m:22: the gateway sets the header \"host\" itself"),
+        ("headers = { a = \"x\\n\" }", "m:22: the value of header \"a\" has characters"),
         ("headers = { a = { environment = \"A\" } }", "a header is a text, { env = \"VARIABLE\" }"),
         (
             "api_key_env = \"K\"\nheaders = { Authorization = \"x\" }",
             "m:23: the header \"authorization\" is set twice",
         ),
-        ("proxy = \"https://p:1\"", "m:22: a proxy is an address such as"),
-        ("proxy = \"http://me:secret@p:1/path\"", "m:22: a proxy is an address such as"),
+        ("proxy = \"https://p:1\"", "m:22: a proxy must be an address such as"),
+        ("proxy = \"http://me:secret@p:1/path\"", "m:22: a proxy must be an address such as"),
     ] {
         let refused = access(lines).err().unwrap_or_default();
         assert!(refused.contains(reason) && !refused.contains("secret"), "{lines}: {refused}");
     }
 }
 
-/// The catalogue with these tables instead of its price, and this at the end of its upstream.
+/// The catalogue with these tables instead of its price, and with these lines at the end of its upstream.
 fn sold(price: &str, upstream: &str) -> Result<Model, String> {
     let table = "[model.price]\ninput = \"0.10\"\ncached_input = \"0.025\"\noutput = \"0.40\"\n";
     let text = GOOD.replacen(table, price, 1) + upstream;
@@ -216,11 +216,11 @@ fn prices_have_their_defaults_and_tiers_continue_the_table_before() {
         |text: &str| Rates::of_array(text.split(' ').map(usd).collect::<Vec<_>>().try_into().unwrap());
     let price = sold(HOSTED, "").unwrap().price;
     assert_eq!(price.base, rates("3 0.3 15 3.75 6 15 3 15 0 0.001"));
-    // The default of audio input is the tier's own input; a cache write that was written stays.
+    // The default of audio input is the tier's own input; an explicit cache write stays.
     let first = Tier { above: 200_000, rates: rates("6 0.3 15 3.75 12 15 6 15 0 0.001") };
     let second = Tier { above: 500_000, rates: rates("6 0.3 15 9 12 15 6 15 0.002 0.001") };
     assert_eq!(price.tiers, [first, second]);
-    // A cache write for an hour is by default what one of minutes costs, in each tier anew.
+    // By default, a cache write for an hour costs the same as one for minutes, separately in each tier.
     let price = sold(&HOSTED.replace("cache_write_long", "audio_output"), "").unwrap().price;
     assert_eq!(price.base, rates("3 0.3 15 3.75 3.75 15 3 6 0 0.001"));
     assert_eq!(price.tiers[1].rates, rates("6 0.3 15 9 9 15 6 12 0.002 0.001"));
@@ -259,11 +259,7 @@ fn a_wrong_table_of_prices_is_refused_by_name() {
         ("image", "images", "m:27: unknown field `images`"),
         ("cache_write_long = \"12\"", "cache_write_1h = \"12\"", "m:23: unknown field `cache_write_1h`"),
         ("\"9\"", "\"-9\"", "m:24: model \"Model Flash\" has a price that is negative"),
-        (
-            "\"9\"",
-            "\"9000001\"",
-            "m:24: model \"Model Flash\" has a price that is negative or beyond 9000000",
-        ),
+        ("\"9\"", "\"9000001\"", "m:24: model \"Model Flash\" has a price that is negative or above 9000000"),
         ("\"9\"", "\"nine\"", "m:26: `nine` is not a number"),
     ] {
         let fault = sold(&HOSTED.replacen(from, to, 1), "").unwrap_err();
@@ -274,7 +270,7 @@ fn a_wrong_table_of_prices_is_refused_by_name() {
     assert!(fault.contains("the cost of model \"Model Flash\" has no `cached_input`"), "{fault}");
 }
 
-/// What an upstream charges that writes to its cache at 1.25 and doubles its input above 200,000 tokens.
+/// Costs of an upstream that writes to its cache at 1.25 and doubles its input above 200,000 tokens.
 const COST: &str = r#"
 [model.upstream.cost]
 input = "2.5"
@@ -292,28 +288,28 @@ fn a_price_below_cost_is_refused_in_any_rate_and_tier_unless_it_is_meant() {
     let cost = upstreams[0].cost.as_ref().unwrap();
     assert_eq!((cost.base.cache_write, cost.tiers[0].rates.input), (usd("3.125"), usd("5")));
     for (from, to, expected) in [
-        ("cache_write = \"3.75\"\n", "", "sells `cache_write` for 3, which costs 3.125"),
-        ("\"0.30\"", "\"0.20\"", "sells `cached_input` for 0.2, which costs 0.25"),
-        ("\"15\"", "\"9.999999999\"", "sells `output` for 9.999999999, which costs 10"),
-        ("input = \"6\"\n", "", "sells `input` above 200000 prompt tokens for 3, which costs 5"),
-        ("200000", "200001", "sells `input` above 200000 prompt tokens for 3, which costs 5"),
+        ("cache_write = \"3.75\"\n", "", "sells `cache_write` for 3, but pays 3.125"),
+        ("\"0.30\"", "\"0.20\"", "sells `cached_input` for 0.2, but pays 0.25"),
+        ("\"15\"", "\"9.999999999\"", "sells `output` for 9.999999999, but pays 10"),
+        ("input = \"6\"\n", "", "sells `input` above 200000 prompt tokens for 3, but pays 5"),
+        ("200000", "200001", "sells `input` above 200000 prompt tokens for 3, but pays 5"),
         (
             "image = \"0.002\"",
             "cached_input = \"0.1\"",
-            "sells `cached_input` above 500000 prompt tokens for 0.1, which costs 0.25",
+            "sells `cached_input` above 500000 prompt tokens for 0.1, but pays 0.25",
         ),
     ] {
         let price = HOSTED.replacen(from, to, 1);
         let fault = sold(&price, COST).unwrap_err();
         assert_eq!(
             fault,
-            format!("m:13: model \"Model Flash\" {expected}; `sell_below_cost = true` allows it")
+            format!("m:13: model \"Model Flash\" {expected} for it; `sell_below_cost = true` allows that")
         );
         assert!(sold(&format!("sell_below_cost = true\n{price}"), COST).is_ok());
     }
-    // A cost that the price has no rate for.
+    // A cost without a corresponding rate in the price.
     let fault = sold(HOSTED, &COST.replacen("output", "image = \"0.01\"\noutput", 1)).unwrap_err();
-    assert!(fault.contains("sells `image` for 0, which costs 0.01"), "{fault}");
+    assert!(fault.contains("sells `image` for 0, but pays 0.01"), "{fault}");
 }
 
 #[test]
@@ -328,7 +324,7 @@ fn a_markup_makes_the_price_of_the_dearest_cost_rounded_up() {
         sold("markup = \"1.000000001\"\n", &smallest).unwrap().price.base.cached_input,
         usd("0.000000002")
     );
-    // A second upstream, dearer in output alone, and above another border.
+    // A second upstream, dearer only in output, and above another border.
     let second = "[[model.upstream]]\nkind = \"openai\"\nurl = \"https://a.example/v1\"\nmodel = \"m\"\n";
     let other = COST.replace("\"10\"", "\"11\"").replace("200000", "100000").replace("\"5\"", "\"4\"");
     let price = sold("markup = \"1\"\n", &format!("{COST}{second}{other}")).unwrap().price;
@@ -342,24 +338,32 @@ fn a_markup_makes_the_price_of_the_dearest_cost_rounded_up() {
             COST.to_owned(),
             "m:13: model \"Model Flash\" has both a price and a markup",
         ),
-        ("markup = \"0.999\"\n".into(), COST.into(), "m:13: a markup is a number of at least 1, not `0.999`"),
-        ("markup = \"much\"\n".into(), COST.into(), "m:13: a markup is a number of at least 1, not `much`"),
+        (
+            "markup = \"0.999\"\n".into(),
+            COST.into(),
+            "m:13: a markup must be a number of at least 1, not `0.999`",
+        ),
+        (
+            "markup = \"much\"\n".into(),
+            COST.into(),
+            "m:13: a markup must be a number of at least 1, not `much`",
+        ),
         (
             "markup = \"1.2\"\n".into(),
             String::new(),
-            "m:13: model \"Model Flash\" has a markup, but an upstream without",
+            "m:13: model \"Model Flash\" has a markup, but one of its upstreams has no",
         ),
         (
             "markup = \"1.2\"\n".into(),
             format!("{COST}{second}"),
-            "m:13: model \"Model Flash\" has a markup, but an upstream without",
+            "m:13: model \"Model Flash\" has a markup, but one of its upstreams has no",
         ),
         (
             "markup = \"1000001\"\n".into(),
             COST.into(),
-            "m:13: model \"Model Flash\" has a markup that makes a price too high",
+            "m:13: model \"Model Flash\" has a markup that makes a price exceed the maximum",
         ),
-        (String::new(), COST.into(), "m:8: model \"Model Flash\" has no [model.price]; what has no price"),
+        (String::new(), COST.into(), "m:8: model \"Model Flash\" has no [model.price] and no markup"),
     ] {
         let fault = sold(&price, &upstreams).unwrap_err();
         assert!(fault.starts_with(expected), "{fault}, not {expected}");
@@ -383,10 +387,10 @@ fn a_model_is_found_by_its_aliases_and_no_name_names_two() {
     assert!(catalog.model("Uno").is_none());
     assert_eq!(catalog.ids(), ["one", "two"]);
     for (first, second, expected) in [
-        ("\"x\"", "\"x\"", "m:25: \"x\" is the id or an alias of a model already"),
-        ("\"x\", \"x\"", "", "m:9: \"x\" is the id or an alias"),
-        ("\"two\"", "", "m:9: \"two\" is the id or an alias"),
-        ("\"one\"", "", "m:9: \"one\" is the id or an alias"),
+        ("\"x\"", "\"x\"", "m:25: \"x\" is already the id or an alias of a model"),
+        ("\"x\", \"x\"", "", "m:9: \"x\" is already the id or an alias"),
+        ("\"two\"", "", "m:9: \"two\" is already the id or an alias"),
+        ("\"one\"", "", "m:9: \"one\" is already the id or an alias"),
         ("\"\"", "", "m:9: an alias is empty"),
     ] {
         let fault = two(first, second).unwrap_err();
@@ -403,9 +407,9 @@ fn a_model_says_through_which_apis_it_is_served() {
     assert!(!serves("\"embeddings\"").unwrap().serves.chat);
     assert!(serves("\"speech\"").unwrap_err().starts_with("m:13: unknown variant `speech`"));
     for wrong in ["", "\"chat\", \"chat\""] {
-        assert!(serves(wrong).unwrap_err().starts_with("m:13: `serves` lists"), "{wrong}");
+        assert!(serves(wrong).unwrap_err().starts_with("m:13: `serves` must list"), "{wrong}");
     }
-    // Vectors have no output to limit.
+    // Embeddings have no output to limit.
     let unlimited = |serves: &str| {
         let text = GOOD.replace("max_output_tokens = 131072\n", serves);
         Catalog::parse(&text, "m")

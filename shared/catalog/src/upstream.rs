@@ -1,4 +1,4 @@
-//! A server of a model, as the catalogue describes it: where it is, what it speaks, and what may be sent there.
+//! A server of a model, as the catalogue describes it: its address, its APIs, and what may be sent there.
 
 use http::Uri;
 use serde::{Deserialize, Serialize};
@@ -9,9 +9,9 @@ use crate::{access::Access, price::Price};
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a line of the catalogue")]
 pub struct Upstream {
-    /// Name by which accounts know it, in place of its address; unique among the model's upstreams.
+    /// Name that accounts see in place of its address; unique among the model's upstreams.
     pub name: String,
-    /// Software of the server, which decides how it is asked.
+    /// Software of the server, which decides how it is called.
     pub kind: UpstreamKind,
     /// Base address with `/v1`; its query goes with every request. `None` only for the built-in model.
     pub url: Option<Uri>,
@@ -25,7 +25,7 @@ pub struct Upstream {
     pub limit_param: LimitParam,
     /// Share of the requests, relative to the model's other upstreams.
     pub weight: u32,
-    /// Tokens that the upstream's template adds to a prompt beyond the usual.
+    /// Tokens that the upstream's template adds to a prompt beyond the usual number.
     pub prompt_overhead: u64,
     /// Charge for a stream whose client leaves before the upstream answered.
     pub left_before_head: LeftBeforeHead,
@@ -33,20 +33,21 @@ pub struct Upstream {
     pub left_mid_stream: LeftMidStream,
     /// Kinds of image URLs that the upstream may be handed.
     pub image_urls: ImageUrls,
-    /// Requests written here for the Messages API mark what the vendor's cache should keep.
+    /// Whether requests that are translated to the Messages API mark what the vendor's cache should keep.
     pub cache_breakpoints: bool,
-    /// Members of a client's query that pass with its body, besides `beta`.
+    /// Query parameters of a client that are passed on with its body, in addition to `beta`.
     pub pass_query: Vec<String>,
-    /// Members beyond the documented API that pass to this server when a client's body is passed on.
+    /// Members beyond the documented API that are sent to this server when a client's body is passed on.
     pub pass_members: Vec<String>,
-    /// Requests may ask the server to compact a conversation, which generates tokens beyond the limit of output.
+    /// Whether requests may ask the server to compact a conversation, which generates tokens beyond the limit of
+    /// output.
     pub compaction: bool,
-    /// Accounts share what the vendor caches of prompts. If not, requests of the Messages API begin with a block that
-    /// differs by account.
+    /// Whether accounts share the vendor's cache of prompts. If not, requests of the Messages API begin with a block
+    /// that differs by account.
     pub share_cache: bool,
-    /// Place of the model's first upstream that the same members pass to, from 0.
+    /// Position, from 0, of the model's first upstream that gets the same members of a client's body.
     pub passes_like: usize,
-    /// A stream shows every generated token; none are hidden reasoning.
+    /// Whether a stream shows every generated token, with no hidden reasoning.
     pub streams_every_token: bool,
     /// Prices that the upstream charges the operator; `None` if unknown.
     pub cost: Option<Price>,
@@ -56,18 +57,18 @@ pub struct Upstream {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ImageUrls {
-    /// Images inside the request alone; the upstream fetches nothing.
+    /// Only images inside the request; the upstream fetches nothing.
     #[default]
     Data,
     /// Also `https` addresses of public hosts.
     Https,
-    /// Any address, `http` and hosts inside included.
+    /// Any address, including `http` and internal hosts.
     Any,
 }
 
 impl ImageUrls {
-    /// Returns the default of a kind. A self-hosted server can reach private addresses, so it fetches nothing by
-    /// default.
+    /// Returns the default of a kind. A self-hosted server could reach private addresses, so by default it fetches
+    /// nothing.
     pub(crate) const fn of(kind: UpstreamKind) -> Self {
         match kind {
             UpstreamKind::Openai | UpstreamKind::Anthropic => Self::Https,
@@ -171,12 +172,12 @@ pub enum UpstreamApi {
     Messages,
 }
 
-// A hosted server that does not speak the client's own API is called by the first of these that it speaks.
+// A hosted server that does not speak the client's own API is called with the first of these that it speaks.
 shared::names! { UpstreamApi: Responses = "responses", Messages = "messages", Chat = "chat" }
 
 impl Upstream {
-    /// Returns the API by which a client of this API is served: its own if the server speaks it. A server that shows
-    /// its progress in chats is asked for chats, so that a stream which is left or cut is billed exactly.
+    /// Returns the API to use for a client of this API: the client's own if the server speaks it. A server that shows
+    /// its progress in chats is sent chats, so that a stream which is left or cut is billed exactly.
     pub fn api_for(&self, client: UpstreamApi) -> UpstreamApi {
         let speaks = |api: &UpstreamApi| self.speaks.contains(api);
         let first = if self.kind.is_self_hosted() { UpstreamApi::Chat } else { client };
@@ -185,7 +186,7 @@ impl Upstream {
     }
 
     /// Returns whether the server belongs to the vendor that defines this API. Members that are too new for the gateway
-    /// mean the same there as in the vendor's documentation, so they may pass.
+    /// mean there what the vendor documents, so they may pass.
     pub fn is_vendors_own(&self, api: UpstreamApi) -> bool {
         let vendors = match api {
             UpstreamApi::Chat | UpstreamApi::Responses => "api.openai.com",

@@ -33,7 +33,7 @@ pub type HttpClient<B, C = HttpConnector> = Client<Connecting<C, <C as Service<U
 /// Connector of a client with a pool.
 type Connecting<C, S> =
     MapResponse<HttpsConnector<C>, fn(MaybeHttpsStream<S>) -> Bounded<TokioIo<MaybeHttpsStream<S>>>>;
-/// A connection that bounds answers up to their final heads, and takes turns to read.
+/// A connection that bounds answers up to their final heads, and reads fairly.
 type Bounded<S> = TokioIo<FinalHead<FairRead<S>>>;
 
 /// Connector of a server, http or https. Cheap to clone.
@@ -41,17 +41,17 @@ type Bounded<S> = TokioIo<FinalHead<FairRead<S>>>;
 pub enum Connector {
     /// Connects to the server itself.
     Direct(HttpsConnector<HttpConnector>),
-    /// Connects through a proxy, which is asked to CONNECT.
+    /// Connects through a proxy with CONNECT.
     Tunnelled(HttpsConnector<Tunnel<HttpConnector>>),
 }
 
 /// Settings in which clients differ.
 pub struct ClientSettings {
-    /// Certificates to trust and to show; `None` trusts the authorities of the web.
+    /// Certificates to trust and to present; `None` trusts the public authorities.
     pub tls: Option<ClientConfig>,
     /// Longest time to make a connection.
     pub connect_deadline: Duration,
-    /// Longest time that an idle connection is kept.
+    /// How long an idle connection is kept.
     pub idle: Duration,
     /// Idle connections kept for a server.
     pub idle_connections: usize,
@@ -66,7 +66,7 @@ where
 }
 
 /// Makes a connector that connects within `deadline`, through `proxy` if there is one. `tls` has the authorities to
-/// trust; `None` trusts those of the web.
+/// trust; `None` trusts the public ones.
 pub(super) fn connector(
     deadline: Duration,
     tls: Option<ClientConfig>,

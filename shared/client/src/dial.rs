@@ -1,4 +1,4 @@
-//! Connections made otherwise than by TCP: a simulation puts its own network in place of the system's.
+//! Connections made by other means than TCP: a simulation replaces the system's network with its own.
 
 use std::{io, pin::Pin};
 
@@ -14,6 +14,6 @@ pub type Dialled = Pin<Box<dyn Future<Output = io::Result<Box<dyn Wire>>> + Send
 
 /// Makes connections instead of TCP.
 pub trait Dial: Send + Sync + 'static {
-    /// Connects to the scheme and authority of this URI. The connection carries plain text, whatever the scheme is.
+    /// Connects to the scheme and authority of this URI. The connection carries plain text, whatever the scheme.
     fn dial(&self, to: &Uri) -> Dialled;
 }

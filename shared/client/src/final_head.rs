@@ -7,9 +7,9 @@ use std::{io, task::Context};
 
 use crate::watched_stream::{StreamWatch, WatchedStream};
 
-/// Interim heads of an answer: a server sends one or two.
+/// Most interim heads of an answer. Servers send one or two.
 const MAX_INTERIM_HEADS: usize = 16;
-/// Bytes up to the end of the final head: twice those of a large head.
+/// Most bytes up to the end of the final head: twice as many as a large head has.
 const MAX_HEAD_BYTES: usize = 64 << 10;
 
 /// Bytes of a status line up to the end of its code, as in `HTTP/1.1 200`.
@@ -17,7 +17,7 @@ const STATUS: usize = 12;
 /// Beginning of every status line.
 const PROTOCOL: &[u8] = b"HTTP/1.";
 
-/// The final head of an answer did not come within the bounds; the connection ends.
+/// Error that ends a connection: an answer's final head did not come within the bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the answer has no final head within {MAX_INTERIM_HEADS} interim heads and {} KiB", MAX_HEAD_BYTES >> 10)]
 pub struct NoFinalHead;
@@ -34,10 +34,10 @@ pub struct Heads {
     interim: usize,
 }
 
-/// What the next byte belongs to.
+/// The part of an answer that the next byte belongs to.
 #[derive(Debug, Default)]
 enum HeadState {
-    /// The body of an answer, or nothing yet: no byte counts.
+    /// The body of an answer, or no answer yet: bytes do not count.
     #[default]
     Past,
     /// A status line, up to its code. Holds the bytes so far, and their number.
@@ -51,8 +51,8 @@ enum HeadState {
 }
 
 impl Heads {
-    /// Expects the head of an answer, since a request is written. The rest of a request whose answer has begun ends up
-    /// here too; the bytes that follow are then no status line, and are skipped.
+    /// Expects the head of an answer, since a request is being written. This also happens for the rest of a request
+    /// whose answer has begun; the bytes that follow are then not a status line, and are skipped.
     fn await_answer(&mut self) {
         if matches!(self.place, HeadState::Past) {
             *self = Self { place: HeadState::Status([0; STATUS], 0), bytes: 0, interim: 0 };
@@ -107,7 +107,7 @@ impl Heads {
     }
 }
 
-/// Returns what follows the code of a status line. The parser judges bytes that are no status line.
+/// Returns the state after the code of a status line. Bytes that are not a status line are left to the parser.
 fn after_status(status: &[u8; STATUS]) -> HeadState {
     if !status.starts_with(PROTOCOL) {
         return HeadState::Past;
@@ -180,7 +180,7 @@ mod tests {
             heads.await_answer();
             heads.read((INTERIM.repeat(16) + FINAL).as_bytes()).unwrap();
             heads.read(&body).unwrap();
-            // The rest of a request is written while the body of its answer comes.
+            // The rest of a request is written while the body of its answer arrives.
             heads.await_answer();
             heads.read(&body).unwrap();
             assert!(matches!(heads.place, HeadState::Past));
@@ -192,7 +192,7 @@ mod tests {
 
         use super::*;
 
-        /// Where an answer is cut changes neither whether its heads are within the bounds, nor where they end.
+        /// Where an answer is cut does not change whether its heads are within the bounds, nor where they end.
         #[test]
         fn heads_of_answers() {
             let hints = "HTTP/1.0 103 Early Hints\nlink: </a>\r\nx: \r\n\n".repeat(15);

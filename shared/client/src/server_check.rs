@@ -8,12 +8,12 @@ use tokio::task::JoinSet;
 
 use crate::upstream_call::UpstreamCall;
 
-/// Longest time for a server's answer: a server that loads its weights answers only afterwards.
+/// Longest time for a server's answer. A server that is loading its weights does not answer in time.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(10);
-/// Servers that are asked at a time, so that a long catalogue needs few sockets and little memory.
+/// Servers that are asked at once, so that a long catalogue needs few sockets and little memory.
 const SERVERS_AT_ONCE: usize = 8;
 
-/// A fact about an upstream that its operator should know.
+/// A finding about an upstream for its operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerFinding {
     pub model: String,
@@ -25,11 +25,11 @@ pub struct ServerFinding {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FindingKind {
     Promise(String),
-    /// The server did not answer, or did not say.
+    /// The server did not answer, or did not describe itself.
     NotTold(String),
 }
 
-/// A question to a server, with the access to it.
+/// A question to a server, with the means to reach it.
 #[derive(Clone)]
 struct ServerQuestion {
     uri: Uri,
@@ -37,7 +37,7 @@ struct ServerQuestion {
     access: Access,
 }
 
-/// Asks each server of a catalogue once. Returns what the catalogue promises and the servers do not have, in the
+/// Asks each server of a catalogue once. Returns what the catalogue promises and the servers do not offer, in the
 /// catalogue's order.
 pub async fn check_servers(catalog: &Catalog) -> Vec<ServerFinding> {
     let mut questions: Vec<ServerQuestion> = Vec::new();

@@ -37,18 +37,18 @@ fn value(header: &Header) -> Result<HeaderValue, ConfigError> {
     }
     let value = SecretString::from(format!("{prefix}{text}"));
     let mut value = HeaderValue::from_str(value.expose_secret())
-        .map_err(|_| error("holds characters that a header cannot carry".into()))?;
+        .map_err(|_| error("has characters that a header cannot carry".into()))?;
     value.set_sensitive(true);
     Ok(value)
 }
 
-/// Makes the connector of an upstream at `base`; a connection is made within `deadline`.
+/// Makes the connector of an upstream at `base`, which connects within `deadline`.
 pub fn upstream_connector(base: &Uri, access: &Access, deadline: Duration) -> Result<Connector, ConfigError> {
     let tls = access.ca_file.as_deref().map(|file| trusting(&Pem::read(MODELS, file)?)).transpose()?;
     Ok(connector(deadline, tls, proxy(base, access)?.as_ref()))
 }
 
-/// Trusts the authorities of a file besides those of the web.
+/// Trusts the authorities of a file in addition to the public ones.
 fn trusting(authorities: &Pem) -> Result<ClientConfig, ConfigError> {
     let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
     for authority in CertificateDer::pem_slice_iter(authorities.text().as_bytes()) {
@@ -71,13 +71,13 @@ fn proxy(base: &Uri, access: &Access) -> Result<Option<Intercept>, ConfigError> 
     };
     match rules.build().intercept(base) {
         Some(proxy) if proxy.uri().scheme_str() != Some("http") => {
-            Err(ConfigError::new("HTTPS_PROXY", "is no address such as http://proxy.internal:3128"))
+            Err(ConfigError::new("HTTPS_PROXY", "is not an address such as http://proxy.internal:3128"))
         }
         proxy => Ok(proxy),
     }
 }
 
-/// Returns the value of the first of these environment variables that is set, or nothing.
+/// Returns the value of the first of these environment variables that is set, or an empty text.
 fn first_set(names: [&str; 2]) -> String {
     names.iter().find_map(|name| env::var(name).ok()).unwrap_or_default()
 }

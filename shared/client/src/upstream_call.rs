@@ -1,4 +1,4 @@
-//! A single request to an upstream that is not a client's: a check at start, or a command of the operator.
+//! A single request to an upstream that does not come from a client: a check at start, or an operator's command.
 
 use std::{error::Error, time::Duration};
 
@@ -21,11 +21,10 @@ const MAX_ANSWER_BYTES: usize = 8 << 20;
 
 pub struct UpstreamCall<'a> {
     pub uri: &'a Uri,
-    /// Headers, authorities and proxy of the upstream.
     pub access: &'a Access,
     /// JSON to post; `None` sends a GET.
     pub body: Option<Bytes>,
-    /// Longest time until the answer is read.
+    /// Longest time until the answer has been read.
     pub deadline: Duration,
 }
 
@@ -44,15 +43,15 @@ pub enum NoAnswer {
     /// No connection was made, or it broke before the head of the answer.
     #[error("the server cannot be reached: {0}")]
     Unreachable(String),
-    #[error("the server does not answer in time")]
+    #[error("the server did not answer in time")]
     Silent,
     /// The body of the answer broke off, or is too large to read.
-    #[error("the server's answer breaks off, or is too large")]
+    #[error("the server's answer broke off, or is too large")]
     Incomplete,
 }
 
 impl UpstreamCall<'_> {
-    /// Sends the request over its own connection, and reads the answer.
+    /// Sends the request over a new connection, and reads the answer.
     pub async fn send(self) -> Result<UpstreamAnswer, NoAnswer> {
         let deadline = self.deadline;
         timeout(deadline, self.exchange()).await.unwrap_or(Err(NoAnswer::Silent))

@@ -9,15 +9,15 @@ use std::{
 use hyper_util::client::legacy::connect::{Connected, Connection};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Watches the reads and the writes of a stream.
+/// Observes the reads and writes of a stream.
 pub trait StreamWatch {
-    /// Sees what a read brought: nothing, if it waits. An error fails the read.
+    /// Called after a read, with the bytes that it brought: none if it waits. An error fails the read.
     fn after_read(&mut self, context: &mut Context<'_>, waits: bool, bytes: &[u8]) -> io::Result<()>;
 
-    /// Sees that something is about to be written.
+    /// Called before a write.
     fn before_write(&mut self) {}
 
-    /// Sees whether a write waits.
+    /// Called after a write, which may wait.
     fn after_write(&mut self, _waits: bool) {}
 }
 

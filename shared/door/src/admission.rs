@@ -1,6 +1,6 @@
-//! Admission: who may take how much of a resource that many callers share.
+//! Admission: how much of a shared resource each caller may take.
 //!
-//! `owner`, `quota` and `eviction` decide, without clock, lock or I/O. `permit` is the edge at which callers wait.
+//! `owner`, `quota` and `eviction` decide, without clock, lock or I/O. In `permit`, callers wait for their turn.
 
 mod eviction;
 mod owner;

@@ -32,10 +32,10 @@ pub use framing::{ambiguity, refuse_ambiguous};
 pub use trace::{ClientRequestId, X_GATEWAY_REQUEST_ID, X_REQUEST_ID, gateway_request_id};
 pub use unread::{drain_unread, drain_unread_body};
 
-/// Header in which some SDKs send the credential of a model call.
+/// Header in which some SDKs send the credential of a model call, in place of `Authorization`.
 const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
-/// Middleware: answers 500 if a handler panics, which is a bug of this service.
+/// Middleware: answers 500 if a handler panics.
 pub fn catch_panics() -> CatchPanicLayer<fn(Box<dyn Any + Send>) -> Response> {
     CatchPanicLayer::custom((|_| ApiError::internal().into_response()) as fn(_) -> _)
 }
@@ -52,12 +52,12 @@ pub async fn unknown_url(request: Request) -> ApiError {
 pub async fn method_not_allowed(request: Request) -> ApiError {
     ApiError::new(
         Code::MethodNotAllowed,
-        format!("This route does not take the method {}.", shown_method(request.method())),
+        format!("This route does not support the method {}.", shown_method(request.method())),
     )
 }
 
-/// Returns the token of `Authorization: Bearer <token>`. There must be one such header; the case of the scheme does not
-/// matter.
+/// Returns the token of `Authorization: Bearer <token>`. The header must be sent exactly once; the case of the scheme
+/// does not matter.
 pub fn bearer(headers: &HeaderMap) -> Result<&str, ApiError> {
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
     let Some(value) = values.next() else {
@@ -65,7 +65,7 @@ pub fn bearer(headers: &HeaderMap) -> Result<&str, ApiError> {
         return Err(ApiError::new(Code::MissingApiKey, message));
     };
     let invalid = || {
-        let message = "The Authorization header must be, once, `Bearer <key>`.";
+        let message = "Send one Authorization header, as `Bearer <key>`.";
         ApiError::new(Code::InvalidAuthorizationHeader, message)
     };
     if values.next().is_some() {
@@ -79,12 +79,12 @@ pub fn bearer(headers: &HeaderMap) -> Result<&str, ApiError> {
     Ok(token)
 }
 
-/// Returns the credential of a model call, from `Authorization` or `x-api-key`. If both are there, they must be equal.
+/// Returns the credential of a model call, from `Authorization` or `x-api-key`. If both are sent, they must be equal.
 pub fn model_credential(headers: &HeaderMap) -> Result<&str, ApiError> {
     let mut values = headers.get_all(X_API_KEY).iter();
     let Some(key) = values.next() else { return bearer(headers) };
     let invalid = || {
-        let message = "The headers Authorization and x-api-key must not differ, and each be sent once.";
+        let message = "If both Authorization and x-api-key are sent, send each once, with the same key.";
         ApiError::new(Code::InvalidAuthorizationHeader, message)
     };
     let key =

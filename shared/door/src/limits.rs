@@ -13,17 +13,17 @@ const RESERVED_FILES: usize = 192;
 /// Most memory of a silent connection, including half of the largest head. Connections take up to a quarter of the
 /// process's memory.
 const CONNECTION_BYTES: u64 = 32 << 10;
-/// Most memory that TLS adds to a connection: a handshake's longest message while incomplete, and as much of keys and
-/// buffers.
+/// Most memory that TLS adds to a connection: an incomplete handshake message of the largest size, and the same again
+/// for keys and buffers.
 const TLS_BYTES: u64 = 128 << 10;
-/// Connections of the main port, if files and memory allow so many.
+/// Most connections of the main port; open files and memory may allow fewer.
 const MOST_CONNECTIONS: usize = 16_384;
 
 /// Settings that size a process.
 #[derive(Args, Clone, Debug)]
 #[group(id = "process")]
 pub struct LimitOptions {
-    /// MiB of memory that the process may take, from which budgets are derived [default: the bound of the cgroup, or
+    /// MiB of memory that the process may use; other budgets are derived from it [default: the limit of the cgroup, or
     /// the memory available at the start]
     #[arg(long, env = "FAREGATE_MEMORY_MIB", value_name = "MIB",
           value_parser = clap::value_parser!(u32).range(64..=1 << 24))]
@@ -49,10 +49,10 @@ impl LimitOptions {
     /// that remain.
     pub fn raise(&self) -> Limits {
         if let Err(e) = Resource::CORE.set(0, 0) {
-            tracing::warn!(error = %e, "core dumps cannot be turned off; they would hold keys and prompts");
+            tracing::warn!(error = %e, "cannot turn off core dumps, which would contain keys and prompts");
         }
         let files = rlimit::increase_nofile_limit(u64::MAX).unwrap_or_else(|e| {
-            tracing::warn!(error = %e, "the limit of open files cannot be raised");
+            tracing::warn!(error = %e, "cannot raise the limit of open files");
             Resource::NOFILE.get_soft().unwrap_or(1024)
         });
         let (memory, source) = match self.memory_mib {
@@ -66,8 +66,8 @@ impl LimitOptions {
 }
 
 impl Limits {
-    /// Number of connections for each of `ports`, beside `other_files`: the configured number, or as many as open files
-    /// and memory allow.
+    /// Number of connections for each of `ports`: the configured number, or what open files and memory allow.
+    /// `other_files` are needed for other purposes.
     pub fn connections(&self, ports: usize, other_files: usize) -> Result<usize, ConfigError> {
         const SETTING: &str = "FAREGATE_MAX_CONNECTIONS";
         let files = self.files.saturating_sub(RESERVED_FILES + other_files) / ports;

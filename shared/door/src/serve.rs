@@ -1,7 +1,7 @@
-//! HTTP server of every port of every program. Only this code decides how connections are served and when each ends.
+//! HTTP server of every port of every program. This code alone decides how connections are served and when each ends.
 //!
 //! Every new connection is admitted (`register`). A connection that sends no head, carries no request, or reads too
-//! little of its answers is closed in time; the progress of requests counts, not that of bytes.
+//! little of its answers is closed in time. Only the progress of requests counts, not that of bytes.
 
 mod arrival;
 mod body;

@@ -25,26 +25,25 @@ const CERT: &str = "FAREGATE_INTERNAL_TLS_CERT";
 const KEY: &str = "FAREGATE_INTERNAL_TLS_KEY";
 const CA: &str = "FAREGATE_INTERNAL_TLS_CA";
 
-/// The files of mutual TLS between the services: all three, or none.
+/// Files of mutual TLS between the services: all three, or none.
 #[derive(Args, Clone, Debug, Default)]
 #[group(id = "internal-tls")]
 pub struct TlsOptions {
-    /// PEM file of the certificate that this service presents, with all intermediate certificates
+    /// PEM file of this service's certificate, with all intermediate certificates
     #[arg(long = "internal-tls-cert", env = CERT, value_name = "FILE")]
     cert: Option<PathBuf>,
 
-    /// PEM file of that certificate's key
+    /// PEM file of the private key of that certificate
     #[arg(long = "internal-tls-key", env = KEY, value_name = "FILE")]
     key: Option<PathBuf>,
 
-    /// PEM file of the authority: calls between the services are encrypted, and each side demands a certificate of
-    /// the authority
+    /// PEM file of the certificate authority for calls between the services. They are then encrypted, and each side
+    /// demands a certificate of this authority
     #[arg(long = "internal-tls-ca", env = CA, value_name = "FILE")]
     ca: Option<PathBuf>,
 }
 
-/// Mutual TLS whose certificates may be replaced. Connections keep the certificates with which they began. Cheap to
-/// clone.
+/// Mutual TLS with certificates that may be replaced. Existing connections keep theirs. Cheap to clone.
 #[derive(Clone)]
 pub struct Tls {
     files: Arc<TlsOptions>,
@@ -58,7 +57,7 @@ pub struct MutualTls {
     server: Arc<ServerConfig>,
     /// The server's end for gRPC, which speaks HTTP/2.
     grpc_server: Arc<ServerConfig>,
-    /// The certificate that this service presents, with all intermediate certificates.
+    /// This service's certificate, with all intermediate certificates.
     pub certificate: Pem,
     pub key: Pem,
     /// The authority that both ends trust.
@@ -139,7 +138,7 @@ impl MutualTls {
         Ok(Self { client, server, grpc_server, certificate, key, authority })
     }
 
-    /// Exports when the certificates end, and warns of it.
+    /// Exports when the certificates end, and warns if that is soon.
     fn show(&self) {
         validity::show(&[(&self.certificate, Decisive::First), (&self.authority, Decisive::Last)]);
     }

@@ -1,16 +1,16 @@
-//! Edits of an example: of single bytes, and of values as JSON, TOML and addresses have them.
+//! Edits of an example: of single bytes, and of values in JSON, TOML and addresses.
 
 use std::ops::Range;
 
 use bolero::TypeGenerator;
 
-/// Values that a parser may not expect, one a line.
+/// Values that a parser may not expect, one per line.
 const WORDS: &str = include_str!("words.txt");
 
-/// Characters by which formats are structured.
+/// Characters that structure formats.
 const MARKS: &[u8] = b"\n\r \t\"\\,:;=.-+{}[]()/%&@#\0";
 
-/// An edit. A place is taken modulo the length of what is edited.
+/// An edit. A position is taken modulo the length of the edited bytes.
 #[derive(Clone, Copy, Debug, TypeGenerator)]
 pub(super) enum Edit {
     Flip { at: u32, bit: u8 },
@@ -85,7 +85,7 @@ fn repeat(bytes: &mut Vec<u8>, range: Range<usize>, between: &[u8]) {
     bytes.splice(range.end..range.end, again);
 }
 
-/// Finds the next value from a place on: a string, a list or an object, or else a word.
+/// Finds the next value from a position on: a string, a list or an object, or else a word.
 fn value(bytes: &[u8], at: u32) -> Range<usize> {
     let is_word = |byte: &u8| byte.is_ascii_alphanumeric() || b"_.+-".contains(byte);
     let at = place(bytes, at);

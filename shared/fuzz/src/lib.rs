@@ -1,9 +1,9 @@
 //! Fuzz targets that are tests: examples of a format, edited at random.
 //!
-//! Random bytes hardly get past the first character of a JSON parser. Here a target is given examples of its format, and
-//! `bolero` chooses which example is edited how. A failure prints the input.
+//! Random bytes hardly get past the first character of a JSON parser. So a target is given examples of its format, and
+//! `bolero` chooses which example is edited and how. A failure prints the input.
 //!
-//! A test edits in the same order in each run, so that a change fails by what it does and never by chance. `make fuzz`
+//! A test makes the same edits in each run, so that a change fails by what it does and never by chance. `make fuzz`
 //! edits at random; its failures print a seed that repeats them.
 
 use std::{
@@ -34,7 +34,7 @@ const MOST_CUTS: usize = 6;
 /// How long a test edits examples.
 const TIME_OF_A_TEST: Duration = Duration::from_secs(1);
 
-/// Checks every example as it is, then edited ones: the same ones for a second, or others at each run for as long as
+/// Checks every example as it is, then edited ones: for a second, the same in each run, or at random for as long as
 /// `BOLERO_RANDOM_TEST_TIME_MS` says.
 #[macro_export]
 macro_rules! fuzz {
@@ -49,7 +49,7 @@ macro_rules! fuzz {
     }};
 }
 
-/// Examples of a format, which are checked as they are and edited at random.
+/// Examples of a format, which are checked unchanged and edited at random.
 pub struct Examples(Vec<Vec<u8>>);
 
 impl Examples {
@@ -57,7 +57,7 @@ impl Examples {
         Self(texts.into_iter().map(|text| text.as_ref().to_vec()).collect())
     }
 
-    /// Reads the files of a folder of the corpus, in the order of their names.
+    /// Reads the files of a folder of the corpus, sorted by name.
     pub fn folder(name: &str) -> Self {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(name);
         let entries = fs::read_dir(&folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
@@ -66,7 +66,7 @@ impl Examples {
         Self(files.iter().filter_map(|file| fs::read(file).ok()).collect())
     }
 
-    /// Adds other examples to these.
+    /// Adds more examples.
     #[must_use]
     pub fn and(mut self, others: Self) -> Self {
         self.0.extend(others.0);
@@ -94,7 +94,7 @@ impl Examples {
     }
 }
 
-/// Prints an input where its check panics.
+/// Prints the input if its check panics.
 struct ShownAtPanic<'a>(&'a Input);
 
 impl Drop for ShownAtPanic<'_> {

@@ -1,4 +1,4 @@
-//! Failures that repeat while their cause lasts. The process logs them once, rather than each caller that meets them.
+//! Failures that repeat while their cause lasts. The process logs them once, instead of once per caller.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -12,14 +12,15 @@ use tokio::time::Instant;
 
 /// Time between two lines while failures go on.
 const TELL_EVERY: Duration = Duration::from_mins(1);
-/// Shortest time without failures after which the next one is logged at once. Failures that come and go faster get a
-/// line a minute.
+/// Least time without failures before a new one is logged at once. Failures that come and go faster are logged once a
+/// minute.
 const QUIET: Duration = Duration::from_secs(5);
 
 /// Failures of one cause, and when they were last logged.
 #[derive(Debug, Default)]
 pub struct FailureLog {
-    /// Failures came since the last success. It is read without the lock, since nearly every success follows another.
+    /// Whether failures came since the last success. It is read without the lock, since nearly every success follows
+    /// another.
     is_failing: AtomicBool,
     state: Mutex<FailureState>,
 }
@@ -38,12 +39,12 @@ struct FailureState {
     ended: Option<Instant>,
 }
 
-/// Content of a line about failures.
+/// What a line about failures reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failures {
     /// Failures since the last success.
     pub count: u64,
-    /// Failures since the last line, for lines where no success is noted.
+    /// Failures since the last line, for causes without a success to note.
     pub untold: u64,
     /// Time since the first of them, in seconds.
     pub seconds: u64,
@@ -89,7 +90,7 @@ impl FailureLog {
     }
 }
 
-/// Lets a warning of each `K` pass once a minute.
+/// Lets a warning about each `K` pass at most once a minute.
 #[derive(Debug)]
 pub struct Throttle<K> {
     last: HashMap<K, Instant>,

@@ -43,7 +43,7 @@ pub enum LogFormat {
     Json,
 }
 
-/// Words of a filter that are levels by themselves.
+/// Words that are levels if they are the whole filter.
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
 /// The filter of log lines, once the log has started.
@@ -73,8 +73,8 @@ pub fn start(chosen: LogFormat, filter: &str) -> Result<(), String> {
     LOG.start().map_err(|e| e.to_string())
 }
 
-/// Reads a filter. A word by itself must be a level: a misspelled one would become the name of a target, and leave the
-/// log empty.
+/// Reads a filter. A single word must be a level: a misspelled one would be taken for the name of a target, and the log
+/// would stay empty.
 fn read_filter(text: &str) -> Result<EnvFilter, String> {
     let is_level = |word: &str| LEVELS.iter().any(|level| word.eq_ignore_ascii_case(level));
     let words = text.split(',').map(str::trim).filter(|word| !word.is_empty());
@@ -82,9 +82,11 @@ fn read_filter(text: &str) -> Result<EnvFilter, String> {
     match words.filter(is_plain).find(|word| !is_level(word)) {
         Some(word) => {
             let levels = LEVELS.join(", ");
-            Err(format!("'{word}' is no level ({levels}); name a part of the program as TARGET=LEVEL"))
+            Err(format!(
+                "'{word}' is not a level ({levels}); to filter a part of the program, use TARGET=LEVEL"
+            ))
         }
-        None => EnvFilter::try_new(text).map_err(|e| format!("'{text}' is no filter: {e}")),
+        None => EnvFilter::try_new(text).map_err(|e| format!("'{text}' is not a valid filter: {e}")),
     }
 }
 
@@ -93,7 +95,7 @@ pub fn filter() -> String {
     FILTER.get().and_then(|handle| handle.with_current(ToString::to_string).ok()).unwrap_or_default()
 }
 
-/// Replaces the filter. On an error, which says why, nothing changes.
+/// Replaces the filter. An error gives the reason, and nothing changes.
 pub fn replace_filter(text: &str) -> Result<(), String> {
     if text.is_empty() {
         return Err("send a level or a filter".to_owned());
@@ -107,7 +109,7 @@ pub fn flush() {
     LOG.flush();
 }
 
-/// Lines of JSON that name the span in which they were written, as log collectors expect it.
+/// Lines of JSON with the ids of the span that they were written in, as log collectors expect them.
 struct WithTrace<F>(F);
 
 impl<S, N, F> FormatEvent<S, N> for WithTrace<F>
@@ -136,10 +138,7 @@ where
 struct UtcTime;
 
 impl FormatTime for UtcTime {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "lines of the log tell microseconds, which nothing decides by"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "log lines show microseconds, and nothing depends on them")]
     fn format_time(&self, line: &mut Writer<'_>) -> fmt::Result {
         line.write_str(&DateTime::<Utc>::from(SystemTime::now()).to_rfc3339_opts(SecondsFormat::Micros, true))
     }

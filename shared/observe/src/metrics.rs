@@ -31,7 +31,7 @@ const UPKEEP_EVERY: Duration = Duration::from_secs(5);
 
 pub struct Exported {
     pub program: &'static str,
-    /// Families beside those of every program.
+    /// Families in addition to those of every program.
     pub families: &'static [&'static [Family]],
 }
 
@@ -41,17 +41,17 @@ impl Exported {
     }
 }
 
-/// Collected metrics of a process, which a scraper reads.
+/// Metrics of a process, collected for a scraper.
 pub struct Metrics {
     handle: PrometheusHandle,
     exported: &'static Exported,
 }
 
 impl Metrics {
-    /// Starts collecting metrics. Call it once a process, inside a runtime.
+    /// Starts collecting metrics. Call it once per process, inside a runtime.
     ///
-    /// Histograms keep every sample until they are folded into buckets. A task folds them regularly, so that memory
-    /// stays flat even without a scraper.
+    /// Histograms keep every sample until it is folded into buckets. A task folds them regularly, so that memory stays
+    /// flat even without a scraper.
     pub fn start(exported: &'static Exported) -> Result<Self, BuildError> {
         let mut builder = PrometheusBuilder::new();
         for family in exported.all() {
@@ -72,7 +72,7 @@ impl Metrics {
         Ok(Self { handle, exported })
     }
 
-    /// Returns a function that renders the series there are, for pages of this process.
+    /// Returns a function that renders the current series, for pages of this process.
     pub fn reader(&self) -> impl Fn() -> String + Send + Sync + use<> {
         let handle = self.handle.clone();
         move || handle.render()

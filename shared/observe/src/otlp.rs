@@ -20,9 +20,9 @@ use parking_lot::Mutex;
 use shared_client::{ClientSettings, HttpClient, http_client};
 use tokio::time::timeout;
 
-/// Time for the last spans and metrics of a process that stops.
+/// Time to send the last spans and metrics of a process that stops.
 pub(super) const FLUSH_DEADLINE: Duration = Duration::from_secs(2);
-/// Longest time of a request to the receiver, repetitions included, unless configured.
+/// Default bound on a request to the receiver, retries included.
 const EXPORT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest time to make a connection to the receiver.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
@@ -53,18 +53,18 @@ impl From<ExporterBuildError> for WrongSetting {
     }
 }
 
-/// Names of the variables of a kind of export.
+/// Names of the environment variables for spans or for metrics.
 pub(super) struct Variables {
-    /// Names the exporter: `otlp`, or `none` for a receiver that does not take this kind.
+    /// Names the exporter: `otlp`, or `none` to send nothing of this kind.
     pub(super) exporter: &'static str,
-    /// Whole address of the receiver, for this kind alone.
+    /// Full address of the receiver, for this kind only.
     pub(super) endpoint: &'static str,
-    /// Time of a request in milliseconds, for this kind alone.
+    /// Bound on a request in milliseconds, for this kind only.
     pub(super) timeout: &'static str,
 }
 
 impl Variables {
-    /// The client of the configured receiver, if any, and the time of a request.
+    /// The client of the configured receiver, if any, and the bound on a request.
     pub(super) fn client(&self) -> Result<Option<(ReceiverClient, Duration)>, WrongSetting> {
         let wanted = match setting(self.exporter).as_deref() {
             None | Some("otlp") => true,
@@ -97,7 +97,8 @@ pub(super) fn milliseconds(name: &'static str) -> Result<Option<Duration>, Wrong
     Ok(millis.map(Duration::from_millis))
 }
 
-/// Describes the process to receivers, by `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES`, or else by the program.
+/// Describes the process to receivers, by `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES`, or else by the program's
+/// name.
 pub(super) fn resource() -> Resource {
     let named =
         Resource::builder().with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION")));
@@ -128,7 +129,7 @@ impl opentelemetry_http::HttpClient for ReceiverClient {
     }
 }
 
-/// Time of the last warning about failed exports, so that an outage of the receiver takes a line a minute.
+/// Time of the last warning about failed exports, so that an outage of the receiver logs one line a minute.
 #[derive(Debug, Default)]
 pub(super) struct Warned(Mutex<Option<Instant>>);
 

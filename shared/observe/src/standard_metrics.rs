@@ -1,5 +1,5 @@
 //! Metrics under the names of OpenTelemetry's semantic conventions, sent to a receiver over OTLP. Without a receiver,
-//! every function returns after one check. `/metrics` has its own names.
+//! every function returns after one check. `/metrics` uses other names.
 
 use std::{
     sync::{Arc, OnceLock},
@@ -40,9 +40,9 @@ const VARIABLES: Variables = Variables {
     endpoint: OTEL_EXPORTER_OTLP_METRICS_ENDPOINT,
     timeout: OTEL_EXPORTER_OTLP_METRICS_TIMEOUT,
 };
-/// Variable of the time between two exports, in milliseconds.
+/// Environment variable for the time between two exports, in milliseconds.
 const INTERVAL: &str = "OTEL_METRIC_EXPORT_INTERVAL";
-/// Time between two exports unless configured.
+/// Default time between two exports.
 const EXPORT_EVERY: Duration = Duration::from_mins(1);
 
 /// Counters of tokens, in the order of [`Usage::by_kind`].
@@ -77,7 +77,7 @@ struct Instruments {
     http_request: Histogram<f64>,
     client_call: Histogram<f64>,
     server_call: Histogram<f64>,
-    /// Instruments of inferences, by operation, provider and model: no more than catalogues name.
+    /// Instruments of inferences, by operation, provider and model. Catalogues bound their number.
     inferences: RwLock<HashMap<Inferred, Arc<BoundInference>>>,
     /// Durations of calls that succeed, by side and method.
     calls: RwLock<HashMap<(CallSide, &'static str), BoundHistogram<f64>>>,
@@ -86,7 +86,7 @@ struct Instruments {
 /// Operation, provider and model of an inference.
 type Inferred = (&'static str, Option<&'static str>, String);
 
-/// Instruments whose attributes are looked up once, since a look-up costs several times as much as the measurement.
+/// Instruments with their attributes looked up once, since a look-up costs several times as much as a measurement.
 struct BoundInference {
     tokens: [BoundCounter<u64>; TOKEN_KINDS],
     inference: BoundHistogram<f64>,
@@ -153,7 +153,7 @@ fn seconds(meter: &Meter, name: &'static str, bounds: &[f64]) -> Histogram<f64> 
     meter.f64_histogram(name).with_unit("s").with_boundaries(bounds.to_vec()).build()
 }
 
-/// Begins to send metrics if a receiver is configured. Call it once a process, inside a runtime.
+/// Begins to send metrics if a receiver is configured. Call it once per process, inside a runtime.
 pub fn start() -> Result<(), WrongSetting> {
     let Some((client, timeout)) = VARIABLES.client()? else { return Ok(()) };
     let exporter = MetricExporter::builder().with_http().with_timeout(timeout).with_http_client(client);
@@ -170,14 +170,14 @@ pub fn start() -> Result<(), WrongSetting> {
 pub async fn flush() {
     let Some(Instruments { provider, .. }) = INSTRUMENTS.get() else { return };
     let (done, flushed) = oneshot::channel();
-    // A separate thread, so that the process does not wait for it beyond the bound.
+    // On a separate thread, so that the process does not wait for it beyond the bound.
     thread::spawn(move || {
-        // The exporter has logged a failure, and the receiver of the result may have given up.
+        // The exporter has logged any failure, and the receiver of the result may be gone.
         let _ = provider.force_flush();
         let _ = done.send(());
     });
     if timeout(FLUSH_DEADLINE, flushed).await.is_err() {
-        tracing::warn!("the receiver did not take the last metrics in time");
+        tracing::warn!("the receiver did not accept the last metrics in time");
     }
 }
 
@@ -194,7 +194,7 @@ impl PushMetricExporter for Exporter {
         if let Err(error) = &exported
             && self.warned.is_due()
         {
-            tracing::warn!(%error, "metrics were not exported; the next export has their sums");
+            tracing::warn!(%error, "metrics were not exported; the next export includes them");
         }
         exported
     }
@@ -219,9 +219,9 @@ pub struct Inference<'a> {
     pub provider: Option<&'static str>,
     /// The model's name in the catalogue.
     pub model: &'a str,
-    /// Class of the error of a failure.
+    /// Class of the error, if the inference failed.
     pub error: Option<&'static str>,
-    /// Time from the first attempt until the last byte.
+    /// Time from the first attempt to the last byte.
     pub took: Duration,
     /// Time to the first chunk of a stream.
     pub first_chunk: Option<Duration>,
@@ -255,7 +255,7 @@ impl Inference<'_> {
     }
 }
 
-/// An incoming HTTP request that is measured until its answer is read. Does nothing without a receiver.
+/// An incoming HTTP request, timed until its answer has been read. Does nothing without a receiver.
 #[derive(Debug)]
 pub struct HttpRequestTimer(Option<MeasuredRequest>);
 
@@ -315,7 +315,7 @@ pub enum CallSide {
 pub struct CallTimer(Option<(CallSide, &'static str, Instant)>);
 
 impl CallTimer {
-    /// Starts for a call of this method.
+    /// Starts timing a call of this method.
     pub fn start(side: CallSide, method: &'static str) -> Self {
         Self(INSTRUMENTS.get().map(|_| (side, method, Instant::now())))
     }

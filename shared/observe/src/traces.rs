@@ -1,4 +1,4 @@
-//! Spans of requests, in OpenTelemetry's terms. Spans exist if a receiver is configured; otherwise every function
+//! Spans of requests, in OpenTelemetry's terms. Spans exist only if a receiver is configured; otherwise every function
 //! returns after one check.
 
 mod export;
@@ -34,14 +34,14 @@ pub const RPC_STATUS: &str = "rpc.response.status_code";
 /// Attribute with the class of an error.
 const ERROR_TYPE: &str = "error.type";
 
-/// A span, or none. Copies share the span, which ends with the last copy. The span of a trace that is not sampled only
+/// A span, or none. Copies share the span, which ends with the last copy. If the trace is not sampled, the span only
 /// passes that decision on.
 #[derive(Clone, Debug, Default)]
 pub struct Span(Option<Context>);
 
 impl Span {
-    /// Begins the span of an incoming HTTP request, below the sender's span if the headers name one. `route` is the pattern
-    /// of the path, if known.
+    /// Begins the span of an incoming HTTP request, below the sender's span if the headers name one. `route` is the
+    /// pattern of the path, if known.
     pub fn of_request<B>(request: &Request<B>, route: Option<&str>) -> Self {
         let Some(tracer) = TRACER.get() else { return Self(None) };
         let parent = request.headers().get(TRACEPARENT).and_then(|value| value.to_str().ok());
@@ -70,7 +70,7 @@ impl Span {
         })
     }
 
-    /// Begins the span of a call whose sender's span is `traceparent`. There is none without a sampled sender.
+    /// Begins the span of a call, below the sender's span `traceparent`. Without a sampled sender there is no span.
     pub fn of_call(traceparent: &str, method: &'static str) -> Self {
         if traceparent.is_empty() {
             return Self(None);
@@ -116,7 +116,7 @@ impl Span {
         Self(Some(Context::new().with_span(tracer.build_with_context(builder, parent))))
     }
 
-    /// Sets an attribute. Values are bounded, and never hold a prompt, a completion or a credential.
+    /// Sets an attribute. Values are bounded, and never contain a prompt, a completion or a credential.
     pub fn set(&self, key: &'static str, value: impl Into<Value>) {
         if let Some(context) = self.sampled() {
             context.span().set_attribute(KeyValue::new(key, value));
@@ -139,8 +139,8 @@ impl Span {
         }
     }
 
-    /// Notes the answer to an incoming request: 5xx is an error, 4xx the client's. The span lasts until the answer is
-    /// read, and an answer that breaks off is an error.
+    /// Notes the answer to an incoming request: 5xx is an error, 4xx is the client's. The span lasts until the answer
+    /// has been read, and an answer that breaks off is an error.
     pub fn answered(&self, response: Response<Body>) -> Response<Body> {
         if !self.is_sampled() {
             return response;
@@ -163,12 +163,12 @@ impl Span {
         self.sampled().is_some()
     }
 
-    /// Returns the header by which a receiver begins child spans, or begins none.
+    /// Returns the header with which a receiver begins child spans, or decides to begin none.
     pub fn traceparent(&self) -> Option<HeaderValue> {
         self.0.as_ref().and_then(|context| HeaderValue::try_from(written(context)).ok())
     }
 
-    /// Returns the text by which a key-service begins child spans; empty without a sampled span.
+    /// Returns the text with which a key-service begins child spans; empty without a sampled span.
     pub fn sampled_traceparent(&self) -> String {
         self.sampled().map(written).unwrap_or_default()
     }
@@ -219,7 +219,7 @@ pub(super) fn rpc(method: &'static str) -> Vec<KeyValue> {
     vec![KeyValue::new("rpc.system.name", "grpc"), KeyValue::new("rpc.method", method)]
 }
 
-/// Returns a method as an attribute. All methods that are not HTTP's share a value.
+/// Returns a method as an attribute. All methods outside HTTP's own share one value.
 pub(super) fn known_method(method: &Method) -> &'static str {
     match *method {
         Method::GET => "GET",
@@ -233,8 +233,8 @@ pub(super) fn known_method(method: &Method) -> &'static str {
     }
 }
 
-/// Reads the context that a `traceparent` names; empty if malformed. `tracestate` is not read, since the client chooses
-/// its text.
+/// Reads the context in a `traceparent`; empty if malformed. `tracestate` is not read, since the client chooses its
+/// text.
 fn sender(traceparent: &str) -> Context {
     const NAME: &str = "traceparent";
     struct Header<'a>(&'a str);

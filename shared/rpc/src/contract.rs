@@ -32,7 +32,7 @@ pub enum Call {
     Extend(Extend),
     /// Bills a generation and releases the rest of the hold.
     Capture(Capture),
-    /// Releases a hold: the generation cost nothing.
+    /// Releases a hold whose generation cost nothing.
     Release(Release),
 }
 
@@ -48,7 +48,7 @@ impl Call {
         }
     }
 
-    /// Account of the call, if the call names one.
+    /// Account of the call, if it names one.
     pub const fn account(&self) -> Option<AccountId> {
         match self {
             Self::Extend(extend) => Some(extend.hold.account),
@@ -58,7 +58,7 @@ impl Call {
         }
     }
 
-    /// Credential of the call, if the call names no account.
+    /// Credential of the call, if it names no account.
     pub fn credential(&self) -> Option<&str> {
         match self {
             Self::Authenticate { credential, .. } | Self::Release(Release::Unknown { credential, .. }) => {
@@ -88,18 +88,18 @@ impl From<Call> for TracedCall {
 pub struct Authorize {
     /// The plaintext of an API key.
     pub credential: String,
-    /// The generation; the idempotency id of all later calls about the hold.
+    /// Id of the generation, and idempotency key of all later calls about the hold.
     pub generation: GenerationId,
     /// The model's id in the catalogue.
     pub model: String,
     /// Tokens of the prompt: exact, or a bound that cannot be too low.
     pub prompt_tokens: u64,
     pub images: u64,
-    /// An earlier hold of the same request was released, so requests per minute count it already.
+    /// An earlier hold of the same request was released, so the rate of requests counts it already.
     pub readmitted: bool,
-    /// Tokens of the prompt that count for tokens per minute, if they differ from `prompt_tokens`.
+    /// Prompt tokens that count for the rate of tokens, if they differ from `prompt_tokens`.
     pub rated_tokens: Option<u64>,
-    /// Nothing is generated: the request counts for the rates, and its hold has no money.
+    /// Nothing is generated: the request counts for the rates, and its hold is free.
     pub is_free: bool,
     /// Output tokens wanted, over all choices.
     pub output_tokens: u64,
@@ -107,16 +107,16 @@ pub struct Authorize {
     pub enough_output_tokens: u64,
     /// Smallest possible grant. If less than this is left at all, the request cannot be served.
     pub least_output_tokens: u64,
-    /// Latest instant at which the call takes effect; `None` is no bound.
+    /// Latest instant at which the call may take effect; `None` for no bound.
     pub valid_until: Option<Instant>,
-    /// How the caller asked; `None` from a version that does not tell.
+    /// How the client asked; `None` from a version that does not report it.
     pub origin: Option<Arc<Origin>>,
-    /// `prompt_tokens` is a bound that the caller can replace by an exact count. If it takes more than a quarter of what
-    /// is available, the request is refused with `spend_reserved`.
+    /// `prompt_tokens` is a bound that the caller can replace with an exact count. If it would take more than a quarter
+    /// of what is available, the request is refused with `spend_reserved`.
     pub can_count: bool,
 }
 
-/// Reference to a hold, with the prices of its opening.
+/// A hold, with the prices it was opened at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HoldRef {
     pub generation: GenerationId,
@@ -126,20 +126,18 @@ pub struct HoldRef {
     pub model: String,
     /// Prices when the hold was opened.
     pub price: Arc<Price>,
-    /// Place of the serving upstream among the model's upstreams in the catalogue, from 1; 0 before one is chosen.
+    /// Position, from 1, of the serving upstream among the model's in the catalogue; 0 before one is chosen.
     pub upstream: u32,
-    /// What this upstream charges the operator.
     pub upstream_cost: UpstreamCost,
 }
 
-/// What the upstream that serves a hold charges the operator.
+/// The operator's cost at the upstream that serves a hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum UpstreamCost {
-    /// What the catalogue says when it is asked, since no upstream is chosen, or a version without costs granted the
-    /// hold.
+    /// The current catalogue's cost, since no upstream is chosen, or a version without costs granted the hold.
     #[default]
     OfCatalogue,
-    /// What the catalogue said when the hold was opened; `None` if nothing was known.
+    /// The catalogue's cost when the hold was opened; `None` if it was not known.
     OfHold(Option<Arc<Price>>),
 }
 
@@ -152,9 +150,9 @@ pub struct Extend {
     /// Tokens of the prompt: the most exact number known so far.
     pub prompt_tokens: u64,
     pub images: u64,
-    /// Output tokens wanted in total. Never lowers a hold.
+    /// Output tokens wanted in total. An extension never lowers a hold.
     pub output_tokens: u64,
-    /// Kept with the bill if the hold expires; `None` from a version that does not tell.
+    /// Kept with the bill if the hold expires; `None` from a version that does not report it.
     pub course: Option<Arc<Course>>,
 }
 
@@ -167,7 +165,7 @@ pub struct Capture {
     /// `None` charges all of it.
     pub charged: Option<Usage>,
     pub estimated: bool,
-    /// Kept with the bill; `None` from a version that does not tell.
+    /// Kept with the bill; `None` from a version that does not report it.
     pub course: Option<Arc<Course>>,
 }
 
@@ -194,12 +192,12 @@ pub enum Answer {
     Released,
 }
 
-/// A caller with a credential that may be used.
+/// The owner of an accepted credential.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// The owner of the credential.
     pub principal: Principal,
-    /// Ids of the models that an API key may use; `None` is all.
+    /// Ids of the models that an API key may use; `None` for all.
     pub models: Option<Vec<String>>,
 }
 
@@ -227,10 +225,10 @@ pub struct Grant {
     pub output_tokens: u64,
     /// Lifetime of the hold without an extension.
     pub lease: Duration,
-    /// State of the rates of the key and its groups; `None` for most keys, which have no rates.
+    /// State of the rates of the key and its groups; `None` if there are no rates.
     pub rates: Option<Box<RateStatus>>,
-    /// What each of the model's upstreams charges, in the order of the catalogue; `None` if not known. Empty from a
-    /// version that does not say.
+    /// The operator's cost at each of the model's upstreams, in the order of the catalogue; `None` if not known. Empty
+    /// from a version that does not report it.
     pub upstream_costs: Vec<Option<Arc<Price>>>,
 }
 
@@ -300,9 +298,9 @@ impl CallFailure {
     }
 }
 
-/// The interface of the key-service, also for a gateway in the same process.
+/// The interface of the key-service. A gateway in the same process uses it directly.
 #[async_trait::async_trait]
 pub trait KeyService: Send + Sync {
-    /// Answers every call, in the order of the calls.
+    /// Returns an answer for every call, in the order of the calls.
     async fn handle(&self, calls: Vec<TracedCall>) -> Vec<Result<Answer, CallFailure>>;
 }

@@ -96,7 +96,7 @@ fn calls() -> Vec<Vec<u8>> {
     requests.map(|request| call(request).encode_to_vec()).into()
 }
 
-/// A call that is read is the call of the message that is written of it.
+/// A call that was written as a message is read as the same call.
 #[test]
 fn calls_of_gateways() {
     let clock = SessionClock::starting(Instant::now());
@@ -110,7 +110,7 @@ fn calls_of_gateways() {
     });
 }
 
-/// An answer that is read is the answer of the message that is written of it.
+/// An answer that was written as a message is read as the same answer.
 #[test]
 fn answers_of_key_services() {
     use v1::{authenticate_response::Result as Authenticated, authorize_response::Result as Authorized};
@@ -175,7 +175,7 @@ fn answers_of_key_services() {
     });
 }
 
-/// Whatever the file, each line is a capture that is written as it is read, or a delivery, or kept as damaged.
+/// Whatever the file, each line is a delivery, kept as damaged, or a capture that is written again as it was read.
 #[test]
 fn spool() {
     let (generation, account, key) = ids();

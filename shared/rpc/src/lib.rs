@@ -42,7 +42,8 @@ pub struct PresentToken(pub InternalToken);
 impl Interceptor for PresentToken {
     fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
         let token = MetadataValue::try_from(self.0.header().as_bytes());
-        let mut token = token.map_err(|_| Status::internal("the internal token is no metadata"))?;
+        let mut token = token
+            .map_err(|_| Status::internal("the internal token has characters that metadata cannot carry"))?;
         token.set_sensitive(true);
         request.metadata_mut().insert(INTERNAL_TOKEN, token);
         Ok(request)

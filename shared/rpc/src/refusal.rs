@@ -50,8 +50,8 @@ pub(super) fn denial_messages(Denial { refusal, detail }: &Denial) -> (i32, Opti
     (v1::Refusal::from(*refusal).into(), detail)
 }
 
-/// Reads a denial; `None` if only a newer key-service knows the refusal. Details that only such a key-service knows are
-/// left out.
+/// Reads a denial; `None` if only a newer key-service knows the refusal. Details that only a newer key-service knows
+/// are left out.
 pub(super) fn read_denial(refusal: i32, detail: Option<v1::RefusalDetail>) -> Option<Denial> {
     let refusal = read_refusal(refusal)?;
     let detail = detail.map(|detail| DenialDetail {

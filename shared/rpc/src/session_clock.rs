@@ -1,4 +1,4 @@
-//! The clock of a session, by which deadlines are sent.
+//! The clock of a session, which deadlines are sent by.
 
 use std::time::Duration;
 
@@ -18,8 +18,8 @@ impl SessionClock {
         Self { opened: now }
     }
 
-    /// Copies the peer's clock, which read `clock_ms` in a frame that arrived at this instant. The frame's delay puts
-    /// the copy behind the real clock, so that converted deadlines come early.
+    /// Copies the peer's clock, which read `clock_ms` in a frame that arrived at this instant. Because of the frame's
+    /// delay, the copy is behind the real clock, so converted deadlines come early.
     pub fn observed(now: Instant, clock_ms: u64) -> Self {
         Self { opened: now.checked_sub(Duration::from_millis(clock_ms)).unwrap_or(now) }
     }

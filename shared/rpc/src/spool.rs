@@ -1,8 +1,8 @@
 //! The spool: captures that were not confirmed before their answers left. They stay on disk until they are delivered.
 //!
 //! The file has JSON lines: `{"capture":{…}}` for a new capture and `{"done":"gen_…"}` after its delivery. Unreadable
-//! lines are kept apart, since each may be a charge that is owed. A crash may also have cut the last line short; its
-//! capture was then never confirmed.
+//! lines are kept in another file, since each may be a charge that is owed. A crash may also have cut the last line
+//! short; its capture was then never confirmed.
 
 use std::{
     collections::BTreeMap,
@@ -30,21 +30,21 @@ pub fn file(data_dir: &Path) -> PathBuf {
 /// A capture in the spool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpooledCapture {
-    /// Time of writing, in milliseconds since 1970.
+    /// When it was written, in milliseconds since 1970.
     pub at_ms: i64,
     pub generation: GenerationId,
     pub account: AccountId,
     pub key: KeyId,
     /// The model's id in the catalogue.
     pub model: String,
-    /// Rates in nano-USD: those of input, cached input and output, and any other that differs from its default.
+    /// Rates in nano-USD: input, cached input and output, and any other rate that differs from its default.
     pub price: Rates,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tiers: Vec<Tier>,
-    /// Place of the serving upstream among the model's upstreams, from 1; 0 if none was chosen.
+    /// Position, from 1, of the serving upstream among the model's; 0 if none was chosen.
     #[serde(default, skip_serializing_if = "is_none_chosen")]
     pub upstream: u32,
-    /// What this upstream charges the operator; absent if the hold does not say.
+    /// The operator's cost at this upstream; absent if the hold does not have it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upstream_cost: Option<SpooledCost>,
     pub usage: Usage,
@@ -52,15 +52,14 @@ pub struct SpooledCapture {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub charged: Option<Usage>,
     pub estimated: bool,
-    /// How the generation went.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub course: Option<Course>,
 }
 
-/// What an upstream charges the operator.
+/// The operator's cost at an upstream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpooledCost {
-    /// Rates, written as those of the price; absent if they are not known.
+    /// Rates, written like the price's; absent if they are not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rates: Option<Rates>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -110,7 +109,7 @@ impl SpoolLine {
     }
 }
 
-/// File beside the spool's to which lines that cannot be read are moved.
+/// File next to the spool to which lines that cannot be read are moved.
 pub fn damaged_file(file: &Path) -> PathBuf {
     let mut name = file.as_os_str().to_owned();
     name.push(".damaged");

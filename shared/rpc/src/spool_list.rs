@@ -1,4 +1,4 @@
-//! The command that lists a gateway's undelivered captures, the same in every program that has a gateway or a store.
+//! The command that lists a gateway's undelivered captures. It is the same in every program with a gateway or a store.
 
 use std::{
     io::{self, Write},
@@ -18,7 +18,7 @@ pub enum SpoolCommand {
         /// The gateway's data directory
         #[arg(long = "of", env = "FAREGATE_DATA_DIR", value_name = "DIRECTORY", default_value = "./data")]
         data_dir: PathBuf,
-        /// As a JSON array
+        /// Print a JSON array
         #[arg(long)]
         json: bool,
     },

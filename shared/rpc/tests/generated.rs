@@ -1,4 +1,4 @@
-//! The committed messages and stubs are those of the contract in `proto/`.
+//! Checks that the committed messages and stubs match the contract in `proto/`.
 
 use std::{error::Error, fs, path::Path};
 
@@ -15,7 +15,7 @@ fn the_generated_messages_are_those_of_the_contract() -> Result<(), Box<dyn Erro
     let committed = package.join("src/v1.rs");
     if generated != fs::read_to_string(&committed)? {
         fs::write(&committed, generated)?;
-        panic!("{} was not that of the contract and is written anew: commit it", committed.display());
+        panic!("{} did not match the contract and was rewritten; commit it", committed.display());
     }
     Ok(())
 }

@@ -1,8 +1,8 @@
-//! Services one release apart work together: the contract keeps whatever the last release had.
+//! Services one release apart work together: the contract keeps everything that the last release had.
 
 use std::{collections::BTreeSet, error::Error, fs, path::Path};
 
-/// Lines that say all of the contract that a peer relies on, one for each method, field and value of an enumeration.
+/// Everything in the contract that a peer relies on: a line for each method, field and enumeration value.
 macro_rules! walk {
     ($package:expr, $messages:expr, $enums:expr, $lines:expr, $nested:ident) => {
         for message in $messages {
@@ -68,7 +68,7 @@ fn the_contract_keeps_what_the_last_release_had() -> Result<(), Box<dyn Error>> 
     if !file.exists() {
         let lines: Vec<_> = now.iter().map(String::as_str).collect();
         fs::write(&file, lines.join("\n") + "\n")?;
-        panic!("{} was missing and is written anew: commit it", file.display());
+        panic!("{} was missing and was written anew; commit it", file.display());
     }
     let released = fs::read_to_string(&file)?;
     let missing: Vec<_> = released.lines().filter(|line| !now.contains(*line)).collect();

@@ -26,20 +26,20 @@ use crate::{
     },
 };
 
-/// What a request of the run costs, roughly: a hold of 100 tokens of output and some hundred of a prompt's bytes.
+/// Rough cost of a request: a hold of 100 tokens of output and about a hundred bytes of prompt.
 pub(crate) const REQUEST: i64 = 80_000;
 
-/// An account of four keys.
+/// An account with four keys.
 pub(crate) struct Account {
     pub(crate) id: AccountId,
     pub(crate) groups: Vec<GroupId>,
     pub(crate) keys: Vec<RunKey>,
-    /// The store as it is, without a way to it.
+    /// The store, reached directly.
     pub(crate) store: Arc<Store>,
 }
 
-/// Opens an account with a group and its parent, and keys: two of the group, one alone, and one that has all the money that the
-/// account has.
+/// Opens an account with a group in a parent, and with keys: two in the group, one alone, and one with all of the
+/// account's money.
 pub(crate) async fn open_account(maps: &Arc<SharedMaps>, began: Instant, dice: &mut Dice) -> Account {
     let clock = Arc::new(ProcessClock::new(began, dice.fork()));
     let use_cases = UseCases::over(Arc::new(Direct(maps.clone())), clock);

@@ -1,4 +1,4 @@
-//! Chance and time of a run, both by its seed.
+//! Chance and time of a run, both determined by its seed.
 
 pub(crate) mod clock;
 pub(crate) mod dice;

@@ -26,7 +26,7 @@ pub(crate) struct Plan {
     pub(crate) model: &'static str,
     pub(crate) dialect: Dialect,
     pub(crate) is_stream: bool,
-    /// The request tells the length of its body. Without that its key is asked for first.
+    /// Whether the request announces the length of its body. If not, its key is checked first.
     pub(crate) tells_length: bool,
     pub(crate) max_tokens: u64,
     pub(crate) script: Script,
@@ -34,22 +34,22 @@ pub(crate) struct Plan {
     pub(crate) leaves_after: Option<Duration>,
 }
 
-/// What a client got.
+/// What a client received.
 #[derive(Clone, Debug)]
 pub(crate) struct Outcome {
     pub(crate) plan: Plan,
     pub(crate) sent: Instant,
     pub(crate) status: Option<u16>,
     pub(crate) generation: Option<GenerationId>,
-    /// The answer came to its proper end.
+    /// The answer was complete.
     pub(crate) is_complete: bool,
-    /// The cost that the answer tells.
+    /// The cost that the answer reports.
     pub(crate) cost: Option<NanoUsd>,
     /// The text of an error.
     pub(crate) says: String,
 }
 
-/// Makes a request, and reads the answer as far as there is one.
+/// Makes a request, and reads the answer as far as it comes.
 pub(crate) async fn ask(gateway: &Gateway, credential: &str, plan: Plan, trace: Arc<Trace>) -> Outcome {
     let (tag, place) = (plan.script.tag.clone(), gateway.process.place.clone());
     let Plan { key, model, dialect, is_stream, script, .. } = &plan;

@@ -1,4 +1,4 @@
-//! The keys of a run, as its clients, its owner and its judge know them.
+//! The keys of a run, shared by its clients, its owner and its judge.
 
 use shared::ids::KeyId;
 use tokio::time::Instant;
@@ -7,6 +7,6 @@ use tokio::time::Instant;
 pub(crate) struct RunKey {
     pub(crate) id: KeyId,
     pub(crate) credential: String,
-    /// Time at which the answer to a revocation came.
+    /// When the answer to a revocation arrived.
     pub(crate) revoked: Option<Instant>,
 }

@@ -1,5 +1,5 @@
-//! A simulation of the real gateway and the real key-service: one thread, simulated time, a network and a store that fail by
-//! a seed. The same seed gives the same course to the last bit.
+//! A simulation of the real gateway and the real key-service: one thread, simulated time, and a network and a store
+//! that fail as the seed decides. The same seed gives the same run to the last bit.
 
 #[cfg(test)]
 mod account;

@@ -1,4 +1,4 @@
-//! What happened in a run, in words, and a hash over it.
+//! The events of a run in words, and a hash of them.
 
 use std::fmt;
 
@@ -22,7 +22,7 @@ impl Trace {
         Self { began, told: Mutex::new(told), broken: Mutex::default() }
     }
 
-    /// Notes a promise that is broken.
+    /// Records a broken promise.
     pub(crate) fn break_promise(&self, what: String) {
         self.tell(format_args!("BROKEN: {what}"));
         self.broken.lock().push(what);
@@ -33,7 +33,7 @@ impl Trace {
         self.broken.lock().clone()
     }
 
-    /// Tells an event, at the present time.
+    /// Records an event at the current time.
     pub(crate) fn tell(&self, event: fmt::Arguments<'_>) {
         let line = format!("{:>9.3} {event}", self.began.elapsed().as_secs_f64());
         let mut told = self.told.lock();
@@ -42,18 +42,18 @@ impl Trace {
         told.lines.push(line);
     }
 
-    /// A hash over all events with their times.
+    /// A hash of all events with their times.
     pub(crate) fn hash(&self) -> String {
         self.told.lock().hasher.finalize().to_hex()[..32].to_owned()
     }
 
-    /// All events, a line each.
+    /// All events, one per line.
     pub(crate) fn text(&self) -> String {
         self.told.lock().lines.join("\n")
     }
 }
 
-/// Tells an event of the trace.
+/// Records an event in the trace.
 macro_rules! tell {
     ($trace:expr, $($event:tt)+) => { $trace.tell(format_args!($($event)+)) };
 }

@@ -1,4 +1,4 @@
-//! The world of a run: an account with its keys, two gateways, two key-services, two upstreams, and what surrounds them.
+//! The world of a run: an account with its keys, two gateways, two key-services, two upstreams, and their environment.
 
 use std::{
     collections::BTreeMap,
@@ -34,7 +34,7 @@ use crate::{
 pub(crate) const GATEWAYS: [&str; 2] = ["gateway-1", "gateway-2"];
 pub(crate) const KEY_SERVICES: [&str; 2] = ["key-service-1", "key-service-2"];
 
-/// Time for which clients ask and faults happen.
+/// How long clients send requests and faults happen.
 pub(crate) const BUSY: Duration = Duration::from_secs(10);
 
 pub(crate) struct World {
@@ -53,7 +53,7 @@ pub(crate) struct World {
     pub(crate) account: AccountId,
     pub(crate) groups: Vec<GroupId>,
     pub(crate) keys: Arc<Mutex<Vec<RunKey>>>,
-    /// The store as it is, without a way to it.
+    /// The store, reached directly.
     pub(crate) present: Arc<Store>,
     pub(crate) outcomes: Mutex<Vec<Outcome>>,
     /// Crashes of gateways, after which a hold may expire.
@@ -95,7 +95,7 @@ impl World {
         self.dice.lock().fork()
     }
 
-    /// The wall clock of a place, which a restart leaves as it is.
+    /// The wall clock of a place. A restart does not change it.
     pub(crate) fn clock(&self, place: &str) -> Arc<ProcessClock> {
         let clock = || Arc::new(ProcessClock::new(self.began, self.fork()));
         self.clocks.lock().entry(place.to_owned()).or_insert_with(clock).clone()
@@ -118,7 +118,7 @@ impl World {
     }
 }
 
-/// A folder of files in memory, where there is one: a spool syncs each line.
+/// A folder with files in memory, if there is one, since a spool syncs each line.
 fn folder() -> PathBuf {
     let memory = Path::new("/dev/shm");
     if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() }

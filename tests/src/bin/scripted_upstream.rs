@@ -1,4 +1,4 @@
-//! The scripted upstream as a process of its own, for benchmarks and for trials by hand.
+//! The scripted upstream as a separate process, for benchmarks and for trying things by hand.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -6,22 +6,22 @@ use clap::Parser;
 use tests::upstream::{Keep, Script, State, serve};
 use tokio::net::TcpListener;
 
-/// A model server that answers what it is told to, without any model.
+/// A model server that follows the script in each request, without any model.
 #[derive(Parser)]
 struct Flags {
-    /// Address to listen at; port 0 takes a free one and prints it.
+    /// Address to listen on; port 0 takes a free port and prints it
     #[arg(long, default_value = "127.0.0.1:8000")]
     listen: SocketAddr,
-    /// Tokens that each answer has, unless the request tells a script.
+    /// Tokens of each answer, unless the request has a script
     #[arg(long, default_value_t = 20)]
     tokens: u64,
-    /// Tokens that each prompt counts as; four bytes a token without this.
+    /// Tokens that each prompt counts as; by default, one for every four bytes
     #[arg(long)]
     prompt_tokens: Option<u64>,
-    /// Milliseconds between two tokens of a stream.
+    /// Milliseconds between two tokens of a stream
     #[arg(long, default_value_t = 20)]
     pace_ms: u64,
-    /// Milliseconds before each answer.
+    /// Milliseconds before each answer
     #[arg(long, default_value_t = 0)]
     head_after_ms: u64,
 }

@@ -7,11 +7,11 @@ use super::{
     rng::Rng,
 };
 
-/// Credentials that a request may carry.
+/// Credentials that requests may carry.
 pub struct Keys {
     /// A key that may spend.
     pub good: String,
-    /// Keys that are refused, for one reason each.
+    /// Keys that are refused, each for a different reason.
     pub refused: Vec<String>,
     /// A management key.
     pub management: String,
@@ -19,37 +19,26 @@ pub struct Keys {
     pub victim: String,
 }
 
-/// Manner in which a sender ends its connection.
+/// How a sender ends its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// Sends everything and reads the whole answer: the request is HTTP and has to be answered.
+    /// Sends everything and reads the whole answer: the request is valid HTTP and must be answered.
     Listen,
     /// Sends everything, reads for this many milliseconds, and leaves.
-    Glance {
-        /// Milliseconds.
-        ms: u64,
-    },
+    Glance { ms: u64 },
     /// Sends everything, reads this many bytes, and leaves.
-    Leave {
-        /// Bytes.
-        after: u64,
-    },
+    Leave { after: u64 },
     /// Leaves after sending this many bytes of the request.
-    Cut {
-        /// Bytes.
-        after: usize,
-    },
+    Cut { after: usize },
 }
 
-/// A request and the way in which it is sent.
+/// A request and how it is sent.
 pub struct Sending {
-    /// The request's bytes.
     pub bytes: Vec<u8>,
     /// Number of bytes per write.
     pub piece: usize,
     /// Pause between two writes in milliseconds.
     pub pause_ms: u64,
-    /// Manner in which the sender ends its connection.
     pub ending: Ending,
     /// The model may fail on this request, so that an upstream error is a valid answer.
     pub blames_upstream: bool,
@@ -196,7 +185,7 @@ fn credentials(rng: &mut Rng, keys: &Keys, management: bool) -> Vec<String> {
     }
 }
 
-/// Joins head and body to one message, with a length or in chunks of random size.
+/// Joins head and body into one message, with a length or in chunks of random size.
 fn frame(rng: &mut Rng, mut head: Vec<u8>, body: &[u8]) -> Vec<u8> {
     if body.is_empty() && rng.percent(80) {
         head.extend_from_slice(b"\r\n");

@@ -17,7 +17,6 @@ use crate::upstream::{End, Fault, Generation, Upstream};
 /// An account and a management key for it.
 #[derive(Clone, Debug)]
 pub struct Account {
-    /// Name of the account.
     pub name: String,
     /// Plaintext of a management key.
     pub management_key: String,
@@ -26,7 +25,6 @@ pub struct Account {
 /// State of an account as the command line reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Balance {
-    /// Credit of the account.
     pub credit: NanoUsd,
     /// Amount covered by open holds.
     pub held: NanoUsd,
@@ -48,7 +46,6 @@ pub(super) struct Entry(Arc<Mutex<Line>>);
 
 #[derive(Clone)]
 struct Line {
-    /// URL that the request was sent to.
     url: String,
     key: String,
     tag: String,
@@ -56,12 +53,12 @@ struct Line {
     told: Option<NanoUsd>,
     /// Least and largest cost that the test expects.
     range: Option<(NanoUsd, NanoUsd)>,
-    /// The process was killed while the request was in flight, so that only its last report was billed.
+    /// The process was killed during the request, so only its last report was billed.
     interrupted: bool,
 }
 
 impl Entry {
-    /// Enters the cost that a response's usage reports. The cost is absent where the charge was not confirmed in time.
+    /// Enters the cost that a response's usage reports. There is no cost if the charge was not confirmed in time.
     pub(super) fn tell_of(&self, usage: &Value) {
         if let Some(cost) = usage.get("cost") {
             self.0.lock().unwrap().told = Some(nanos(cost));
@@ -90,7 +87,7 @@ impl Book {
         *paid = paid.checked_add(amount).unwrap();
     }
 
-    /// Enters a request, with the range of its cost where the upstream's count does not determine it.
+    /// Enters a request, with the range of its cost if the upstream's count does not determine it.
     pub(super) fn enter(
         &self,
         url: &str,
@@ -128,12 +125,12 @@ impl Book {
         }
     }
 
-    /// Enters what an imported key had spent before.
+    /// Records what an imported key had spent before.
     pub(super) fn moved_in(&self, key: &str, used: NanoUsd) {
         self.elsewhere.lock().unwrap().insert(key.to_owned(), used);
     }
 
-    /// What is left of a key's use without what it had spent before.
+    /// A key's use without what it had spent before it was imported.
     pub(super) fn used_here(&self, key: &str, used: NanoUsd) -> NanoUsd {
         let elsewhere = self.elsewhere.lock().unwrap().get(key).copied().unwrap_or_default();
         used.checked_sub(elsewhere).unwrap()
@@ -240,7 +237,7 @@ pub fn billed(model: &str, served: &Generation) -> (NanoUsd, NanoUsd) {
     let truth = cost(model, served.served);
     let nothing = (NanoUsd::ZERO, NanoUsd::ZERO);
     let finished = served.ended_by(End::Finished);
-    // A whole answer is useful only if it is complete and valid. A finish reason `abort` is not.
+    // A whole answer is useful only if it is complete and valid. A finish reason `abort` is not valid.
     let in_order = served.script.fault == Fault::None && served.script.finish_reason.is_none();
     match served.streamed {
         _ if served.served.completion == 0 => nothing,
@@ -256,8 +253,6 @@ pub fn billed(model: &str, served: &Generation) -> (NanoUsd, NanoUsd) {
 pub struct ApiKey {
     /// `ak_…`
     pub id: String,
-    /// The account that it belongs to.
     pub account: Account,
-    /// The plaintext.
     pub secret: String,
 }

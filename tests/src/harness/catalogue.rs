@@ -6,7 +6,6 @@ use crate::upstream::Usage;
 
 /// The model that most tests ask for.
 pub const FLASH: &str = "Model Flash";
-/// The more expensive model.
 pub const MAX: &str = "Model Max";
 
 /// Prices per million tokens of input, cached input and output.
@@ -16,21 +15,14 @@ const PRICES: [(&str, [&str; 3]); 2] = [(FLASH, ["0.10", "0.025", "0.40"]), (MAX
 pub enum Models {
     /// Both models at the scripted upstream.
     Scripted,
-    /// Both models at the scripted upstream, with these lines of its own.
+    /// Both models at the scripted upstream, with these additional lines.
     With(&'static str),
     /// Both models, at another address.
     At(String),
     /// Both models, at another address and at the scripted upstream.
     Also(String),
-    /// Both models at the scripted upstream and at another address, each with these lines of its own.
-    Apart {
-        /// Lines of the scripted upstream.
-        scripted: &'static str,
-        /// The other address.
-        other: String,
-        /// Its lines.
-        lines: &'static str,
-    },
+    /// Both models at the scripted upstream and at another address, each with its own additional lines.
+    Apart { scripted: &'static str, other: String, lines: &'static str },
     /// This catalogue, with `{url}` in place of the scripted upstream's address.
     Text(&'static str),
     /// No configuration: the model built into the binary.
@@ -40,7 +32,7 @@ pub enum Models {
 impl Models {
     /// The catalogue's text for upstreams of this kind; `scripted` is the address of the scripted one.
     pub fn catalogue(&self, kind: &str, scripted: &str) -> Option<String> {
-        // Tests show images from anywhere, unless they are about who may be handed what.
+        // Tests send image URLs from anywhere, unless they are about which URLs are allowed.
         let usual = "image_urls = \"any\"";
         let upstreams = match self {
             Self::Scripted => vec![(scripted, usual)],

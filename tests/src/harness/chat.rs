@@ -26,16 +26,14 @@ use crate::upstream::Script;
 pub struct Call {
     http: Http,
     book: Arc<Book>,
-    /// Address of the gateway.
     base: String,
     dialect: Dialect,
     key: ApiKey,
     headers: HeaderMap,
-    /// Possible cost, where the response does not report it and the upstream's count is not what is billed.
+    /// Possible cost, if the response does not report it and the upstream's count is not what is billed.
     range: Option<(NanoUsd, NanoUsd)>,
     /// Tag of the request's script.
     pub tag: String,
-    /// Request body.
     pub body: Value,
 }
 
@@ -50,14 +48,14 @@ impl Call {
         Self { http, book, base, dialect, key, headers, range: None, tag, body }
     }
 
-    /// Sends the call by another client.
+    /// Sends the call with another client.
     #[must_use]
     pub fn over(mut self, http: &Http) -> Self {
         self.http = http.clone();
         self
     }
 
-    /// Makes the call in another dialect. The body stays a chat's until the call is sent.
+    /// Makes the call in another dialect. The body stays a chat request until the call is sent.
     #[must_use]
     pub fn speaking(self, dialect: Dialect) -> Self {
         Self { dialect, ..self }
@@ -157,13 +155,12 @@ impl Call {
 
 /// An open stream. Dropping it closes the connection, as a client that leaves does.
 pub struct Stream {
-    /// The response's headers.
     pub headers: HeaderMap,
     /// Tag of the request's script.
     pub tag: String,
     dialect: Dialect,
     events: Events,
-    /// Events that were received and not looked at yet.
+    /// Events that were received but not yet processed.
     read: VecDeque<Event>,
     entry: Entry,
     ended: Ended,
@@ -173,13 +170,11 @@ pub struct Stream {
 /// Everything that was read of a stream.
 #[derive(Clone, Default)]
 pub struct Ended {
-    /// Its chunks.
     pub chunks: Vec<Value>,
     /// The error event at the end.
     pub error: Option<Value>,
     /// `[DONE]` was received.
     pub done: bool,
-    /// Its comments.
     pub comments: Vec<String>,
     /// Error of the connection, if it was cut.
     pub broken: Option<String>,
@@ -211,7 +206,7 @@ impl Stream {
         self.ended.comments[known].clone()
     }
 
-    /// Reads until an event of the dialect itself is the wanted one; returns false if the stream ends first.
+    /// Reads until an event in the dialect's own form is the wanted one. Returns false if the stream ends first.
     pub async fn read_until(&mut self, mut wanted: impl FnMut(&Value) -> bool) -> bool {
         loop {
             while !self.read.is_empty() {
@@ -251,7 +246,7 @@ impl Stream {
 
     /// Reads one event; returns false at the end.
     async fn read_one(&mut self) -> bool {
-        // Comments may come for ever.
+        // Comments may come forever.
         assert!(self.opened.elapsed() < SERVER_PATIENCE, "the stream does not end: {:?}", self.ended);
         let event = loop {
             if let Some(event) = self.read.pop_front() {

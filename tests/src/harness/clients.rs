@@ -1,4 +1,4 @@
-//! Clients of the programs, and people at a browser.
+//! Clients of the programs, and a browser.
 
 pub(crate) mod browser;
 pub(crate) mod client;

@@ -1,4 +1,4 @@
-//! Commands that are run to their end, as long as that comes.
+//! Runs commands to their end.
 
 use std::{
     ffi::OsStr,
@@ -9,7 +9,7 @@ use std::{
 
 use super::patience::SERVER_PATIENCE;
 
-/// Runs a command to its end and returns what it printed. A command that hangs is killed, and fails the test.
+/// Runs a command to its end and returns what it printed. A command that hangs is killed, and the test fails.
 pub fn run_to_end(command: &mut Command) -> Output {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     let words = words.map(OsStr::to_string_lossy).collect::<Vec<_>>().join(" ");

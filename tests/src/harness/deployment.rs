@@ -27,14 +27,14 @@ const SWAPPED: &str = "FAREGATE_TEST_SWAPPED";
 pub enum Deployment {
     /// `faregate`: both services and the store in one process.
     AllInOne,
-    /// Several of `faregate`, with a Redis as store.
+    /// Several `faregate` processes over a Redis.
     SideBySide {
         /// Number of processes.
         processes: usize,
         /// Form of the Redis.
         redis: Form,
     },
-    /// The services as processes of their own, with a Redis as store.
+    /// The services as separate processes over a Redis.
     Services {
         /// Number of gateways.
         gateways: usize,
@@ -51,7 +51,7 @@ impl Deployment {
         Self::Services { gateways, key_services, redis: as_asked(redis) }
     }
 
-    /// Several of `faregate` over this form of Redis, which [`SWAPPED`] may replace.
+    /// Several `faregate` processes over this form of Redis, which [`SWAPPED`] may replace.
     pub fn side_by_side(processes: usize, redis: Form) -> Self {
         Self::SideBySide { processes, redis: as_asked(redis) }
     }
@@ -75,18 +75,18 @@ fn as_asked(form: Form) -> Form {
 pub struct Processes {
     /// Processes that accept client connections.
     pub gateways: Vec<Server>,
-    /// Key-services. Empty where the gateway's process contains the key-service.
+    /// Key-services. Empty if the gateway's process contains the key-service.
     pub key_services: Vec<Server>,
-    /// The Redis. `None` where the store is not a process.
+    /// The Redis. `None` if the store is not a separate process.
     pub redis: Option<Redis>,
-    /// Clocks of the key-services, where each has one of its own.
+    /// Clocks of the key-services, if each has its own.
     pub clocks: Vec<WallClock>,
 }
 
 impl Deployment {
-    /// Starts the processes and makes the account of a first run. Each process has a folder in `data` and this
-    /// environment. Each key-service, or an only process, has the clock of its number, in seconds ahead of the machine's,
-    /// if one is given.
+    /// Starts the processes and makes the first run's account. Each process has a folder in `data` and this
+    /// environment. Each key-service, or the only process, has the clock of its number, in seconds ahead of the
+    /// machine's, if there is one.
     pub async fn start(self, data: &Path, env: Vec<(&'static str, String)>, options: &Options) -> Processes {
         let clocks = &options.clocks;
         match self {
@@ -125,7 +125,7 @@ impl Deployment {
 }
 
 impl Processes {
-    /// Settings of a process that has access to the store, and so can run the operator's commands.
+    /// Settings of a process with access to the store, which can run the operator's commands.
     pub fn operator(&self) -> &Settings {
         self.key_services.first().unwrap_or(&self.gateways[0]).settings()
     }
@@ -171,7 +171,7 @@ async fn services(
     Processes { gateways: before, key_services: behind, redis: Some(redis), clocks }
 }
 
-/// Settings of a process in the version of its number: where there are two of them, processes of even numbers have the other one.
+/// Settings of a process in one of two versions: with `beside`, processes with even numbers have the other one.
 fn in_version(options: &Options, number: usize, settings: Settings) -> Settings {
     let programs = options.beside.clone().filter(|_| number.is_multiple_of(2));
     Settings { programs, ..settings }
@@ -195,20 +195,20 @@ pub struct Options {
     pub deployment: Deployment,
     /// Kind of upstream in the catalogue.
     pub kind: &'static str,
-    /// Lease of a hold. The default exceeds the time in which a test expects holds to be resolved.
+    /// Lease of a hold. The default is longer than the time in which a test expects holds to be resolved.
     pub lease: Duration,
     /// Models in the catalogue.
     pub models: Models,
     /// Additional environment variables.
     pub env: Vec<(&'static str, String)>,
-    /// Seconds by which the wall clock of each key-service is ahead of the machine's. If empty, all use the machine's
+    /// How many seconds the wall clock of each key-service is ahead of the machine's. If empty, all use the machine's
     /// clock.
     pub clocks: Vec<i64>,
-    /// What the upstream keeps of requests.
+    /// How the upstream records requests.
     pub keep: Keep,
-    /// The size of files of the processes that accept client connections can be bounded by [`Server::bound_files`].
+    /// Whether the size of files of gateways can be limited with [`Server::bound_files`].
     pub files_bounded: bool,
-    /// Folder with another version of the programs, which every second process of each kind is then of.
+    /// Folder with another version of the programs, which every second process of each kind then runs.
     pub beside: Option<PathBuf>,
 }
 

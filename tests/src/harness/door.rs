@@ -1,4 +1,4 @@
-//! A proxy before the gateway that records requests and their answers.
+//! A proxy in front of the gateway that records requests and their answers.
 
 use std::{
     convert::Infallible,
@@ -51,7 +51,7 @@ pub struct Door {
 struct Seen(Mutex<Vec<Arc<Mutex<Exchange>>>>);
 
 impl Door {
-    /// Starts a proxy before the gateway at this base address.
+    /// Starts a proxy in front of the gateway at this base address.
     pub async fn before(gateway: &str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("the loopback has a free port");
         let address = listener.local_addr().unwrap();

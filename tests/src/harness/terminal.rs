@@ -1,4 +1,4 @@
-//! A command on a terminal, with the answers of a person.
+//! A command on a terminal, with a person's answers.
 
 use std::{collections::BTreeMap, path::Path, process::Command};
 
@@ -6,19 +6,18 @@ use serde_json::{Value, json};
 
 use super::{command::run_to_end, servers::server::binary};
 
-/// Opens the terminal: a pseudo-terminal takes unsafe code in Rust, and none in Python.
+/// Opens the terminal, in Python: a pseudo-terminal in Rust would need unsafe code.
 const SCRIPT: &str = include_str!("terminal.py");
 
-/// What a terminal showed of a command that has ended, and its status; one that a signal ended has a negative number.
+/// Everything that a terminal showed of a command, and its exit status, which is negative if a signal ended it.
 #[derive(Debug)]
 pub struct Shown {
-    /// All that was shown, the answers included.
+    /// All text shown, including the answers.
     pub text: String,
-    /// Exit status.
     pub status: i64,
 }
 
-/// Runs a command of `faregate` in a folder. Each step is a text to wait for, and what a person types then.
+/// Runs a command of `faregate` in a folder. Each step is a text to wait for, and what a person then types.
 pub fn on_terminal(folder: &Path, env: &[(&str, String)], words: &[&str], steps: &[(&str, &str)]) -> Shown {
     let env: BTreeMap<&str, &String> = env.iter().map(|(name, value)| (*name, value)).collect();
     let asked = json!({

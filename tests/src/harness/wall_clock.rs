@@ -1,4 +1,4 @@
-//! Wall clocks of single processes that differ from the machine's, and can step.
+//! Wall clocks of single processes. They differ from the machine's, and can step.
 
 use std::{
     fs,
@@ -10,7 +10,8 @@ const LIBRARIES: &str = "/usr/lib";
 /// Library that replaces the system's clock, within the subfolder.
 const LIBRARY: &str = "faketime/libfaketimeMT.so.1";
 
-/// Wall clock of one process, some seconds ahead of the machine's. Its monotonic clock is the machine's.
+/// Wall clock of one process, some seconds ahead of the machine's. The process still uses the machine's monotonic
+/// clock.
 pub struct WallClock {
     file: PathBuf,
 }
@@ -25,7 +26,7 @@ impl WallClock {
 
     /// Sets the clock to this many seconds ahead of the machine's (negative: behind).
     pub fn set(&self, seconds: i64) {
-        // The file is replaced atomically: the process may read it at any time.
+        // The file is replaced atomically, since the process may read it at any time.
         let new = self.file.with_extension("new");
         fs::write(&new, format!("{seconds:+}s\n")).unwrap();
         fs::rename(new, &self.file).unwrap();

@@ -1,4 +1,4 @@
-//! Answers one request as its script demands.
+//! Answers one request as its script says.
 
 use std::{future::pending, io, sync::Arc, sync::atomic::Ordering};
 

@@ -1,4 +1,4 @@
-//! Prefix cache of the upstream, as model servers keep one of the prompts they have read.
+//! Prefix cache of the upstream, like the one that model servers keep of recent prompts.
 
 use std::{
     collections::{HashSet, VecDeque},

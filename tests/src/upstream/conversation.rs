@@ -1,10 +1,10 @@
-//! The script of a conversation: that of the last user's message with one, for the current round of tool calls.
+//! The script of a conversation: from the last user message that has one, for the current round of tool calls.
 
 use serde_json::Value;
 
 use super::script::Script;
 
-/// Returns the script of these messages or items, of which some have the result of a tool.
+/// Returns the script of these messages or items, some of which have the result of a tool.
 pub(super) fn script_of(items: &[Value], has_result: impl Fn(&Value) -> bool) -> Option<Script> {
     let users = items.iter().enumerate().filter(|(_, item)| item["role"] == "user");
     let (asked, script) =
@@ -22,7 +22,7 @@ fn script_in(content: &Value) -> Option<Script> {
     }
 }
 
-/// Number of rounds of tool calls that have results. Results side by side are one round.
+/// Number of rounds of tool calls that have results. Adjacent results count as one round.
 fn rounds(results: &[bool]) -> usize {
     let nexts = results.iter().skip(1).chain([&false]);
     results.iter().zip(nexts).filter(|(result, next)| **result && !**next).count()

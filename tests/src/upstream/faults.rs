@@ -1,4 +1,4 @@
-//! What goes wrong on purpose, and in whose words.
+//! Deliberate faults, and the vendors' words for them.
 
 pub(crate) mod cut;
 pub(crate) mod fault;

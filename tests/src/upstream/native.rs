@@ -1,4 +1,4 @@
-//! OpenAI's Responses and Anthropic's Messages, spoken as strictly as their vendors do.
+//! OpenAI's Responses and Anthropic's Messages, as strict as the vendors' own.
 
 use std::{future::pending, io, sync::atomic::Ordering};
 
@@ -132,7 +132,7 @@ fn answered(api: Api, plan: NativePlan, running: Running) -> Response<Body> {
     whole_text(&plan.text(&whole), &plan.script, running)
 }
 
-/// Tokens of a prompt that were cached, and those that are from now on.
+/// Prompt tokens that were cached, and those that are cached from now on.
 fn cached(prompt: &Prompt, total: u64, script: &Script, state: &State) -> (u64, CacheWrites) {
     let minimum = script.cache_minimum;
     if prompt.api == Api::Messages {
@@ -157,7 +157,7 @@ pub(super) fn vendor_error(api: Api, error: VendorError, model: &str) -> Respons
     with_vendor_headers(api, ApiError::of_vendor(api, error, model).response(api))
 }
 
-/// Tells the number of tokens of a prompt.
+/// Answers with the number of tokens of a prompt.
 pub(super) async fn count(api: Api, arrived: Arrived, state: &State) -> Response<Body> {
     state.token_counts.fetch_add(1, Ordering::Relaxed);
     let prompt = match read(api, Purpose::Count, &arrived, state) {

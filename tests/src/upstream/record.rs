@@ -1,4 +1,4 @@
-//! Records that the upstream keeps of its requests.
+//! Records of the upstream's requests.
 
 use std::{
     sync::{Arc, Mutex},
@@ -14,7 +14,7 @@ use super::script::{Script, Usage};
 /// Largest number of records: a test that sends more requests is wrong.
 const MOST_RECORDS: usize = 200_000;
 
-/// An API in which an upstream is asked.
+/// An API of an upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Api {
     /// OpenAI's chat completions.
@@ -49,14 +49,14 @@ pub struct Generation {
     pub streamed: bool,
     /// Tokens generated so far.
     pub served: Usage,
-    /// Manner and time of its end.
+    /// How and when it ended.
     pub ended: Option<(End, Instant)>,
 }
 
-/// Manner in which a request ended.
+/// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// Completed as the script demands.
+    /// Completed as the script says.
     Finished,
     /// Ended by the script's fault.
     Failed,
@@ -70,24 +70,24 @@ impl Generation {
         serde_json::from_slice(&self.body).unwrap()
     }
 
-    /// Returns whether the request ended in this manner.
+    /// Returns whether the request ended like this.
     pub fn ended_by(&self, end: End) -> bool {
         self.ended.is_some_and(|(how, _)| how == end)
     }
 }
 
-/// What is kept of a request where there are too many of them to keep whole requests.
+/// What is kept of a request if there are too many to keep whole requests.
 #[derive(Clone, Debug)]
 pub struct Count {
     /// Tag of the request's script.
     pub tag: String,
     /// Tokens of the prompt, and those generated so far.
     pub served: Usage,
-    /// Manner and time of its end.
+    /// How and when it ended.
     pub ended: Option<(End, Instant)>,
 }
 
-/// All records of an upstream: of whole requests, or counts alone.
+/// All records of an upstream: whole requests, or only counts.
 pub(super) enum Records {
     /// Whole requests.
     Whole(Mutex<Vec<Arc<Mutex<Generation>>>>),

@@ -20,7 +20,7 @@ use super::{
 /// Body of every answer.
 pub(super) type Body = UnsyncBoxBody<Bytes, io::Error>;
 
-/// Answers with this text, broken as the script's fault demands.
+/// Answers with this text, broken as the script's fault says.
 pub(super) fn whole_text(text: &str, script: &Script, running: Running) -> Response<Body> {
     let half = Bytes::copy_from_slice(&text.as_bytes()[..text.len() / 2]);
     let rest: Option<stream::BoxStream<'static, io::Result<Bytes>>> = match script.fault {
@@ -53,7 +53,7 @@ pub(super) fn whole_text(text: &str, script: &Script, running: Running) -> Respo
     respond(StatusCode::OK, "application/json", StreamBody::new(frames).boxed_unsync())
 }
 
-/// Answers with the head at once, and the body `ms` milliseconds later.
+/// Answers with the head at once, and with the body `ms` milliseconds later.
 fn later(text: String, ms: u64, running: Running) -> Response<Body> {
     let body = stream::once(async move {
         sleep_ms(ms).await;

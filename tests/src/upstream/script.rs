@@ -18,7 +18,7 @@ use super::{
 pub struct Script {
     /// Names the request in the upstream's records.
     pub tag: String,
-    /// Name of the model in the answer; `None` is the one that was asked for.
+    /// Name of the model in the answer; by default the one that was asked for.
     pub answers_as: Option<String>,
     /// Number of prompt tokens; `None` counts one token per four bytes of messages.
     pub prompt_tokens: Option<u64>,
@@ -34,14 +34,15 @@ pub struct Script {
     pub too_long: TooLong,
     /// Text tokens that each choice generates, unless `max_tokens` ends it earlier.
     pub completion_tokens: u64,
-    /// Number of tokens of each choice, so that choices finish apart; a choice without a number has all of the script's.
+    /// Number of tokens of each choice, so that choices finish at different times; a choice without a number has all of
+    /// the script's.
     pub lengths: Vec<u64>,
     /// Number of text tokens, from the first, that are reasoning.
     pub reasoning_tokens: u64,
     /// Reasoning is generated and counted, but not sent.
     pub hidden_reasoning: bool,
-    /// Tokens of each choice after which nothing is sent before the choice ends, neither text nor usage: from there on its
-    /// text never completes a character, as a bias towards half of one makes it.
+    /// Number of tokens after which a choice sends nothing, neither text nor usage, until it ends: its text never
+    /// completes a character, as if a bias favoured half of one.
     pub withheld_after: Option<u64>,
     /// Number of text tokens in each event of a stream; 0 means one.
     pub event_tokens: u64,
@@ -51,7 +52,7 @@ pub struct Script {
     pub refuses: bool,
     /// Number of tools that each choice calls after its text; each call is three tokens.
     pub tool_calls: u64,
-    /// Calls that they are, in turns; without any each one asks `lookup` for `x`.
+    /// The calls, used in turn; without any, each call asks `lookup` for `x`.
     pub calls: Vec<ScriptedCall>,
     /// Script that takes over once tools have answered a round of calls.
     pub then: Option<Box<Script>>,
@@ -61,15 +62,15 @@ pub struct Script {
     pub padding_mib: usize,
     /// Refuses images, as llama.cpp's server does without a projector.
     pub takes_no_images: bool,
-    /// Status of an exact count; 0 means that of success.
+    /// Status of an exact count; 0 for success.
     pub count_status: u16,
-    /// Generates to the end regardless of `max_tokens`.
+    /// Generates everything regardless of `max_tokens`.
     pub ignores_max_tokens: bool,
     /// Milliseconds before an exact count.
     pub count_after_ms: u64,
     /// Milliseconds before the response's head.
     pub head_after_ms: u64,
-    /// Milliseconds between the head of a whole answer, which then comes at once, and its body.
+    /// Milliseconds between the head of a whole answer, which is then sent at once, and its body.
     pub body_after_ms: u64,
     /// Milliseconds between two tokens of a stream.
     pub pace_ms: u64,
@@ -137,7 +138,6 @@ impl Default for Script {
     }
 }
 
-/// Usage that is reported.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Told {
@@ -356,11 +356,11 @@ pub fn text(tokens: u64) -> String {
     (0..tokens).map(word).collect()
 }
 
-/// Arguments of a call that the script does not tell, in the pieces in which they are sent.
+/// Arguments of a call that the script does not specify, in the pieces in which they are sent.
 const ARGUMENTS: (&str, &str) = (r#"{"q":"#, r#""x"}"#);
 
 impl Script {
-    /// What the script tells of the call with this index. Calls take turns.
+    /// The call with this index, if the script specifies calls. They are used in turn.
     pub(super) fn call(&self, call: u64) -> Option<&ScriptedCall> {
         let turn = usize::try_from(call).expect("it is an index").checked_rem(self.calls.len())?;
         self.calls.get(turn)
@@ -371,7 +371,7 @@ impl Script {
         self.call(call).map_or("lookup", |call| &call.name)
     }
 
-    /// Arguments of a call that come with its token of this index: none with its name, the others in two pieces.
+    /// Arguments of a call that are sent with its token of this index: none with its name, the rest in two pieces.
     pub(super) fn arguments(&self, call: u64, part: u64) -> String {
         let (first, last) = self.call(call).map_or_else(|| self.lookup_arguments(), ScriptedCall::halves);
         match part {
@@ -381,7 +381,7 @@ impl Script {
         }
     }
 
-    /// Arguments of a call that the script does not tell, the last piece as long as it demands.
+    /// Arguments of a call that the script does not specify. The last piece is as long as the script demands.
     fn lookup_arguments(&self) -> (String, String) {
         let more = "x".repeat(usize::try_from(self.tool_bytes).expect("it is a length"));
         (ARGUMENTS.0.to_owned(), format!("\"{more}{}", &ARGUMENTS.1[1..]))

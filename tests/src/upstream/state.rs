@@ -1,4 +1,4 @@
-//! What an upstream keeps between requests.
+//! State that an upstream keeps between requests.
 
 use std::sync::{
     Mutex,
@@ -13,12 +13,12 @@ use crate::upstream::{
     script::Script,
 };
 
-/// What an upstream keeps of the requests that it was sent.
+/// How an upstream records its requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Keep {
-    /// Nothing, as for a benchmark.
+    /// Not at all, as for a benchmark.
     Nothing,
-    /// Of each request its tag, its tokens and its end, as for a load of any length.
+    /// Only tag, tokens and end of each request, for a load of any length.
     Counts,
     /// Whole requests.
     #[default]
@@ -27,19 +27,19 @@ pub enum Keep {
 
 /// State shared by all connections of an upstream.
 pub struct State {
-    /// Script of requests that bring none.
+    /// Script of requests that have none.
     pub(super) default: Mutex<Script>,
     pub(super) records: Option<record::Records>,
     pub(super) cache: cache::PrefixCache,
     pub(super) breakpoints: BreakpointCache,
     pub(super) open_connections: AtomicUsize,
     pub(super) token_counts: AtomicUsize,
-    /// Window that the upstream tells of its models; it tells none by itself.
+    /// Window that the upstream reports for its models; none by default.
     pub(super) window: Mutex<Option<u64>>,
-    /// Counts under way, and the most of them at once so far.
+    /// Counts in progress, and the most at once so far.
     pub(super) counting: AtomicUsize,
     pub(super) most_counting: AtomicUsize,
-    /// Credential that Responses and Messages demand; without it they take any.
+    /// Credential that Responses and Messages demand; if `None`, they accept any.
     pub(super) key: Mutex<Option<String>>,
     /// Number of answers in Responses and Messages, from which their ids are made.
     pub(super) answers: AtomicU64,
@@ -72,7 +72,7 @@ impl State {
         self.records.as_ref().map_or(0, |records| records.count(tag))
     }
 
-    /// All requests for generations in order of arrival; none where no records are kept.
+    /// All requests for generations in order of arrival; empty if no records are kept.
     pub fn generations(&self) -> Vec<Generation> {
         self.records.as_ref().map_or_else(Vec::new, record::Records::all)
     }

@@ -38,10 +38,10 @@ pub(super) trait StepWriter: Send + 'static {
     /// Script of the answer.
     fn script(&self) -> &Script;
 
-    /// Returns the bytes of a part once it is time for them; none if the part sends nothing.
+    /// Returns the bytes of a part once it is time to send them; empty if the part sends nothing.
     fn part(&mut self, part: Self::Part, running: &Running) -> impl Future<Output = String> + Send;
 
-    /// Bytes that are sent where there is nothing to say.
+    /// Bytes that are sent when there is nothing to say.
     fn sign_of_life(&self) -> String;
 
     /// An event with this text.
@@ -65,8 +65,8 @@ pub(super) fn pieces<W: StepWriter>(
     if own_pace { at_own_pace(pieces).boxed() } else { pieces.boxed() }
 }
 
-/// Generates regardless of the reader, as engines do, until the connection is closed. The queue has no bound: a script's
-/// tokens are its bound.
+/// Generates regardless of the reader, as engines do, until the connection is closed. The queue needs no bound, since a
+/// script's tokens bound it.
 fn at_own_pace(
     pieces: impl Stream<Item = io::Result<String>> + Send + 'static,
 ) -> impl Stream<Item = io::Result<String>> + Send {
@@ -78,7 +78,7 @@ fn at_own_pace(
                 () = sender.closed() => return,
                 piece = pieces.next() => piece,
             };
-            // A reader that has gone is noticed in the next turn.
+            // A reader that has left is noticed in the next round.
             let _ = match piece {
                 Some(piece) => sender.send(piece),
                 None => return,

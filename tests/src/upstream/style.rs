@@ -1,47 +1,47 @@
-//! Styles: peculiarities in which model servers differ. `tests/README.md` names the source of each.
+//! Styles: ways in which model servers differ. `tests/README.md` names the source of each.
 
 use serde::{Deserialize, Serialize};
 
-/// Peculiarities in which model servers differ.
+/// Ways in which model servers differ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[expect(clippy::struct_excessive_bools, reason = "servers have these habits independently of each other")]
 pub struct Style {
     /// Leaves usage out of ordinary chunks even when asked for `continuous_usage_stats`.
     pub usage_at_end_only: bool,
-    /// Counts in an ordinary chunk the tokens of that chunk's choice alone, as vLLM, SGLang and llama.cpp's server.
+    /// Counts only its own choice's tokens in an ordinary chunk, as vLLM, SGLang and llama.cpp's server do.
     pub usage_by_choice: bool,
-    /// Sends usage of each choice alone in a chunk of its own after its finish chunk, and in a whole answer the usage of
-    /// the first choice alone, as llama.cpp's server.
+    /// Sends the usage of each choice in a separate chunk after its finish chunk, and in a whole answer only the usage
+    /// of the first choice, as llama.cpp's server does.
     pub usage_apart: bool,
-    /// Sends timings in every chunk on request, as llama.cpp's server, and usage in the last one alone.
+    /// Sends timings in every chunk on request, and usage only in the last one, as llama.cpp's server does.
     pub timings: bool,
-    /// Refuses with a 500, as llama.cpp's server, a system message that is not the first one, and a call in the history whose
-    /// arguments are no JSON.
+    /// Refuses with a 500, as llama.cpp's server does, a system message that is not the first one, and a call in the
+    /// history whose arguments are not JSON.
     pub strict_template: bool,
-    /// Repeats a call's id and name with every piece, as llama-cpp-python.
+    /// Repeats a call's id and name with every piece, as llama-cpp-python does.
     pub repeats_calls: bool,
     /// Ids of the tool calls.
     pub call_ids: CallIds,
-    /// Repeats the role in every chunk, as Ollama.
+    /// Repeats the role in every chunk, as Ollama does.
     pub role_everywhere: bool,
     /// Never sends the role.
     pub no_role: bool,
     /// Name of the member for reasoning.
     pub reasoning: ReasoningField,
-    /// Puts the last token on the finish chunk, as vLLM.
+    /// Puts the last token on the finish chunk, as vLLM does.
     pub text_on_finish: bool,
-    /// Reports reasoning beside `completion_tokens`, so that `total_tokens` is more than the sum, as xAI.
+    /// Reports reasoning in addition to `completion_tokens`, so that `total_tokens` is more than the sum, as xAI does.
     pub reasoning_beside: bool,
     /// Place of the reasoning tokens in reports.
     pub reasoning_told: ReasoningTold,
-    /// Makes one choice, whatever `n` asks, as Ollama.
+    /// Makes one choice, whatever `n` asks for, as Ollama does.
     pub one_choice: bool,
     /// Leaves `prompt_tokens_details` out.
     pub no_cached_tokens: bool,
-    /// Leaves `prompt_tokens_details` out of ordinary chunks, as vLLM and SGLang.
+    /// Leaves `prompt_tokens_details` out of ordinary chunks, as vLLM and SGLang do.
     pub cached_tokens_at_end: bool,
-    /// Sends all finish chunks after the last token of the longest choice, and without usage, as SGLang.
+    /// Sends all finish chunks after the last token of the longest choice, and without usage, as SGLang does.
     pub finishes_at_end: bool,
     /// Sends a comment before every token.
     pub comments: bool,
@@ -115,7 +115,7 @@ impl Style {
     }
 }
 
-/// Places of the reasoning tokens, of a choice or of all as the report is, in `usage`.
+/// Where reasoning tokens are reported in `usage`, for a choice or for all, like the report itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReasoningTold {
@@ -124,7 +124,7 @@ pub enum ReasoningTold {
     Nowhere,
     /// In `completion_tokens_details`.
     InDetails,
-    /// Beside `completion_tokens`, as SGLang.
+    /// Next to `completion_tokens`, as SGLang does.
     AtTop,
 }
 
@@ -139,7 +139,7 @@ pub enum CallIds {
     Null,
     /// No member `id`.
     Missing,
-    /// An empty string, as Gemini.
+    /// An empty string, as Gemini does.
     Empty,
 }
 

@@ -30,7 +30,7 @@ pub(super) async fn signed_in(stack: &Stack, account: &Account, name: &str) -> B
     browser
 }
 
-/// Two gateways and two key-services: what one has made, the other has to know.
+/// Two gateways and two key-services: each must know what the other has made.
 async fn replicas() -> Stack {
     Stack::with(Options { deployment: Deployment::services(1, 2, Form::Alone), ..Options::default() }).await
 }

@@ -1,4 +1,4 @@
-//! Management of keys: who may do what, and what receivers are told of it.
+//! Management of keys: who may do what, and what receivers of events get.
 
 pub(crate) mod credentials;
 pub(crate) mod management;

@@ -6,7 +6,7 @@
 extern crate macro_rules_attribute;
 
 attribute_alias! {
-    // A test whose scripted servers run beside it, in a thread of their own.
+    // A test whose scripted servers run next to it, in their own threads.
     #[apply(fact)] = #[tokio::test(flavor = "multi_thread", worker_threads = 1)];
 }
 

@@ -9,7 +9,7 @@ use tests::harness::{Answer, Browser, Stack};
 
 use crate::dashboard::second_factor::enrol_at;
 
-/// Every page that an operator sees, apart from those of one account.
+/// Every page that an operator sees, except the pages of one account.
 const PAGES: [&str; 5] = [
     "/operator",
     "/operator/accounts/new",

@@ -27,7 +27,7 @@ mod spread;
 pub(crate) mod told;
 mod webhooks;
 
-/// Time in which a revocation ends streams: five seconds by contract, and two for slow machines.
+/// Time in which a revocation ends streams: five seconds as promised, plus two for slow machines.
 const REVOCATION: Duration = Duration::from_secs(7);
 /// Number of keys that are revoked under load, one after the other.
 const REVOKED: usize = 6;
@@ -41,7 +41,7 @@ pub(crate) fn from_environment(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().unwrap())
 }
 
-/// Asks a process to end, as a supervisor does, and waits until it did.
+/// Asks a process to end, as a supervisor does, and waits until it has.
 async fn end(server: &Server) {
     server.terminate();
     let status = server.ended().await;
@@ -149,7 +149,7 @@ async fn a_revocation_ends_the_streams_of_both_gateways() {
     println!("streams end {took:?} after the revocation");
     assert!(took < REVOCATION, "after {took:?}");
     stack.released(PATIENCE).await;
-    // A token that came while the stream ended was generated, and counts.
+    // A token that was generated while the stream ended counts too.
     let (billed, served) = (stack.used(&key).await.nanos(), stack.cost_of_served(&key).nanos());
     assert!((delivered..=served).contains(&billed), "{billed} for {delivered} delivered of {served} served");
 }

@@ -1,4 +1,4 @@
-//! Stores: what they keep when a program is killed, when a disk is full, and on the way to another one.
+//! Stores: what they keep when a program is killed or a disk is full, and how they move to another store.
 
 pub(crate) mod backups;
 pub(crate) mod crashes;

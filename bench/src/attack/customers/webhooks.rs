@@ -1,4 +1,4 @@
-//! Webhooks of one customer, which are as many and as slow as they may be, beside the webhook of another one.
+//! Webhooks of one customer, as many and as slow as allowed, next to the webhook of another one.
 
 use std::time::{Duration, Instant};
 
@@ -12,20 +12,20 @@ use tests::harness::{Account, Deployment, Form, LOOK_EVERY, Options, Receiver, S
 
 /// Webhooks that an account may have.
 const WEBHOOKS: usize = 20;
-/// A quarter of the attempts that a key-service has under way.
+/// A quarter of the attempts that a key-service may have in flight.
 const PLACES: usize = 16;
-/// Events that the webhooks look at after they were enabled again, and requests at once that write them.
+/// Events that the webhooks search after they were enabled again, and concurrent requests that write them.
 const EVENTS: usize = 10_000;
 const AT_ONCE: usize = 32;
-/// Time in which no attempt at a receiver without an answer has ended, and all that may begin have begun.
+/// Time in which no attempt at a silent receiver has ended, and all that may begin have begun.
 const BEGUN: Duration = Duration::from_secs(5);
-/// Deliveries to the other customer, one after the other, and the time that each may take.
+/// Deliveries to the other customer, one after the other, and how long each may take.
 const DELIVERIES: usize = 10;
 const DELAY: Duration = Duration::from_secs(2);
-/// Time after which a delivery has not come.
+/// Time after which a delivery counts as lost.
 const LOST: Duration = Duration::from_secs(30);
 
-/// A customer whose receivers do not answer, and which has many events looked at again.
+/// A customer whose receivers do not answer, and whose webhooks search many events again.
 pub(crate) async fn rows() -> Vec<Row> {
     let stack =
         Stack::with(Options { deployment: Deployment::services(1, 1, Form::Alone), ..Options::default() })
@@ -55,7 +55,7 @@ pub(crate) async fn rows() -> Vec<Row> {
         held: begun == PLACES && slowest <= DELAY,
     }];
 
-    // Of a type that there is none of: all events are looked at, and none is sent.
+    // No event has this type, so all events are searched and none is sent.
     let paused = json!({"types": ["key.rotated"], "enabled": false});
     change(&stack, &greedy, &webhooks, &paused).await;
     let label = |number: usize| {
@@ -98,7 +98,7 @@ async fn manage(stack: &Stack, account: &Account, method: Method, path: &str, bo
     answer.json()
 }
 
-/// The longest time from an event of the stack's account to its arrival, of some events one after the other.
+/// The longest time from an event of the stack's account to its arrival, over a few events in a row.
 async fn slowest_delivery(stack: &Stack, receiver: &Receiver) -> Duration {
     let mut slowest = Duration::ZERO;
     for _ in 0..DELIVERIES {

@@ -1,5 +1,5 @@
-//! Customers of upstreams that speak Responses or Messages: one whose request comes back longer than any event, and one whose
-//! query and headers a vendor refuses.
+//! Customers of upstreams that speak Responses or Messages. One's request is repeated in an answer beyond the largest
+//! event; a vendor refuses the other's query and headers.
 
 use http::{Request, header};
 use http_body_util::Full;
@@ -13,9 +13,9 @@ use tests::{
 
 /// Bytes of instructions that an answer repeats: more than an event may have.
 const REPEATED: usize = 17 << 20;
-/// Tokens of them, of which blanks take few.
+/// Their tokens: blanks take few.
 const PROMPT: u64 = 440_000;
-/// Requests that a vendor refuses for their query or headers, and requests of another customer after them.
+/// Requests refused by a vendor because of their query or headers, and another customer's requests after them.
 const REQUESTS: (usize, usize) = (40, 30);
 
 /// A customer whose instructions are blanks, which each event about the response repeats.
@@ -38,7 +38,7 @@ pub(crate) async fn repeated() -> Row {
     }
 }
 
-/// A customer whose query and headers one of two upstreams refuses, beside another one.
+/// A customer whose query and headers are refused by one of two upstreams, next to another customer.
 pub(crate) async fn refused() -> Row {
     let second = Upstream::start();
     let lines = "pass_query = [\"region\"]";

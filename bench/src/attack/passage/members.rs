@@ -1,5 +1,5 @@
-//! Bodies of the newer APIs that pass to an upstream: members that no vendor documents, names in other cases, and
-//! requests for work that no limit covers. What arrives at the upstream is compared with what may.
+//! Bodies that pass to an upstream of the newer APIs: members that no vendor documents, names in other cases, and
+//! requests for work that no limit covers. Compares what arrives at the upstream with what may.
 
 use http::{Request, header};
 use http_body_util::Full;
@@ -44,7 +44,7 @@ impl Api {
         }
     }
 
-    /// Members that every request has, and those that the gateway itself writes.
+    /// Members of every request, and those that the gateway itself writes.
     const fn usual(self) -> &'static [&'static str] {
         match self {
             Self::Responses => &["model", "max_output_tokens", "input", "store", "prompt_cache_key"],
@@ -65,7 +65,6 @@ impl Api {
     }
 }
 
-/// All of them.
 pub(crate) async fn rows() -> Vec<Row> {
     let mut rows = Vec::new();
     for api in [Api::Responses, Api::Messages] {
@@ -76,7 +75,7 @@ pub(crate) async fn rows() -> Vec<Row> {
     rows
 }
 
-/// Words that servers know, spelled in any case, and names that none knows.
+/// Words that servers know, spelled in any case, and names that no server knows.
 const WORDS: [&str; 24] = [
     "model",
     "models",
@@ -104,7 +103,7 @@ const WORDS: [&str; 24] = [
     "prompt_cache_key",
 ];
 
-/// Draws a word, with letters in another case or in a letter that folds to the same.
+/// Draws a word with some letters in another case, or replaced by a letter that folds to the same.
 fn word(seed: &mut u64) -> String {
     let word = WORDS[draw(seed, WORDS.len() as u64)];
     let spelled = |letter: char, seed: &mut u64| match (draw(seed, 6), letter) {
@@ -130,7 +129,7 @@ async fn random_members(api: Api) -> Row {
     for number in 0..BODIES {
         let members: Vec<(String, Value)> = (0..=draw(&mut seed, 3))
             .map(|_| word(&mut seed))
-            // A member under its exact name would only be checked as such.
+            // Under its exact name, a member would only get the usual check.
             .filter(|name| !api.usual().contains(&name.as_str()) && name != "stream")
             .map(|name| (name, json!("x")))
             .collect();
@@ -177,7 +176,7 @@ async fn compaction(api: Api) -> Row {
     }
 }
 
-/// An account that guesses what another one has cached, where they share no cache.
+/// An account that guesses what another one has cached, where accounts do not share the cache.
 async fn another_accounts_cache() -> Row {
     let stack = Api::Messages.stack("share_cache = false").await;
     stack.others_spend();
@@ -193,7 +192,7 @@ async fn another_accounts_cache() -> Row {
         read.push(answer.json()["usage"]["cache_read_input_tokens"].as_u64().unwrap_or(0));
     }
     Row {
-        name: "tokens that an account reads of its own cache, and of another's".into(),
+        name: "tokens that an account reads from its own cache, and from another's".into(),
         expected: "some, and 0".into(),
         seen: format!("{}, and {}", read[1], read[2]),
         held: read[1] > 0 && read[2] == 0,

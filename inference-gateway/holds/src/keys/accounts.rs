@@ -1,4 +1,4 @@
-//! Accounts of credentials, as far as answers have told them. They only serve to prefer a key-service for a call.
+//! Accounts of credentials, learned from answers. They only help to choose a key-service for a call.
 
 use std::hash::BuildHasher;
 
@@ -29,7 +29,7 @@ impl KnownAccounts {
         call.account().or_else(|| self.accounts.get(&hash(call.credential()?)))
     }
 
-    /// Remembers the account that an answer tells.
+    /// Remembers the account in an answer.
     pub(super) fn learn(&self, call: &Call, answer: &Answer) {
         let account = match answer {
             Answer::Authorized(Ok(grant)) => grant.hold.account,

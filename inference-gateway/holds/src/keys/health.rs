@@ -1,8 +1,8 @@
-//! Health of the key-services, as sessions and management requests report it. It decides the order in which
-//! key-services are asked, and what the log says about those that are away.
+//! Health of the key-services, as sessions and management requests report it. It decides in which order key-services
+//! are asked, and what the log says about those that do not answer.
 //!
 //! A session takes calls from the queue when it is free, so a session without answers gets none. A management request
-//! has no session, and asks the key-services in the order that this module gives.
+//! has no session, and asks the key-services in the order given here.
 
 use std::{
     fmt::Display,
@@ -14,14 +14,14 @@ use shared::time::millis;
 use shared_observe::failure_log::{FailureLog, Failures};
 use tokio::time::Instant;
 
-/// Time for which a key-service that failed is asked only if no other is left.
+/// How long a key-service that failed is asked only if no other is left.
 const AVOIDED: Duration = Duration::from_secs(5);
 
-/// Health of every key-service, by the place in the settings. Shared by all workers.
+/// Health of every key-service, by position in the settings. Shared by all workers.
 pub struct KeyServiceHealth {
     began: Instant,
     services: Vec<ServiceHealth>,
-    /// Number of requests so far, so that each key-service is asked first in turn.
+    /// Number of requests so far, so that key-services take turns in being asked first.
     turns: AtomicUsize,
 }
 
@@ -43,13 +43,12 @@ struct ServiceHealth {
 struct PortHealth {
     /// Milliseconds since the beginning until which the port is avoided; 0 if it answers.
     avoided_until: AtomicU64,
-    /// Number of workers' sessions that fail. The port is back when the last of them is.
+    /// Number of workers' sessions that fail. The port is back when none does.
     failing_sessions: AtomicUsize,
     failures: FailureLog,
 }
 
 impl KeyServicePort {
-    /// Name of what is away, in the log.
     const fn name(self) -> &'static str {
         match self {
             Self::Sessions => "a key-service",
@@ -92,7 +91,7 @@ impl KeyServiceHealth {
         }
     }
 
-    /// Notes that a key-service did not answer, or cannot reach the store, and logs it if that is due.
+    /// Notes that a key-service did not answer, or cannot reach the store. Logs the first failure, then one a minute.
     pub fn failed(&self, service: usize, port: KeyServicePort, name: impl Display, error: &str) {
         let Some(health) = self.services.get(service).map(|health| health.port(port)) else { return };
         health.avoided_until.store(self.now() + millis(AVOIDED), Ordering::Relaxed);

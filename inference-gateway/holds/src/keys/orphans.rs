@@ -10,13 +10,13 @@ use tokio::time::Instant;
 
 use super::queue::Pending;
 
-/// Longest time for a key-service to execute a call that it accepted in time: 1.5 s in the lane of its account, 0.4 s
-/// of commits lost to others, 1.5 s of the last commit over Redis, and a margin. If a disk under SQLite is stuck for
-/// longer, it leaves a hold that ends with its lease, and bills nothing.
+/// Longest time for a key-service to execute a call that it accepted in time: 1.5 s in its account's lane, 0.4 s of
+/// commits that lost to others, 1.5 s for the last commit over Redis, and a margin. If a disk under SQLite hangs for
+/// longer, the hold ends with its lease, and nothing is billed.
 const LATE_EXECUTION_WINDOW: Duration = Duration::from_secs(4);
 /// Time for which a release is repeated: an ordinary lease, after which the hold expires by itself.
 const RELEASE_DEADLINE: Duration = Duration::from_secs(30);
-/// Most orphans kept. The leases of others run out.
+/// Most orphans kept. Any others end with their leases.
 const MAX_ORPHANS: usize = 65_536;
 
 /// A hold that may be open although no request uses it.
@@ -29,7 +29,7 @@ pub(crate) struct Orphan {
 }
 
 impl Orphan {
-    /// The call that releases the orphan.
+    /// The call that releases this orphan.
     pub(crate) fn release(&self) -> Release {
         Release::Unknown { credential: self.credential.clone(), generation: self.generation }
     }
@@ -104,7 +104,7 @@ impl<'a> OrphanGuard<'a> {
 impl Drop for OrphanGuard<'_> {
     fn drop(&mut self) {
         let copies: u32 = self.attempts.iter().map(|attempt| attempt.copies()).sum();
-        // The answered copy leaves nothing behind; all others may be executed.
+        // A copy that was answered leaves nothing behind; all others may still be executed.
         if copies > u32::from(self.answered) {
             self.orphans.add(&self.authorize);
         }

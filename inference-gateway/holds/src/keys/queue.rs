@@ -1,7 +1,7 @@
-//! Queue of calls to the key-services, and the choice of a session for each call.
+//! Queue of calls to the key-services. It chooses a session for each call.
 //!
 //! A session takes waiting calls when it is free to send. So a disconnected session gets none, and its unanswered calls
-//! go to the next free session. If its account is known, a call waits for the key-service that all gateways prefer for
+//! go to the next free session. A call whose account is known waits for the key-service that all gateways prefer for
 //! that account, since it has copies of the account's records. After [`SPILL_AFTER`], any session takes the call. Only
 //! speed depends on this.
 
@@ -23,7 +23,8 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-/// Calls awaited at the same time, as many as the chat requests admitted by default. Further callers wait for a permit.
+/// Most calls awaiting answers at once: as many as the chat requests admitted by default. Further callers wait for a
+/// permit.
 const MAX_CALLS: usize = 8 * MAX_FRAME_CALLS;
 /// Queue length at which an idle session starts a second frame while another is in flight. Below it, one large frame is
 /// cheaper for the store than two small ones, and costs a waiting call less than a millisecond.
@@ -38,7 +39,6 @@ pub(super) type Answered = Result<Answer, CallFailure>;
 pub(super) struct Pending {
     pub(super) call: Arc<Call>,
     pub(super) span: Span,
-    /// Account, if it is known.
     account: Option<AccountId>,
     made_at: Instant,
     answer: Mutex<Option<oneshot::Sender<Answered>>>,
@@ -67,7 +67,7 @@ impl Pending {
         self.answer.lock().as_ref().is_some_and(|answer| !answer.is_closed())
     }
 
-    /// Delivers the answer to the caller; returns whether a caller waited for an answer.
+    /// Delivers the answer to the caller. Returns whether a caller was waiting.
     pub(super) fn answer(&self, answered: Answered) -> bool {
         let waiting = self.answer.lock().take();
         waiting.is_some_and(|waiting| waiting.send(answered).is_ok())
@@ -87,13 +87,13 @@ impl Pending {
 /// The queue shared by all sessions.
 pub(super) struct Queue {
     state: Mutex<QueueState>,
-    /// Wakers of idle sessions, by number.
+    /// Wakers of idle sessions, by session number.
     wakers: Vec<Notify>,
     permits: Semaphore,
 }
 
 struct QueueState {
-    /// Calls that any session takes.
+    /// Calls that any session may take.
     waiting: VecDeque<Arc<Pending>>,
     sessions: Vec<SessionOf>,
     closed: bool,
@@ -140,12 +140,12 @@ impl Queue {
         }
     }
 
-    /// Notes the own id of a session's key-service.
+    /// Notes the id that a session's key-service gave itself.
     pub(super) fn met(&self, session: usize, instance: u64) {
         self.state.lock().sessions[session].instance = instance;
     }
 
-    /// Takes a permit for a call, which is kept until the answer.
+    /// Takes a permit for a call, which is held until the answer.
     pub(super) async fn permit(&self) -> Option<SemaphorePermit<'_>> {
         self.permits.acquire().await.ok()
     }
@@ -158,7 +158,7 @@ impl Queue {
             None => &mut state.waiting,
         };
         if waiting.len() >= 2 * MAX_CALLS {
-            // At least half of the waiting calls are abandoned, so these are dropped.
+            // At least half of the waiting calls are abandoned, so drop those.
             waiting.retain(|pending| pending.is_wanted());
         }
         waiting.push_back(pending);
@@ -183,7 +183,7 @@ impl Queue {
         Work::Frame(calls)
     }
 
-    /// Marks the session as away, and puts the unanswered calls in front of all others.
+    /// Marks the session as away, and puts its unanswered calls in front of all others.
     pub(super) fn requeue(&self, session: usize, unanswered: Vec<Arc<Pending>>) {
         let mut state = self.state.lock();
         state.sessions[session].state = SessionState::Away;
@@ -214,7 +214,7 @@ impl Queue {
         }
     }
 
-    /// Closes the queue: the sessions end.
+    /// Closes the queue, which ends the sessions.
     pub(super) fn close(&self) {
         self.state.lock().closed = true;
         self.wakers.iter().for_each(Notify::notify_one);
@@ -253,7 +253,7 @@ impl QueueState {
         known.max_by_key(|(_, of)| mixed(account ^ of.instance)).map(|(session, _)| session)
     }
 
-    /// Takes the calls of a session, those of any session, and those that others have left for too long.
+    /// Takes the session's own calls, those for any session, and those that other sessions have left for too long.
     fn take(&mut self, session: usize, now: Instant) -> Vec<Arc<Pending>> {
         let own = std::mem::take(&mut self.sessions[session].waiting);
         let mut calls = Vec::with_capacity((own.len() + self.waiting.len()).min(MAX_FRAME_CALLS));
@@ -275,8 +275,8 @@ impl QueueState {
         others.filter_map(|(_, of)| of.waiting.front()).map(|call| call.spills_at()).min()
     }
 
-    /// Returns the sessions to wake: one with calls of its own, and one for the calls of any, or to watch those that a
-    /// busy session may leave for too long.
+    /// Returns the sessions to wake: one that has calls for itself, and one to take calls for any, or to watch over the
+    /// calls of a busy session.
     fn due(&self) -> [Option<usize>; 2] {
         let idle = |of: &SessionOf| matches!(of.state, SessionState::Idle | SessionState::Watching);
         let has_own = |of: &SessionOf| idle(of) && !of.waiting.is_empty();
@@ -296,7 +296,7 @@ impl QueueState {
     }
 }
 
-/// Fills a frame with calls that are still wanted and may be taken, and keeps the rest.
+/// Fills a frame with calls that are still wanted and may be taken. Keeps the rest.
 fn fill(
     calls: &mut Vec<Arc<Pending>>,
     mut waiting: VecDeque<Arc<Pending>>,

@@ -1,8 +1,8 @@
 //! Group commit with a key-service: calls that arrive while a frame is in flight are sent together in the next one.
 //!
 //! An idle gateway does not wait, and a busy one sends large frames. If a session breaks or is silent, another one
-//! sends its unanswered calls again, since all calls are idempotent. A silent session gets new frames after its next
-//! answer.
+//! sends its unanswered calls again, which is safe because all calls are idempotent. A silent session gets new frames
+//! after its next answer.
 
 use std::{
     fmt, io,
@@ -42,14 +42,13 @@ use super::{
 const CONNECT_DEADLINE: Duration = Duration::from_secs(2);
 /// First pause after a failed session.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
-/// Longest pause after failed sessions. It is short, so that the gateway recovers within a second after the
-/// key-service.
+/// Longest pause after failed sessions. It is short, so that the gateway recovers within a second of the key-service.
 const LONGEST_PAUSE: Duration = Duration::from_millis(640);
 /// Time without an answer after which calls are also sent to another key-service. Frames are normally answered within
 /// milliseconds. If all key-services are slow because the store is, the next one still has most of the callers'
 /// deadline.
 const HEDGE_AFTER: Duration = Duration::from_millis(500);
-/// Time for which a key-service that cannot reach the store gets no calls, if there is another one. It is longer than a
+/// How long a key-service that cannot reach the store gets no calls, if there is another one. It is longer than a
 /// caller's pause between attempts, so that the next attempt goes to the other.
 const STORE_FAILURE_PENALTY: Duration = Duration::from_secs(1);
 /// Port of an address without one.
@@ -64,7 +63,7 @@ pub enum Peer {
         endpoint: Box<Endpoint>,
         tls: Option<Tls>,
         token: PresentToken,
-        /// Makes the connections in the place of TCP and TLS.
+        /// Makes the connections in place of TCP and TLS.
         dial: Option<Arc<dyn Dial>>,
     },
     Local(Arc<dyn KeyService>),
@@ -113,7 +112,7 @@ pub(super) struct SessionTask {
     /// The health of all key-services.
     pub(super) health: Arc<KeyServiceHealth>,
     pub(super) clock: Arc<dyn Clock>,
-    /// The last attempt failed: there was no session or no answer, or the store was away.
+    /// The last attempt failed: no session, no answer, or no store.
     pub(super) is_failing: AtomicBool,
 }
 
@@ -122,7 +121,7 @@ impl SessionTask {
     pub(super) async fn run(self) {
         let sessions = |state| metrics::gauge!("gateway_key_service_sessions", "state" => state);
         let counted = |state| Counted::by(sessions(state));
-        // A gateway that never reaches a key-service reports no open sessions, rather than nothing.
+        // So that a gateway that never reaches a key-service reports 0 open sessions, rather than no figure.
         sessions("open").increment(0);
         let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
         let mut connecting = Some(counted("connecting"));
@@ -219,7 +218,7 @@ struct Frame {
     /// Calls by place, `None` once answered.
     calls: Vec<Option<Arc<Pending>>>,
     left: usize,
-    /// The calls were passed to other sessions, since no answer came.
+    /// The calls were passed to other sessions because no answer came.
     hedged: bool,
     /// A call failed because the store cannot be reached.
     store_failed: bool,
@@ -308,7 +307,7 @@ impl RemoteSession {
         }
         metrics::counter!("gateway_silent_frames_total").increment(1);
         task.queue.requeue(task.number, frame.to_hand_on());
-        task.failed("no answer in time; another one is asked");
+        task.failed("no answer in time; asking another key-service");
         frame.hedged = true;
         timeout(CALL_DEADLINE.saturating_sub(HEDGE_AFTER), self.read_answers(task, frame))
             .await
@@ -352,7 +351,7 @@ impl Frame {
         Some(pending)
     }
 
-    /// Returns the calls that other sessions must execute; none if they were passed on before.
+    /// Returns the calls that other sessions must execute; empty if they were passed on before.
     fn to_hand_on(&self) -> Vec<Arc<Pending>> {
         if self.hedged {
             return Vec::new();

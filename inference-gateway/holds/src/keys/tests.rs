@@ -35,7 +35,7 @@ use tonic::{
 use super::*;
 use crate::{HeldRequest, Holds};
 
-/// The open holds, which all key-services of a test share.
+/// The open holds, shared by all key-services of a test.
 #[derive(Clone, Default)]
 struct Ledger(Arc<Mutex<Vec<String>>>);
 
@@ -44,7 +44,6 @@ impl Ledger {
         self.0.lock().unwrap().len()
     }
 
-    /// Waits until this many holds are open.
     async fn comes_to(&self, holds: usize) {
         let deadline = Instant::now() + Duration::from_secs(15);
         while self.open() != holds {

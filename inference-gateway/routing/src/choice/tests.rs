@@ -216,7 +216,7 @@ fn a_failure_that_another_upstream_gave_alike_counts_against_neither() {
             health = health.after(AttemptOutcome::Answered, now);
         }
     }
-    // Several requests at a time may set the upstream aside before they are found to be the cause.
+    // Several requests at once may set the upstream aside before they turn out to be the cause.
     let mut health = self::health(&[AttemptOutcome::Failed; 3]);
     assert!(health.is_set_aside());
     for _ in 0..3 {
@@ -305,7 +305,7 @@ fn a_trial_that_tells_nothing_leaves_the_next_request_to_try() {
     let later = FIRST_ASIDE + Duration::from_millis(5);
     let told_nothing = trial.after(AttemptOutcome::Unjudged, later);
     assert!(told_nothing.is_set_aside() && !told_nothing.rests(None, later));
-    // However many tell nothing, a server that is gone rests.
+    // However many outcomes say nothing, a server that is gone stays set aside.
     let often = (0..50).fold(told_nothing, |health, _| health.after(AttemptOutcome::Unjudged, later));
     let gone = often.tried(None, later).after(AttemptOutcome::Unreachable, later);
     assert!(gone.rests(None, later + before(BREATHER)));

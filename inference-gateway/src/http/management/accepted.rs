@@ -1,12 +1,13 @@
 //! Accounts of credentials that a key-service has accepted.
 //!
-//! A gateway has to know whose permits a request takes, before it reads the body. Which account a credential belongs to
-//! never changes, so it is asked once: after that, only the key-service that carries a request out judges the credential.
+//! A gateway must know whose permits a request takes before it reads the body. A credential never changes its account,
+//! so the gateway asks once. After that, only the key-service that carries a request out judges the credential.
 
 use quick_cache::sync::Cache;
 use shared::{ids::AccountId, key::Class};
 
-/// Credentials that are remembered: more than programs that manage keys through one gateway. Others are asked for again.
+/// Most credentials remembered: more than the programs that manage keys through one gateway. For others, the gateway
+/// asks again.
 const REMEMBERED: usize = 4_096;
 
 /// Digest of a credential and of the class that its route needs. No plaintext is kept.

@@ -12,11 +12,11 @@ use crate::sizes::MANAGEMENT_IN_FLIGHT;
 
 /// Longest time to make a connection.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(2);
-/// Lifetime of an idle connection. It is shorter than at the key-service, so that no request meets a closing
-/// connection.
+/// Lifetime of an idle connection. It is shorter than at the key-service, so that no request is sent on a connection
+/// that is closing.
 const IDLE: Duration = Duration::from_secs(20);
 
-/// Client with the current certificate, which is made anew once certificates were replaced.
+/// HTTP client. It is made anew when certificates were replaced.
 pub(super) enum KeyServiceClient {
     /// Client for key-services without TLS.
     Plain(HttpClient<Body>),

@@ -1,4 +1,4 @@
-//! Permits for management requests in flight. Each request has a connection to a key-service, and an answer on its way.
+//! Permits for management requests in flight. Each such request occupies a connection to a key-service.
 
 use admission::wait_for_permit;
 use shared::{
@@ -19,7 +19,7 @@ const PAGES_IN_FLIGHT: usize = 64;
 /// Most exports in flight: files without a bound and large pages, sent at the clients' pace. A network may have a
 /// quarter.
 const EXPORTS_IN_FLIGHT: usize = 8;
-/// Most exports in flight of an account, whose members may come from many networks. A key-service makes as many.
+/// Most exports in flight of an account, since its members may come from many networks. A key-service allows as many.
 const EXPORTS_PER_ACCOUNT: usize = 2;
 /// Bytes of a page, or of a refusal, that need no permit: pages without a session have less.
 const SMALL_PAGE: usize = 16 << 10;
@@ -55,7 +55,7 @@ impl ManagementPermits {
         self.requests.try_take(Owner::Account(account), 1).ok_or_else(overloaded)
     }
 
-    /// A permit for a request that will be refused.
+    /// A permit for a request without a valid credential, which a key-service will refuse.
     pub(in super::super) async fn unauthenticated(&self, network: Network) -> Result<Permit, ApiError> {
         wait_for_permit(&self.unauthenticated, Owner::Network(network)).await.ok_or_else(overloaded)
     }

@@ -1,4 +1,4 @@
-//! A management request on its way to a key-service: what is needed to repeat it, and when that is safe.
+//! A management request on its way to a key-service, with everything needed to repeat it, and when repeating is safe.
 
 use axum::body::Body;
 use bytes::Bytes;
@@ -6,7 +6,7 @@ use http::{HeaderName, Method, Request, Uri, Version, request::Parts, uri::PathA
 use shared::{error::ApiError, wire::MAX_BODY_BYTES};
 use shared_door::http::read_body;
 
-/// Makes creating a key repeatable.
+/// A header that makes creating a key safe to repeat.
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// A request to be sent to a key-service, perhaps to several.
@@ -20,12 +20,12 @@ pub(in super::super) struct ReplayableRequest {
 /// Condition for sending a request again. Each variant includes the variants before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum RetrySafety {
-    /// Only while the request is unsent, since a repetition would do twice as much.
+    /// Only while the request is unsent, since a repetition would act twice.
     Unsent,
     /// Once the key-service that has the request can no longer execute it. The request sets a state, and a late
     /// execution would undo a newer change.
     OnceEnded,
-    /// At any time, whatever happened to the first.
+    /// At any time: repeating it has no further effect.
     Always,
 }
 

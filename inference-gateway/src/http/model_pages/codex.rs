@@ -4,36 +4,33 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use shared_catalog::{Effort, Model};
 
-/// The query by which Codex asks for its own form of the list.
+/// Query parameter with which Codex asks for its own form of the list.
 const CLIENT_VERSION: &str = "client_version";
 
-/// Instructions that Codex gives a model. It reads none of its own for a model that a list describes.
+/// Instructions that Codex gives the model. Codex has none for a model that comes from a list.
 const INSTRUCTIONS: &str = "You are Codex, a coding agent in a terminal on the user's computer. Work on the user's task with \
     the tools that you are given: read before you change, keep changes small, and run what shows that they work. Go on \
     until the task is done. Then say in a few sentences what you did, and what is left.";
 
-/// Tokens of a tool's output that Codex passes on: as of its own models.
+/// Tokens of a tool's output that Codex passes on, as for its own models.
 const TOOL_OUTPUT_TOKENS: u64 = 10_000;
 
-/// A list of models in the form of Codex.
 #[derive(JsonSchema, Serialize)]
 #[schemars(rename = "CodexModels")]
 pub(in super::super) struct CodexModels<'a> {
     models: Vec<CodexModel<'a>>,
 }
 
-/// A model in the form of Codex.
 #[derive(JsonSchema, Serialize)]
 #[schemars(rename = "CodexModel")]
 struct CodexModel<'a> {
     /// Name that requests give.
     slug: &'a str,
     display_name: &'a str,
-    /// Tokens of prompt and output together.
     context_window: u64,
     /// Words of reasoning effort that the model takes.
     supported_reasoning_levels: Vec<ReasoningLevel>,
-    /// Place in the list.
+    /// Position in the list.
     priority: usize,
     #[schemars(extend("const" = "list"))]
     visibility: &'static str,
@@ -63,7 +60,7 @@ struct TruncationPolicy {
 }
 
 impl<'a> CodexModels<'a> {
-    /// Lists models that chat.
+    /// Lists the models that can chat.
     pub(in super::super) fn new(models: impl Iterator<Item = &'a Model>) -> Self {
         let models = models.filter(|model| model.serves.chat).enumerate();
         Self { models: models.map(|(place, model)| CodexModel::new(place, model)).collect() }

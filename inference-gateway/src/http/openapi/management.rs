@@ -1,4 +1,5 @@
-//! Description of the management API, and of the route that shows an API key to its holder, from the list of routes.
+//! Descriptions of the management API, and of the route that shows an API key to its holder, made from the list of
+//! routes.
 
 use axum::http::Method;
 use schemars::SchemaGenerator;
@@ -13,9 +14,9 @@ use super::{
     operation::{JSON, Operation},
 };
 
-/// Errors of a management key that may not call.
+/// Errors of a management key that may not make this call.
 const MANAGEMENT_KEY: [Code; 3] = [Code::InvalidManagementKey, Code::KeyExpired, Code::ManagementKeyRequired];
-/// Errors of an API key whose holder asks for the key.
+/// Errors of an API key whose holder asks about it.
 const HOLDER: [Code; 5] = [
     Code::InvalidApiKey,
     Code::KeyDisabled,
@@ -68,13 +69,13 @@ fn operation(route: &Route, schemas: &mut SchemaGenerator) -> Value {
     }
     if let Some(body) = route.body {
         let types: &[&str] = if route.method() == Method::PATCH { &[JSON, MERGE_PATCH] } else { &[JSON] };
-        // A rotation without a body has the usual terms.
+        // A rotation without a body uses the defaults.
         let is_required = route.endpoint != Endpoint::RotateKey;
         operation = operation.takes_body(&body(schemas), types, is_required);
     }
     for (status, headers) in route.statuses {
         let content = json!({JSON: {"schema": (route.answer)(schemas)}});
-        operation = operation.responds(*status, "What was asked for.", &content, headers);
+        operation = operation.responds(*status, "The result.", &content, headers);
     }
     operation.refuses(&codes(route)).into_value()
 }
@@ -83,7 +84,7 @@ fn parameters(route: &Route, schemas: &mut SchemaGenerator) -> Vec<Value> {
     let query = |name: &str, schema: Value| json!({"name": name, "in": "query", "schema": schema});
     let mut parameters = Vec::new();
     if let Some(cursor) = route.cursor {
-        let all = "Without it, all of them.";
+        let all = "Most items on a page. Without a limit, the answer has all of them.";
         let size = json!({"type": "integer", "minimum": 1, "maximum": MAX_PAGE, "description": all});
         parameters.push(query("limit", size));
         parameters.push(query("after", cursor(schemas).to_value()));
@@ -102,7 +103,7 @@ fn parameters(route: &Route, schemas: &mut SchemaGenerator) -> Vec<Value> {
             "name": "Idempotency-Key",
             "in": "header",
             "schema": {"type": "string", "pattern": format!("^[!-~]{{1,{MAX_IDEMPOTENCY_KEY_CHARS}}}$")},
-            "description": "A request with the same key and body makes nothing a second time.",
+            "description": "Makes a retry safe: repeating a request with the same key and body creates nothing twice.",
         }));
     }
     parameters

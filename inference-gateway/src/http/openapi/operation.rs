@@ -11,7 +11,7 @@ pub(in super::super) const JSON: &str = "application/json";
 pub(super) struct Operation(Map<String, Value>);
 
 impl Operation {
-    /// Begins an operation without request and responses, named `id` in generated clients.
+    /// Begins an operation, without request and responses. Generated clients name it `id`.
     pub(super) fn new(id: &str, summary: &str) -> Self {
         let Value::Object(members) =
             json!({"operationId": id, "summary": summary, "security": [], "responses": {}})
@@ -56,15 +56,10 @@ impl Operation {
         headers: &[&str],
     ) -> Self {
         let schema = schemas.subschema_for::<T>();
-        self.responds(
-            status,
-            "What was asked for.",
-            &json!({"application/json": {"schema": schema}}),
-            headers,
-        )
+        self.responds(status, "The result.", &json!({"application/json": {"schema": schema}}), headers)
     }
 
-    /// Responds with this content, a status, and these headers beside the request's id.
+    /// Responds with this content, a status, and these headers in addition to the request id.
     #[must_use]
     pub(super) fn responds(
         mut self,
@@ -113,7 +108,7 @@ impl Operation {
     }
 }
 
-/// A response header with a description. Only the request's id is in every response.
+/// A response header with a description. Only the request id is in every response.
 fn header(name: &str) -> (String, Value) {
     let schema = match name {
         "x-request-id" => {

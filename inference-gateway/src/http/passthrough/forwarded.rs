@@ -1,4 +1,4 @@
-//! The address that a client used, its protocol, and where it is, for the key-service behind us.
+//! Address, protocol and host that the client used, for the key-service behind us.
 
 use axum::body::Body;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, header};
@@ -8,8 +8,8 @@ use shared_door::{
     serve::{OverTls, PeerAddress},
 };
 
-/// Facts of the client's connection, or better ones from a trusted proxy. In a list that the proxy passes on, the last
-/// address counts, since the proxy added it.
+/// Facts about the client's connection, or a trusted proxy's facts instead. In a list that the proxy passes on, the
+/// last address counts, because the proxy added it.
 pub(super) struct Forwarded {
     proto: &'static str,
     host: Option<String>,

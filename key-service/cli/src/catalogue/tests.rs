@@ -224,7 +224,8 @@ const PRICE: &str = "[model.price]\ninput = \"3\"\ncached_input = \"0.3\"\noutpu
 
 #[test]
 fn a_check_says_which_models_may_lose_money() {
-    let hides = "model \"Lark\", upstream \"aviary/lark-2\": tokens that its streams hide, such as reasoning, are not billed";
+    let hides =
+        "model \"Lark\", upstream \"aviary/lark-2\": hidden tokens, such as reasoning, are not billed";
     let sound = "The catalogue has no fault (models: 1).\n";
     let check = |text: &str| Folder::with(&[("models.toml", text)]).say("--models ./models.toml check");
     let (out, none) = check(&offered("openai", PRICE, ""));
@@ -243,7 +244,7 @@ fn a_check_says_which_models_may_lose_money() {
     let (out, error) = check(&offered("vllm", PRICE, &cost));
     assert!(out.is_empty(), "{out}");
     assert!(
-        error.unwrap().contains("models.toml:10: model \"Lark\" sells `cache_write` for 3, which costs 3.75")
+        error.unwrap().contains("models.toml:10: model \"Lark\" sells `cache_write` for 3, but pays 3.75")
     );
 }
 

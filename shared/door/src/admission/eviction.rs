@@ -1,11 +1,12 @@
-//! Choice of the connections that are closed for others, by fairness and age, as a pure function of what connections
-//! do.
+//! Chooses which connections are closed to make room for others, by fairness and age. A pure function of a snapshot of
+//! the connections.
 
 use std::{cmp::Reverse, time::Duration};
 
 use super::owner::Owner;
 
-/// Time without a request after which a connection is closed before older ones. It lets callers be far away or slow.
+/// Time without a request after which a connection is closed before older ones. It allows for callers that are far away
+/// or slow.
 const HESITATION: Duration = Duration::from_secs(1);
 /// Connections that do not count against an owner. A caller may open a few at once, while thousands of unauthenticated
 /// addresses have one each.
@@ -13,7 +14,7 @@ const FEW: usize = 4;
 /// Most connections of an owner searched for a silent one.
 const LOOKED_THROUGH: usize = 256;
 
-/// A connection as it is when the choice is made.
+/// Snapshot of a connection at the moment of the choice.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Snapshot {
     /// Place in the order in which connections were opened.

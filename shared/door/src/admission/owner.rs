@@ -12,7 +12,7 @@ const NETWORK_BITS: u32 = 64;
 pub enum Owner {
     /// Callers of a network address, without an accepted credential.
     Network(Network),
-    /// Holders of an account's keys.
+    /// Anyone who uses keys of this account.
     Account(AccountId),
     /// The installation itself: another service, or a request whose payer is not known yet. It has no share.
     Service,

@@ -1,4 +1,4 @@
-//! Quotas on which callers wait, and the permits that callers hold.
+//! Quotas, the permits that callers hold, and the queue in which callers wait for them.
 
 use std::{mem, sync::Arc};
 
@@ -18,14 +18,14 @@ use super::{
 #[derive(Clone)]
 pub struct Quota(Arc<Mutex<QuotaState<oneshot::Sender<Permit>>>>);
 
-/// Units of a quota, given back when dropped.
+/// Units of a quota, released when dropped.
 pub struct Permit {
     quota: Quota,
     owner: Owner,
     amount: usize,
 }
 
-/// Bytes that own a permit while they are in use.
+/// Bytes with the permit that counts them while they are in use.
 struct CountedBytes {
     bytes: Bytes,
     _permit: Permit,
@@ -43,7 +43,7 @@ impl Quota {
         Self(Arc::new(Mutex::new(QuotaState::new(total, per_owner))))
     }
 
-    /// Takes units if the total and the owner's share have as many left.
+    /// Takes units if enough are left of the total and of the owner's share.
     pub fn try_take(&self, owner: Owner, amount: usize) -> Option<Permit> {
         let taken = self.0.lock().take(owner, amount);
         taken.then(|| self.permit(owner, amount))
@@ -82,7 +82,7 @@ impl Quota {
         self.hand_out(granted);
     }
 
-    /// Gives permits to the callers whose turn has come. The units of a caller that gave up go to the next.
+    /// Gives permits to the callers whose turn has come. If a caller no longer waits, its units go to the next.
     fn hand_out(&self, mut granted: Vec<Granted<oneshot::Sender<Permit>>>) {
         while let Some(Granted { owner, amount, waiter }) = granted.pop() {
             if let Err(mut refused) = waiter.send(self.permit(owner, amount)) {
@@ -106,7 +106,7 @@ impl Permit {
         self.quota.0.lock().most_of(self.owner)
     }
 
-    /// Takes more units. Returns false if the total or the share has too few left.
+    /// Takes more units. Returns false if too few are left of the total or of the share.
     pub fn try_grow(&mut self, more: usize) -> bool {
         let taken = self.quota.0.lock().take(self.owner, more);
         if taken {
@@ -125,7 +125,7 @@ impl Permit {
         false
     }
 
-    /// Gives all but `amount` units back.
+    /// Releases all but `amount` units.
     pub fn shrink_to(&mut self, amount: usize) {
         let over = self.amount.saturating_sub(amount);
         if over > 0 {
@@ -232,7 +232,7 @@ mod tests {
         assert!((&mut other).now_or_never().is_none());
         drop(running);
         drop(other.await.unwrap());
-        // All others get their turns, and the turn of the caller that gave up is not lost.
+        // All others get their turns, and the turn of the caller that stopped waiting is not lost.
         for caller in many {
             drop(caller.await.unwrap());
         }

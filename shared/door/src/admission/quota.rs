@@ -53,7 +53,7 @@ impl<W> QuotaState<W> {
         }
     }
 
-    /// Takes units for an owner. Returns false, and takes nothing, if the total or the share has too few left.
+    /// Takes units for an owner. Returns false, and takes nothing, if too few are left of the total or of the share.
     pub(super) fn take(&mut self, owner: Owner, amount: usize) -> bool {
         let fits = self.fits(owner, amount);
         if fits {
@@ -79,8 +79,8 @@ impl<W> QuotaState<W> {
         self.next()
     }
 
-    /// Counts units of one owner against another. Returns the callers whose turn has come. `None` changes nothing,
-    /// since the other owner's share has too few units left.
+    /// Counts units of one owner against another. Returns the callers whose turn has come; or `None`, and changes
+    /// nothing, if the other owner's share has too few units left.
     pub(super) fn move_to(&mut self, from: Owner, to: Owner, amount: usize) -> Option<Vec<Granted<W>>> {
         if from == to {
             return Some(Vec::new());

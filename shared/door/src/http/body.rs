@@ -16,7 +16,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 const MAX_SHOWN_ENCODING: usize = 40;
 
 /// Refuses a body that is declared as something other than JSON or `also`. A body without a type is read as JSON.
-/// Compressed bodies are refused too, since nothing that the sender paid for bounds their full size.
+/// Compressed bodies are refused too, since their full size is not known in advance.
 pub fn require_json(headers: &HeaderMap, also: Option<&str>) -> Result<(), ApiError> {
     for value in headers.get_all(header::CONTENT_ENCODING) {
         let value = value.to_str().unwrap_or("?").trim();
@@ -43,7 +43,7 @@ pub async fn read_body(headers: &HeaderMap, body: Body, limit: usize) -> Result<
     read_body_within(headers, body, limit, |_| Ok(())).await
 }
 
-/// Reads a whole body of at most `limit` bytes. It asks `reserve` before it keeps each chunk.
+/// Reads a whole body of at most `limit` bytes. It calls `reserve` before it keeps each chunk.
 pub async fn read_body_within(
     headers: &HeaderMap,
     body: Body,
@@ -117,7 +117,7 @@ fn stalled() -> ApiError {
     ApiError::new(Code::InvalidJson, "The body did not arrive in time.")
 }
 
-/// The body broke off, or its framing is not HTTP's.
+/// The error for a body that broke off, or whose framing is not valid HTTP.
 pub fn incomplete_body() -> ApiError {
     ApiError::new(Code::InvalidJson, "The body ended before it was complete.")
 }

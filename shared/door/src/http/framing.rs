@@ -18,7 +18,7 @@ pub async fn refuse_ambiguous(request: Request, next: Next) -> Response {
     }
 }
 
-/// Refuses a request with a transfer coding beside `chunked`, which would be taken for part of the body, and an
+/// Refuses a request with a transfer coding other than `chunked`, which would be taken for part of the body, and an
 /// HTTP/1.1 request without a host or with two (RFC 9112, sections 6.1 and 3.2). The connection ends, since the bytes
 /// that follow cannot be trusted.
 pub fn ambiguity(request: &Request) -> Option<Response> {
@@ -34,7 +34,7 @@ fn check(version: Version, headers: &HeaderMap) -> Result<(), ApiError> {
     if let Some(coding) = codings.next()
         && (!coding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked") || codings.next().is_some())
     {
-        return invalid("Transfer-Encoding", "The only Transfer-Encoding that is taken is `chunked`.");
+        return invalid("Transfer-Encoding", "The only supported Transfer-Encoding is `chunked`.");
     }
     let hosts = headers.get_all(header::HOST).iter().count();
     if hosts > 1 || (hosts == 0 && version == Version::HTTP_11) {

@@ -10,7 +10,7 @@ use axum::{
 use http::{HeaderMap, HeaderName, HeaderValue};
 use shared::{clock::Clock, ids::RequestId, key::without_keys, text::shown};
 
-/// Header with our id on a response. On a request it has the client's own id, which is logged beside ours.
+/// Header with our id on a response. On a request it has the client's own id, which is logged next to ours.
 pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// Header with the id that a gateway gave a request before it passed the request on.
 pub const X_GATEWAY_REQUEST_ID: HeaderName = HeaderName::from_static("x-gateway-request-id");

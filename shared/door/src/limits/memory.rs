@@ -1,4 +1,4 @@
-//! Memory that a process may take: the bound of the cgroup, or else the machine's available memory.
+//! Memory that a process may take: the cgroup's limit, or else the machine's available memory.
 
 use std::{
     fs,
@@ -6,7 +6,7 @@ use std::{
 };
 
 const CGROUPS: &str = "/sys/fs/cgroup";
-/// A larger bound means none: version 1 of cgroups writes "no bound" as a number near 2^63.
+/// A larger limit means that there is none: version 1 of cgroups writes "no limit" as a number near 2^63.
 const UNBOUNDED: u64 = 1 << 50;
 /// Assumed if the system gives no figure.
 const UNKNOWN: u64 = 1 << 30;
@@ -23,7 +23,7 @@ pub(super) fn of_process() -> (u64, &'static str) {
     }
 }
 
-/// The smallest bound on the way from the process's cgroup up to the root.
+/// The smallest limit among the process's cgroup and its parents up to the root.
 fn bound_of_cgroup(read: impl Fn(&Path) -> Option<String>) -> Option<u64> {
     let memberships = read(Path::new("/proc/self/cgroup"))?;
     let mut smallest: Option<u64> = None;
@@ -40,7 +40,7 @@ fn bound_of_cgroup(read: impl Fn(&Path) -> Option<String>) -> Option<u64> {
             continue;
         };
         let folder = root.join(path.trim_start_matches('/'));
-        // In a container the path may be the host's, while only the root is there.
+        // In a container the path may be the host's, and then only the root can be read.
         let folders = folder.ancestors().take_while(|folder| folder.starts_with(&root));
         let bounds = folders.filter_map(|folder| read(&folder.join(file))?.trim().parse::<u64>().ok());
         smallest = bounds.chain(smallest).filter(|bound| *bound < UNBOUNDED).min();

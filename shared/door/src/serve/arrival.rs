@@ -1,4 +1,4 @@
-//! Where a request came from, and the trust in its connection.
+//! The network that a request came from, and the trust in its connection.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -21,13 +21,13 @@ pub struct OverTls;
 #[derive(Clone)]
 pub(super) struct CarriedBy(pub(super) Arc<Connection>);
 
-/// Notes that the handler has begun with a request. If it is the connection's first, the connection has arrived.
+/// Notes that a handler has begun with a request. A connection has arrived once its first request has.
 pub fn note_arrival(request: &mut Extensions) {
     request.remove::<TaskTrackerToken>();
 }
 
-/// Trust in the connection of a request. An accepted credential counts the connection among those of authenticated
-/// callers. Cheap to clone.
+/// Trust in the connection of a request. Once a credential is accepted, the connection counts among those of
+/// authenticated callers. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct ConnectionTrust(Option<Arc<Connection>>);
 

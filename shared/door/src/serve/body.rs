@@ -30,8 +30,8 @@ const PIECE_OF_HTTP1: usize = 64 << 10;
 /// a megabit. A whole answer stays in memory until the client has read all; a stream keeps little, and may go at any
 /// speed.
 const LEAST_RATE: u64 = 32 << 10;
-/// Time without a demand of the client after which a stream is detached. Inside the connection's task it would stand
-/// still, and its upstream should not.
+/// Time after which a stream that the client does not ask for is detached. Inside the connection's task it would stop,
+/// and so would its upstream.
 const DETACH_AFTER: Duration = Duration::from_secs(1);
 
 /// Treatment of a client that does not read a response; an extension of responses.
@@ -39,7 +39,7 @@ const DETACH_AFTER: Duration = Duration::from_secs(1);
 pub struct Unread {
     /// Longest time for which the client may read nothing, in place of the port's own bound.
     pub bound: Duration,
-    /// Stream that goes on by itself while the client reads nothing.
+    /// A stream that goes on by itself while the client reads nothing.
     pub stream: Option<Arc<dyn Detach>>,
 }
 
@@ -75,14 +75,14 @@ impl Responses {
     /// on the connection go on; over HTTP/1 the connection ends. Streams that nobody asks for are detached. Returns
     /// when to check next, if there is a reason to.
     pub(super) fn look(&self, now: Instant) -> Result<Option<Instant>, Overdue> {
-        // Responses have locks of their own, held while bodies are polled.
+        // Responses have their own locks, held while bodies are polled.
         let responses = self.0.lock().clone();
         let (mut next, mut ends) = (None, false);
         for response in responses {
             match response.look(now) {
                 Ok(at) => next = [next, at].into_iter().flatten().min(),
                 Err(since) => {
-                    tracing::info!("a client reads its answer too slowly; the answer is dropped");
+                    tracing::info!("a client reads its answer too slowly; dropping the answer");
                     response.close(since);
                     response.abandon();
                     ends |= response.is_alone;
@@ -102,7 +102,7 @@ struct Response {
     piece: usize,
     /// Start of an answer that was complete from the beginning.
     whole_since: Option<Instant>,
-    /// True until the response ends or is given up.
+    /// False once the response has ended or was abandoned.
     is_open: AtomicBool,
     is_detached: AtomicBool,
     body: Mutex<BodyState>,
@@ -165,7 +165,7 @@ impl Response {
         Ok([next, self.detach_in_time(since, now)].into_iter().flatten().min())
     }
 
-    /// Detaches a stream that nobody has asked for long enough, or returns when to check that.
+    /// Detaches a stream that nobody has asked for long enough, or returns when to check again.
     fn detach_in_time(&self, untaken_since: Option<Instant>, now: Instant) -> Option<Instant> {
         let stream = self.unread.stream.as_ref().filter(|_| !self.is_detached.load(Ordering::Relaxed))?;
         let at = match untaken_since {
@@ -193,7 +193,7 @@ impl Response {
     pub(super) fn abandon(&self) {
         let mut state = self.body();
         let left = (state.body.take(), std::mem::take(&mut state.rest));
-        // The body is dropped outside of the lock, since that may have effects.
+        // Dropping the body may have effects, so it happens outside of the lock.
         drop(state);
         drop(left);
     }
@@ -225,7 +225,7 @@ impl Response {
     }
 }
 
-/// Error of a body of which the client read nothing for too long, or too little.
+/// Error of a body that the client read too slowly, or not at all for too long.
 #[derive(Debug, thiserror::Error)]
 #[error("the client read the answer too slowly")]
 struct TooSlow;

@@ -1,27 +1,27 @@
-//! Bounds on connections, and the settings that they come from.
+//! Bounds on connections, and the settings they come from.
 
 use std::time::Duration;
 
 use clap::Args;
 
-/// Least connections of the main port, whatever files and memory are left: a server with fewer is of no use.
+/// Least connections of the main port, whatever files and memory are left: with fewer, a server is useless.
 pub(crate) const LEAST_CONNECTIONS: usize = 64;
-/// Least connections for callers that are not authenticated: more than a gateway opens to pass refusals on.
+/// Least connections for unauthenticated callers: more than a gateway opens to pass refusals on.
 const LEAST_UNAUTHENTICATED: usize = 32;
-/// Connections of a port for probes and metrics, enough for a scraper or two and an operator.
+/// Connections of a port for probes and metrics: enough for one or two scrapers and an operator.
 const ADMIN_CONNECTIONS: usize = 64;
 
 /// Settings of every port that a program listens on.
 #[derive(Args, Clone, Debug)]
 #[group(id = "connections")]
 pub struct ConnectionOptions {
-    /// Connections open at once on the main port, a quarter of them unauthenticated; beyond the quarter, the network
+    /// Most open connections on the main port, a quarter of them unauthenticated; beyond the quarter, the network
     /// address with the most loses its oldest connection [default: 16384, or what open files and memory allow]
     #[arg(long, env = "FAREGATE_MAX_CONNECTIONS", value_name = "COUNT",
           value_parser = clap::value_parser!(u32).range(64..=1_000_000))]
     pub(crate) max_connections: Option<u32>,
 
-    /// Requests at once on an HTTP/2 connection; further requests wait at the client
+    /// Most requests at once on an HTTP/2 connection; further ones wait at the client
     #[arg(long, env = "FAREGATE_MAX_STREAMS_PER_CONNECTION", value_name = "COUNT", default_value_t = 100,
           value_parser = clap::value_parser!(u32).range(1..=10_000))]
     max_streams_per_connection: u32,
@@ -31,24 +31,23 @@ pub struct ConnectionOptions {
           value_parser = clap::value_parser!(u32).range(8..=1024))]
     max_head_kib: u32,
 
-    /// Seconds from a connection's beginning until the whole head of the first request has arrived, and for every
-    /// later head
+    /// Seconds a client may take to send the head of a request, the first counted from the beginning of the connection
     #[arg(long, env = "FAREGATE_HEAD_SECONDS", value_name = "SECONDS", default_value_t = 20,
           value_parser = clap::value_parser!(u64).range(1..=3600))]
     head_seconds: u64,
 
-    /// Seconds for which a connection may carry no request; longer than a proxy in front keeps idle connections
+    /// Seconds until an idle connection is closed; set it longer than the idle timeout of a proxy in front
     #[arg(long, env = "FAREGATE_IDLE_SECONDS", value_name = "SECONDS", default_value_t = 30,
           value_parser = clap::value_parser!(u64).range(1..=3600))]
     idle_seconds: u64,
 
-    /// Seconds for which a client may take nothing of an answer (of a chat's: FAREGATE_CLIENT_STALL_SECONDS);
-    /// afterwards an answer that is no stream has to be taken at 32 KiB a second
+    /// Seconds a client may stop reading an answer (for a chat, see FAREGATE_CLIENT_STALL_SECONDS); after this time, an
+    /// answer that is not a stream must also be read at 32 KiB per second
     #[arg(long, env = "FAREGATE_UNREAD_SECONDS", value_name = "SECONDS", default_value_t = 20,
           value_parser = clap::value_parser!(u64).range(1..=3600))]
     unread_seconds: u64,
 
-    /// Seconds between pings on an HTTP/2 connection, and until a ping has to be answered
+    /// Seconds between pings on an HTTP/2 connection, and until a ping must be answered
     #[arg(long, env = "FAREGATE_PING_SECONDS", value_name = "SECONDS", default_value_t = 15,
           value_parser = clap::value_parser!(u64).range(1..=3600))]
     ping_seconds: u64,
@@ -58,13 +57,13 @@ pub struct ConnectionOptions {
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     pub connections: usize,
-    /// Connections among them on which no credential was accepted yet.
+    /// How many of them may be unauthenticated, with no credential accepted yet.
     pub unauthenticated: usize,
-    /// Requests at once of authenticated callers, beyond the number for every port.
+    /// Requests at once of authenticated callers, in addition to the number that every port allows.
     pub requests: usize,
     pub streams: u32,
     pub head_bytes: u32,
-    /// Longest time from the connection's beginning to the first whole head.
+    /// Longest time from the beginning of the connection to the end of the first head.
     pub head: Duration,
     pub idle: Duration,
     /// Longest time without progress in writing an answer.
@@ -101,7 +100,7 @@ impl ConnectionOptions {
 }
 
 impl Bounds {
-    /// Interval at which a connection that carries requests is checked: short enough for every bound, and no burden.
+    /// Interval at which a connection that carries requests is checked: short enough for every bound, and cheap.
     pub(super) fn look_every(&self) -> Duration {
         let shortest = self.head.min(self.idle).min(self.unread);
         (shortest / 4).min(Duration::from_secs(4))

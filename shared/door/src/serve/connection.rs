@@ -1,5 +1,5 @@
-//! State of a connection for the server: its owner, its requests, and the progress of its writes. The connection
-//! reports what happens to the register, which decides.
+//! State of a connection: its owner, its requests, and the progress of its writes. The connection reports events to the
+//! register, and the register decides.
 
 use std::{
     sync::{
@@ -20,7 +20,7 @@ use crate::admission::{Network, Owner, Snapshot};
 /// Bytes of a request's head that weigh as much as another request, since the head may stay in memory until the answer.
 const HEAD_BYTES_OF_A_REQUEST: usize = 3 << 10;
 
-/// Step that a connection did not do in time. The names are labels of a metric.
+/// Step that a connection did not finish in time. The names are labels of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Overdue {
     /// No whole head of a first request.
@@ -71,14 +71,14 @@ pub(super) struct Connection {
 }
 
 struct PortConnectionState {
-    /// Counts the connection among those that are arriving, until a whole head has arrived.
+    /// Counts the connection as arriving until its first whole head has arrived.
     arriving: Option<TaskTrackerToken>,
     /// The network, or the first owner whose credential was accepted on the connection.
     owner: Owner,
     /// False after eviction, when requests are no longer counted.
     admitted: bool,
     handling: usize,
-    /// Responses that are neither written to the end nor given up.
+    /// Responses that are neither fully written nor abandoned.
     responding: usize,
     /// Weight of all requests, as the register counts it: 1 each, and more for large heads.
     load: usize,
@@ -204,7 +204,7 @@ impl Connection {
         RequestGuard { connection: self.clone(), weight, answered: false, arrival }
     }
 
-    /// Notes that a response ended, or was given up because its client has read nothing since then.
+    /// Notes that a response ended, or was abandoned because its client has read nothing since then.
     pub(super) fn end_response(&self, since: Instant) {
         let mut state = self.state();
         state.responding = state.responding.saturating_sub(1);

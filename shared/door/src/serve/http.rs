@@ -1,4 +1,4 @@
-//! HTTP over a connection, which ends when a step is overdue.
+//! HTTP over a connection, which is closed when a step is overdue.
 
 use std::{convert::Infallible, future::poll_fn, pin::pin, sync::Arc, task::Poll, time::Duration};
 
@@ -31,10 +31,11 @@ use super::{
     workers::Workers,
 };
 
-/// Time that an idle connection has to end by itself, so that a request already under way is still answered.
+/// Time that an idle connection has to end by itself, so that a request that is already on its way still gets an
+/// answer.
 const GOODBYE: Duration = Duration::from_secs(2);
 /// Bytes that a client may send on an HTTP/2 stream, and on a whole connection, before any are read. They stay in
-/// memory; 128 KiB a round trip are five megabytes a second over 25 ms.
+/// memory. 128 KiB per round trip are five megabytes a second at 25 ms.
 const STREAM_WINDOW: u32 = 128 << 10;
 const CONNECTION_WINDOW: u32 = 256 << 10;
 /// Bytes of answers that wait in an HTTP/2 stream for the client, besides one more piece. Each full piece counts as
@@ -105,8 +106,8 @@ pub(super) async fn serve_connection(
         Ok(Err(e)) if tls.among_services => {
             tracing::warn!(error = %e, "the TLS handshake of a service failed");
         }
-        Ok(Err(e)) => tracing::debug!(error = %e, "a client did not agree on TLS"),
-        Err(_) => tracing::debug!("a client did not agree on TLS in time"),
+        Ok(Err(e)) => tracing::debug!(error = %e, "a client's TLS handshake failed"),
+        Err(_) => tracing::debug!("a client's TLS handshake timed out"),
     }
 }
 
@@ -144,7 +145,7 @@ async fn serve_http<S>(
     };
     let serving = server.http.serve_connection(TokioIo::new(stream), service);
     tokio::pin!(serving);
-    // This order notices at once that a write begins to wait.
+    // In this order, it notices at once that a write begins to wait.
     let ended = tokio::select! {
         biased;
         ended = serving.as_mut() => ended,
@@ -165,14 +166,14 @@ async fn serve_http<S>(
             serving.as_mut().graceful_shutdown();
             timeout(GOODBYE, serving).await.unwrap_or(Ok(()))
         }
-        () = connection.evicted.notified() => return tracing::debug!("a connection yields to another one"),
+        () = connection.evicted.notified() => return tracing::debug!("closing a connection to make room for another"),
     };
     if let Err(e) = ended {
         tracing::debug!(error = %e, "a connection ended early");
     }
 }
 
-/// Waits until the connection has to close at the next idle moment.
+/// Waits until the connection must close at the next idle moment.
 async fn ending(server: &Server, left: &Notify) {
     tokio::select! {
         () = server.ends.shutdown.cancelled() => {}
@@ -180,7 +181,7 @@ async fn ending(server: &Server, left: &Notify) {
     }
 }
 
-/// Returns when something is overdue on the connection.
+/// Returns which step is overdue, as soon as one is.
 async fn overdue(connection: &Connection, responses: &Responses, bounds: &Bounds) -> Overdue {
     let mut alarm = pin!(sleep_until(Instant::now()));
     poll_fn(|context| {
@@ -252,8 +253,8 @@ fn head_bytes(request: &Request<Incoming>) -> usize {
     target + request.headers().iter().map(|(name, value)| name.as_str().len() + value.len()).sum::<usize>()
 }
 
-/// Removes slashes from the end of a request's path. `NormalizePath` of `tower-http` would remove them from the
-/// beginning too, so that `//dashboard` got past a proxy that guards `/dashboard`.
+/// Removes slashes from the end of a request's path. `NormalizePath` of `tower-http` would also remove them from the
+/// beginning, and `//dashboard` would get past a proxy that guards `/dashboard`.
 fn normalized(mut request: Request<Incoming>) -> Request<Incoming> {
     let path = request.uri().path();
     if path.len() > 1 && path.ends_with('/') {

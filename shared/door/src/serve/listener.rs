@@ -19,23 +19,23 @@ use super::{
     workers::{Worker, Workers},
 };
 
-/// Default time for requests in flight to finish once a server should stop.
+/// Default time for requests in flight to finish during a shutdown.
 pub const DRAIN: Duration = Duration::from_secs(10);
 /// Pause after the system refuses a connection, for example with too many open files, so that the loop does not spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Length of the system's queue of connections to accept, up to `net.core.somaxconn`. The system ignores connections
 /// beyond it, and their clients try again after a second.
 const BACKLOG: u32 = 4096;
-/// Bytes of answers that the system keeps for a client, which it doubles for its own bookkeeping. It reports progress
-/// only once a third is free: with buffers of megabytes, a client that reads a little now and then would seem to read
-/// nothing for minutes. This still allows two megabytes a second over 100 ms.
+/// Bytes of answers that the system buffers for a client; it doubles the number for its own bookkeeping. The system
+/// reports progress only once a third is free, so with buffers of megabytes, a slow reader would seem to read nothing
+/// for minutes. This size still allows two megabytes a second at 100 ms.
 const SEND_BUFFER: u32 = 128 << 10;
 
-/// Listens on this address; an error names the setting. Works inside a runtime.
+/// Listens on this address. An error names the setting. Needs a runtime.
 pub fn bind(setting: &str, address: SocketAddr) -> io::Result<TcpListener> {
     let listen = || {
         let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-        // A restarted server need not wait for connections of the previous process.
+        // A restarted server need not wait until connections of the previous process are gone.
         socket.set_reuseaddr(true)?;
         // Accepted connections inherit the bound.
         socket.set_send_buffer_size(SEND_BUFFER)?;
@@ -48,23 +48,23 @@ pub fn bind(setting: &str, address: SocketAddr) -> io::Result<TcpListener> {
 /// The listener of the public port.
 pub struct PublicListener {
     pub listener: TcpListener,
-    /// True for a socket that a service manager handed over. Another process may accept its connections too, and
-    /// connections that none accepts wait.
+    /// True for a socket that a service manager passed. Another process may accept its connections too, and connections
+    /// that nobody accepts wait.
     pub is_handed_over: bool,
 }
 
 impl PublicListener {
-    /// Takes the socket that the service manager handed over (`LISTEN_FDS`), or listens on this address. Works inside a runtime.
+    /// Takes the socket that the service manager passed (`LISTEN_FDS`), or listens on this address. Needs a runtime.
     pub fn open(setting: &str, address: SocketAddr) -> io::Result<Self> {
         let mut handed_over = ListenFd::from_env();
         let Some(listener) = handed_over.take_tcp_listener(0)? else {
             return Ok(Self { listener: bind(setting, address)?, is_handed_over: false });
         };
         if handed_over.len() > 1 {
-            return Err(io::Error::other("LISTEN_FDS: hand over the public port alone"));
+            return Err(io::Error::other("LISTEN_FDS: pass only the socket of the public port"));
         }
         listener.set_nonblocking(true)?;
-        tracing::info!(address = %listener.local_addr()?, "the public port is a socket that was handed over");
+        tracing::info!(address = %listener.local_addr()?, "serving the public port on a socket passed by LISTEN_FDS");
         Ok(Self { listener: TcpListener::from_std(listener)?, is_handed_over: true })
     }
 }
@@ -76,13 +76,13 @@ pub struct Port {
     pub bounds: Bounds,
     /// TLS in front of HTTP, if any, which announces protocols by ALPN.
     pub tls: Option<PortTls>,
-    /// Cancelled when clients should go to other servers: each connection closes with its next answer.
+    /// Cancelled when clients should move to other servers: each connection closes with its next answer.
     pub leaving: CancellationToken,
-    /// Cancelled when no more connections are accepted, before the shutdown or with it.
+    /// Cancelled when no more connections are accepted, at the shutdown or before it.
     pub closed: CancellationToken,
-    /// Connections whose first request the handler has not begun with. Closed once no more connections are accepted.
+    /// Connections whose first request has not reached the handler. Closed once no more connections are accepted.
     pub arriving: TaskTracker,
-    /// Time for running requests to finish once the server should stop.
+    /// Time for running requests to finish during a shutdown.
     pub drain: Duration,
 }
 
@@ -98,7 +98,7 @@ pub async fn serve(port: Port, app: Router, shutdown: CancellationToken) {
     serve_on(port, vec![Worker { runtime: Handle::current(), handler: app.into() }], shutdown).await;
 }
 
-/// Serves on several runtimes until `shutdown`. A connection stays with the runtime that has the fewest. The requests
+/// Serves on several runtimes until `shutdown`. A connection stays with the runtime that had the fewest. The requests
 /// of an HTTP/2 connection, perhaps the only connection, go to all runtimes in turn.
 pub async fn serve_on(port: Port, workers: Vec<Worker>, shutdown: CancellationToken) {
     let Port { listener, bounds, tls, leaving, closed, arriving, drain } = port;
@@ -132,7 +132,7 @@ pub async fn serve_on(port: Port, workers: Vec<Worker>, shutdown: CancellationTo
     shutdown.cancelled().await;
     connections.close();
     if timeout(drain, connections.wait()).await.is_err() {
-        tracing::warn!(connections = connections.len(), "cut off what did not finish in time");
+        tracing::warn!(connections = connections.len(), "closed connections that did not finish in time");
         cut.cancel();
         connections.wait().await;
     }

@@ -1,4 +1,4 @@
-//! Reports of writes without progress, and of reads that find nothing.
+//! Reports writes that make no progress, and reads that find nothing.
 
 use std::{io, sync::Arc, task::Context};
 
@@ -10,7 +10,7 @@ use super::connection::Connection;
 /// Reports what a stream does to its connection.
 pub(super) struct ProgressReport(pub(super) Arc<Connection>);
 
-/// Returns whether the peer is to blame for a wait, rather than the task's own turn.
+/// Returns whether a wait is the peer's fault, rather than the task's own turn.
 fn waits_for_peer(waits: bool) -> bool {
     waits && has_budget_remaining()
 }

@@ -1,9 +1,9 @@
-//! The connections of a port. Every new connection is admitted, if need be at the cost of another one.
+//! The connections of a port. Every new connection is admitted, if necessary by closing another one.
 //!
-//! Unauthenticated connections have their own bounds, on connections and on requests. When they are exceeded, the
+//! Unauthenticated connections have their own bounds, on connections and on requests. When a bound is exceeded, the
 //! network address with the most loses its oldest connection, idle ones first, or its connections with the most
 //! requests. So unauthenticated callers compete only with each other, and a greedy caller with itself. Connections of
-//! authenticated callers share the rest, account by account: when they exceed the bound, the account with the most
+//! authenticated callers share the rest, account by account: when they exceed their bound, the account with the most
 //! loses its longest idle connection.
 
 use std::{
@@ -25,11 +25,11 @@ use super::{
 };
 use crate::admission::{Connections, Network, Owner, PassedBound, Snapshot, choose};
 
-/// Requests that each side may carry at once beyond two for each connection, large heads counted as several. It makes a
-/// few clients with many requests each as welcome as many clients with one.
+/// Requests that each side may carry in addition to two per connection; a large head counts as several. With it, a few
+/// clients with many requests each are as welcome as many clients with one.
 const REQUESTS_IN_ANY_CASE: usize = 4096;
-/// Part of the load that a side gives up when overloaded. It gives up more than it must, since choosing connections
-/// takes time.
+/// Part of the load that a side drops when overloaded. It drops more than it must, since choosing connections takes
+/// time.
 const RELIEVED_PART: usize = 16;
 
 /// Open connections of a port.
@@ -59,7 +59,7 @@ struct ByOwner {
 /// Connections by owner, as they are at this instant.
 struct At<'a>(&'a ByOwner, Instant);
 
-/// Registration of a connection, ended by the drop.
+/// Registration of a connection, which ends when dropped.
 pub(super) struct Registration(pub(super) Arc<Connection>, Arc<Register>);
 
 impl Register {
@@ -149,7 +149,7 @@ impl Side {
         Self { most_connections, most_load, load: AtomicUsize::new(0), connections: Mutex::default() }
     }
 
-    /// Returns the load that is too much, and some more.
+    /// Returns the excess load, plus a margin.
     fn excess(&self) -> Option<usize> {
         let load = self.load.load(Ordering::Relaxed);
         (load > self.most_load).then(|| load - (self.most_load - self.most_load / RELIEVED_PART))

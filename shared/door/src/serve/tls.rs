@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio_rustls::TlsAcceptor;
 
-/// TLS of a port, with certificates that may be replaced between two handshakes.
+/// TLS of a port. Its certificates may be replaced between two handshakes.
 #[derive(Clone)]
 pub struct PortTls {
     acceptor: Arc<dyn Fn() -> TlsAcceptor + Send + Sync>,
@@ -13,7 +13,7 @@ pub struct PortTls {
 }
 
 impl PortTls {
-    /// Makes the TLS of a port for anyone. Each handshake asks for the acceptor.
+    /// Makes the TLS of a port that is open to anyone. Each handshake asks for the acceptor.
     pub(crate) fn for_clients(acceptor: impl Fn() -> TlsAcceptor + Send + Sync + 'static) -> Self {
         Self { acceptor: Arc::new(acceptor), among_services: false }
     }

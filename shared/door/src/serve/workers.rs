@@ -32,7 +32,7 @@ pub struct Handler(Arc<dyn Fn(Request<Body>) -> Answering + Send + Sync>);
 type Answering = Pin<Box<dyn Future<Output = Response> + Send>>;
 
 impl Handler {
-    /// Makes a handler that answers as `answer` does.
+    /// Makes a handler that answers with `answer`.
     pub fn new<F>(answer: impl Fn(Request<Body>) -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = Response> + Send + 'static,

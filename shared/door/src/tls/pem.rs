@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 use shared_config::{ConfigError, Pem};
 
-/// Reads files, of which all must be configured or none.
+/// Reads the files. Either all must be configured, or none.
 pub(super) fn together<const N: usize>(
     files: [(&'static str, &Option<PathBuf>); N],
 ) -> Result<Option<[Pem; N]>, ConfigError> {
@@ -16,7 +16,7 @@ pub(super) fn together<const N: usize>(
     for (setting, file) in files {
         let Some(file) = file else {
             let settings = files.map(|(setting, _)| setting).join(", ");
-            return Err(ConfigError::new(setting, format!("is not set; {settings} belong together")));
+            return Err(ConfigError::new(setting, format!("is not set; set all of {settings}, or none")));
         };
         read.push(Pem::read(setting, file)?);
     }

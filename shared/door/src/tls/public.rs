@@ -16,20 +16,20 @@ use crate::serve::PortTls;
 const CERT: &str = "FAREGATE_TLS_CERT";
 const KEY: &str = "FAREGATE_TLS_KEY";
 
-/// The files of the public port's TLS: both, or none.
+/// Files of the public port's TLS: both, or none.
 #[derive(Args, Clone, Debug, Default)]
 #[group(id = "public-tls")]
 pub struct PublicTlsOptions {
-    /// PEM file of the certificate that clients see, with all intermediate certificates: the public port speaks TLS
+    /// PEM file of the certificate of the public port, with all intermediate certificates; the port then speaks TLS
     #[arg(long, env = CERT, value_name = "FILE")]
     tls_cert: Option<PathBuf>,
 
-    /// PEM file of that certificate's key
+    /// PEM file of the private key of that certificate
     #[arg(long, env = KEY, value_name = "FILE")]
     tls_key: Option<PathBuf>,
 }
 
-/// TLS of the public port, whose certificate may be replaced. Cheap to clone.
+/// TLS of the public port, with a certificate that may be replaced. Cheap to clone.
 #[derive(Clone)]
 pub struct PublicTls {
     files: Arc<PublicTlsOptions>,
@@ -49,7 +49,7 @@ impl PublicTlsOptions {
         if self.tls_cert.is_some() { "https" } else { "http" }
     }
 
-    /// Reads the files, and returns the certificate too, so that its end can be exported.
+    /// Reads the files. Also returns the certificate, so that its end can be exported.
     fn read(&self) -> Result<Option<(ServerConfig, Pem)>, ConfigError> {
         let Some([cert, key]) = together([(CERT, &self.tls_cert), (KEY, &self.tls_key)])? else {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! The end of certificates in use: a metric, and warnings before clients refuse them.
+//! The expiry of certificates in use: a metric, and warnings before clients begin to refuse them.
 
 use std::{collections::BTreeMap, sync::LazyLock, time::Duration};
 
@@ -11,7 +11,7 @@ use tokio::time::sleep;
 
 use super::pem::certificates;
 
-/// Time before the end of a certificate from which the log warns of it.
+/// Time before a certificate expires from which the log warns.
 const WARNED_BEFORE: Duration = Duration::from_hours(14 * 24);
 /// Pause between two warnings, and between two checks.
 const WARNED_EVERY: Duration = Duration::from_hours(24);
@@ -24,11 +24,11 @@ static IN_USE: LazyLock<Mutex<BTreeMap<&'static str, i64>>> = LazyLock::new(Mute
 pub enum Decisive {
     /// A chain ends with the first of its certificates.
     First,
-    /// Authorities stand for each other: the last one to end decides.
+    /// Authorities can replace each other, so the last one to end decides.
     Last,
 }
 
-/// Returns when the certificates of a file end; `None` if that cannot be read.
+/// Returns when the certificates of a file expire; `None` if that cannot be read.
 fn not_after(pem: &Pem, decisive: Decisive) -> Option<i64> {
     let ends = certificates(pem).ok()?;
     let ends = ends.iter().filter_map(end_of);
@@ -38,7 +38,7 @@ fn not_after(pem: &Pem, decisive: Decisive) -> Option<i64> {
     }
 }
 
-/// Exports when the certificates that are in use from now on end. Warns of those that end soon, once a day.
+/// Exports when the certificates in use from now on expire. Warns of those that expire soon.
 pub fn show(in_use: &[(&Pem, Decisive)]) {
     let ends = in_use.iter().filter_map(|(pem, decisive)| Some((pem.setting(), not_after(pem, *decisive)?)));
     for (setting, end) in ends {
@@ -51,7 +51,7 @@ pub fn show(in_use: &[(&Pem, Decisive)]) {
     }
 }
 
-/// Warns once a day of certificates that end soon.
+/// Warns once a day of certificates that expire soon.
 pub async fn keep_warning() {
     loop {
         sleep(WARNED_EVERY).await;
@@ -63,7 +63,7 @@ pub async fn keep_warning() {
 
 fn warn(setting: &'static str, end: i64) {
     if let Some(warning) = warning(end) {
-        tracing::warn!(setting, "{warning}: renew it and send SIGHUP");
+        tracing::warn!(setting, "{warning}; renew it and send SIGHUP");
     }
 }
 
@@ -71,19 +71,18 @@ pub fn in_use() -> BTreeMap<&'static str, i64> {
     IN_USE.lock().clone()
 }
 
-/// Returns a warning about a certificate that has ended or ends soon.
+/// Returns a warning about a certificate that has expired or expires soon.
 pub fn warning(end: i64) -> Option<String> {
     let left = end.saturating_sub(System.now().seconds());
     if left <= 0 {
-        Some(format!("the certificate has ended {} days ago", -days_left(end)))
+        Some(format!("the certificate expired {} days ago", -days_left(end)))
     } else if left < i64::try_from(WARNED_BEFORE.as_secs()).unwrap_or(i64::MAX) {
-        Some(format!("the certificate ends in {} days", days_left(end)))
+        Some(format!("the certificate expires in {} days", days_left(end)))
     } else {
         None
     }
 }
 
-/// Days until a certificate ends.
 pub fn days_left(end: i64) -> i64 {
     end.saturating_sub(System.now().seconds()) / (24 * 3600)
 }

@@ -3,7 +3,7 @@
 //! A separate thread writes them, so that no request waits for a log that nobody reads, and lines that come together
 //! are written together. The `non_blocking` writer of `tracing-appender` counts dropped lines as well, but flushes only
 //! when its worker ends, so that a panic which aborts the process loses the last lines without a count. It bounds the
-//! number of lines rather than their memory, and allocates and writes each line by itself.
+//! number of lines rather than their memory, and allocates and writes each line separately.
 
 use std::{
     backtrace::{Backtrace, BacktraceStatus},
@@ -21,7 +21,7 @@ use tracing::Level;
 const GATHER: Duration = Duration::from_millis(20);
 /// Bytes of a batch that is written before [`GATHER`] is over: the capacity of a pipe.
 const FULL: usize = 64 << 10;
-/// Most bytes that wait: a third of a second of lines at ten thousand requests a second. Further lines are dropped.
+/// Most bytes that wait: the lines of a third of a second at ten thousand requests a second. Further lines are dropped.
 const MAX_WAITING: usize = 1 << 20;
 /// Longest wait for the last lines of a process to be written.
 const FLUSH_DEADLINE: Duration = Duration::from_secs(1);
@@ -78,7 +78,7 @@ impl Lines {
         let mut batch = Vec::new();
         loop {
             self.next_batch(&mut batch);
-            // With standard error closed there is no place for the lines.
+            // If standard error is closed, there is nowhere to write the lines.
             let _ = out.write_all(&batch);
             batch.clear();
             batch.shrink_to(FULL);
@@ -136,7 +136,7 @@ impl Lines {
     }
 }
 
-/// Takes a line in one call, which is how layers of `tracing_subscriber` write it.
+/// Layers of `tracing_subscriber` write each line in one call.
 impl Write for &Lines {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         if !self.add(line) {
@@ -215,7 +215,7 @@ mod tests {
         let metrics = recorder.handle().render();
         let counted = metrics.lines().find_map(|line| line.strip_prefix("log_lines_dropped_total "));
         let dropped: usize = counted.unwrap().parse().unwrap();
-        // The flush gives up.
+        // Gives up after its deadline.
         Lines::flush(lines);
 
         let reader = thread::spawn(move || {

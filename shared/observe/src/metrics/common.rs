@@ -19,14 +19,14 @@ pub(super) const COMMON: &[Family] = &[
     ),
     Family::gauge(
         "faregate_certificate_not_after_timestamp_seconds",
-        "time at which a certificate in use ends: of a chain the first one, of authorities the last",
+        "time at which a certificate in use expires: the first of a chain, the last of several authorities",
     )
     .labelled(),
     Family::counter("faregate_reloads_total", "reloads at SIGHUP: `done`, `refused` (nothing changed)")
         .labelled(),
     Family::counter(
         "faregate_usage_contradictions_total",
-        "answers whose reported parts (cached, written, audio, reasoning) are more than their whole; billed at the dearest parts that fit",
+        "answers whose reported parts (cached, written, audio, reasoning) exceed their total; billed as the dearest parts that fit",
     ),
     Family::counter(
         "faregate_spans_dropped_total",
@@ -35,17 +35,17 @@ pub(super) const COMMON: &[Family] = &[
     .labelled(),
     Family::counter(
         "http_connections_evicted_total",
-        "connections closed for a new one: `unauthenticated`, `authenticated`",
+        "connections closed to make room for a new one: `unauthenticated`, `authenticated`",
     )
     .labelled(),
     Family::counter(
         "http_connections_overdue_total",
-        "connections closed since nothing came of them in time: `head`, `idle`, `unread`",
+        "connections closed because the client was too slow: `head`, `idle`, `unread`",
     )
     .labelled(),
     Family::counter(
         "log_lines_dropped_total",
-        "lines of the log that were dropped, since standard error took none and 1 MiB of lines waited",
+        "log lines dropped because standard error was blocked and 1 MiB of lines was waiting",
     ),
 ];
 

@@ -1,4 +1,4 @@
-//! Things that a gauge counts while they exist.
+//! A gauge that counts things while they exist.
 
 use metrics::Gauge;
 

@@ -1,4 +1,4 @@
-//! Families of metrics. `/metrics` states name, type and meaning of each before the first measurement.
+//! Families of metrics. `/metrics` shows name, type and meaning of each before the first measurement.
 
 use std::fmt::Write;
 
@@ -14,22 +14,22 @@ pub struct Family {
 enum MetricKind {
     Counter,
     Gauge,
-    /// Has the upper bounds of the buckets.
+    /// With the upper bounds of the buckets.
     Histogram(&'static [f64]),
 }
 
 impl Family {
-    /// Makes a family that sums, and never falls.
+    /// Declares a sum that never falls.
     pub const fn counter(name: &'static str, help: &'static str) -> Self {
         Self { name, kind: MetricKind::Counter, help, is_labelled: false }
     }
 
-    /// Makes a family of numbers that rise and fall.
+    /// Declares a number that rises and falls.
     pub const fn gauge(name: &'static str, help: &'static str) -> Self {
         Self { name, kind: MetricKind::Gauge, help, is_labelled: false }
     }
 
-    /// Makes a family of counts in buckets with these upper bounds.
+    /// Declares counts in buckets with these upper bounds.
     pub const fn histogram(name: &'static str, buckets: &'static [f64], help: &'static str) -> Self {
         Self { name, kind: MetricKind::Histogram(buckets), help, is_labelled: false }
     }
@@ -77,7 +77,7 @@ impl Family {
             MetricKind::Histogram(_) => "histogram",
         };
         if !text.contains(&format!("# TYPE {name} ")) {
-            // A text grows without failing.
+            // Writing to a text cannot fail.
             let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
         }
     }

@@ -1,6 +1,6 @@
-//! Use of the machine by the process, read from `/proc` for every scrape.
+//! Resources that the process uses, read from `/proc` for every scrape.
 //!
-//! The crate `metrics-process` counts processor time in whole seconds, too coarse for a rate over a minute,
+//! The crate `metrics-process` counts processor time in whole seconds, which is too coarse for a rate over a minute,
 //! and takes ten seconds of processor time to compile.
 
 use std::{
@@ -10,7 +10,7 @@ use std::{
 
 use rlimit::Resource;
 
-/// Ticks of a second in `/proc`: `USER_HZ`, which is 100 on every platform that the programs are built for.
+/// Ticks per second in `/proc`: `USER_HZ`, which is 100 on every platform that the programs are built for.
 const TICKS_PER_SECOND: f64 = 100.0;
 /// Fields of `/proc/self/stat` after the name of the program, counted from 0.
 const USER_TICKS: usize = 11;
@@ -18,7 +18,7 @@ const SYSTEM_TICKS: usize = 12;
 const THREADS: usize = 17;
 const START_TICKS: usize = 19;
 
-/// Adds the metrics of the process to a text, as far as the system tells them.
+/// Adds the metrics of the process to a text, as far as the system reports them.
 pub(super) fn render(text: &mut String) {
     let stat = read_to_string("/proc/self/stat").unwrap_or_default();
     let status = read_to_string("/proc/self/status").unwrap_or_default();
@@ -30,17 +30,17 @@ pub(super) fn render(text: &mut String) {
     let open = read_dir("/proc/self/fd").ok().map(|files| precise(files.count().saturating_sub(1)));
     let most = Resource::NOFILE.get_soft().ok().and_then(|most| usize::try_from(most).ok()).map(precise);
     let mut add = |name: &str, kind: &str, help: &str, value: Option<f64>| {
-        // A text grows without failing.
+        // Writing to a text cannot fail.
         let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
         if let Some(value) = value {
             let _ = writeln!(text, "{name} {value}");
         }
     };
-    add("process_cpu_seconds_total", "counter", "processor time that the process took", cpu);
+    add("process_cpu_seconds_total", "counter", "processor time used by the process", cpu);
     add("process_threads", "gauge", "threads of the process", field(THREADS));
     add("process_start_time_seconds", "gauge", "time at which the process started", started);
-    add("process_open_fds", "gauge", "open files of the process, connections among them", open);
-    add("process_max_fds", "gauge", "bound of open files", most);
+    add("process_open_fds", "gauge", "open files of the process, including connections", open);
+    add("process_max_fds", "gauge", "limit of open files", most);
     add("process_resident_memory_bytes", "gauge", "memory of the process", memory(&status, "VmRSS:"));
     add("process_virtual_memory_bytes", "gauge", "address space of the process", memory(&status, "VmSize:"));
 }

@@ -1,8 +1,8 @@
 //! Export of spans over OTLP: a bounded queue, and one task that sends batches. A receiver that is slow or away costs
 //! spans, never requests.
 //!
-//! The SDK's `BatchSpanProcessor` logs once that its full queue dropped spans, and their number only at the end, so
-//! that `/metrics` could not count them.
+//! The SDK's `BatchSpanProcessor` logs only once that its full queue dropped spans, and reports their number only at
+//! the end, so `/metrics` could not count them.
 
 use std::{sync::OnceLock, time::Duration};
 
@@ -45,7 +45,7 @@ const RATIO_SAMPLERS: [&str; 2] = ["traceidratio", "parentbased_traceidratio"];
 /// Queue of the task that exports, once started.
 static QUEUE: OnceLock<mpsc::Sender<ExportItem>> = OnceLock::new();
 
-/// Begins to export spans if a receiver is configured. Call it once a process, inside a runtime.
+/// Begins to export spans if a receiver is configured. Call it once per process, inside a runtime.
 pub fn start() -> Result<(), WrongSetting> {
     let Some((client, timeout)) = VARIABLES.client()? else { return Ok(()) };
     check_sampler()?;
@@ -74,11 +74,11 @@ pub async fn flush() {
         }
     };
     if timeout(FLUSH_DEADLINE, flushed).await.is_err() {
-        tracing::warn!("the receiver did not take the last spans in time");
+        tracing::warn!("the receiver did not accept the last spans in time");
     }
 }
 
-/// Checks the settings of sampling. The SDK samples every trace where it cannot read one.
+/// Checks the settings of sampling. If the SDK cannot read a setting, it samples every trace.
 fn check_sampler() -> Result<(), WrongSetting> {
     const SAMPLER: &str = "OTEL_TRACES_SAMPLER";
     const RATIO: &str = "OTEL_TRACES_SAMPLER_ARG";
@@ -105,7 +105,7 @@ fn dropped(reason: &'static str) -> Counter {
 #[derive(Debug)]
 enum ExportItem {
     Span(Box<SpanData>),
-    /// Asks to send everything queued before, and to say so.
+    /// Asks to send everything queued before, and to confirm it.
     Flush(oneshot::Sender<()>),
 }
 
@@ -146,11 +146,11 @@ async fn export(exporter: SpanExporter, mut items: mpsc::Receiver<ExportItem>) {
         {
             failed.increment(spans as u64);
             if warned.is_due() {
-                tracing::warn!(%error, spans, "spans were not exported; they are dropped, as the metric faregate_spans_dropped_total counts");
+                tracing::warn!(%error, spans, "spans were not exported; they are dropped, and counted in faregate_spans_dropped_total");
             }
         }
         if let Some(flush) = flush {
-            // The caller may have given up.
+            // The caller may be gone.
             let _ = flush.send(());
         }
     }

@@ -1,4 +1,4 @@
-//! How a caller requested a generation, and how it went, in messages.
+//! Messages with how a client requested a generation, and how it went.
 
 use shared::{
     generation::{Course, FinishReason, ModelApi, Origin, kept_user},
@@ -20,7 +20,7 @@ impl From<&Origin> for v1::Origin {
     }
 }
 
-/// Reads how a caller asked; `None` if only a newer gateway knows the API.
+/// Reads how a client asked; `None` if only a newer gateway knows the API.
 pub(super) fn read_origin(origin: &v1::Origin) -> Option<Origin> {
     let api = match origin.api() {
         v1::ModelApi::Unspecified => return None,
@@ -72,7 +72,7 @@ impl From<v1::Course> for Course {
             first_token_ms: course.first_token_ms,
             latency_ms: course.latency_ms,
             finish_reason,
-            // Only an amount that raises the bill has a meaning.
+            // Only an amount that raises the bill matters.
             least_cost_nanos: course.least_cost_nano_usd.filter(|nanos| *nanos > 0),
         }
     }

@@ -161,9 +161,9 @@ mod tests {
         };
         let high = v1::FurtherPrices { request: Some(i64::MAX), ..v1::FurtherPrices::default() };
         for (wrong, problem) in [
-            (v1::Price { input: -1, ..three.clone() }, "has a price that is negative or beyond"),
-            (with(high), "has a price that is negative or beyond"),
-            (tiers(Some(&three)), "has tiers that do not rise"),
+            (v1::Price { input: -1, ..three.clone() }, "has a price that is negative or above"),
+            (with(high), "has a price that is negative or above"),
+            (tiers(Some(&three)), "has tiers that are not in rising order"),
             (tiers(None), "has a tier without rates"),
         ] {
             let found = Price::try_from(wrong).unwrap_err().to_string();

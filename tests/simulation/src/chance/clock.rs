@@ -1,4 +1,4 @@
-//! The wall clock of a process: the simulation's time, and by how much this clock is wrong.
+//! The wall clock of a process: the simulation's time plus this clock's error.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -8,12 +8,12 @@ use tokio::time::Instant;
 
 use crate::chance::dice::Dice;
 
-/// Wall time at which every run begins: in the middle of a day, since bounds by the day are not judged around midnight.
+/// Wall time at which every run begins: in the middle of a day, since daily bounds are not judged around midnight.
 const BEGIN: i64 = 1_795_000_000_000;
 
 pub(crate) struct ProcessClock {
     began: Instant,
-    /// Milliseconds by which this clock is ahead.
+    /// How far this clock is ahead, in milliseconds.
     ahead: AtomicI64,
     dice: Mutex<Dice>,
 }

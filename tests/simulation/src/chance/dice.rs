@@ -1,4 +1,4 @@
-//! Chance by a seed.
+//! Random numbers from a seed.
 
 use std::{ops::RangeInclusive, time::Duration};
 
@@ -11,7 +11,7 @@ impl Dice {
         Self(seed)
     }
 
-    /// Another generator, so that draws of one part do not move those of another.
+    /// Another generator, so that one part's draws do not change another's.
     pub(crate) fn fork(&mut self) -> Self {
         Self(self.next())
     }

@@ -1,4 +1,5 @@
-//! Faults, one after another: each is over before the next begins, so that a hold whose gateway lives is always renewed in time.
+//! Faults, one after another. Each is over before the next begins, so that a hold whose gateway is alive is always
+//! renewed in time.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,18 +13,18 @@ use crate::{
     world::{BUSY, GATEWAYS, KEY_SERVICES, World},
 };
 
-/// A fault of the surroundings.
+/// A fault of the environment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     /// Nothing arrives, one way or both.
     Cut,
-    /// Connections break, and may be made anew.
+    /// Connections break, but can be made again.
     Break,
     KillKeyService,
     KillGateway,
-    /// A gateway has been apart from all key-services for so long that its bills are in its spool, and is killed.
+    /// A gateway is cut off from all key-services for so long that its bills are in its spool, and is then killed.
     KillGatewayApart,
-    /// The store takes long.
+    /// The store is slow.
     Stall,
     /// Some answers of the store are lost.
     LoseAnswers,
@@ -59,14 +60,15 @@ impl Fault {
     ];
 }
 
-/// Longest time in milliseconds for which a gateway is apart from all key-services: so short that a lease is renewed behind it.
+/// Longest time in milliseconds that a gateway is cut off from all key-services: short enough for leases to be renewed
+/// after it.
 const MOST_APART: u64 = 4_000;
-/// Time for which a clock is wrong that is set right again.
+/// How long a clock is wrong before it is corrected.
 const WRONG_FOR: Duration = Duration::from_secs(2);
-/// One seed in so many has no faults.
+/// One seed in this many has no faults.
 const CALM: u64 = 6;
 
-/// Lets faults happen until the run is no longer busy. Returns their number.
+/// Causes faults until the busy time is over. Returns their number.
 pub(crate) async fn happen(world: &Arc<World>, mut dice: Dice) -> usize {
     let until = Instant::now() + BUSY;
     let mut faults = 0;
@@ -109,7 +111,7 @@ async fn carry_out(world: &Arc<World>, fault: Fault, dice: &mut Dice) {
             tell!(world.trace, "{gateway} is apart from all key-services for {time:?}");
             apart(world, (gateway, &KEY_SERVICES), time, 2);
             sleep(time).await;
-            // Until its holds have expired, or not.
+            // Perhaps until its holds have expired.
             kill_gateway(world, gateway, dice.millis(10..=16_000), dice).await;
         }
         Fault::Stall => {
@@ -136,7 +138,7 @@ async fn carry_out(world: &Arc<World>, fault: Fault, dice: &mut Dice) {
         Fault::StepClock => {
             let place = *dice.pick(&[GATEWAYS, KEY_SERVICES].concat());
             let drawn = i64::try_from(dice.within(0..=20_000)).unwrap();
-            // One step in four is of up to three days, and half of these are set right after two seconds.
+            // One step in four is up to three days, and half of these are corrected after two seconds.
             let hours = if drawn % 4 == 0 { drawn % 145 - 72 } else { 0 };
             let step = drawn * 60 - 600_000 + hours * 60 * 60 * 1_000;
             tell!(world.trace, "the clock of {place} moves by {step} ms");
@@ -157,7 +159,7 @@ async fn carry_out(world: &Arc<World>, fault: Fault, dice: &mut Dice) {
     }
 }
 
-/// A key other than the one with which the last requests are made.
+/// A key other than the one used for the last requests.
 fn own_key(dice: &mut Dice) -> usize {
     usize::try_from(dice.within(0..=2)).unwrap()
 }
@@ -186,7 +188,7 @@ async fn cut(world: &World, gateway: &str, dice: &mut Dice) {
     sleep_until(Instant::now() + time + Duration::from_millis(500)).await;
 }
 
-/// Lets nothing arrive between a gateway and its peers: of way 0 and 1 nothing of one side, of way 2 nothing at all.
+/// Lets nothing arrive between a gateway and its peers: ways 0 and 1 cut one direction, way 2 both.
 fn apart(world: &World, (gateway, peers): (&str, &[&str]), time: Duration, ways: u64) {
     for peer in peers {
         if ways != 0 {

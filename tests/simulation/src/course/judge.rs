@@ -1,4 +1,4 @@
-//! What is promised, held against what happened.
+//! Compares what is promised with what happened.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -28,7 +28,7 @@ use crate::{
 /// Entries of a journal: more than any run has.
 const ALL: usize = 10_000;
 
-/// Compares all bounds whenever something was written.
+/// Checks all bounds after every write.
 pub(crate) fn after_every_commit(world: &Arc<World>) {
     let (store, account, trace) = (world.present.clone(), world.account, world.trace.clone());
     let keys: Vec<KeyId> = world.keys.lock().iter().map(|key| key.id).collect();
@@ -68,9 +68,10 @@ fn limited(store: &Store, account: AccountId, keys: &[KeyId], groups: &[GroupId]
     keys.iter().enumerate().map(key).chain(groups.iter().map(group)).collect()
 }
 
-/// A commit lets no budget spend and hold more than the limit that was in force for one of the commit's calls, each judged at its
-/// own time. What is above a limit that was lowered, or whose raise has ended, may stay. `judged_at` is the earliest of those
-/// times. A raise whose end they all have seen is gone for good, also for a clock that is behind.
+/// A commit lets no budget spend and hold more than the limit that was in force for one of the commit's calls, each
+/// judged at its own time. An excess over a limit that was lowered, or whose raise has ended, may remain. `judged_at`
+/// is the earliest of those times. Once a raise has ended for all of them, it is gone for good, even for a clock that
+/// is behind.
 fn limit_holds(now: &Budget, before: &Budget, judged_at: Option<Timestamp>) -> Result<(), &'static str> {
     let spent = |budget: &Budget| budget.used.nanos() + budget.held.nanos();
     if spent(now) <= spent(before) {
@@ -117,7 +118,7 @@ pub(crate) async fn at_the_end(world: &World, faults: usize) {
     expiries(world, &journal);
 }
 
-/// The books add up, and nothing is held.
+/// The books balance, and nothing is held.
 async fn books(world: &World) {
     let audit = world.present.audit(world.account).await.unwrap().unwrap();
     for wrong in audit.wrong {
@@ -129,8 +130,8 @@ async fn books(world: &World) {
     }
 }
 
-/// No entry is earlier than the one before it, unless that is of a clock that was far ahead, and lists by day have each entry
-/// once.
+/// Each entry is no earlier than the previous one, unless that was written by a clock that was far ahead. Lists by day
+/// contain each entry once.
 async fn lists(world: &World, journal: &[JournalEntry]) {
     let at = |entry: &JournalEntry| entry.entry.settlement.at;
     let follows = |before: Timestamp, after: Timestamp| before <= after || before > after.plus(MOST_CARRIED);
@@ -158,7 +159,7 @@ async fn lists(world: &World, journal: &[JournalEntry]) {
     }
 }
 
-/// Each generation is billed once: what was served, by what was told.
+/// Each generation is billed once, according to what was served and reported.
 fn bills(world: &World, journal: &[JournalEntry], outcomes: &[Outcome]) {
     let mut by_generation: BTreeMap<GenerationId, Vec<&JournalEntry>> = BTreeMap::new();
     for entry in journal {
@@ -195,7 +196,7 @@ fn bills(world: &World, journal: &[JournalEntry], outcomes: &[Outcome]) {
             if cost != expected {
                 world.trace.break_promise(format!("{tag} cost {expected}, and is billed {cost} for {used}"));
             }
-            // An upstream that says it passed its limit is billed up to what was held.
+            // If an upstream reports more than its limit, the bill is at most what was held.
             if charged != cost && outcome.plan.script.told == Told::Truth && world.crashes.lock().is_empty() {
                 world.trace.break_promise(format!("{tag} cost {cost}, and is charged {charged}"));
             }
@@ -214,7 +215,7 @@ fn bills(world: &World, journal: &[JournalEntry], outcomes: &[Outcome]) {
     }
 }
 
-/// The usage that must be billed, where the client has all of an answer and the upstream told what it did.
+/// The usage that must be billed, if the client has the whole answer and the upstream reported the truth.
 fn exact(outcome: &Outcome, served: &[&Generation]) -> Option<Usage> {
     let script = &outcome.plan.script;
     if !outcome.is_complete || script.fault != Fault::None {
@@ -242,14 +243,16 @@ fn most(outcome: &Outcome, served: &[&Generation], is_estimated: bool) -> NanoUs
     }
 }
 
-/// The usage that an upstream has told at least: Messages tell the prompt, and count a first token, before there is any.
+/// The least usage that an upstream has reported: Messages reports the prompt first, and counts a first token before
+/// there is one.
 fn told_first(served: &Generation) -> Usage {
     let least = u64::from(served.api == Api::Messages);
     let prompt = served.script.prompt_tokens.unwrap_or_default();
     Usage { prompt, cached: 0, completion: served.served.completion.max(least) }
 }
 
-/// Price of a usage by the run's catalogue: a tenth of a dollar a million tokens of input, four of output.
+/// Price of a usage in the run's catalogue: a tenth of a dollar per million tokens of input, and four tenths for
+/// output.
 fn price(usage: Usage) -> NanoUsd {
     let cached = i64::try_from(usage.cached).unwrap();
     let (prompt, completion) =
@@ -257,7 +260,7 @@ fn price(usage: Usage) -> NanoUsd {
     NanoUsd::from_nanos(prompt * 100 + cached * 25 + completion * 400)
 }
 
-/// A request that was sent after the answer to its key's revocation is not served.
+/// A request sent after its key's revocation was answered is not served.
 fn revocations(world: &World, outcomes: &[Outcome]) {
     let keys = world.keys.lock();
     let revoked: Vec<Option<Instant>> = keys.iter().map(|key| key.revoked).collect();
@@ -272,7 +275,8 @@ fn revocations(world: &World, outcomes: &[Outcome]) {
     }
 }
 
-/// Without a fault of the surroundings each request is served, or refused for money. An upstream's own fault is a 502 or a 504.
+/// Without a fault of the environment, each request is served, or refused for lack of money. An upstream's own fault is
+/// a 502 or a 504.
 fn calm(world: &World, outcomes: &[Outcome]) {
     for outcome in outcomes {
         let script = &outcome.plan.script;
@@ -287,7 +291,7 @@ fn calm(world: &World, outcomes: &[Outcome]) {
     }
 }
 
-/// While every gateway lives, no hold expires: each is renewed, and no fault lasts as long as a lease.
+/// While every gateway is alive, no hold expires: each is renewed, and no fault lasts as long as a lease.
 fn expiries(world: &World, journal: &[JournalEntry]) {
     let expired = journal.iter().filter(|entry| entry.entry.settlement.ending == Ending::Expired);
     if world.crashes.lock().is_empty() {

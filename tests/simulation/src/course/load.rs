@@ -1,4 +1,4 @@
-//! The load: a few requests of every dialect, at upstreams that are slow, break off or lie.
+//! The load: a few requests of every dialect, to upstreams that are slow, break off or report falsely.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,12 +20,12 @@ use crate::{
 
 /// Requests of a run.
 const REQUESTS: u64 = 7;
-/// The key that nobody revokes, and that has enough.
+/// The key that nobody revokes, and that has enough money.
 pub(crate) const RICH: usize = 3;
 /// Time for a request after all faults.
 const LAST_REQUEST: Duration = Duration::from_secs(5);
 
-/// Starts the clients, each at its time.
+/// Starts each client at its time.
 pub(crate) fn start(world: &Arc<World>, mut dice: Dice) -> Vec<JoinHandle<()>> {
     let client = |number: u64| {
         let (at, gateway) = (dice.millis(0..=BUSY.as_secs() * 1_000 * 2 / 3), *dice.pick(&GATEWAYS));
@@ -38,7 +38,7 @@ pub(crate) fn start(world: &Arc<World>, mut dice: Dice) -> Vec<JoinHandle<()>> {
     (0..REQUESTS).map(client).collect()
 }
 
-/// After all faults every gateway serves again.
+/// After all faults, every gateway must serve again.
 pub(crate) async fn last_requests(world: &Arc<World>) {
     for (number, gateway) in (100..).zip(GATEWAYS) {
         let script = Script { tag: format!("last-{number}"), ..Script::tokens(5, 4) };
@@ -97,7 +97,7 @@ fn plan(number: u64, dice: &mut Dice) -> Plan {
     }
 }
 
-/// A lie is one that may be true: what cannot be is not believed.
+/// A false report that could be true: impossible reports are not believed.
 fn told(dice: &mut Dice, completion: u64) -> Told {
     match dice.within(0..=11) {
         0 => Told::Nothing,

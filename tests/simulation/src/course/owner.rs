@@ -1,4 +1,4 @@
-//! The owner, who governs keys and groups while they spend.
+//! The owner, who changes keys and groups while they spend.
 
 use std::time::Duration;
 
@@ -14,29 +14,29 @@ use tokio::time::Instant;
 
 use crate::{account::REQUEST, trace::tell, world::World};
 
-/// Whose limit the owner changes: a key's or a group's, by its number in the run.
+/// The key or group whose limit the owner changes, by its number in the run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum OwnLimit {
     Key(usize),
     Group(usize),
 }
 
-/// Lowers the limit of a key at a key-service, to what this many requests cost.
+/// Lowers the limit of a key at a key-service to the cost of this many requests.
 pub(crate) async fn lower(world: &World, place: &'static str, key: usize, requests: u64) {
     let limit = cost_of(requests);
     tell!(world.trace, "the owner lowers the limit of key {key} to {limit} at {place}");
     bound(world, place, OwnLimit::Key(key), BoundsPatch::of_limit(Some(limit))).await;
 }
 
-/// Raises a limit for good at a key-service, by what this many requests cost.
+/// Permanently raises a limit at a key-service by the cost of this many requests.
 pub(crate) async fn raise(world: &World, place: &'static str, of: OwnLimit, requests: u64) {
     let Some(limit) = limit_above(world, of, requests).await else { return };
     tell!(world.trace, "the owner raises the limit of {of:?} to {limit} at {place}");
     bound(world, place, of, BoundsPatch::of_limit(Some(limit))).await;
 }
 
-/// Raises a limit for a time at a key-service, by what this many requests cost. The owner's own clock is right. A key-service whose
-/// clock has passed the end refuses the raise.
+/// Raises a limit for a time at a key-service, by the cost of this many requests. The owner's own clock is right. A
+/// key-service whose clock is past the end refuses the raise.
 pub(crate) async fn raise_for(
     world: &World,
     place: &'static str,
@@ -56,7 +56,7 @@ fn cost_of(requests: u64) -> NanoUsd {
     NanoUsd::from_nanos(REQUEST / 4 * i64::try_from(requests).unwrap())
 }
 
-/// A limit above the present one.
+/// A limit above the current one.
 async fn limit_above(world: &World, of: OwnLimit, requests: u64) -> Option<NanoUsd> {
     let budget = match of {
         OwnLimit::Key(number) => {
@@ -70,7 +70,7 @@ async fn limit_above(world: &World, of: OwnLimit, requests: u64) -> Option<NanoU
     budget.limit?.checked_add(cost_of(requests))
 }
 
-/// Changes bounds at a key-service, and waits for its answer, if one comes.
+/// Changes bounds at a key-service, and waits for its answer, if any.
 async fn bound(world: &World, place: &'static str, of: OwnLimit, bounds: BoundsPatch) {
     let Some(key_service) = world.key_services.lock().get(place).cloned() else { return };
     let by = || key_service.management.by(world.account, Actor::System);
@@ -94,7 +94,7 @@ async fn bound(world: &World, place: &'static str, of: OwnLimit, bounds: BoundsP
     tell!(world.trace, "the new limit of {of:?} is answered: {is_changed}");
 }
 
-/// Revokes a key at a key-service. The time of the answer counts, if one comes.
+/// Revokes a key at a key-service. The revocation counts from its answer, if any.
 pub(crate) async fn revoke(world: &World, place: &'static str, key: usize) {
     let Some(key_service) = world.key_services.lock().get(place).cloned() else { return };
     let id = world.keys.lock()[key].id;

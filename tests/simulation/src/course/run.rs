@@ -1,4 +1,4 @@
-//! A run of a seed: its beginning, its busy time with faults, and the quiet after which it is judged.
+//! One run of a seed: a beginning, a busy time with faults, and a quiet time after which it is judged.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,25 +16,25 @@ use crate::{
 
 /// Time for requests to end, for restarts, and for sessions to open again.
 const SETTLING: Duration = Duration::from_secs(6);
-/// Time in which a hold that nobody uses is resolved: a whole answer goes on for 15 seconds without a client, and the hold of a
-/// gateway that is gone for a lease, a sixth and a second.
+/// Time in which a hold that nobody uses is resolved: a whole answer continues for 15 seconds without a client, and the
+/// hold of a lost gateway lasts 7/6 of a lease plus one second.
 const RESOLVED: Duration = Duration::from_secs(15 + LEASE.as_secs() + LEASE.as_secs() / 6 + 1);
-/// Time in which a copy of an authorization that was late, and its release, have arrived.
+/// Time for a late copy of an authorization, and its release, to arrive.
 const LATE: Duration = Duration::from_secs(8);
 
-/// The end of a run.
+/// The result of a run.
 pub(crate) struct RunEnd {
     pub(crate) hash: String,
-    /// Promises that were broken; empty where all were kept.
+    /// Promises that were broken; empty if all were kept.
     pub(crate) broken: Vec<String>,
-    /// The events, a line each.
+    /// The events, one per line.
     pub(crate) text: String,
     /// Requests that were answered completely.
     pub(crate) served: usize,
     pub(crate) faults: usize,
 }
 
-/// Runs a seed, in a runtime of its own.
+/// Runs a seed in its own runtime.
 pub(crate) fn run(seed: u64) -> RunEnd {
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(async {
@@ -48,7 +48,7 @@ pub(crate) fn run(seed: u64) -> RunEnd {
     })
 }
 
-/// Opens a world in which nothing has been asked yet.
+/// Opens a world before the first request.
 async fn begin(seed: u64) -> Arc<World> {
     let world = Arc::new(World::new(seed).await);
     judge::after_every_commit(&world);
@@ -61,7 +61,7 @@ async fn begin(seed: u64) -> Arc<World> {
     world
 }
 
-/// Lets clients ask and faults happen, and waits until all is quiet. Returns the number of faults.
+/// Lets clients send requests and faults happen, and waits until all is quiet. Returns the number of faults.
 async fn live(world: &Arc<World>) -> usize {
     let (load, faults) = (world.fork(), world.fork());
     // Sessions open.

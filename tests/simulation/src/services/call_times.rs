@@ -1,4 +1,4 @@
-//! The ledger as a key-service calls it, and the times by which its calls are judged.
+//! The ledger as a key-service calls it, and the times that its calls are judged by.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -9,11 +9,11 @@ use parking_lot::Mutex;
 use shared::{ids::AccountId, time::Timestamp};
 use tokio::time::Instant;
 
-/// Time in which a call that its caller gave up may still be carried out: it waits in its lane for 1.5 s, loses to the other
-/// key-service for 0.4 s, and is held up by a store that stalls for 2.5 s.
+/// How long an abandoned call may still be carried out: it waits in its lane for 1.5 s, loses to the other key-service
+/// for 0.4 s, and is delayed by a store that stalls for 2.5 s.
 const CARRIED_OUT_WITHIN: Duration = Duration::from_secs(5);
 
-/// Wall times of the calls to the ledger that are under way in a process: each is judged by the time that its caller read.
+/// Wall times of the ledger calls in progress in a process: each is judged by the time that its caller read.
 #[derive(Default)]
 pub(crate) struct CallTimes(Mutex<CallsUnderWay>);
 
@@ -30,7 +30,7 @@ struct GivenUpCall {
 }
 
 impl CallTimes {
-    /// The earliest time by which a call is judged that a commit of this moment may carry out; `None` if there is no call.
+    /// The earliest time by which a call is judged that a commit may carry out now; `None` if there is no call.
     pub(crate) fn earliest(&self) -> Option<Timestamp> {
         let mut calls = self.0.lock();
         calls.given_up.retain(|call| call.given_up_at.elapsed() <= CARRIED_OUT_WITHIN);
@@ -47,7 +47,7 @@ impl CallTimes {
     }
 }
 
-/// A call to the ledger. Dropped before its answer, it was given up.
+/// A call to the ledger. If it is dropped before its answer, it was abandoned.
 struct CallUnderWay<'t> {
     times: &'t CallTimes,
     number: u64,
@@ -71,7 +71,7 @@ impl Drop for CallUnderWay<'_> {
     }
 }
 
-/// The store of a key-service, which notes the times of calls.
+/// The store of a key-service. It notes the times of calls.
 pub(crate) struct TimedLedger {
     pub(crate) store: Arc<Store>,
     pub(crate) times: Arc<CallTimes>,

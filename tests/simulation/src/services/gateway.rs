@@ -1,4 +1,4 @@
-//! A gateway: the real one, called in place of its port.
+//! A gateway: the real one, called directly instead of through a port.
 
 use std::{
     path::PathBuf,
@@ -28,7 +28,6 @@ use crate::{
     },
 };
 
-/// The lease of every hold.
 pub(crate) const LEASE: Duration = Duration::from_secs(12);
 /// Token in the calls between the services.
 const INTERNAL_TOKEN: &str = "a-token-between-the-services";

@@ -1,4 +1,4 @@
-//! A key-service: the real spending over the maps, and the real gRPC over the network.
+//! A key-service: the real spending service over the maps, and the real gRPC over the simulated network.
 
 use std::{sync::Arc, time::Duration};
 
@@ -53,7 +53,7 @@ pub(crate) struct SimulatedKeyService {
     pub(crate) management: Arc<Management>,
 }
 
-/// The use-cases over a way to the maps.
+/// The use-cases over a connection to the maps.
 pub(crate) struct UseCases {
     pub(crate) store: Arc<Store>,
     pub(crate) credentials: Arc<Credentials>,
@@ -108,14 +108,14 @@ pub(crate) fn start(
             let serving = http2::Builder::new(TasksOf(of_process.clone()))
                 .timer(TokioTimer::new())
                 .serve_connection(TokioIo::new(wire), TowerToHyperService::new(routes));
-            // A connection ends with an error where its peer is gone.
+            // A connection ends with an error if its peer is gone.
             of_process.spawn(async move { drop(serving.await) });
         }
     });
     SimulatedKeyService { process, management }
 }
 
-/// A key-service that tells the calls and its answers.
+/// A key-service that records its calls and answers.
 struct Told {
     service: Service,
     trace: Arc<Trace>,
@@ -123,12 +123,12 @@ struct Told {
     keys: Arc<Mutex<Vec<RunKey>>>,
 }
 
-/// Time after its deadline in which an authorization may still be carried out. The gateway releases the hold behind it.
+/// How long after its deadline an authorization may still be carried out. The gateway releases the hold after that.
 const LATE_EXECUTION_WINDOW: Duration = Duration::from_secs(4);
 
-/// What an answer may not be: known or granted.
+/// Answers that a call must not get: known, or granted.
 struct Judged {
-    /// The key was revoked, and that was answered, before the call came.
+    /// The key's revocation had been answered before the call arrived.
     is_revoked: bool,
     /// Time from which the hold of an authorization has no gateway.
     released: Option<Instant>,
@@ -145,7 +145,7 @@ impl Told {
             Call::Authenticate { credential, .. } => {
                 Judged { is_revoked: revoked(credential), released: None }
             }
-            // A copy of one that was granted before is granted again.
+            // A copy of a call that was granted before is granted again.
             Call::Authorize(Authorize { valid_until, .. }) => {
                 Judged { is_revoked: false, released: valid_until.map(|until| until + LATE_EXECUTION_WINDOW) }
             }
@@ -155,7 +155,7 @@ impl Told {
         }
     }
 
-    /// Notes an answer that allows what may not be.
+    /// Records an answer that allows what it must not.
     fn judge(&self, name: &str, answer: &Result<Answer, CallFailure>, judged: &Judged) {
         let allows = matches!(answer, Ok(Answer::Authenticated(Ok(_)) | Answer::Authorized(Ok(_))));
         if allows && judged.is_revoked {

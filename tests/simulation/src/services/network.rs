@@ -1,7 +1,7 @@
 //! The network: connections in memory, with delays, partitions and breaks.
 //!
-//! Bytes arrive in order, as TCP delivers them. A partition delays what is sent, and what is under way, to its end; a break or
-//! the end of a process ends connections.
+//! Bytes arrive in order, as over TCP. A partition delays everything sent, and everything in flight, to its end. A
+//! break or the end of a process ends connections.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -65,7 +65,7 @@ impl Network {
         self.end_where(|ends| ends.is_between(one, other));
     }
 
-    /// Ends a process and its connections. Its peers hear of that, unless the whole machine is gone: they then wait.
+    /// Ends a process and its connections. Its peers notice, unless the whole machine is gone: then they wait.
     pub(crate) fn kill(&self, process: &Process, is_heard: bool) {
         process.kill();
         let mut state = self.state.lock();
@@ -92,7 +92,7 @@ impl Network {
         });
     }
 
-    /// Time at which something arrives that is sent now, at the earliest.
+    /// The earliest time at which something sent now arrives.
     fn arrival(&self, from: &str, to: &str) -> Instant {
         let mut state = self.state.lock();
         let delay = state.dice.millis(0..=2);
@@ -132,7 +132,7 @@ impl State {
     }
 }
 
-/// The network as a process uses it.
+/// The network as seen by a process.
 pub(crate) struct NetworkOf {
     pub(crate) network: Arc<Network>,
     pub(crate) process: Arc<Process>,
@@ -165,9 +165,9 @@ struct Direction {
 #[derive(Default)]
 struct Underway {
     pieces: VecDeque<(Instant, Bytes)>,
-    /// Time at which the end arrives behind all pieces.
+    /// When the end arrives, after all pieces.
     closed: Option<Instant>,
-    /// The reader's end is broken, and the writer's.
+    /// Whether the reader's end is broken, and the writer's.
     broken: (bool, bool),
     reader: Option<Waker>,
 }
@@ -180,7 +180,7 @@ impl Underway {
     }
 }
 
-/// Makes a connection: the ends of both places, and the network's own.
+/// Makes a connection: the two ends, and the network's own reference to them.
 fn connection(network: &Arc<Network>, near: &str, far: &str) -> (NetworkWire, NetworkWire, Ends) {
     let direction = |from: &str, to: &str| {
         Arc::new(Direction { from: from.to_owned(), to: to.to_owned(), state: Mutex::default() })
@@ -222,7 +222,7 @@ impl Ends {
         }
     }
 
-    /// Breaks the end of a process that is gone. The other end hears nothing any more.
+    /// Breaks the end of a process that is gone. The other end hears nothing more.
     fn end_at(&self, place: &str) {
         for direction in self.directions() {
             let mut state = direction.state.lock();
@@ -246,7 +246,7 @@ impl AsyncRead for NetworkWire {
         loop {
             let Some(network) = self.network.upgrade() else { return Poll::Pending };
             let incoming = self.incoming.clone();
-            // Before the lock of this direction, since the network breaks connections under its own.
+            // Taken before the lock of this direction, since the network breaks connections while it holds its own.
             let cut_until = network.cut_until(&incoming.from, &incoming.to);
             let mut state = incoming.state.lock();
             if state.broken.0 {
@@ -271,7 +271,7 @@ impl AsyncRead for NetworkWire {
                 }
                 return Poll::Ready(Ok(()));
             }
-            // A break wakes the reader as well.
+            // A break wakes the reader too.
             state.reader = Some(context.waker().clone());
             drop(state);
             let arrival = self.arrival.get_or_insert_with(|| Box::pin(sleep_until(next)));
@@ -317,7 +317,7 @@ impl NetworkWire {
         let arrives = network.arrival(&self.outgoing.from, &self.outgoing.to);
         let mut state = self.outgoing.state.lock();
         let last = state.pieces.back().map_or(arrives, |(last, _)| *last);
-        // Of a process that is gone no end arrives.
+        // The end of a process that is gone does not arrive.
         if !state.broken.1 {
             state.closed.get_or_insert(arrives.max(last));
         }
@@ -326,7 +326,7 @@ impl NetworkWire {
 }
 
 impl Drop for NetworkWire {
-    /// Nobody reads any more: the peer may not write.
+    /// Nobody reads any more, so the peer may not write.
     fn drop(&mut self) {
         self.close();
         self.incoming.state.lock().broken.1 = true;

@@ -1,4 +1,4 @@
-//! A process of the simulation: its tasks end together, and nothing of it has an effect afterwards.
+//! A process of the simulation: its tasks end together, and none has an effect afterwards.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 
-/// A process, by the place that it runs at. A restart makes another process at the same place.
+/// A process at a place. A restart makes another process at the same place.
 pub(crate) struct Process {
     pub(crate) place: String,
     end: CancellationToken,
@@ -42,7 +42,7 @@ impl Process {
     }
 }
 
-/// Runs the tasks of a server as those of its process.
+/// Runs a server's tasks as tasks of its process.
 #[derive(Clone)]
 pub(crate) struct TasksOf(pub(crate) Arc<Process>);
 

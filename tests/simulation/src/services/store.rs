@@ -1,4 +1,4 @@
-//! The store: maps that all key-services share, each over a way that takes time, stalls and loses answers.
+//! The store: maps that all key-services share, each over a connection that takes time, stalls and loses answers.
 
 use std::{
     sync::{
@@ -27,16 +27,16 @@ use crate::{
 /// Longest time of a call, as over Redis.
 const CALL_DEADLINE: Duration = Duration::from_millis(1_500);
 
-/// What is asked after every commit that has written, with the earliest time by which one of its calls is judged.
+/// Called after every commit that has written, with the earliest time by which one of its calls is judged.
 pub(crate) type AfterCommit = Box<dyn Fn(Option<Timestamp>) + Send + Sync>;
 
-/// The maps, as every key-service shares them.
+/// The maps that all key-services share.
 #[derive(Default)]
 pub(crate) struct SharedMaps {
     pub(crate) maps: Maps,
     stalled_until: Mutex<Option<Instant>>,
     loses_answers: AtomicBool,
-    /// Time for which the store is away after it is killed in its next commit.
+    /// How long the store is away after it is killed in its next commit.
     killed_for: Mutex<Option<Duration>>,
     /// The part of a commit that was in the store's file when it was killed.
     torn: Mutex<Option<(Space, Vec<Write>)>>,
@@ -53,25 +53,25 @@ impl SharedMaps {
         *self.stalled_until.lock() = Some(Instant::now() + time);
     }
 
-    /// Lets some answers be lost, after the effect.
+    /// Loses some answers after their effects.
     pub(crate) fn lose_answers(&self, loses: bool) {
         self.loses_answers.store(loses, Ordering::Relaxed);
     }
 
-    /// Lets the store be killed in the middle of the next commit, and start again after some time.
+    /// Kills the store in the middle of the next commit, and starts it again after some time.
     pub(crate) fn kill_in_next_commit(&self, away: Duration) {
         *self.killed_for.lock() = Some(away);
     }
 
-    /// Starts the store again after it was killed in this commit. As Redis does, it reads its file up to what is torn there,
-    /// and goes on behind that, so that the torn part takes effect at the next start.
+    /// Starts the store again after it was killed in this commit. Like Redis, it reads its file up to the torn part and
+    /// appends after it, so that the torn part takes effect at the next start.
     async fn start_after(&self, space: Space, writes: Vec<Write>) {
         let half = writes.len() / 2;
         let before = self.torn.lock().replace((space, writes.into_iter().take(half).collect()));
         if let Some((space, writes)) = before {
             let _ = self.maps.commit(&space, Commit { guards: Vec::new(), writes }).await;
         }
-        // The key-services have the file written anew before anything else is written.
+        // The key-services have the file rewritten before anything else is written.
         *self.torn.lock() = None;
     }
 
@@ -80,7 +80,7 @@ impl SharedMaps {
     }
 }
 
-/// The way of a key-service to the maps.
+/// A key-service's connection to the maps.
 pub(crate) struct WayToMaps {
     pub(crate) shared: Arc<SharedMaps>,
     pub(crate) process: Arc<Process>,
@@ -89,7 +89,7 @@ pub(crate) struct WayToMaps {
 }
 
 impl WayToMaps {
-    /// Makes a call. Once sent it may take effect although the process has ended.
+    /// Makes a call. Once sent, it may take effect even if the process has ended.
     async fn call<T, F>(&self, call: impl FnOnce(Arc<SharedMaps>) -> F + Send) -> Result<T, Failure>
     where
         T: Send + 'static,
@@ -107,7 +107,7 @@ impl WayToMaps {
             let sent = Instant::now();
             sleep(there).await;
             sleep_until(shared.stalled_until()).await;
-            // The backend gives up what it could not begin in time, as a client of Redis does.
+            // Like a client of Redis, the backend drops a call that it could not begin in time.
             if sent.elapsed() >= CALL_DEADLINE || (process.is_dead() && !arrives_late) {
                 return;
             }
@@ -161,7 +161,7 @@ impl Records for WayToMaps {
     }
 }
 
-/// The maps without a way: every call is answered at once.
+/// The maps without a connection: every call is answered at once.
 pub(crate) struct Direct(pub(crate) Arc<SharedMaps>);
 
 #[async_trait]

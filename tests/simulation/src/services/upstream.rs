@@ -22,7 +22,7 @@ pub(crate) fn start(place: &str, network: &Arc<Network>) -> Arc<State> {
     state
 }
 
-/// Models, by the API of their upstreams.
+/// Models, named by the API of their upstreams.
 pub(crate) const MODELS: [&str; 3] = ["chat", "responses", "messages"];
 
 /// A model for each API, at both upstreams.

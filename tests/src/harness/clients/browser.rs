@@ -13,18 +13,16 @@ use super::client::{Answer, Http};
 pub struct Browser {
     http: Http,
     base: String,
-    /// The cookies that it keeps.
     pub cookies: BTreeMap<String, String>,
-    /// Origin that its forms declare.
+    /// Origin that it sends with forms.
     pub origin: String,
-    /// The form token of the page that it last saw.
+    /// The form token of the last page.
     pub token: String,
-    /// More headers of its requests.
+    /// Additional headers of its requests.
     pub headers: Vec<(&'static str, String)>,
 }
 
 impl Browser {
-    /// A new one, without cookies, at this base address.
     pub fn at(base: &str) -> Self {
         Self {
             http: Http::new(),
@@ -36,7 +34,7 @@ impl Browser {
         }
     }
 
-    /// Opens a sign-in link, whatever host it names, and confirms it. Answers what came of it.
+    /// Opens a sign-in link, whatever its host, and confirms it. Returns the final answer.
     pub async fn sign_in(&mut self, link: &str) -> Answer {
         let opened = self.open_link(link).await;
         if opened.status != 200 {
@@ -45,7 +43,7 @@ impl Browser {
         self.post("/dashboard/sign-in/link/use", &[("link", link.trim())]).await
     }
 
-    /// Opens a sign-in link, which says whom it signs in.
+    /// Opens a sign-in link. The answer shows who will be signed in.
     pub async fn open_link(&mut self, link: &str) -> Answer {
         self.get("/dashboard/sign-in/link").await;
         self.post("/dashboard/sign-in/link", &[("link", link.trim())]).await
@@ -63,7 +61,6 @@ impl Browser {
         self.send(Method::POST, path, Some(form.finish())).await
     }
 
-    /// Returns true if it is signed in.
     pub async fn is_signed_in(&mut self) -> bool {
         match self.get("/dashboard/management-keys").await.status {
             200 => true,
@@ -109,7 +106,7 @@ impl Browser {
     }
 }
 
-/// Text that follows a beginning on a page, up to the next quotation mark.
+/// Finds a text on a page by what is in front of it, up to the next quotation mark.
 pub fn attribute(page: &Answer, beginning: &str) -> Option<String> {
     let text = std::str::from_utf8(&page.body).ok()?;
     let (_, rest) = text.split_once(beginning)?;

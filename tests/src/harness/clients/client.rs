@@ -31,7 +31,7 @@ use crate::harness::patience::PATIENCE;
 pub struct Http {
     client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     http2: bool,
-    /// Authorities of servers that speak TLS, in PEM; none is trusted without them.
+    /// Authorities of servers that speak TLS, in PEM. Without them, none is trusted.
     authority: Option<String>,
 }
 
@@ -42,7 +42,7 @@ impl Default for Http {
 }
 
 impl Http {
-    /// Returns a client with a connection pool of its own.
+    /// Returns a client with its own connection pool.
     pub fn new() -> Self {
         Self::with(false, None)
     }
@@ -57,7 +57,7 @@ impl Http {
         Self::with(http2, Some(authority.to_owned()))
     }
 
-    /// Returns a client like this one, with a connection pool of its own.
+    /// Returns a client like this one, with its own connection pool.
     #[must_use]
     pub fn fresh(&self) -> Self {
         Self::with(self.http2, self.authority.clone())
@@ -132,11 +132,8 @@ fn connector() -> HttpConnector {
 /// A response that was read to its end.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// Status code.
     pub status: u16,
-    /// Response headers.
     pub headers: HeaderMap,
-    /// Response body.
     pub body: Bytes,
 }
 
@@ -175,7 +172,7 @@ impl Answer {
         nanos(&self.json()["usage"]["cost"])
     }
 
-    /// Asserts an error of the contract with all its members and headers.
+    /// Asserts a documented error with all its members and headers.
     #[track_caller]
     pub fn assert_error(&self, status: u16, code: &str) -> &Self {
         assert_eq!((self.status, self.code().as_str()), (status, code), "{self}");
@@ -195,7 +192,7 @@ impl Answer {
         self
     }
 
-    /// Asserts the error's `param`, the place in the request that it is about.
+    /// Asserts the error's `param`, the place of the fault in the request.
     #[track_caller]
     pub fn assert_param(&self, param: Option<&str>) {
         assert_eq!(self.json()["error"]["param"].as_str(), param, "{self}");

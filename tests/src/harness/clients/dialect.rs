@@ -1,4 +1,4 @@
-//! Model calls in the other dialects, made from chat calls, and their streams, read as chat's.
+//! Model calls in the other dialects, translated from chat requests, and their streams, translated to chat.
 
 use serde_json::{Value, json};
 
@@ -16,7 +16,6 @@ pub enum Dialect {
 }
 
 impl Dialect {
-    /// Every dialect.
     pub const ALL: [Self; 3] = [Self::Chat, Self::Responses, Self::Messages];
 
     /// The path of its model calls.
@@ -28,7 +27,7 @@ impl Dialect {
         }
     }
 
-    /// Word of the dialect for an error in a stream, `code` in chat.
+    /// The dialect's own name for an error in a stream, whose `code` in chat is this.
     pub fn error(self, code: &'static str) -> &'static str {
         match (self, code) {
             (Self::Chat | Self::Responses, code) => code,
@@ -60,7 +59,7 @@ impl Dialect {
         body
     }
 
-    /// The chat events that say the same as an event of this dialect.
+    /// The chat events equivalent to an event of this dialect.
     pub(crate) fn chat_events(self, event: Event) -> Vec<Event> {
         let Event::Data(data) = event else { return vec![event] };
         match self {

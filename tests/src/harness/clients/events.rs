@@ -80,7 +80,7 @@ fn parse(line: &str) -> Event {
     if let Some(comment) = line.strip_prefix(':') {
         return Event::Comment(comment.trim().to_owned());
     }
-    // Dialects with named events name each twice.
+    // Dialects with named events have each name twice.
     let (name, line) = match line.strip_prefix("event: ").and_then(|line| line.split_once('\n')) {
         Some((name, line)) => (Some(name), line),
         None => (None, line),

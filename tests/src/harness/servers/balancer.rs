@@ -1,4 +1,4 @@
-//! A load balancer in front of gateways: it passes connections on to those that say they are ready.
+//! A load balancer in front of gateways. It passes connections to those that are ready.
 
 use std::{
     net::SocketAddr,
@@ -32,7 +32,7 @@ struct Backend {
 }
 
 impl Balancer {
-    /// Starts a balancer before these gateways, which probes each many times a second.
+    /// Starts a balancer in front of these gateways, which probes each many times a second.
     pub async fn before(gateways: &[Server]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("the loopback has a free port");
         let address = listener.local_addr().unwrap();

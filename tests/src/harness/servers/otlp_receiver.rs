@@ -1,4 +1,4 @@
-//! A receiver of spans and metrics over OTLP/HTTP, as a collector is one.
+//! A receiver of spans and metrics over OTLP/HTTP, like a collector.
 
 use std::{
     convert::Infallible,
@@ -35,11 +35,11 @@ pub struct ReceivedSpan {
     pub service: String,
     /// Name of the span.
     pub name: String,
-    /// Ids in hexadecimal digits: of the trace, of the span, and of the span above, empty for the first.
+    /// Id of the trace in hexadecimal digits.
     pub trace: String,
     /// Id of the span.
     pub id: String,
-    /// Id of the span above.
+    /// Id of the parent span; empty for the first span.
     pub parent: String,
     /// Kind of the span, as in `SPAN_KIND_SERVER` without its prefix.
     pub kind: String,
@@ -86,7 +86,7 @@ pub struct OtlpReceiver {
 type Export = (String, Bytes);
 
 impl OtlpReceiver {
-    /// Starts a receiver that takes everything.
+    /// Starts a receiver that accepts everything.
     pub async fn start() -> Self {
         Self::answering(true).await
     }
@@ -119,7 +119,7 @@ impl OtlpReceiver {
         ]
     }
 
-    /// The requests as they came.
+    /// The requests as they arrived.
     pub fn requests(&self) -> Vec<Bytes> {
         self.requests.lock().unwrap().iter().map(|(_, body)| body.clone()).collect()
     }

@@ -1,4 +1,4 @@
-//! Ports of servers that are stopped, and started again at the same address.
+//! Ports of servers that are stopped and then started again at the same address.
 
 use std::{
     net::TcpListener,
@@ -7,8 +7,8 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-/// Ports below those that Linux gives to connections, and to listeners that ask for any (`net.ipv4.ip_local_port_range`): nothing
-/// takes them while their server is down.
+/// Ports below those that Linux gives to connections, and to listeners that ask for any
+/// (`net.ipv4.ip_local_port_range`), so that nothing takes them while their server is down.
 const PORTS: Range<u32> = 10_000..32_000;
 
 /// Number of ports given out.

@@ -34,7 +34,7 @@ pub struct Received {
 }
 
 impl Received {
-    /// The event's id, by which receivers tell repetitions.
+    /// The event's id, which identifies repetitions.
     pub fn id(&self) -> String {
         self.headers["webhook-id"].to_str().unwrap().to_owned()
     }
@@ -53,8 +53,8 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// Starts a receiver. It answers each request, numbered from zero, with the status of this function, this long after the
-    /// request has arrived.
+    /// Starts a receiver. It answers each request, numbered from zero, with the status that this function returns, and
+    /// after this pause.
     pub async fn start(status: fn(usize) -> u16, pause: Duration) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("the loopback has a free port");
         let address = listener.local_addr().unwrap().to_string();

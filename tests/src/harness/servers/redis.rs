@@ -26,13 +26,13 @@ pub enum Form {
     Cluster,
     /// Three masters, each with a replica that takes over when its master is down.
     ClusterWithReplicas,
-    /// A master with a replica, at an address that leads to the master.
+    /// A master with a replica, and an address that always leads to the master.
     WithReplica,
-    /// A master with two replicas and a Sentinel. It takes no writes without a replica.
+    /// A master with two replicas and a Sentinel. It accepts no writes without a replica.
     Watched,
 }
 
-/// Way in which a master is lost.
+/// How a master is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
     /// It is killed, as by a power failure.
@@ -48,9 +48,9 @@ pub struct Redis {
     /// The masters at start, followed by their replicas in the same order.
     nodes: Vec<Node>,
     form: Form,
-    /// Where the master is, for a master with a replica.
+    /// Address of the current master, for a master with a replica.
     master: Option<MasterAddress>,
-    /// Who says where the master is, for one that is watched.
+    /// The Sentinel that knows the current master, for a watched one.
     sentinel: Option<Sentinel>,
 }
 
@@ -150,7 +150,7 @@ impl Redis {
         }
     }
 
-    /// Moves all slots of a master to the others. Returns when all nodes know.
+    /// Moves all slots of a master to the others. Returns when all nodes know that.
     pub async fn move_slots_from(&self, master: usize) {
         tokio::task::block_in_place(|| cluster::move_slots_from(&self.nodes, master));
         self.heal().await;
@@ -176,7 +176,7 @@ impl Redis {
     pub async fn lose_master(&self, number: usize, how: Loss) {
         let lost = self.begin_to_lose(number, how);
         self.taken_over(number, lost).await;
-        // Clients that have not noticed go on with the lost one.
+        // Clients that have not noticed keep using the lost one.
         if how == Loss::CutOff {
             sleep(Duration::from_secs(1)).await;
         }
@@ -231,7 +231,7 @@ impl Redis {
         self.heal().await;
     }
 
-    /// Ends the replication of a pair, whose master goes on.
+    /// Ends the replication of a pair. Its master goes on.
     pub fn split(&self) {
         self.pair().split(&self.nodes);
     }
@@ -255,7 +255,7 @@ impl Redis {
         self.sentinel.as_ref().expect("this form has a Sentinel")
     }
 
-    /// Stops the servers with a signal: connections stay open, and nothing is answered until they are resumed.
+    /// Stops the servers with a signal: connections stay open, but nothing is answered until the servers are resumed.
     pub fn hang(&self) {
         self.nodes.iter().for_each(Node::hang);
     }

@@ -39,19 +39,20 @@ const LISTENERS: [(&str, &str); 4] = [
     ("key-grpc", "FAREGATE_KEY_GRPC_LISTEN"),
 ];
 
-/// Time without a further line after which a log is complete: several times that for which a process gathers lines.
+/// Time without a further line after which a log is complete: several times as long as a process gathers lines.
 const LOG_SETTLED: Duration = Duration::from_millis(100);
 
-/// Time after which a log that still grows is read as it is: a process that has lost its store may write for ever.
+/// Time after which a log that still grows is read as it is: a process that has lost its store may write forever.
 const LOG_GROWS: Duration = Duration::from_secs(5);
 
-/// Script that hands standard input over as a socket by the protocol of systemd, and becomes the program.
+/// Script that passes standard input as a socket, by systemd's protocol, and becomes the program.
 const HAND_OVER: &str = r#"exec 3<&0 </dev/null; export LISTEN_PID=$$ LISTEN_FDS=1; exec "$0" "$@""#;
 
-/// Script that becomes the program, whose writes to a file of the largest size then fail, and whose log is a pipe, which has none.
+/// Script that becomes the program. Its writes to a file of the largest size then fail; its log is a pipe, which has no
+/// such limit.
 const FILES_BOUNDED: &str = r#"trap '' XFSZ; [ -p log ] || mkfifo log; cat log >&2 & exec "$0" "$@" 2>log"#;
 
-/// Environment variable that names a folder with the programs of the release before.
+/// Environment variable with the folder of the last release's programs.
 pub const PREVIOUS: &str = "FAREGATE_TEST_PREVIOUS";
 
 /// Settings of a process.
@@ -63,13 +64,14 @@ pub struct Settings {
     pub data: PathBuf,
     /// Environment, beyond addresses and the data directory.
     pub env: Vec<(&'static str, String)>,
-    /// Socket that is handed over as the public port.
+    /// Socket that is passed as the public port.
     pub listener: Option<Arc<TcpListener>>,
-    /// True where the first start is one of the release before, if `FAREGATE_TEST_PREVIOUS` names a folder with its programs.
+    /// True if the first start uses the last release's program, provided that `FAREGATE_TEST_PREVIOUS` names a folder
+    /// with it.
     pub upgraded: bool,
-    /// True where the size of the process's files is to be bounded while it runs, by [`Server::bound_files`].
+    /// True if the size of the process's files is to be limited while it runs, with [`Server::bound_files`].
     pub files_bounded: bool,
-    /// Folder of the program, if it is not beside the running executable.
+    /// Folder of the program, if it is not the running executable's.
     pub programs: Option<PathBuf>,
 }
 
@@ -118,7 +120,7 @@ impl Settings {
         command
     }
 
-    /// Writes a script into a folder that runs the program's commands, under the name by which people call it.
+    /// Writes a script that runs the program's commands into a folder, under the name that people use.
     pub fn install(&self, folder: &Path) {
         let quoted = |text: &OsStr| format!("'{}'", text.to_str().unwrap().replace('\'', "'\\''"));
         let command = self.command();
@@ -139,19 +141,19 @@ impl Settings {
         printed
     }
 
-    /// Starts a command, and ends the command after this time as a power failure would.
+    /// Starts a command, and after this time kills it as a power failure would.
     pub async fn kill_cli(&self, arguments: &[&str], after: Duration) {
         let mut command = self.command();
         let mut child = command.args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         tokio::time::sleep(after).await;
-        // A command that has ended needs no end.
+        // A command that has ended need not be killed.
         let _ = child.kill();
         child.wait().unwrap();
     }
 
     /// Exit status of a command, and its output on both channels.
     pub fn try_cli(&self, arguments: &[&str]) -> (ExitStatus, String, String) {
-        // Only a process that serves has bounded files, and a reader of its log.
+        // Only a process that serves has limited files and a reader of its log.
         let free = Self { files_bounded: false, ..self.clone() };
         let output = run_to_end(free.command().args(arguments));
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
@@ -176,7 +178,7 @@ impl Server {
         server
     }
 
-    /// Starts a process, and does not wait for it.
+    /// Starts a process without waiting for it.
     pub fn launched(settings: &Settings) -> Self {
         Self::spawn(settings)
     }
@@ -189,21 +191,21 @@ impl Server {
         server.log()
     }
 
-    /// Starts the process again at the same addresses. One that still runs is killed first.
+    /// Starts the process again at the same addresses. If it still runs, it is killed first.
     pub async fn restart(&self) {
         self.kill();
         *self.child.lock().unwrap() = launch(&self.in_place());
         self.ready().await;
     }
 
-    /// Starts the process again at the same addresses with this environment beside the one before, less some variables.
+    /// Starts the process again at the same addresses, with this additional environment and without some variables.
     pub async fn restart_with(&mut self, env: Vec<(&'static str, String)>, without: &[&str]) {
         self.settings.env.retain(|(name, _)| !without.contains(name));
         self.settings.env.extend(env);
         self.restart().await;
     }
 
-    /// Starts the process again at the same addresses, and does not wait for it: what it needs may not be there yet.
+    /// Starts the process again at the same addresses without waiting for it: what it needs may not be there yet.
     pub fn launch_again(&self) {
         self.kill();
         *self.child.lock().unwrap() = launch(&self.in_place());
@@ -247,8 +249,8 @@ impl Server {
         assert!(self.serves().await, "the server ended at once\n{}", self.last_words());
     }
 
-    /// Waits until the process prints the address of its probes, which it does once it serves. Returns false if it
-    /// exits first.
+    /// Waits until the process prints the address of its probes, which means that it serves. Returns false if it exits
+    /// first.
     async fn serves(&self) -> bool {
         let deadline = Instant::now() + SERVER_PATIENCE;
         while !self.listeners().contains_key("admin") {
@@ -292,7 +294,6 @@ impl Server {
         &self.addresses[listener]
     }
 
-    /// Process id.
     pub fn pid(&self) -> u32 {
         self.child.lock().unwrap().id()
     }
@@ -302,7 +303,7 @@ impl Server {
         read(&self.settings.data.join(OUTPUT))
     }
 
-    /// Standard output once it has a text. A program serves before its first screen is written.
+    /// Standard output once it is not empty. A program serves before its first screen is written.
     pub async fn printed(&self, text: &str) -> String {
         until(text, async || self.stdout().contains(text)).await;
         self.stdout()
@@ -329,7 +330,7 @@ impl Server {
         is_running(self.pid())
     }
 
-    /// Bounds the size of the process's files, so that a write beyond fails as on a full disk.
+    /// Limits the size of the process's files, so that a larger write fails as on a full disk.
     pub fn bound_files(&self, bytes: Option<u64>) {
         let most = bytes.map_or("unlimited".to_owned(), |bytes| bytes.to_string());
         let pid = self.pid().to_string();
@@ -340,7 +341,7 @@ impl Server {
     /// Ends the process as a power failure would.
     pub fn kill(&self) {
         let mut child = self.child.lock().unwrap();
-        // The process may have ended by itself.
+        // The process may have ended already.
         let _ = child.kill();
         let _ = child.wait();
     }
@@ -360,7 +361,7 @@ impl Server {
         signal(self.pid(), "HUP");
     }
 
-    /// Stops the process with a signal: its connections stay open, and nothing is answered until it is resumed.
+    /// Stops the process with a signal: its connections stay open, but nothing is answered until it is resumed.
     pub fn hang(&self) {
         signal(self.pid(), "STOP");
     }
@@ -417,16 +418,16 @@ fn launch(settings: &Settings) -> Child {
         .expect("the binary can be started")
 }
 
-/// Returns whether a process runs. One that ended and was not waited for is a zombie, state `Z`.
+/// Returns whether a process runs. If it ended and nobody waited for it, it is a zombie, state `Z`.
 pub(crate) fn is_running(pid: u32) -> bool {
     let stat = read(Path::new(&format!("/proc/{pid}/stat")));
     stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
 }
 
-/// Path of a binary of this workspace, built beside the running executable.
+/// Path of a binary of this workspace, which is next to the running executable.
 pub fn binary(name: &str) -> PathBuf {
     let here = std::env::current_exe().expect("an executable has a path");
-    // Tests lie in `deps`, one folder below the binaries.
+    // Tests are in `deps`, one folder below the binaries.
     here.ancestors().skip(1).take(2).map(|folder| folder.join(name)).find(|path| path.is_file()).unwrap_or_else(
         || {
             panic!(
@@ -437,7 +438,7 @@ pub fn binary(name: &str) -> PathBuf {
     )
 }
 
-/// Reads a file. Anything else could block for ever.
+/// Reads a file. Reading anything else could block forever.
 fn read(path: &Path) -> String {
     if !path.is_file() {
         return String::new();

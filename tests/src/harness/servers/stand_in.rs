@@ -1,4 +1,4 @@
-//! A server that stands in for a vendor: it answers by a function, and keeps what it was asked.
+//! A server that stands in for a vendor: a function makes its answers, and it records requests.
 
 use std::{
     convert::Infallible,
@@ -16,23 +16,19 @@ use tokio::{net::TcpListener, task::JoinHandle};
 /// A request that a stand-in got.
 #[derive(Clone, Debug)]
 pub struct AskedOf {
-    /// Method of the request.
     pub method: Method,
     /// Path and query.
     pub path: String,
-    /// Request headers.
     pub headers: HeaderMap,
-    /// Request body.
     pub body: Bytes,
 }
 
 impl AskedOf {
-    /// Value of a header, empty where there is none.
+    /// Value of a header; empty if it is missing.
     pub fn header(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", |value| value.to_str().unwrap())
     }
 
-    /// The body.
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap()
     }
@@ -51,7 +47,7 @@ pub struct StandIn {
 }
 
 impl StandIn {
-    /// Starts a server that answers with the status and the JSON of this function.
+    /// Starts a server that answers with the status and the JSON that this function returns.
     pub async fn start(answer: impl Fn(&AskedOf) -> Given + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("the loopback has a free port");
         let address = listener.local_addr().unwrap().to_string();
@@ -60,7 +56,7 @@ impl StandIn {
         Self { address, asked, task }
     }
 
-    /// Address below which a path is, such as `/v1`.
+    /// Address of a path on this server, such as `/v1`.
     pub fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }

@@ -32,12 +32,13 @@ impl Events {
         Self { head, style, alternatives, line_end: if style.crlf { "\r\n" } else { "\n" } }
     }
 
-    /// First chunk of a choice. Each chunk takes its report, rendered, where it has one.
+    /// First chunk of a choice. If it has a report, the report is passed in, rendered.
     pub(crate) fn role(&self, choice: u64, report: Option<&str>) -> String {
         self.chunk(choice, r#""role":"assistant","content":"""#, None, None, report)
     }
 
-    /// Chunk with the token of this index in a choice of this length; empty if it is not sent, or only with a later one.
+    /// Chunk with the token of this index in a choice of this length; empty if the token is not sent, or only with a
+    /// later one.
     pub(crate) fn token(
         &self,
         script: &Script,
@@ -149,7 +150,8 @@ impl Events {
     }
 }
 
-/// Log probabilities of these tokens and of this number of alternatives to each, with members that are not in the API.
+/// Log probabilities of these tokens, each with this number of alternatives, and with members that the API does not
+/// have.
 fn logprobs<'a>(script: &Script, tokens: impl IntoIterator<Item = Cow<'a, str>>, alternatives: u64) -> Value {
     let one = |token: &str, rank: u64| {
         // The likeliest has -0.25, the next one -0.5, and so on: every float type holds these numbers exactly.
@@ -165,7 +167,7 @@ fn logprobs<'a>(script: &Script, tokens: impl IntoIterator<Item = Cow<'a, str>>,
     json!({script.text_field(): told.collect::<Vec<_>>(), "worker": "worker-7.internal"})
 }
 
-/// A whole answer, with the length and the finish reason of each choice. The usage may be left out.
+/// A whole answer, with the length and the finish reason of each choice. The usage is optional.
 pub(crate) fn whole(
     model: &str,
     script: &Script,

@@ -64,7 +64,7 @@ impl Asked<'_> {
         self.n.unwrap_or(1)
     }
 
-    /// Words of the script's server where the prompt with its largest completion exceeds the context.
+    /// How the script's server words a refusal when the prompt with its largest completion exceeds the context.
     pub(crate) fn too_long(&self, script: &Script) -> Option<String> {
         let (context, prompt) = (script.context?, self.prompt_tokens(script));
         let most = self.most().unwrap_or(1);

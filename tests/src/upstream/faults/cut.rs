@@ -1,4 +1,4 @@
-//! Cuts of connections, and pauses, on purpose.
+//! Deliberate cuts of connections, and pauses.
 
 use std::{io, time::Duration};
 

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-/// A fault of the upstream. `after` counts tokens of each choice. A whole answer breaks in its middle wherever a stream
-/// would break after some token.
+/// A fault of the upstream. `after` counts tokens of each choice. A whole answer breaks in its middle if a stream would
+/// break after some token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fault {
@@ -12,17 +12,13 @@ pub enum Fault {
     None,
     /// An error status instead of an answer.
     Error {
-        /// The status.
         status: u16,
         /// Format of the error's body.
         shape: Shape,
     },
-    /// An error status for a request with a query or a header `anthropic-beta`, as from a vendor that takes its credential
-    /// from there.
-    ErrorOfHead {
-        /// The status.
-        status: u16,
-    },
+    /// An error status for a request with a query or a header `anthropic-beta`, as from a vendor that takes its
+    /// credential from there.
+    ErrorOfHead { status: u16 },
     /// The connection is cut before the response's head.
     CutBeforeHead,
     /// The response's head never comes.
@@ -42,7 +38,7 @@ pub enum Fault {
         /// Number of tokens before the fault.
         after: u64,
     },
-    /// The stream ends regularly, but without finish reason, usage and `[DONE]`.
+    /// The stream ends without an error, but also without finish reason, usage and `[DONE]`.
     End {
         /// Number of tokens before the fault.
         after: u64,
@@ -61,11 +57,11 @@ pub enum Fault {
     },
     /// The connection is cut after the finish reason.
     CutBeforeUsage,
-    /// Everything is sent but a finish reason: it is null to the end.
+    /// Everything is sent except a finish reason, which stays null.
     NoFinishReason,
-    /// Everything is sent but `[DONE]`.
+    /// Everything is sent except `[DONE]`.
     NoDone,
-    /// Everything is sent but `[DONE]`, for which the connection stays open.
+    /// Everything is sent except `[DONE]`, and the connection stays open.
     StallBeforeDone,
 }
 
@@ -96,17 +92,17 @@ impl Fault {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Shape {
-    /// `{"error":{message,type,param,code}}`, as vLLM.
+    /// `{"error":{message,type,param,code}}`, as vLLM does.
     Nested,
-    /// The members without `error` around them, as SGLang.
+    /// The members without `error` around them, as SGLang does.
     Flat,
     /// The error of llama.cpp's server for a prompt that is too long.
     TooLong,
     /// The error of llama.cpp's server for messages that the model's template refuses.
     Template,
-    /// `{"error":"…"}`, as Text Generation Inference.
+    /// `{"error":"…"}`, as Text Generation Inference does.
     Text,
-    /// `{"detail":"…"}`, as FastAPI.
+    /// `{"detail":"…"}`, as FastAPI does.
     Detail,
     /// The format of vLLM, with a message that contains a host and a credential for every status.
     Telling,
@@ -141,5 +137,5 @@ impl Shape {
     }
 }
 
-/// Words of llama.cpp's server where a template raises an exception.
+/// llama.cpp's words when a template raises an exception.
 pub(crate) const TEMPLATE_RAISES: &str = "\n------------\nWhile executing CallExpression at line 85, column 32 in source:\n...first %}↵            {{- raise_exception('System message must be at the beginnin...\n                                           ^\nError: Jinja Exception: System message must be at the beginning.";

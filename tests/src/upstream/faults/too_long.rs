@@ -1,22 +1,22 @@
-//! Errors of servers about requests that exceed their contexts.
+//! Servers' errors about requests that exceed their contexts.
 
 use serde::{Deserialize, Serialize};
 
-/// Words in which servers refuse a request that exceeds their context.
+/// How a server words the refusal of a request that exceeds its context.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TooLong {
-    /// vLLM's, which counts a prompt no further than it fits, and a limit above its window by itself.
+    /// Like vLLM, which counts a prompt only as far as it fits, and checks a limit above its window separately.
     #[default]
     Vllm,
-    /// SGLang's, which tells all numbers.
+    /// Like SGLang, which gives all numbers.
     Sglang,
-    /// Those of a server that tells no number.
+    /// Like a server that gives no number.
     Mute,
 }
 
 impl TooLong {
-    /// The message about a prompt and a limit of so many tokens.
+    /// The message about a prompt and a limit with these numbers of tokens.
     pub(crate) fn words(self, context: u64, prompt: u64, most: u64) -> String {
         match self {
             Self::Vllm if most > context => format!(

@@ -1,12 +1,12 @@
-//! Errors that a script sends in the words of the vendors.
+//! Errors that a script sends in the vendors' words.
 
 use serde::{Deserialize, Serialize};
 
-/// What a vendor says in place of an answer, in the format and words of the API that was asked.
+/// A vendor's error in place of an answer, in the format and words of the called API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum VendorError {
-    /// The vendor has too much to do: 529 at Anthropic, 503 at OpenAI.
+    /// The vendor is overloaded: 529 at Anthropic, 503 at OpenAI.
     Overloaded,
     /// 429 with `retry-after: 7`, and a message that names the operator's organization.
     RateLimited,
@@ -14,7 +14,7 @@ pub enum VendorError {
     NoCredit,
     /// The prompt is longer than the model's window.
     PromptTooLong,
-    /// The prompt and the limit together are longer than the model's window; older models of Anthropic say so.
+    /// The prompt and the limit together exceed the model's window; older models of Anthropic say so.
     LimitTooLong,
     /// 401: the operator's key is wrong. OpenAI repeats parts of it.
     WrongKey,

@@ -1,4 +1,4 @@
-//! What the vendors refuse of a request, in their words.
+//! Requests that the vendors refuse, in their words.
 
 use http::{HeaderMap, HeaderValue, header::AUTHORIZATION};
 
@@ -39,7 +39,7 @@ pub(super) fn credential(api: Api, headers: &HeaderMap, key: Option<&str>) -> Ch
     Err(ApiError { status: 401, ..ApiError::invalid(message, None) })
 }
 
-/// Refuses what the vendor of the API refuses.
+/// Refuses a request that the vendor of the API refuses.
 pub(super) fn check(prompt: &Prompt, purpose: Purpose, headers: &HeaderMap) -> Checked {
     let beta = headers.get("anthropic-beta").and_then(|beta| beta.to_str().ok()).unwrap_or_default();
     if prompt.api == Api::Messages && !headers.contains_key("anthropic-version") {

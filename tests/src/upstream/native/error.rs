@@ -18,9 +18,9 @@ pub(super) struct ApiError {
     pub message: String,
     /// Parameter at fault, in OpenAI's format.
     pub param: Option<String>,
-    /// Code in OpenAI's format; by itself it follows from the status.
+    /// Code in OpenAI's format; by default it follows from the status.
     pub code: Option<&'static str>,
-    /// Type of the error; by itself it follows from the status.
+    /// Type of the error; by default it follows from the status.
     pub kind: Option<&'static str>,
     /// Seconds after which a client may try again.
     pub retry_after: Option<u64>,
@@ -83,7 +83,7 @@ impl ApiError {
     }
 }
 
-/// The answer with the headers that tell of the request and of the operator's account.
+/// The answer with headers that identify the request and the operator's account.
 pub(super) fn with_vendor_headers(api: Api, mut answer: Response<Body>) -> Response<Body> {
     let (request, organization) = match api {
         Api::Messages => ("request-id", "anthropic-organization-id"),
@@ -123,7 +123,7 @@ const fn responses_type(status: u16) -> &'static str {
     }
 }
 
-/// Code of an error of Responses that has none of its own.
+/// Code of a Responses error without its own.
 const fn responses_code(status: u16) -> Option<&'static str> {
     match status {
         401 => Some("invalid_api_key"),

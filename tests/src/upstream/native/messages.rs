@@ -15,9 +15,9 @@ use crate::upstream::{
 /// Writer of an answer of Messages.
 #[derive(Default)]
 pub(super) struct MessagesWriter {
-    /// Blocks of the answer, the last of which may be open.
+    /// Blocks of the answer. The last may be open.
     blocks: Vec<Value>,
-    /// Token that the last block began with, until it is closed.
+    /// First token of the last block, until it is closed.
     open: Option<Token>,
     /// Arguments of the last call so far.
     arguments: String,
@@ -157,7 +157,7 @@ fn delta(index: usize, delta: &Value) -> Value {
     json!({"type": "content_block_delta", "index": index, "delta": delta})
 }
 
-/// Thinking is sent unless the request turned it off; its tokens are generated all the same.
+/// Thinking is sent unless the request turned it off; its tokens are generated in any case.
 fn shows_thinking(plan: &NativePlan) -> bool {
     !plan.script.hidden_reasoning && plan.prompt.body["thinking"]["type"] != "disabled"
 }
@@ -186,7 +186,7 @@ fn stop_reason(plan: &NativePlan) -> (Value, Option<Value>) {
     (reason.into(), (reason == "refusal").then_some(details))
 }
 
-/// The object `usage`, with or without the members that are told once alone.
+/// The object `usage`, with or without the members that are reported only once.
 fn usage(plan: &NativePlan, reported: Reported, full: bool) -> Option<Value> {
     let Usage { prompt, cached, completion } = match reported {
         Reported::Nothing => return None,

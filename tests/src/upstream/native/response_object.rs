@@ -11,7 +11,7 @@ use crate::upstream::{
 /// Creation time of every scripted response.
 const CREATED: u64 = 1_700_000_000;
 
-/// The response in this state and with these items; its usage is told at its end.
+/// The response in this state and with these items; its usage is reported at its end.
 pub(super) fn response(plan: &NativePlan, status: &str, output: &[Value]) -> Value {
     let echoed = |member: &str, or: Value| plan.echoed(member, or);
     let text = echoed("text", json!({"format": {"type": "text"}, "verbosity": "medium"}));
@@ -56,7 +56,7 @@ pub(super) fn status(plan: &NativePlan) -> (&'static str, Option<&str>) {
     }
 }
 
-/// The object `usage`; null where none is told.
+/// The object `usage`; null if none is reported.
 pub(super) fn usage(plan: &NativePlan, reported: Reported) -> Value {
     let Usage { prompt, cached, completion } = match reported {
         Reported::Nothing => return Value::Null,

@@ -18,15 +18,15 @@ use crate::upstream::{
 pub(super) struct ResponsesWriter {
     /// Number of events so far.
     events: u64,
-    /// Items of the answer, the last of which may be open.
+    /// Items of the answer. The last may be open.
     items: Vec<Value>,
-    /// Token that the last item began with, until it is closed.
+    /// First token of the last item, until it is closed.
     open: Option<Token>,
     /// Last token that was written.
     last: Option<(u64, Token)>,
 }
 
-/// Members of an event beside its type and number.
+/// Members of an event other than its type and number.
 type Members = (&'static str, Value);
 
 impl AnswerWriter for ResponsesWriter {

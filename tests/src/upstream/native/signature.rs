@@ -1,4 +1,4 @@
-//! Signatures of thinking and encrypted reasoning: the upstream knows its own by what they contain.
+//! Signatures of thinking and encrypted reasoning. The upstream recognises its own by their content.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 

@@ -29,7 +29,7 @@ impl Client {
         Self { upstream: Upstream::start(), api, http: Http::new() }
     }
 
-    /// A request of one user message with this script, and these members beside.
+    /// A request with one user message with this script, and these additional members.
     fn body(&self, script: &Script, more: Value) -> Value {
         let mut body = match self.api {
             Api::Messages => json!({"model": "m", "max_tokens": 1000, "messages": [user(&script.message())]}),
@@ -73,7 +73,7 @@ impl Client {
         (all, None)
     }
 
-    /// Number of tokens by the counter, which takes these members alone.
+    /// Number of tokens from the counter, which accepts only these members.
     async fn count(&self, body: &Value, members: &[&str]) -> Value {
         let mut asked = body.clone();
         asked.as_object_mut().unwrap().retain(|name, _| members.contains(&name.as_str()));
@@ -94,7 +94,7 @@ fn user(text: &str) -> Value {
     json!({"role": "user", "content": text})
 }
 
-/// Types of these events, each once where it repeats.
+/// Types of these events, without repetitions.
 fn types(events: &[Value]) -> Vec<&str> {
     let mut types: Vec<&str> = events.iter().map(|event| event["type"].as_str().unwrap()).collect();
     types.dedup();

@@ -1,4 +1,4 @@
-//! Words in which the vendors refuse requests of an account.
+//! How the vendors word refusals about an account.
 
 use super::error::ApiError;
 use crate::upstream::{

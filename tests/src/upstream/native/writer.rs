@@ -1,10 +1,10 @@
-//! What the stream and the whole answer of each API are made of.
+//! Parts of each API's streams and whole answers.
 
 use serde_json::Value;
 
 use crate::upstream::{faults::fault::Shape, prompts::plan::NativePlan};
 
-/// Writes the events of an answer, and remembers what they said for those that repeat it and for the whole answer.
+/// Writes the events of an answer, and remembers their content for events that repeat it and for the whole answer.
 pub(super) trait AnswerWriter: Send {
     /// Events before the first token.
     fn start(&mut self, plan: &NativePlan) -> Vec<Value>;
@@ -15,19 +15,19 @@ pub(super) trait AnswerWriter: Send {
     /// Events that end what the last token left open.
     fn close(&mut self, plan: &NativePlan) -> Vec<Value>;
 
-    /// Events that tell the end and the usage of an answer of this many tokens.
+    /// Events with the end and the usage of an answer of this many tokens.
     fn finish(&mut self, plan: &NativePlan, tokens: u64) -> Vec<Value>;
 
     /// Events that no client knows, and pings.
     fn unknown(&mut self) -> Vec<Value>;
 
-    /// Events after those.
+    /// The events that follow.
     fn done(&mut self) -> Vec<Value>;
 
-    /// Events of a failure of the upstream, in the shape of it that the vendor sends.
+    /// Events of an upstream failure, in the vendor's form.
     fn failure(&mut self, plan: &NativePlan, shape: Shape) -> Vec<Value>;
 
-    /// Bytes that are sent where there is nothing to say.
+    /// Bytes that are sent when there is nothing to say.
     fn sign_of_life(&self) -> &'static str;
 
     /// The whole answer, once all of its tokens were written.
@@ -50,7 +50,7 @@ pub(super) fn event_text(plan: &NativePlan, events: &[Value]) -> String {
     events.iter().map(one).collect()
 }
 
-/// Adds to a text that is part of a value.
+/// Appends to a text that is part of a value.
 pub(super) fn append(text: &mut Value, more: &str) {
     if let Value::String(text) = text {
         text.push_str(more);

@@ -1,4 +1,4 @@
-//! Prompt cache of Messages: prefixes are written and read at the breakpoints of the request alone.
+//! Prompt cache of Messages: prefixes are written and read only at the request's breakpoints.
 
 use std::{
     collections::HashSet,
@@ -13,16 +13,16 @@ use super::{
     prompt::{Prompt, written},
 };
 
-/// Number of blocks before a breakpoint in which an earlier one is looked for, as Anthropic documents it.
+/// How many blocks before a breakpoint are searched for an earlier one, as Anthropic documents it.
 const LOOKBACK_BLOCKS: usize = 20;
-/// Largest number of prefixes; all are forgotten beyond.
+/// Most prefixes; beyond that, all are forgotten.
 const MOST_PREFIXES: usize = 1 << 14;
 
 /// Prefixes that were written, each identified by a hash of everything up to its end.
 #[derive(Default)]
 pub(in crate::upstream) struct BreakpointCache(Mutex<HashSet<u64>>);
 
-/// Time for which a prefix is kept.
+/// How long a prefix is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kept {
     FiveMinutes,
@@ -40,8 +40,8 @@ struct Prefix {
 }
 
 impl BreakpointCache {
-    /// Reads a prompt of so many tokens; returns how many of them were cached, and how many are from now on. Prefixes
-    /// of fewer tokens than `minimum` are not cached.
+    /// Reads a prompt of this many tokens. Returns how many were cached, and how many are from now on. Prefixes of
+    /// fewer tokens than `minimum` are not cached.
     pub(crate) fn read(&self, prompt: &Prompt, total: u64, minimum: u64) -> (u64, CacheWrites) {
         let known = &mut *self.0.lock().unwrap();
         let prefixes = prefixes(prompt, total);
@@ -82,7 +82,7 @@ fn prefixes(prompt: &Prompt, total: u64) -> Vec<Prefix> {
         all.add("tool", tool);
     }
     all.add_blocks("system", &body["system"]);
-    // Other ways of thinking or of choosing tools are other prefixes of the messages, not of what stands before.
+    // Another way of thinking or of choosing tools changes the prefixes of the messages, but not of what comes before.
     for member in ["thinking", "tool_choice"] {
         written(&body[member]).hash(&mut all.hasher);
     }
@@ -124,7 +124,7 @@ impl Growing {
     }
 }
 
-/// Time for which a block, or the body of a request, asks its prefix to be kept.
+/// How long a block, or the body of a request, wants its prefix to be kept.
 fn mark(block: &Value) -> Option<Kept> {
     let control = block.get("cache_control").filter(|control| !control.is_null())?;
     Some(if control["ttl"] == "1h" { Kept::AnHour } else { Kept::FiveMinutes })

@@ -5,11 +5,11 @@ use serde_json::{Map, Value};
 use super::prompt::Prompt;
 use crate::upstream::script::{Script, Told, Usage};
 
-/// Marks for the script's verbatim usage: reading it as JSON would change its numbers.
+/// Placeholders for the script's verbatim usage: reading it as JSON would change its numbers.
 const FIRST_USAGE: &str = "verbatim usage of the script, first";
 const LAST_USAGE: &str = "verbatim usage of the script, last";
 
-/// Prompt tokens that a cache took in for later requests, by the time for which they are kept.
+/// Prompt tokens that a cache stored for later requests, by how long they are kept.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CacheWrites {
     /// Kept for five minutes.
@@ -61,7 +61,7 @@ pub(crate) enum Reported {
     Nothing,
     /// These counts.
     Counts(Usage),
-    /// The script's own JSON, for which this mark stands until [`NativePlan::text`] writes it.
+    /// The script's own JSON. This placeholder stands for it until [`NativePlan::text`] writes it.
     Verbatim(&'static str),
 }
 
@@ -87,7 +87,7 @@ impl NativePlan {
         Usage { prompt: self.prompt_tokens, cached, completion }
     }
 
-    /// Usage to report at the start of an answer that tells some there.
+    /// Usage to report at the start of an answer, if that is done.
     pub(crate) fn reported_first(&self) -> Reported {
         match &self.script.told {
             Told::Nothing | Told::Json { first: None, .. } => Reported::Nothing,
@@ -128,7 +128,8 @@ impl NativePlan {
         self.script.reasoning_tokens.min(self.script.completion_tokens).min(completion)
     }
 
-    /// The tool of a call: the script's, else `lookup`, unless the request declares others alone, which then take turns.
+    /// The tool of a call: the script's, or else `lookup`. If the request declares only other tools, these are used in
+    /// turn.
     pub(crate) fn tool(&self, call: u64) -> CalledTool {
         let lookup = CalledTool { name: "lookup".into(), custom: false };
         let declared = self.prompt.body["tools"].as_array().into_iter().flatten();

@@ -29,7 +29,7 @@ impl Prompt {
         }
     }
 
-    /// Number of tokens of the prompt: four bytes a token, without the marks of caches.
+    /// Number of tokens of the prompt: four bytes a token, without cache breakpoints.
     pub(crate) fn tokens(&self, script: &Script) -> u64 {
         script.prompt_tokens.unwrap_or_else(|| self.text().len() as u64 / 4)
     }
@@ -39,7 +39,6 @@ impl Prompt {
         self.parts().map(|part| written(&self.body[part])).concat()
     }
 
-    /// Largest number of tokens that the request asks for.
     pub(crate) fn limit(&self) -> Option<u64> {
         match self.api {
             Api::Messages => self.body["max_tokens"].as_u64(),
@@ -77,7 +76,7 @@ pub(crate) fn written(part: &Value) -> String {
     if part.is_null() { String::new() } else { without_marks(part).to_string() }
 }
 
-/// The value without `cache_control`, except in what tools are given or take.
+/// The value without `cache_control`, except inside the input and the definitions of tools.
 fn without_marks(value: &Value) -> Value {
     match value {
         Value::Array(values) => values.iter().map(without_marks).collect(),

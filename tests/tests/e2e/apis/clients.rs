@@ -24,13 +24,13 @@ mod agents;
 /// Longest time for all facts of one client on a slow machine.
 const ALL_FACTS: Duration = Duration::from_mins(3);
 
-/// Pause between two looks at whether a client has ended.
+/// Pause between two checks whether a client has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Number of keys for the tests of pagination.
 const KEYS: usize = 7;
 
-/// Number of times that the SDKs send a request which may succeed later.
+/// How often the SDKs send a request that may succeed later.
 const ATTEMPTS: usize = 3;
 
 /// Token between the services of the stack that produces errors.
@@ -173,7 +173,7 @@ async fn the_node_library_of_standard_webhooks_verifies_deliveries() {
     holds("node/webhooks.js", &stack, &stack.key().await, &[]).await;
 }
 
-/// A stack whose upstream is asked over this API, in which clients outside the harness spend.
+/// A stack whose upstream is called over this API; clients outside the harness spend in it.
 async fn at(api: Api) -> Stack {
     let (kind, lines) = match api {
         Api::Chat => ("vllm", "image_urls = \"any\""),
@@ -185,7 +185,7 @@ async fn at(api: Api) -> Stack {
     stack
 }
 
-/// Covers every error of the contract except internal ones, which no request can cause.
+/// Covers every documented error except internal ones, which no request can cause.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_sdks_make_of_every_error_what_it_is_and_try_again_where_they_should() {
     let env = vec![
@@ -214,7 +214,7 @@ async fn the_sdks_make_of_every_error_what_it_is_and_try_again_where_they_should
         assert_eq!(reached("python"), 2 * ATTEMPTS, "{fault}: the sync client and the async one");
         assert_eq!(reached("node"), ATTEMPTS, "{fault}");
     }
-    // The stack's gateway has to live until the hold is settled.
+    // The stack's gateway must live until the hold is settled.
     drop(first);
     stack.released(PATIENCE).await;
 }
@@ -277,7 +277,7 @@ async fn many_keys(stack: &Stack) -> ApiKey {
     stack.key().await
 }
 
-/// Starts one more gateway in front of the same upstream, with this key-service and this bound on requests in flight.
+/// Starts one more gateway in front of the same upstream, with this key-service and this limit of requests in flight.
 async fn gateway(stack: &Stack, name: &str, key_service: &str, most: &str) -> Server {
     let data = stack.data().join(name);
     std::fs::create_dir_all(&data).unwrap();
@@ -387,7 +387,7 @@ pub(crate) fn client(script: &str) -> Command {
     command
 }
 
-/// Runs a command to its end and asserts success. Shows everything that it printed where it fails or exceeds its time.
+/// Runs a command to its end and asserts success. If it fails or takes too long, shows everything that it printed.
 pub(crate) async fn succeeds(script: &str, mut command: Command, patience: Duration) {
     let mut printed = tempfile::tempfile().unwrap();
     let ran = command.stdout(printed.try_clone().unwrap()).stderr(printed.try_clone().unwrap()).spawn();

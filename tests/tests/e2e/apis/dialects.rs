@@ -1,4 +1,4 @@
-//! The Responses and Messages APIs: the same money as in chat, and forms of their own.
+//! The Responses and Messages APIs: the same money as in chat, in their own forms.
 
 use std::{
     collections::BTreeSet,
@@ -164,7 +164,7 @@ async fn forty_agents_over_two_gateways_overspend_nothing_and_leave_nothing() {
     }
 }
 
-/// A tool in the words of a dialect.
+/// A tool in a dialect's own form.
 fn tool_of(dialect: Dialect, name: &str) -> Value {
     match dialect {
         Dialect::Chat => json!({"type": "function", "function": {"name": name}}),

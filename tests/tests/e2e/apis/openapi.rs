@@ -19,15 +19,15 @@ const PER_EXAMPLE: Duration = Duration::from_secs(1);
 const STARTING: Duration = Duration::from_mins(10);
 
 /// The check that is left out. A description cannot express every rule, for instance that a model or a cursor exists,
-/// or that a limit does not round to zero. So a request that matches the description may be refused, with a described
-/// error. All other checks run.
+/// or that a limit does not round to zero. So a request that matches the description may still be refused, with a
+/// described error. All other checks run.
 const NOT_HELD: &str = "positive_data_acceptance";
 
 #[apply(fact)]
 async fn nothing_is_met_that_is_not_described() {
     let stack = Stack::start().await;
     stack.others_spend();
-    // The management key rotates and revokes keys of its account. The API key is of another one.
+    // The management key rotates and revokes keys of its account, so the API key is from another one.
     let account = stack.open_account("callers", usd("10"));
     let examples = env::var("FAREGATE_SCHEMATHESIS_EXAMPLES").map_or(EXAMPLES, |text| text.parse().unwrap());
     let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -76,7 +76,7 @@ async fn what_is_taken_is_described_however_unusual() {
     assert_described(&stack, &door.exchanges()).await;
 }
 
-/// Tests settings likewise: of keys, of groups, and of keys by default.
+/// Tests settings in the same way: of keys, of groups, and defaults of keys.
 #[apply(fact)]
 async fn settings_that_are_taken_are_described_however_unusual() {
     let stack = Stack::start().await;

@@ -1,4 +1,4 @@
-//! Acts: who may do them, and what is said when they are done.
+//! Actions: who may do them, and what the page says afterwards.
 
 use http::Method;
 use serde_json::json;
@@ -9,14 +9,14 @@ use super::{
     signed_in,
 };
 
-/// A form that changes something of the account: its path and its fields.
+/// A form that changes something in the account: its path and its fields.
 type Form = (String, Vec<(&'static str, String)>);
 
-/// Every act of an owner on the account's things.
+/// Every action of an owner in the account.
 async fn acts(stack: &Stack, owner: &mut Browser, key: &ApiKey) -> Vec<Form> {
     let group = stack.cli(&["groups", "create", "--account", &stack.account.name, "--name", "Agents"]);
     let group = format!("/dashboard/groups/{}", group.trim());
-    // The newest stands first: not the one that the harness uses.
+    // The newest comes first: not the one that the harness uses.
     stack.cli(&["management-keys", "create", "--account", &stack.account.name, "--name", "spare"]);
     let management_keys = owner.get("/dashboard/management-keys").await;
     let management_key = attribute(&management_keys, "class=\"button danger\" href=\"").unwrap();
@@ -59,14 +59,14 @@ async fn send(browser: &mut Browser, (path, fields): &Form) -> u16 {
     browser.post(path, &fields).await.status
 }
 
-/// Everything that acts could change, as owners see it.
+/// Everything that actions could change, as owners see it.
 async fn state(stack: &Stack, owner: &mut Browser) -> Vec<String> {
     let mut state = vec![stack.manage(Method::GET, "", None).await.text().to_owned()];
     for path in ["/dashboard/members", "/dashboard/groups", "/dashboard/management-keys", "/dashboard/events"]
     {
         let page = owner.get(path).await;
         let attempts = page.text().split("name=\"attempt\"").next().unwrap().len();
-        // The name of an attempt differs on each page.
+        // The attempt id differs on each page.
         let (_, rest) = page.text()[attempts..].split_once('>').unwrap_or_default();
         state.push(format!("{}{rest}", &page.text()[..attempts]));
     }
@@ -82,7 +82,7 @@ async fn viewers_leads_strangers_visitors_and_other_sites_can_do_no_act_of_an_ow
     let other = stack.open_account("other", usd("5"));
     let mut viewer = signed_in(&stack, &stack.account, "viewer").await;
     let mut stranger = signed_in(&stack, &other, "owner").await;
-    // Of a group that has none of the keys.
+    // A group that has none of the keys.
     stack.cli(&["groups", "create", "--account", &stack.account.name, "--name", "Team"]);
     let invite = ["members", "invite", "--account", &stack.account.name, "--name", "lena", "--role", "lead"];
     let mut lead = Browser::at(&stack.url(""));
@@ -90,7 +90,7 @@ async fn viewers_leads_strangers_visitors_and_other_sites_can_do_no_act_of_an_ow
     let mut visitor = Browser::at(&stack.url(""));
     let mut foreign = owner.clone();
     "http://evil.example".clone_into(&mut foreign.origin);
-    // What a stranger makes is the stranger's own.
+    // An object that a stranger makes belongs to the stranger.
     let is_own = |path: &str| {
         ["/dashboard/keys", "/dashboard/groups", "/dashboard/management-keys", "/dashboard/members"]
             .contains(&path)
@@ -221,7 +221,7 @@ async fn a_pasted_plaintext_leads_to_its_key_and_stands_in_no_address() {
     let filters = [("q", "leaked key"), ("status", "active"), ("order", "")];
     let listed = viewer.post("/dashboard/keys/search", &filters).await;
     assert_eq!(listed.header("location"), "/dashboard/keys?q=leaked+key&status=active");
-    // What is in no name stays out of addresses: a password, or a secret of a form that nobody knows.
+    // Anything that has no name stays out of addresses: a password, or a secret of a form that nobody knows.
     for (path, list) in [("/dashboard/keys/search", "/dashboard/keys?status=active"), ("/dashboard/find", "")]
     {
         let none = viewer.post(path, &[("q", "correct horse battery"), ("status", "active")]).await;
@@ -332,14 +332,14 @@ async fn bounds_of_a_key_are_set_in_its_form_and_said_together() {
     {
         assert!(page.text().contains(text), "{text}: {page}");
     }
-    // A form without the fields leaves the bounds as they are; one with empty fields removes them.
+    // A form without the fields leaves the bounds as they are; a form with empty fields removes them.
     assert_eq!(owner.post(&path, &[("label", "Pupil")]).await.status, 303);
     let page = owner.get(&path).await;
     assert!(
         page.text().contains("Saved: label Student → Pupil.") && page.text().contains("$5 a day"),
         "{page}"
     );
-    // Without a tick, a list is no list of all models.
+    // Without the tick, the list of models does not apply.
     for path in [path.as_str(), "/dashboard/keys"] {
         let without =
             [("label", "Pupil"), ("models", ""), ("which_models", "only"), ("attempt", attempt.as_str())];

@@ -1,4 +1,4 @@
-//! Signing in as an attacker would try it.
+//! Attacks on signing in.
 
 use tests::harness::{Answer, Browser, Deployment, Form, Options, Stack, raw};
 
@@ -73,7 +73,7 @@ async fn a_session_that_an_attacker_has_fixed_is_not_the_one_that_is_signed_in()
     assert_eq!(victim.sign_in(&link).await.status, 303);
     assert_ne!(session(&victim), fixed);
     assert!(!attacker.is_signed_in().await, "the session before has ended");
-    // One that the server never made.
+    // A cookie that the server never made.
     let mut victim = Browser::at(&stack.url(""));
     let made_up = format!("{}AAAA", &fixed[..60]);
     victim.cookies.insert("faregate".into(), made_up.clone());
@@ -153,7 +153,7 @@ async fn guesses_are_stopped_alike_for_known_and_unknown_names() {
     let (known, unknown) = answers.split_at(11);
     assert_eq!(known, unknown);
     assert_eq!((known[9].0, known[10].0), (403, 429));
-    // Nor does the right one help now, until the time is over; a link does.
+    // The right password does not help now either, until the time is over; a link does.
     let mut browser = visitor(&stack).await;
     assert_eq!(try_password(&mut browser, "default", "owner", SECRET).await.status, 429);
     let link = stack.cli(&["sign-in-link", "--account", "default"]);
@@ -171,7 +171,7 @@ async fn guesses_from_one_network_are_stopped_whatever_address_and_name_they_use
             try_password(&mut browser, "default", &format!("name {number}"), "a wrong password").await;
         assert_eq!(refused.status, if number < 60 { 403 } else { 429 }, "attempt {number}: {refused}");
     }
-    // The network beside it is another one, as is an address of the older kind.
+    // The neighbouring network counts separately, and so does an IPv4 address.
     for address in ["2001:db8:1:3::1", "203.0.113.7"] {
         browser.headers = vec![("x-forwarded-for", address.into())];
         assert_eq!(try_password(&mut browser, "default", "someone", "a wrong password").await.status, 403);
@@ -232,7 +232,7 @@ async fn behind_tls_cookies_are_secure_and_bound_to_the_host() {
     assert!(browser.is_signed_in().await);
 }
 
-/// A browser of the owner, who has a password now.
+/// A browser of the owner, who now has a password.
 async fn with_password(stack: &Stack) -> Browser {
     let mut owner = signed_in(stack, &stack.account, "owner").await;
     owner.get("/dashboard/you").await;
@@ -249,7 +249,7 @@ async fn guesses_keep_no_member_out_of_a_browser_in_which_it_signed_in_before() 
     let mut owner = with_password(&stack).await;
     owner.headers = at("203.0.113.7");
     assert_eq!(owner.post("/dashboard/sign-out", &[]).await.status, 303);
-    // Ten addresses guess at the name, and invented names take all that the owner's own address may try.
+    // Ten addresses guess at the name, and invented names use up all attempts of the owner's own address.
     let mut guesser = visitor(&stack).await;
     for guess in 0..100 {
         guesser.headers = at(&format!("198.51.100.{}", guess / 10));
@@ -267,10 +267,10 @@ async fn guesses_keep_no_member_out_of_a_browser_in_which_it_signed_in_before() 
     assert!(!owner.is_signed_in().await, "the mark signs no one in");
     owner.get("/dashboard/sign-in").await;
     assert_eq!(try_password(&mut owner, "default", "owner", SECRET).await.status, 303);
-    // A mark is of one member, and cannot be made up.
+    // A mark belongs to one member, and cannot be made up.
     guesser.cookies.insert(mark.clone(), owner.cookies[&mark].replace('.', "A."));
     assert_eq!(try_password(&mut guesser, "default", "owner", SECRET).await.status, 429);
-    // Nor do guesses in the known browser itself go on for ever.
+    // Guesses in the known browser itself do not go on forever either.
     let mut thief = owner.clone();
     thief.get("/dashboard/sign-in").await;
     for guess in 0..11 {
@@ -315,7 +315,7 @@ async fn the_key_services_own_port_believes_no_one_but_a_gateway() {
             try_password(&mut browser, "default", &format!("name {guess}"), "a wrong password").await;
         assert_eq!(refused.status, if guess < 60 { 403 } else { 429 }, "{refused}");
     }
-    // A client of the gateway gets nothing by a token of its own, nor keeps the gateway from being believed.
+    // A client of the gateway gains nothing from its own token, and cannot make the key-service distrust the gateway.
     let mut through = Browser::at(&stack.url(""));
     through.headers = vec![
         ("x-internal-token", "made-up".into()),
@@ -331,7 +331,7 @@ async fn the_key_services_own_port_believes_no_one_but_a_gateway() {
 async fn a_new_password_asks_for_the_old_one_and_ends_links_and_other_sessions() {
     let stack = replicas().await;
     let link = stack.cli(&["sign-in-link", "--account", "default"]);
-    // The newest link of a member is the one that works.
+    // Only a member's newest link works.
     let mut owner = with_password(&stack).await;
     assert_eq!(Browser::at(&stack.url("")).sign_in(&link).await.status, 403);
     let link = stack.cli(&["sign-in-link", "--account", "default"]);
@@ -353,7 +353,7 @@ async fn a_new_password_asks_for_the_old_one_and_ends_links_and_other_sessions()
         let refused = Browser::at(&stack.url("")).open_link(&link).await;
         assert_eq!(refused.status, 403, "{refused}");
     }
-    // An operator's link is the way back for who forgot it.
+    // An operator's link helps a member who forgot the password.
     let link = stack.cli(&["sign-in-link", "--account", "default"]);
     let mut back = Browser::at(&stack.url(""));
     assert_eq!(back.sign_in(&link).await.status, 303);

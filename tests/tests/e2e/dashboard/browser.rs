@@ -1,4 +1,4 @@
-//! The dashboard in a real browser. What it shows and does there is written down in `tests/clients/node/dashboard.js`.
+//! The dashboard in a real browser. `tests/clients/node/dashboard.js` describes what it shows and does there.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use tests::{
 
 use crate::apis::clients::{client, succeeds};
 
-/// How long a slow machine may take to look at every page, at each width, in both themes and for each role.
+/// How long a slow machine may take to view every page, at each width, in both themes and for each role.
 const EVERY_PAGE: Duration = Duration::from_mins(15);
 
 /// Labels that are hard to show.
@@ -33,7 +33,7 @@ async fn every_act_works_in_a_real_browser() {
     holds("acts").await;
 }
 
-/// Lets people use an installation in browsers, for one part of the facts.
+/// Runs one part of the facts in browsers at an installation.
 async fn holds(part: &str) {
     let stack = Stack::start().await;
     stack.others_spend();

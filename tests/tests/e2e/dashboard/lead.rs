@@ -1,4 +1,4 @@
-//! The lead of a group: sees and governs its keys, and reaches nothing else of the account.
+//! The lead of a group sees and manages its keys, and reaches nothing else in the account.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::money::budgets::{group, number, requests, send};
 
-/// Texts of the pages that a lead must not read: names and labels of what is out of reach, and whom it was for.
+/// Texts that a lead must not read: names and labels of objects out of reach, and the people they were for.
 const FOREIGN: [&str; 4] = ["Secret project", "secret-key", "Division", "secret-user"];
 
 /// An account with a group that has a lead, and with much that the lead must not see.
@@ -131,7 +131,7 @@ async fn a_lead_makes_changes_rotates_and_revokes_the_keys_of_one_group() {
     assert!(members.text().contains("lead of <bdi>Team</bdi>"), "{members}");
 }
 
-/// Pages of the account, and of keys, groups and requests that are out of a lead's reach.
+/// Pages of the account, and of keys, groups and requests out of a lead's reach.
 async fn closed_pages(led: &mut Led) -> Vec<(String, u16)> {
     let Led { other, another, outside, owner, .. } = led;
     let requests = owner.get(&format!("/dashboard/activity?key={}", outside.id)).await;
@@ -171,7 +171,7 @@ async fn closed_pages(led: &mut Led) -> Vec<(String, u16)> {
     closed
 }
 
-/// Addresses that answer, whatever a lead writes into them.
+/// Addresses that answer, whatever a lead puts into them.
 fn open_pages(Led { own, other, another, inside, outside, gone, .. }: &Led) -> Vec<String> {
     let lists = ["keys", "groups", "activity", "activity.csv", "activity.jsonl", "spend.csv", "events"];
     let mut open: Vec<String> = lists.iter().map(|list| format!("/dashboard/{list}")).collect();
@@ -243,14 +243,14 @@ async fn a_lead_reads_nothing_of_other_groups_and_of_the_account() {
     for path in open_pages(&led) {
         let answer = led.lead.get(&path).await;
         assert!(matches!(answer.status, 200 | 404), "{path}: {answer}");
-        // What was searched for is shown again.
+        // The search text is shown again.
         let searched = path.contains("q=") || path.contains("key=secret");
         for text in FOREIGN.iter().copied().chain([deposited]) {
             assert!(searched || !answer.text().contains(text), "{path} says {text}: {answer}");
         }
         assert!(!answer.text().contains("href=\"/dashboard/members"), "{path}: {answer}");
     }
-    // A bill of the time in the group stays the group's, without the label of a key that has left it.
+    // A bill from the time in the group stays with the group, without the label of a key that has left.
     let file = led.lead.get("/dashboard/activity.csv").await;
     assert_eq!(file.text().lines().count(), 1 + 3, "{file}");
     assert!(file.text().contains(&led.gone.id) && !file.text().contains(&led.outside.id), "{file}");

@@ -28,7 +28,7 @@ const PAGES: [&str; 14] = [
     "/dashboard/you",
 ];
 
-/// Labels that would do something where they are not taken for text.
+/// Labels that would have an effect if they were not treated as text.
 const HOSTILE: [&str; 4] = [
     "<script>alert(1)</script>",
     "\"><img src=x onerror=alert(1)>",
@@ -42,7 +42,7 @@ pub(super) fn new_key(page: &Answer) -> String {
     rest.split('<').next().unwrap().to_owned()
 }
 
-/// The form's own name for this attempt.
+/// The form's attempt id.
 pub(super) fn attempt(page: &Answer) -> String {
     attribute(page, "name=\"attempt\" value=\"").unwrap()
 }
@@ -71,7 +71,7 @@ async fn a_key_is_created_shown_once_edited_and_revoked() {
     assert!(plaintext.starts_with("fg_api_") && made.text().contains("/v1/chat/completions"), "{made}");
     let models = stack.http.send_as(&plaintext, Method::GET, &stack.url("/v1/models"), None).await;
     assert_eq!(models.status, 200);
-    // The same form again makes no second key.
+    // The same form makes no second key.
     let again = owner.post("/dashboard/keys", &fields).await;
     let path = again.header("location").to_owned();
     assert!(again.status == 303 && path.starts_with("/dashboard/keys/ak_"), "{again}");
@@ -226,7 +226,7 @@ async fn activity_is_filtered_by_group_and_by_the_days_of_a_zone() {
             assert_eq!(csv.text().lines().count(), 3, "{csv}");
         }
         assert_eq!(viewer.get("/dashboard/activity?group=agents").await.status, 404);
-        // A day of a zone in which it is another day now, and the one in which the requests were.
+        // A day in a zone where it is another day now, and the day of the requests.
         let at = stack.show(&outside).await["last_used_at"].as_str().unwrap().to_owned();
         let (day, hour) = (&at[..10], at[11..13].parse::<i64>().unwrap());
         let found = async |viewer: &mut Browser, offset: i64| {
@@ -240,7 +240,7 @@ async fn activity_is_filtered_by_group_and_by_the_days_of_a_zone() {
             page.text().matches("<tr title=\"gen_").count()
         };
         assert_eq!(found(&mut viewer, 0).await, 3);
-        // East enough, the next day has begun; west enough, the day has not begun.
+        // Far enough east, the next day has begun; far enough west, the day has not begun.
         let (other, same) = if hour < 11 { (-60 * (hour + 1), 60 * hour) } else { (60 * (24 - hour), -60) };
         assert_eq!((found(&mut viewer, other).await, found(&mut viewer, same).await), (0, 3), "at {at}");
         let page = viewer.get("/dashboard/activity").await;
@@ -275,7 +275,7 @@ async fn the_first_steps_lead_to_a_key_that_says_how_to_use_it() {
     ] {
         assert!(page.text().contains(text), "{text}: {page}");
     }
-    // The commands of agents are those of the first screen, which a test of clients runs.
+    // The commands for agents are the ones of the first screen, which a client test runs.
     let printed = stack.server().printed("if they are installed\n").await;
     let (_, screen) = printed.split_once("if they are installed\n").unwrap();
     let screen = screen.split("\n\n").next().unwrap();
@@ -365,7 +365,7 @@ async fn refused_requests_are_counted_and_shown() {
     let page = viewer.get(&format!("/dashboard/keys/{}", key.id)).await;
     assert!(page.text().contains("3 requests were refused today (UTC): limit reached"), "{page}");
     assert_eq!(page.text().matches("<tr title=\"ref_").count(), 3, "the key's latest requests: {page}");
-    // The first page names the key, and leads to the requests and to the key.
+    // The first page names the key, and links to the requests and to the key.
     let page = viewer.get("/dashboard").await;
     let reason = "<a href=\"/dashboard/activity?reason=key_limit_reached\">limit reached</a>.";
     assert!(page.text().contains(&format!("3 requests were refused today (UTC): {reason}")), "{page}");
@@ -453,7 +453,7 @@ async fn hostile_labels_are_shown_and_exported_as_text() {
         let page = owner.get(path).await;
         assert!(!page.text().contains("<script>") && !page.text().contains("<img"), "{path}: {page}");
     }
-    // Marks that turn the direction of text are no part of a label or a name.
+    // Marks that change the direction of text are not part of a label or a name.
     let turned = "\u{202e}txt.exe";
     for (path, field) in
         [("/dashboard/keys", "label"), ("/dashboard/members", "name"), ("/dashboard/management-keys", "name")]
@@ -484,7 +484,7 @@ async fn a_viewer_sees_every_page_and_has_a_password_of_its_own() {
     ]) {
         assert_eq!(viewer.get(path).await.status, 200, "{path}");
     }
-    // Its own password and sessions are the viewer's own.
+    // A viewer's password and sessions belong to the viewer.
     viewer.get("/dashboard/you").await;
     assert_eq!(
         viewer.post("/dashboard/you/password", &[("password", "a few words that do")]).await.status,
@@ -513,7 +513,7 @@ async fn accounts_find_nothing_of_each_other_by_id_cursor_filter_or_link() {
     link_to(&stack, &other).await;
 }
 
-/// Asks every route for what is another account's.
+/// Asks every route for another account's objects.
 async fn walk(stack: &Stack, browser: &mut Browser, own: &ApiKey, foreign: &ApiKey) {
     let (label, hint) =
         (stack.show(foreign).await["label"].clone(), stack.show(foreign).await["key_hint"].clone());
@@ -547,7 +547,7 @@ async fn walk(stack: &Stack, browser: &mut Browser, own: &ApiKey, foreign: &ApiK
     assert_eq!(browser.get(&format!("/dashboard/keys/{}", own.id)).await.status, 200);
 }
 
-/// A link of one account signs in to that account alone, and its members are no members elsewhere.
+/// A link of one account signs in to that account only, and its members are not members elsewhere.
 async fn link_to(stack: &Stack, other: &Account) {
     let mut stranger = signed_in(stack, other, "owner").await;
     let mut owner = signed_in(stack, &stack.account, "owner").await;

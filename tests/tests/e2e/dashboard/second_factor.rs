@@ -9,7 +9,7 @@ use super::{replicas, signed_in};
 const PAGE: &str = "/dashboard/you/second-factor";
 const PASSWORD: &str = "correct horse battery staple";
 
-/// The code of an app, so many steps from now.
+/// The code of an app, this many steps from now.
 pub(crate) fn code(app: &Totp, steps: u64) -> String {
     let now = u64::try_from(System.now().seconds()).unwrap();
     app.generate(now + 30 * steps).to_string()
@@ -45,7 +45,7 @@ pub(crate) async fn enrol_at(page: &str, browser: &mut Browser, present: &str) -
     (app, codes)
 }
 
-/// Gives account, name and password.
+/// Enters account, name and password.
 async fn give_password(browser: &mut Browser) -> Answer {
     browser.get("/dashboard/sign-in").await;
     let fields = [("account", "default"), ("name", "owner"), ("password", PASSWORD)];

@@ -1,4 +1,4 @@
-//! The way to a page through signing in.
+//! Reaching a page by signing in.
 
 use tests::harness::{Browser, Stack};
 

@@ -1,4 +1,4 @@
-//! Sums of a range, for whoever reaches less than the account: a lead, a viewer, and the owner of another account.
+//! Sums of a range for people who see less than the account: a lead, a viewer, and the owner of another account.
 
 use http::Method;
 use serde_json::json;
@@ -34,7 +34,7 @@ async fn requests(browser: &mut Browser, query: &str) -> u64 {
     file.text().lines().skip(1).map(of_line).sum()
 }
 
-/// The sums above a list of requests, if there are some.
+/// Whether there are sums above a list of requests.
 fn has_sums(page: &Answer) -> bool {
     page.text().contains(" request · ") || page.text().contains(" requests · ")
 }
@@ -43,7 +43,7 @@ fn has_sums(page: &Answer) -> bool {
 async fn a_lead_reads_sums_of_the_time_in_the_group_and_none_of_users() {
     let Led { stack, mut lead, mut owner, own, child, other, another, inside, below, outside, gone } =
         led().await;
-    // What is billed elsewhere to a key and to a child group that were, or will be, in the lead's group.
+    // Bills elsewhere, for a key and for a child group that were, or will be, in the lead's group.
     call(&stack, &gone, "team-user").await;
     set_parent(&stack, &child, &another).await;
     call(&stack, &below, "secret-user").await;
@@ -60,7 +60,7 @@ async fn a_lead_reads_sums_of_the_time_in_the_group_and_none_of_users() {
         (format!("key={}&", gone.id), 1, 2),
         (format!("key={}&", outside.id), 0, 1),
     ] {
-        // Of a range that is one day, the sums are those of its hours.
+        // For a range of one day, sums are by hour.
         for range in ["range=today", "range=30"] {
             for by in ["", "&by=key", "&by=group", "&by=user"] {
                 let query = format!("{scope}{range}{by}");

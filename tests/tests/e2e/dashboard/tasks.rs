@@ -1,4 +1,5 @@
-//! What people come to the console for, done in a real browser. The tasks and their clicks are in `tests/clients/node/tasks.js`.
+//! Tasks that people do in the console, in a real browser. `tests/clients/node/tasks.js` has the tasks and their
+//! clicks.
 
 use chrono::{DateTime, Datelike, Months, NaiveTime, Utc};
 use serde_json::json;
@@ -33,7 +34,7 @@ fn ahead(date: DateTime<Utc>, now: DateTime<Utc>) -> i64 {
     (noon - now).num_seconds() / CODE_STEP * CODE_STEP
 }
 
-/// Sends a request with this many tokens of a prompt to the larger model, and to the smaller one.
+/// Sends a request with a prompt of this many tokens to the larger model, and one to the smaller.
 async fn ask_both(stack: &Stack, key: &ApiKey, prompt: u64) {
     for model in [MAX, FLASH] {
         let answer = stack.call(key, Script::tokens(prompt, 50)).with("model", model).send().await;
@@ -48,7 +49,7 @@ async fn until_refused(stack: &Stack, key: &ApiKey) {
     }
 }
 
-/// Waits until the page of models knows that the models answer, which a key-service tells every ten seconds.
+/// Waits until the page of models knows that the models answer, which a key-service reports every ten seconds.
 async fn models_answer(stack: &Stack) {
     let mut viewer = signed_in(stack, &stack.account, "first-viewer").await;
     let deadline = Instant::now() + PATIENCE;

@@ -1,4 +1,4 @@
-//! Pages that tell what happened: events, webhooks, and what is wrong.
+//! Pages that report what happened: events, webhooks, and problems.
 
 pub(crate) mod events;
 pub(crate) mod trouble;

@@ -10,7 +10,7 @@ use tests::{
     upstream::{End, Fault, Script},
 };
 
-/// Time in which a revocation ends streams: five seconds by contract, and one for slow machines.
+/// Time in which a revocation ends streams: five seconds as promised, plus one for slow machines.
 const REVOCATION: Duration = Duration::from_secs(6);
 
 async fn models(stack: &Stack, secret: &str) -> Answer {

@@ -1,4 +1,4 @@
-//! Moving in from another gateway: callers keep their keys, and what they spent.
+//! Moving in from another gateway: callers keep their keys, and keys keep what they spent.
 
 use std::{
     path::{Path, PathBuf},

@@ -1,4 +1,4 @@
-//! Management keys with scope, group and expiry, through the public door and over the stores of an installation.
+//! Management keys with scope, group and expiry, through the public port and over every kind of store.
 
 use std::time::{Duration, Instant};
 
@@ -36,7 +36,7 @@ struct Team {
     outside: String,
 }
 
-/// Sends a request about the path behind `/v1/management`.
+/// Sends a request to this path below `/v1/management`.
 async fn send(stack: &Stack, secret: &str, method: Method, path: &str, body: Option<Value>) -> Answer {
     stack.http.send_as(secret, method, &stack.url(&format!("/v1/management{path}")), body).await
 }
@@ -47,7 +47,8 @@ fn ids(answer: &Answer) -> Vec<String> {
     data.as_array().unwrap().iter().map(|object| object["id"].as_str().unwrap().to_owned()).collect()
 }
 
-/// Acts of the management keys of one group, each with the answer to the key that reads and to the one that also writes.
+/// Actions of the management keys of one group, each with the answer to a key that may only read and to one that may
+/// write.
 async fn acts(stack: &Stack) {
     let team = Team::open(stack).await;
     let [reader, lead] =
@@ -146,7 +147,7 @@ async fn an_expired_management_key_is_refused_and_the_last_use_of_the_others_is_
     assert!(last_uses(&stack, &stack.account)[1].is_null(), "an expired key was never used");
 }
 
-/// Last uses of the account's management keys, without that of the first run.
+/// Last uses of the account's management keys, without the first run's.
 fn last_uses(stack: &Stack, account: &Account) -> Vec<Value> {
     let listed = stack.cli(&["management-keys", "list", "--account", &account.name, "--json"]);
     let keys: Vec<Value> = serde_json::from_str(&listed).unwrap();

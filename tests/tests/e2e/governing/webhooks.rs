@@ -12,11 +12,11 @@ use tokio::time::{Instant, sleep};
 
 /// Keys that are made while a receiver fails half of the time.
 const KEYS: usize = 30;
-/// Minutes of the server's clock in which they have to arrive, and the time for each.
+/// Minutes of the server's clock in which they must arrive, and the time for each.
 const MINUTES: i64 = 60;
 const A_MINUTE_TAKES: Duration = Duration::from_secs(1);
 
-/// Makes a webhook of the stack's account that leads to a URL, and returns the object with its secret.
+/// Makes a webhook of the stack's account with this URL. Returns the object with its secret.
 pub(crate) async fn webhook(stack: &Stack, url: &str, types: &[&str]) -> Value {
     let body = json!({"url": url, "types": types});
     let answer = manage(stack, Method::POST, "/webhooks", Some(body)).await;
@@ -24,7 +24,7 @@ pub(crate) async fn webhook(stack: &Stack, url: &str, types: &[&str]) -> Value {
     answer
 }
 
-/// Answer to a request about the path behind `/v1/management`.
+/// Answer to a request to the path below `/v1/management`.
 async fn manage(stack: &Stack, method: Method, path: &str, body: Option<Value>) -> Value {
     let url = stack.url(&format!("/v1/management{path}"));
     let answer = stack.http.send_as(&stack.account.management_key, method, &url, body).await;
@@ -54,7 +54,7 @@ async fn every_event_reaches_a_receiver_that_fails_half_of_the_time() {
     }
     let written = events(&stack, "key.created").await;
     assert_eq!(written.len(), KEYS);
-    // Pauses double: the clock goes on for those that fail again and again.
+    // Pauses double, so the clock is moved for those that fail repeatedly.
     for minute in 1..=MINUTES {
         if accepted(&receiver.received()).len() == KEYS {
             break;
@@ -96,7 +96,7 @@ async fn a_proxy_of_the_environment_is_not_used() {
     let stack = Stack::with(Options { env, ..Options::default() }).await;
     let receiver = Receiver::start(|_| 200, Duration::ZERO).await;
     webhook(&stack, &receiver.url(), &["key.created"]).await;
-    // Nothing speaks TLS there: the attempt fails at the receiver itself.
+    // The receiver does not speak TLS, so the attempt fails at the receiver itself.
     let secure = webhook(&stack, &format!("https://{}/", receiver.address()), &["key.created"]).await;
     stack.key().await;
     receiver.until("the event arrives", |all| all.len() == 1).await;

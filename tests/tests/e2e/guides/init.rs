@@ -1,4 +1,4 @@
-//! `faregate init`: the first model of one's own, at stand-ins of every vendor and by a person at a terminal.
+//! `faregate init`: one's own first model, with stand-ins for every vendor, and with a person at a terminal.
 
 mod dialogue;
 mod failures;
@@ -12,7 +12,7 @@ use shared_catalog::{Catalog, Model, Preset, UpstreamKind};
 use tempfile::TempDir;
 use tests::harness::{AskedOf, Given, Settings, StandIn};
 
-/// Credential of every vendor. No output and no file has it.
+/// Credential of every vendor. It must not be in any output or file.
 const KEY: &str = "sk-init-secret-0123456789";
 /// Flags of a price: 3 USD per million tokens of prompt, and 15 of output.
 const PRICE: [&str; 2] = ["--price", "input=3,output=15"];
@@ -49,11 +49,11 @@ impl Folder {
         files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect()
     }
 
-    /// Runs the command, and returns its output or its error. Neither repeats the credential.
+    /// Runs the command. Returns its output or its error, neither of which repeats the credential.
     fn init(&self, env: &[(&'static str, &str)], flags: &[&str]) -> Result<String, String> {
         let env = env.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
         let words = [&["init"], flags].concat();
-        // The harness sets a key of its own for upstreams, which a vendor's command does not need.
+        // The harness sets a key for upstreams, which a vendor's command does not need.
         let (status, printed, error) = Settings::all_in_one(self.path(), env).try_cli(&words);
         assert!(!printed.contains(KEY) && !error.contains(KEY), "{printed}{error}");
         if status.success() { Ok(printed) } else { Err(error) }
@@ -70,7 +70,7 @@ impl Folder {
     }
 }
 
-/// A stand-in for a vendor: it lists models and generates, for those who show this header.
+/// A stand-in for a vendor: it lists models and generates, for callers with this header.
 async fn vendor(header: &'static str, value: &'static str) -> StandIn {
     StandIn::start(move |asked| {
         if asked.header(header) != value {
@@ -97,7 +97,7 @@ fn answer(asked: &AskedOf) -> Given {
     (200, json!({"id": "x", "usage": usage}).to_string())
 }
 
-/// Header that a vendor wants, and its value.
+/// Header that a vendor demands, and its value.
 fn credential(preset: &Preset) -> (&'static str, &'static str) {
     match (preset.is_local(), preset.name.as_str()) {
         (true, _) => ("authorization", ""),
@@ -117,7 +117,7 @@ async fn every_preset_is_asked_for_its_models_and_checked_and_written_as_a_catal
         let path = preset.url.parse::<Uri>().unwrap().path().to_owned();
         let (address, out) = (stand_in.url(&path), format!("{name}.toml"));
         let flags = ["--vendor", name, "--address", &address, "--model", "lark", "--out", &out, "--check"];
-        // A process sees the variable alone that the preset names.
+        // The process sees only the variable that the preset names.
         let variable: Option<&'static str> = preset.api_key_env.clone().map(|name| &*name.leak());
         let env: Vec<_> = variable.map(|variable| (variable, KEY)).into_iter().collect();
         let printed =
@@ -185,7 +185,7 @@ async fn a_local_server_is_recognised_by_its_list_and_its_window_is_the_models()
         assert!(model.max_output_tokens * 2 <= window, "{printed}");
         assert_eq!(printed.contains("is a guess"), owner == "someone", "{printed}");
         assert_eq!(model.price.base.output, shared::money::NanoUsd::ZERO);
-        // More than the server has is refused, with what it has.
+        // A promise beyond what the server has is refused, and the refusal gives the server's number.
         if kind == UpstreamKind::Vllm {
             let more = [&flags[..5], &["--context-window", "8193", "--out", "more.toml"]].concat();
             assert!(folder.init(&[], &more).unwrap_err().contains("the server has 8192"));
@@ -214,7 +214,7 @@ async fn prices_and_windows_come_from_the_list_that_is_named() {
     let openai = write("openai", "OPENAI_API_KEY", "prices.json");
     assert_eq!(nanos(&openai), [3_000_000_000, 300_000_000, 15_000_000_000]);
     assert_eq!((openai.context_window, openai.max_output_tokens), (400_000, 128_000));
-    // Another vendor of the same model has another price. An answer as long as its window leaves room for a prompt.
+    // Another vendor of the same model has another price. The longest answer leaves space in the window for a prompt.
     let groq = write("groq", "GROQ_API_KEY", "prices.json");
     assert_eq!(nanos(&groq), [1_000_000_000, 1_000_000_000, 2_000_000_000]);
     assert_eq!((groq.context_window, groq.max_output_tokens), (131_072, 65_536));

@@ -1,4 +1,4 @@
-//! The pages for operators: their commands are run as they are printed, and their tables name what there is.
+//! The pages for operators: their commands are run as they are printed, and their tables are complete.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -40,7 +40,7 @@ const WITH_COMMANDS: [&str; 8] = [
     "Rotating secrets",
 ];
 
-/// The same, where the commands need a container engine: `tests/compose/checks.py` runs them.
+/// The same for commands that need a container engine: `tests/compose/checks.py` runs them.
 const WITH_COMMANDS_OF_COMPOSE: [&str; 2] = ["With Compose", "Redis of Compose"];
 
 /// Environment of commands.
@@ -74,13 +74,13 @@ fn every_command_of_the_tables_is_there() {
     let data = tempfile::TempDir::new().unwrap();
     let mut asked = 0;
     for line in COMMANDS.lines().filter(|line| line.starts_with("| ")) {
-        // The first command of a row is written whole; others may leave its first word out.
+        // The first command of a row is complete; others may leave out its first word.
         let Some(command) = line.split('`').nth(1) else { continue };
         let words: Vec<_> = command
             .split(' ')
             .take_while(|word| word.starts_with(|c: char| c.is_ascii_lowercase()))
             .collect();
-        // Upstreams are a gateway's.
+        // Upstreams belong to a gateway.
         let apart = if words.first() == Some(&"upstreams") { "inference-gateway" } else { "key-service" };
         for program in ["faregate", apart] {
             let settings = Settings::of(program, data.path(), Vec::new());
@@ -160,7 +160,7 @@ async fn a_restored_redis_knows_keys_and_what_they_had_used() {
 
 #[apply(fact)]
 async fn a_file_moves_to_redis_as_the_page_says() {
-    // Before the stack, which needs it to the end.
+    // Made before the stack, which needs it to the end.
     let folder = tempfile::TempDir::new().unwrap();
     let redis = Redis::start(Form::Alone, folder.path()).await;
     let mut stack = Stack::start().await;
@@ -228,7 +228,7 @@ async fn both_forms_start_as_the_page_says() {
         let commands = blocks(RUN, heading).concat().replace("\\\n", "");
         let lines = commands.lines().map(|line| {
             let line = at_free_addresses(line.split("  #").next().unwrap().trim_end(), redis_port, &free);
-            // Each program goes on until the shell ends it.
+            // Each program runs until the shell ends it.
             match line.strip_suffix(" &") {
                 Some(program) => format!("{program} > /dev/null 2>&1 &\n"),
                 None => line + "\n",
@@ -253,7 +253,7 @@ async fn both_forms_start_as_the_page_says() {
     assert_eq!(said.matches("ready\n").count(), 3, "{said}");
 }
 
-/// A command at addresses that are free here.
+/// A command, changed to addresses that are free here.
 fn at_free_addresses(command: &str, redis_port: u16, free: &[String]) -> String {
     let variables = match command.split_whitespace().next().unwrap() {
         "key-service" => format!(
@@ -265,7 +265,7 @@ fn at_free_addresses(command: &str, redis_port: u16, free: &[String]) -> String 
             "FAREGATE_LISTEN={} FAREGATE_ADMIN_LISTEN={} FAREGATE_KEY_SERVICE_HTTP_URL=http://{} ",
             free[4], free[5], free[2]
         ),
-        // The second one's flags go before these.
+        // The second one's flags come before these.
         "faregate" => format!(
             "FAREGATE_KEY_GRPC_LISTEN={} FAREGATE_KEY_HTTP_LISTEN={} FAREGATE_LISTEN={} FAREGATE_ADMIN_LISTEN={} ",
             free[0], free[2], free[4], free[5]
@@ -295,14 +295,14 @@ async fn spend_after_the_backup(stack: &Stack, key: &ApiKey) {
     assert!(stack.used(key).await > cost_of(12, 5));
 }
 
-/// Asserts that the key has used what it had at the backup, and goes on from there.
+/// Asserts that the key has used what it had at the backup, and continues from there.
 async fn assert_as_backed_up(stack: &Stack, key: &ApiKey) {
     assert_eq!(stack.used(key).await, cost_of(12, 5));
     assert_eq!(stack.call(key, Script::tokens(12, 5)).send().await.status, 200);
     assert_eq!(stack.used(key).await.nanos(), 2 * cost_of(12, 5).nanos());
 }
 
-/// Has a data directory remember that it saw Redis two minutes later than it did: too long for a crash.
+/// Changes a data directory so that it saw Redis two minutes later than it did: too long for a crash.
 fn see_later(file: &Path) {
     let text = fs::read_to_string(file).unwrap();
     let (directory, millis) = text.trim_end().split_once(' ').unwrap();
@@ -332,7 +332,7 @@ async fn run(page: &'static str, heading: &str, env: &Env, folder: &Path) -> Str
     shell(&blocks(page, heading).concat(), env, folder).await
 }
 
-/// Runs commands in a folder, with the programs in reach, and returns what they print.
+/// Runs commands in a folder, with the programs in its path, and returns what they print.
 async fn shell(commands: &str, env: &Env, folder: &Path) -> String {
     let programs = binary("faregate").parent().unwrap().display().to_string();
     let mut shell = Command::new("bash");

@@ -30,7 +30,7 @@ async fn run(stack: &Stack, title: &'static str, folder: &Path) -> String {
     run_and(stack, title, folder, "").await
 }
 
-/// Runs all commands of a section and more of the test's own, in an empty folder.
+/// Runs all commands of a section, and then the test's own, in an empty folder.
 async fn run_and(stack: &Stack, title: &'static str, folder: &Path, more: &str) -> String {
     stack.operator().install(folder);
     let commands = commands();

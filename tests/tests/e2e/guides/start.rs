@@ -1,5 +1,5 @@
-//! The pages of `docs/start`: the commands of each are run as they are printed, at a stand-in for the vendor or the model server, and end with
-//! the bill.
+//! The pages of `docs/start`: each page's commands are run as they are printed, with a stand-in for the vendor or the
+//! model server, and end with the bill.
 
 use std::{
     fs,
@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tests::harness::{AskedOf, Given, Server, Settings, StandIn, run_to_end};
 
-/// The command of each page that serves what the commands before have prepared.
+/// The command on each page that serves what the earlier commands have prepared.
 const SERVES: &str = "faregate --models models.toml\n";
-/// Addresses on the pages for which the stand-in stands.
+/// Addresses on the pages that the stand-in replaces.
 const ADDRESSES: [&str; 4] = [
     "http://127.0.0.1:8000/v1",
     "http://127.0.0.1:11434/v1",
@@ -24,7 +24,8 @@ const ADDRESSES: [&str; 4] = [
 /// Folder of the public list of prices.
 const LIST: &str = "https://raw.githubusercontent.com/BerriAI/litellm/main";
 
-/// What the stand-in answers: a vendor's list of models and a model server's, the list of prices, and generations of 13 and 5 tokens.
+/// The stand-in's answers: a vendor's list of models and a model server's, the price list, and generations of 13 and 5
+/// tokens.
 fn answer(asked: &AskedOf) -> Given {
     let path = asked.path.split('?').next().unwrap();
     let usage = json!({"input_tokens": 13, "output_tokens": 5, "total_tokens": 18});
@@ -64,7 +65,7 @@ fn answer(asked: &AskedOf) -> Given {
 
 /// Runs commands of a page in a folder, and returns what they print.
 async fn shell(folder: &Path, commands: &str, env: &[(&str, String)]) -> String {
-    // The environment has the keys, which a page only asks for.
+    // The environment has the keys that a page only asks for.
     let given = commands.lines().filter(|line| !line.starts_with("export FAREGATE="));
     let script = ["set -euo pipefail"].into_iter().chain(given).collect::<Vec<_>>().join("\n");
     let mut shell = Command::new("bash");
@@ -77,7 +78,7 @@ async fn shell(folder: &Path, commands: &str, env: &[(&str, String)]) -> String 
     printed
 }
 
-/// Runs all commands of a page, and returns what those after the start of the server print.
+/// Runs all commands of a page. Returns the output of those after the start of the server.
 async fn run(page: &str) -> String {
     let text = fs::read_to_string(crate::house::documents::root().join("docs/start").join(page)).unwrap();
     let blocks = text.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap());
@@ -90,7 +91,7 @@ async fn run(page: &str) -> String {
     let replaced = |text: &str| {
         let text =
             ADDRESSES.iter().fold(text.replace(LIST, &files), |text, address| text.replace(address, &here));
-        // A vendor's address is on no page: `init` knows it.
+        // A vendor's address is on no page, since `init` knows it.
         text.replace("--vendor openai", &format!("--vendor openai --address {here}"))
             .replace("--vendor anthropic", &format!("--vendor anthropic --address {here}"))
     };
@@ -113,7 +114,7 @@ async fn run(page: &str) -> String {
     printed
 }
 
-/// The last line of a page's output, with its words apart.
+/// The last line of a page's output, split into words.
 fn last_words(printed: &str) -> Vec<&str> {
     printed.lines().last().unwrap().split_whitespace().collect()
 }

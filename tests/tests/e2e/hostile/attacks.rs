@@ -1,6 +1,6 @@
-//! Unauthenticated callers, silent sockets and clients that read nothing take no service from others.
+//! Unauthenticated callers, silent sockets and clients that read nothing cannot deny service to others.
 //!
-//! The quick ones of the attacks that `make attack` runs, with bounds of a second.
+//! These are the quick attacks of `make attack`, with bounds of a second.
 
 use std::{
     fs::{self, OpenOptions},
@@ -42,7 +42,7 @@ use tokio::{
     time::{Instant as Deadline, sleep, timeout},
 };
 
-/// Bounds of a second on all that a connection may take its time for.
+/// Sets every bound on the time that a connection may take to one second.
 fn impatient() -> Vec<(&'static str, String)> {
     ["FAREGATE_HEAD_SECONDS", "FAREGATE_IDLE_SECONDS", "FAREGATE_UNREAD_SECONDS", "FAREGATE_PING_SECONDS"]
         .map(|setting| (setting, "1".to_owned()))
@@ -60,7 +60,7 @@ async fn silent_sockets_of_every_kind_are_closed_on_every_port() {
     let tried = ports.into_iter().flat_map(|port| Silence::ALL.map(|silence| (port, silence)));
     let closed = join_all(tried.map(|(port, silence)| {
         let address = address(stack.server().address(port));
-        // Those that never read are answered until all buffers are full, which takes a busy machine its time.
+        // Those that never read are answered until all buffers are full, which takes a while on a busy machine.
         async move { (port, silence, time_to_close(address, silence, 4 * PATIENCE).await) }
     }));
     for (port, silence, closed) in closed.await {
@@ -73,7 +73,7 @@ async fn connections_that_are_quiet_but_alive_stay() {
     let deployment = Deployment::services(1, 1, Form::Alone);
     let stack = Stack::with(Options { deployment, env: impatient(), ..Options::default() }).await;
     let key = stack.key().await;
-    // A token every two seconds, over HTTP/1 and HTTP/2, and a session between the services with little to carry.
+    // A token every two seconds, over HTTP/1 and HTTP/2, and a session between the services that carries little.
     let slow = stack.call(&key, Script::tokens(12, 3).pace(2_000));
     slow.stream().await.rest().await.assert_done();
     let mut over_http2 = stack;
@@ -105,7 +105,7 @@ async fn unauthenticated_clients_that_take_all_connections_leave_one_for_a_calle
     let stack = stack(vec![("FAREGATE_MAX_CONNECTIONS", "100".to_owned())]).await;
     let key = stack.key().await;
     let public = address(stack.server().public());
-    // A request of each stalls, so that the caller's connection is the only one without any.
+    // Each of them has a stalled request, so only the caller's connection is idle.
     let stalling = Stalling::from_addresses(public, 3, 40).await;
     for _ in 0..5 {
         let mut caller = connect_from([127, 0, 0, 9].into(), public).await.unwrap();
@@ -146,7 +146,7 @@ async fn a_customer_that_reads_nothing_takes_its_share_and_loses_it_in_time() {
 
 #[apply(fact)]
 async fn bodies_of_unauthenticated_clients_take_little_memory_and_no_slot_of_a_customer() {
-    // A busy machine takes its time to open them, while the caller's connection idles.
+    // On a busy machine it takes time to open them, while the caller's connection is idle.
     let env = [("FAREGATE_MAX_CONNECTIONS", "400"), ("FAREGATE_IDLE_SECONDS", "300")];
     let stack = stack(env.map(|(setting, value)| (setting, value.to_owned())).to_vec()).await;
     let key = stack.key().await;
@@ -180,7 +180,7 @@ async fn answers_that_unauthenticated_clients_leave_unread_take_little_memory() 
     }
     assert!(unread.iter().any(|connection| connection.begun() == 100));
     let grown = stack.server().peak_memory().saturating_sub(before);
-    // Of 4,000 answers, 46 KB each, the budget of unauthenticated clients allows for a third.
+    // Of 4,000 answers of 46 KB each, the budget of unauthenticated clients allows a third.
     assert!(grown < 60 << 20, "{} MiB", grown >> 20);
 }
 
@@ -210,7 +210,7 @@ async fn frames_without_a_pause_keep_no_one_waiting() {
         for _ in 0..11 {
             assert_eq!(stack.call(&key, Script::tokens(12, 5)).send().await.status, 200);
         }
-        // On any machine: 12 to 33 MB, and 50 to 60 where a read of any size is one step of its task.
+        // On any machine: 12 to 33 MB, but 50 to 60 if a read of any size counts as one step of its task.
         let meanwhile = sending.taken() - before;
         assert!(
             meanwhile < 42_000_000,
@@ -247,7 +247,7 @@ async fn interim_heads_without_end_end_their_connection_and_keep_no_one_waiting(
     }
 }
 
-/// An export whose client takes a byte of it, and its status.
+/// An export whose client reads one byte, and its status.
 struct UnreadExport {
     status: StatusCode,
     _unread: (Response<Incoming>, SendRequest<Full<Bytes>>),
@@ -280,7 +280,7 @@ async fn exports_that_one_network_leaves_unread_close_those_of_no_one() {
     let mut owners = Vec::new();
     for account in &accounts {
         owners.push(owner_of(&stack, account).await);
-        // Some pieces of a journal: HTTP/2 keeps two beside the client's window.
+        // Several pieces of a journal: HTTP/2 keeps two in addition to the client's window.
         let key = stack.key_of(account, json!({})).await;
         for _ in 0..5 {
             join_all((0..20).map(|_| stack.call(&key, Script::tokens(12, 5)).send())).await;
@@ -334,7 +334,7 @@ async fn a_head_has_a_bound() {
     };
     assert!(raw(stack.server().public(), &request(48 << 10)).await.contains(" 200 "));
     let mut stream = TcpStream::connect(address(stack.server().public())).await.unwrap();
-    // The rest may find the connection closed.
+    // The connection may be closed already.
     let _ = stream.write_all(request(200 << 10).as_bytes()).await;
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer).await;
@@ -422,7 +422,7 @@ async fn an_account_that_changes_its_keys_without_end_fills_no_redis_and_others_
     let other = stack.key().await;
     bound_memory(&stack, 12 << 20);
     let parties = (&greedy, &key, &other);
-    // Until the store is nearly full: a second of it, or many on a busy machine.
+    // Until the store is nearly full, which takes a second, or many on a busy machine.
     let deadline = Instant::now() + SERVER_PATIENCE;
     loop {
         let long = change_without_end(&stack, parties, Duration::from_secs(5), long_names).await;

@@ -1,4 +1,4 @@
-//! Invalid requests get the contract's error for them, and change nothing.
+//! Invalid requests get the documented error, and change nothing.
 
 use bytes::Bytes;
 use http::{Method, Request};
@@ -162,7 +162,7 @@ async fn post(stack: &Stack, key: &ApiKey, content_type: Option<&str>, body: imp
     if let Some(content_type) = content_type {
         request = request.header("content-type", content_type);
     }
-    // Each request has its own connection: the server closes one whose body it has not read to the end.
+    // Each request has its own connection: the server closes a connection whose body it has not read to the end.
     Http::new().send(request.body(Full::new(body.into())).unwrap()).await
 }
 

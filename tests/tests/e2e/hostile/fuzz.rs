@@ -25,7 +25,7 @@ async fn whatever_comes_is_answered_and_nothing_is_held_for_good() {
     }
 }
 
-/// Sends a range of requests to an installation of their own. Each has its own seed, so that it can be repeated alone.
+/// Sends a range of requests to a separate installation. Each has its own seed, so that it can be repeated alone.
 async fn round(seed: u64, numbers: std::ops::Range<u64>) {
     let stack = Stack::start().await;
     stack.others_spend();

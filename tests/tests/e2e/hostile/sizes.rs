@@ -1,4 +1,4 @@
-//! The longest prompts and the largest answers, and as many of them as fit into the memory budgets.
+//! The longest prompts and the largest answers, as many as fit into the memory budgets.
 
 use std::time::{Duration, Instant};
 
@@ -120,7 +120,7 @@ async fn a_body_that_takes_long_to_parse_keeps_no_small_request_waiting() {
     let env = vec![("FAREGATE_WORKERS", "1".to_owned())];
     let stack = Stack::with(Options { env, ..Options::default() }).await;
     let key = stack.key().await;
-    // Many short messages take the longest. The model, which is not there, comes last.
+    // Many short messages take the longest to parse. The model comes last and does not exist.
     let messages = vec![r#"{"role":"user","content":"x"}"#; 1 << 20].join(",");
     let request = Request::post(stack.url("/v1/chat/completions"))
         .header(header::AUTHORIZATION, format!("Bearer {}", key.secret))
@@ -171,7 +171,7 @@ async fn a_whole_answer_that_is_too_large_to_be_given_out_is_billed_by_the_usage
     assert_eq!(stack.used(&key).await, cost_of(12, 40));
 }
 
-/// A budget of 16 MiB for all answers: 8 for those of an account, and 4 for a whole one, which is in memory twice.
+/// A budget of 16 MiB for all answers: 8 for one account, and 4 for a whole answer, which is in memory twice.
 fn little_room_for_answers() -> Options {
     Options { env: vec![("FAREGATE_MAX_ANSWERS_MIB", "16".to_owned())], ..Options::default() }
 }

@@ -1,4 +1,4 @@
-//! Checks of everything that `docker-compose.yml` and the `Dockerfile` rely on, without a container engine.
+//! Checks everything that `docker-compose.yml` and the `Dockerfile` rely on, without a container engine.
 
 use std::{
     collections::BTreeMap,
@@ -19,7 +19,7 @@ const SECRETS: &str = "secrets";
 /// User and group of all containers.
 const USER: &str = "999:999";
 /// Time that a gateway needs to stop beyond its grace period for requests: cutting streams and delivering charges have
-/// bounds of their own.
+/// their own bounds.
 const LAST_WORDS: Duration = Duration::from_secs(32);
 
 /// Number of key-services that start at once.
@@ -112,7 +112,7 @@ fn images_from_elsewhere_are_pinned_by_their_digests() {
     let (dockerfile, compose) = (read("Dockerfile"), compose());
     let bases = dockerfile.lines().filter_map(|line| line.strip_prefix("FROM ")?.split_once(" AS "));
     let (bases, stages): (Vec<_>, Vec<_>) = bases.unzip();
-    // Programs that are built already may take the place of a stage.
+    // Programs that are already built may replace a stage.
     let is_named = |base: &&str| *base == "scratch" || *base == "${PROGRAMS}" || stages.contains(base);
     let bases = bases.into_iter().filter(|base| !is_named(base));
     let others = compose.services.values().filter(|service| service.build.is_none());
@@ -124,7 +124,7 @@ fn images_from_elsewhere_are_pinned_by_their_digests() {
     }
 }
 
-/// Compose pulls an image without a policy for it where it is missing, and builds it where that fails.
+/// Compose pulls a missing image without a policy, and builds it if the pull fails.
 #[test]
 fn images_of_a_release_are_pulled_or_else_built_and_are_those_of_this_version() {
     let one_process: BTreeMap<String, Value> =

@@ -1,4 +1,4 @@
-//! Files of `deploy/`, held to what the programs and Kubernetes understand.
+//! Files of `deploy/`, compared with what the programs and Kubernetes understand.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,9 +23,9 @@ const OF_CONTAINERS: [&str; 6] = [
     "FAREGATE_SOURCE",
     "FAREGATE_VERSION",
 ];
-/// Versions of Kubernetes that the chart is held to: the oldest that it accepts, and the newest that is known.
+/// Versions of Kubernetes that the chart is tested with: the oldest that it accepts, and the newest known.
 const KUBERNETES: [&str; 2] = ["1.27", "1.37"];
-/// Every part of the chart that is off by default, and is no kind of an operator's.
+/// Every part of the chart that is off by default and needs no operator's resource types.
 const EVERYTHING: [&str; 5] = [
     "gateway.autoscaler.enabled=true",
     "gateway.ingress.enabled=true",
@@ -365,7 +365,7 @@ fn systemd_knows_every_line_of_the_units() {
     for entry in fs::read_dir(root().join("deploy/systemd")).unwrap() {
         let from = entry.unwrap().path();
         let to = folder.path().join(from.file_name().unwrap());
-        // A program that is there on every machine stands for ours, which may not be installed.
+        // A program that every machine has replaces ours, which may not be installed.
         let text = fs::read_to_string(&from).unwrap().replace("/usr/local/bin/", "/bin/true /");
         fs::write(&to, text).unwrap();
         verify.arg(to);

@@ -1,4 +1,4 @@
-//! Documents: what they link to is there, and the catalogues that they show can be used.
+//! Documents: their links lead somewhere, and the catalogues in them are valid.
 
 use std::{
     fs,
@@ -10,7 +10,7 @@ use shared_catalog::Catalog;
 /// Head of a catalogue, which blocks in documents leave out.
 const SERVICE: &str = "[service]\nname = \"f\"\nprovider = \"f\"\ndocs = \"f\"\n";
 
-/// The documents whose links are followed.
+/// The documents whose links are checked.
 const DOCUMENTS: [&str; 36] = [
     "ARCHITECTURE.md",
     "CHANGELOG.md",
@@ -50,7 +50,7 @@ const DOCUMENTS: [&str; 36] = [
     "tests/README.md",
 ];
 
-/// Largest architecture that a reader takes in at once, in lines.
+/// Most lines of the architecture document, so that it can be read in one sitting.
 const ARCHITECTURE_LINES: usize = 180;
 
 #[test]
@@ -72,7 +72,7 @@ fn documents_link_to_files_headings_and_names_that_are_there() {
                 heading.is_empty() || anchors.map(anchor).any(|it| it == heading),
                 "{document}: #{heading}"
             );
-            // A name in code style is defined there: a test, a type or a function.
+            // A name in code style must be defined there: a test, a type or a function.
             if let Some(name) = label.strip_prefix('`').and_then(|label| label.strip_suffix('`'))
                 && is_rust(&linked)
                 && !is_rust(name)
@@ -117,7 +117,7 @@ fn catalogues_that_documents_and_examples_show_are_read_and_leave_room_for_promp
     for (document, text) in shown {
         let catalog = Catalog::parse(&text, document).unwrap_or_else(|e| panic!("{e}\n{text}"));
         for model in &catalog.models {
-            // A request without a limit wants all of the output; what is left of a server's window is for its prompt.
+            // A request without a limit wants all of the output; the rest of the server's window is for the prompt.
             assert!(2 * model.max_output_tokens <= model.context_window, "{document}: {}", model.id);
         }
     }

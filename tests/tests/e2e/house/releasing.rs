@@ -1,4 +1,4 @@
-//! What belongs to a release beside the programs.
+//! Files of a release other than the programs.
 
 use std::{
     collections::BTreeSet,
@@ -36,7 +36,7 @@ fn every_program_lists_what_it_is_made_of_with_licences_and_checksums() {
         for it in crates {
             assert!(it["licenses"][0]["expression"].is_string(), "{program}: {it}");
             let name = format!("\nname = {}\n", it["name"]);
-            // The lock file names no source of the workspace's own crates.
+            // The lock file gives no source for the workspace's own crates.
             let is_own =
                 lock.split("[[package]]").any(|it| it.contains(&name) && !it.contains("\nsource = "));
             let checksum = it["hashes"][0]["content"].as_str();
@@ -95,7 +95,7 @@ fn the_image_and_the_release_are_built_in_the_same_way() {
         rest.split_whitespace().next().unwrap().to_owned()
     };
     assert_eq!(version(&dockerfile), version(&tool));
-    // A profile fits what the same command builds.
+    // A profile fits only programs built with the same command.
     for text in [&dockerfile, &script, &trained] {
         for part in ["cargo auditable build", "--locked", "--target \"$host\"", "-Cprofile-use="] {
             assert!(text.contains(part), "{part}: {text}");
@@ -208,7 +208,7 @@ fn a_dry_run_makes_a_release_that_installs_only_as_it_was_made() {
     assert!(install_with(&dist, &other, &path, &[("VERSION", this)]).status.success());
     fs::remove_dir_all(&other).unwrap();
 
-    // A cosign that answers as it is told to.
+    // A cosign that gives scripted answers.
     let tools = folder.path().join("tools");
     fs::create_dir(&tools).unwrap();
     let path = format!("{}:{path}", tools.display());
@@ -252,7 +252,7 @@ fn an_installer_with_wget_alone_follows_no_redirection_away_from_tls() {
             symlink(found, tools.join(name)).unwrap();
         }
     }
-    // A GNU wget whose server redirects, and that notes where it was sent.
+    // A GNU wget whose server redirects, and that records where it was sent.
     let asked = folder.path().join("asked");
     let redirecting = |to: &str| {
         let text = format!(
@@ -276,7 +276,7 @@ fn an_installer_with_wget_alone_follows_no_redirection_away_from_tls() {
     let followed = redirecting("https://other.example/SHA256SUMS");
     assert_eq!(followed[..2], ["https://mirror.example/SHA256SUMS", "https://other.example/SHA256SUMS"]);
     assert_eq!(followed.len(), 10, "a circle ends");
-    // A wget that cannot be kept from following.
+    // A wget that cannot be kept from following redirects.
     script(&tools.join("wget"), "exit 1");
     let mut install = Command::new("sh");
     install.arg(root().join("deploy/install.sh")).env("PATH", &tools).env("INTO", folder.path().join("into"));
@@ -290,8 +290,8 @@ fn the_table_of_scaling_is_what_the_script_computes() {
     assert!(computed.lines().count() > 8 && read("docs/scaling.md").contains(&computed), "{computed}");
 }
 
-/// Makes a release into a folder, and returns its archive. It has stand-ins for all programs but `faregate`, since they would be
-/// compressed for most of the time.
+/// Makes a release in a folder, and returns its archive. All programs except `faregate` are stand-ins, since
+/// compressing them would take most of the time.
 fn dry_run(folder: &Path, dist: &Path) -> PathBuf {
     let programs = folder.join("programs");
     fs::create_dir(&programs).unwrap();
@@ -336,7 +336,7 @@ fn installer(dist: &Path, into: &Path, path: &str) -> Command {
     install
 }
 
-/// Checks that the sums are right and name every file, among them the chart and a list of crates for each program.
+/// Checks that the checksums are right and cover every file, including the chart and a list of crates for each program.
 fn assert_sums_cover_all(dist: &Path) {
     let checked =
         Command::new("sha256sum").args(["--check", "SHA256SUMS"]).current_dir(dist).output().unwrap();
@@ -352,7 +352,8 @@ fn assert_sums_cover_all(dist: &Path) {
     }
 }
 
-/// Returns the repository that the files of a folder name. Its registry is one where nobody can put images while it is a placeholder.
+/// Returns the repository that a folder's files name. While it is a placeholder, its registry must be one where nobody
+/// can put images.
 fn address(folder: &Path) -> String {
     let read = |file: &str| fs::read_to_string(folder.join(file)).unwrap();
     let (script, readme) = (read("deploy/install.sh"), read("README.md"));

@@ -1,4 +1,4 @@
-//! Structure of the source code, as far as no compiler sees it: imports run in one direction, and pure crates stay pure.
+//! Structure of the source code that no compiler checks: imports run in one direction, and pure crates stay pure.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Crates of pure rules, each by the name under which others import it.
+/// Crates of pure rules, by the names under which others import them.
 const PURE_CRATES: [(&str, &str); 10] = [
     ("domain", "key-service/domain"),
     ("key_service_moving", "key-service/moving"),
@@ -19,7 +19,8 @@ const PURE_CRATES: [(&str, &str); 10] = [
     ("token-bounds", "inference-gateway/token-bounds"),
     ("upstream-error", "inference-gateway/upstream-error"),
 ];
-/// Crates that a pure one may name beside others of these: words of both services, and libraries of data, hashes, errors and tests.
+/// Crates that a pure one may use in addition to other pure ones: words of both services, and libraries of data,
+/// hashes, errors and tests.
 const PURE: [&str; 17] = [
     "base64",
     "blake3",
@@ -39,7 +40,7 @@ const PURE: [&str; 17] = [
     "thiserror",
     "totp-rs",
 ];
-/// Libraries that the words of both services may name beside these. No runtime and no network is among them; `axum-core` says
+/// Libraries that the words of both services may also use. They include no runtime and no network; `axum-core` defines
 /// what an answer is, so that an error is one.
 const OF_WORDS: [&str; 9] =
     ["axum-core", "chrono", "crc32fast", "http", "rand", "secrecy", "subtle", "toml", "uuid"];
@@ -49,7 +50,7 @@ const TESTS: [&str; 7] = ["tests", "suite", "histories", "testing", "reference",
 /// Beginning of a file that a generator of messages wrote.
 const GENERATED: &str = "// This file is @generated";
 
-/// Files of a folder, at most: as many as are taken in at a glance.
+/// Most files in a folder: as many as can be taken in at a glance.
 const MOST_FILES: usize = 15;
 
 /// Modules imported by each module.
@@ -211,7 +212,7 @@ fn module(source: &Path, file: &Path) -> Vec<String> {
     parts.filter(|part| part != "lib" && part != "main").collect()
 }
 
-/// The same path from the root of the crate on, if it is one of the crate.
+/// The same path from the root of the crate, if it belongs to the crate.
 fn absolute(here: &[String], path: &[String]) -> Option<Vec<String>> {
     match path[0].as_str() {
         "crate" => Some(path[1..].to_vec()),

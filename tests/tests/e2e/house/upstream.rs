@@ -1,4 +1,4 @@
-//! The scripted upstream follows its scripts, on which all other tests rely.
+//! The scripted upstream follows its scripts, which all other tests rely on.
 
 use std::time::{Duration, Instant};
 
@@ -183,7 +183,7 @@ async fn it_reports_late_and_sends_bodies_late() {
 #[tokio::test]
 async fn it_generates_at_its_own_pace_for_a_reader_that_takes_nothing() {
     let upstream = Upstream::start();
-    // More than all buffers between the two hold.
+    // More than all buffers between the two can hold.
     let script = tagged(Script { own_pace: true, ..Script::tokens(1, 60_000) });
     let asked = json!({"stream": true});
     let unread = Http::new().open(request(&upstream, &script, &asked)).await.unwrap();

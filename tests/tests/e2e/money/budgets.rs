@@ -23,7 +23,7 @@ pub(crate) fn requests(count: i64) -> NanoUsd {
     NanoUsd::from_nanos(cost_of(PROMPT, COMPLETION).nanos() * count)
 }
 
-/// Sends a management request to this path behind `/v1/management`.
+/// Sends a management request to this path below `/v1/management`.
 pub(crate) async fn manage(stack: &Stack, method: Method, path: &str, body: Option<Value>) -> Answer {
     let url = stack.url(&format!("/v1/management{path}"));
     stack.http.send_as(&stack.account.management_key, method, &url, body).await
@@ -49,7 +49,7 @@ pub(crate) async fn send(stack: &Stack, key: &ApiKey) -> Answer {
     stack.call(key, Script::tokens(PROMPT, COMPLETION)).with("max_tokens", COMPLETION).send().await
 }
 
-/// Sends whole requests one after the other until one is refused, and returns their number with the refusal.
+/// Sends whole requests one after the other until one is refused. Returns their number and the refusal.
 async fn until_refused(stack: &Stack, key: &ApiKey) -> (i64, Answer) {
     for count in 0..100 {
         let answer = send(stack, key).await;

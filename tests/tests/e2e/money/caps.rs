@@ -356,7 +356,8 @@ async fn silence_of_a_stream_is_held_at_the_pace_seen_and_stops_an_upstream_wher
     assert_eq!((ended.assert_done().finish_reasons(), ended.cost()), (vec!["length"], cost_of(100, 300)));
     let served = stack.upstream.wait_for(&tag, "stop", |generation| generation.ended.is_some()).await;
     let generated = served.served.completion;
-    // The key can pay 1,825 tokens beside this prompt. The pace is an average, and looked at four times a second.
+    // The key can pay for 1,825 tokens in addition to this prompt. The pace is an average, and checked four times a
+    // second.
     assert!(served.ended_by(End::ClientLeft) && (1_000..3_500).contains(&generated), "{generated}");
     assert_eq!(stack.used(&poor).await, cost_of(100, 300), "silence is never billed");
 

@@ -1,5 +1,5 @@
-//! Prompts whose bound is too dear: counted by turns of accounts, refused for good only where a count says so, and bounded by no
-//! report but those that agree.
+//! Prompts whose bound costs too much: accounts take turns to have them counted, only a count refuses them for good,
+//! and only reports that agree change their bound.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use tokio::time::sleep;
 
 /// Longer than the gateway waits for a count.
 const SLOW: Duration = Duration::from_secs(12);
-/// Shorter than that by far.
+/// Much shorter than that.
 const SOON: Duration = Duration::from_secs(5);
 
 #[apply(fact)]
@@ -87,7 +87,7 @@ async fn the_least_that_a_long_text_costs_is_known_without_a_count() {
 
 #[apply(fact)]
 async fn odd_reports_of_one_customer_leave_the_bounds_of_others_as_they_are() {
-    // This kind counts nothing, so that the bound alone decides.
+    // This kind cannot count, so the bound alone decides.
     let stack = Stack::with(Options { kind: "openai", ..Options::default() }).await;
     let key = stack.key().await;
     let told = |prompt| Told::Lie(Usage { prompt, cached: 0, completion: 9 });
@@ -138,7 +138,8 @@ async fn a_request_that_is_held_twice_counts_once() {
     let stack = Stack::start().await;
     let limit: serde_json::Value = serde_json::from_str(&cost_of(100, 5).to_string()).unwrap();
     let key = stack.key_with(json!({"limit": limit, "requests_per_minute": 10})).await;
-    // The count leaves money for five tokens alone, which the first hold cannot be extended to, and a second one takes.
+    // The count leaves money for only five tokens. The first hold cannot be extended to them, so a second one is
+    // opened.
     let answer = stack.call(&key, Script::tokens(100, 20)).with("max_tokens", 20).send().await;
     assert_eq!(answer.status, 200, "{answer}");
     assert!(stack.upstream.token_counts() > 0);
@@ -201,7 +202,7 @@ async fn a_count_is_a_request_of_the_rate_and_names_the_models_of_the_key() {
     assert_eq!(refused.status, 403, "{refused}");
     assert!(message.contains(MAX), "it names what is allowed: {message}");
     assert_eq!(stack.upstream.token_counts(), 2);
-    // Neither money nor a place is held for a count.
+    // A count holds neither money nor a place.
     let busy = stack.key_with(json!({"max_in_flight": 1})).await;
     for _ in 0..3 {
         assert_eq!(count(&stack, &busy, script()).await.status, 200);

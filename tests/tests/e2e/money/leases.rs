@@ -32,7 +32,7 @@ const COMPLETION: u64 = 400;
 const PACE_MS: u64 = 25;
 const TAKES_MS: u64 = 9_000;
 
-/// Limit of a key that pays for four requests, but not for a fifth one beside them.
+/// Limit of a key that pays for four requests but not for a fifth at the same time.
 fn limit() -> NanoUsd {
     cost_of(4 * PROMPT + 1_600, 4 * COMPLETION + 100)
 }
@@ -65,7 +65,7 @@ async fn survives(stack: &Stack, at_risk: bool, outage: impl Future<Output = ()>
     };
     let competing = async {
         let mut received = Vec::new();
-        // By then all four are authorized.
+        // By now all four are authorized.
         sleep(Duration::from_secs(1)).await;
         while !over.load(Ordering::Relaxed) {
             let call = stack.call_at(last, &key, Script::tokens(PROMPT, COMPLETION));
@@ -120,8 +120,8 @@ impl Received {
     }
 }
 
-/// Asserts that all that was received is recorded, and all that was served is billed or recorded as shortfall. With `at_risk`
-/// what was on its way to a client whose stream was cut may be neither.
+/// Asserts that everything received is recorded, and everything served is billed or recorded as shortfall. With
+/// `at_risk`, tokens on their way to a client whose stream was cut may be neither.
 async fn assert_accounted_for(stack: &Stack, key: &ApiKey, received: &[Received], at_risk: bool) {
     let (limit, served, used) = (limit(), stack.cost_of_served(key), stack.used(key).await);
     let entries = stack.journal(&stack.account);
@@ -149,7 +149,7 @@ async fn assert_accounted_for(stack: &Stack, key: &ApiKey, received: &[Received]
     );
 }
 
-/// Asserts that the bill and the shortfall of an answer have all that its client received, in tokens and in money.
+/// Asserts that the bill and the shortfall of an answer cover all that its client received, in tokens and in money.
 fn assert_recorded(received: &Received, entries: &[Value]) {
     let Received { tag: _, generation, tokens } = received;
     if *tokens == 0 {
@@ -278,7 +278,7 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // The process may have ended by itself.
+        // The process may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

@@ -9,7 +9,7 @@ use tests::{
 };
 use tokio::time::{sleep, timeout};
 
-/// Time in which the connection to the upstream is closed: one second by contract, and one for slow machines.
+/// Time in which the connection to the upstream is closed: one second as promised, plus one for slow machines.
 const AT_ONCE: Duration = Duration::from_secs(2);
 
 #[apply(fact)]

@@ -11,9 +11,9 @@ use tests::{
 
 use crate::money::budgets::manage;
 
-/// Programs that send one payment at once.
+/// Programs that send one payment at the same time.
 const PROGRAMS: usize = 20;
-/// Attempts that are killed, each a little later than the one before: a command takes some 30 ms.
+/// Attempts that are killed, each a little later than the previous one: a command takes about 30 ms.
 const KILLS: u64 = 12;
 
 fn payment<'a>(id: &'a str, amount: &'a str) -> [&'a str; 8] {

@@ -1,4 +1,5 @@
-//! Prices beyond three: all that a hosted upstream bills is billed, and what the operator pays is known to owners alone.
+//! Prices beyond the basic three: everything that a hosted upstream bills is billed, and only owners see what the
+//! operator pays.
 
 use http::Method;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Limits that are raised until a time: each request is judged by the bound in force, at its own time.
+//! Limits that are raised until a time: each request is judged by the bound in force at its own time.
 
 use futures_util::future::join_all;
 use http::Method;
@@ -19,17 +19,17 @@ use crate::money::budgets::{COMPLETION, PROMPT, group, manage, number, requests,
 
 /// Requests that the limits of these tests pay for when they are not raised.
 const PLAIN: i64 = 10;
-/// Requests that are in flight at once around the end of a raise.
+/// Requests in flight at once around the end of a raise.
 const AT_ONCE: usize = 24;
 /// Time of racing before the end of a raise, and after it.
 const RACE: Duration = Duration::from_millis(1_500);
 
-/// A time after now, in whole milliseconds as answers have them.
+/// A time after now, in whole milliseconds like those in answers.
 fn soon(duration: Duration) -> Timestamp {
     System.now().plus(duration)
 }
 
-/// Waits until this instant by the clock that the services have too.
+/// Waits until this instant, by the clock that the services use too.
 async fn reached(instant: Timestamp) {
     while System.now() < instant {
         sleep(Duration::from_millis(5)).await;
@@ -67,7 +67,7 @@ async fn a_raise_counts_on_the_next_request_and_ends_without_anybodys_act() {
         assert_eq!(raised.status, 200, "{raised}");
         assert_eq!(nanos(&raised.json()["limit_remaining"]), requests(8_999));
         assert_eq!(raised.json()["limit_raised"]["until"], until.to_string());
-        // A stream that begins under the raise is billed whole, although it ends after it.
+        // A stream that begins under the raise is billed completely, even if it ends after it.
         let stream = stack.call(key, Script::tokens(PROMPT, COMPLETION).pace(120)).stream().await;
         assert_eq!(send(&stack, key).await.status, 200);
         reached(until).await;
@@ -76,7 +76,7 @@ async fn a_raise_counts_on_the_next_request_and_ends_without_anybodys_act() {
         let over = manage(&stack, Method::GET, &path, None).await.json();
         assert_eq!((&over["limit_raised"], nanos(&over["used"])), (&Value::Null, requests(3)));
         assert_eq!(nanos(&over["limit_remaining"]).nanos(), -requests(2).nanos());
-        // A later change brings back no raise, and a raise of the past is refused.
+        // A later change does not bring a raise back, and a raise in the past is refused.
         assert_eq!(patch(&stack, &path, json!({"metadata": {"a": "b"}})).await.status, 200);
         send(&stack, key).await.assert_error(402, code);
         let late = patch(&stack, &path, json!({"limit_raised": raise(9, until)})).await;
@@ -85,8 +85,8 @@ async fn a_raise_counts_on_the_next_request_and_ends_without_anybodys_act() {
     }
 }
 
-/// Sends requests of a key at once, time and again, until some time after a raise has ended. Returns what each was
-/// answered, with the time before it was sent.
+/// Sends concurrent requests of a key, again and again, until some time after a raise has ended. Returns each answer
+/// with the time before the request was sent.
 async fn race(stack: &Stack, keys: &[ApiKey], until: Timestamp) -> Vec<(Timestamp, Answer)> {
     reached(until.minus(RACE)).await;
     let last = until.plus(RACE);
@@ -102,7 +102,7 @@ async fn race(stack: &Stack, keys: &[ApiKey], until: Timestamp) -> Vec<(Timestam
     join_all(senders).await.into_iter().flatten().collect()
 }
 
-/// Nothing that was held from the end on is billed, and all that was held before fits into the raise.
+/// Nothing that was held after the end is billed, and everything held before fits into the raise.
 fn judge(stack: &Stack, answers: &[(Timestamp, Answer)], raised: NanoUsd, until: Timestamp, code: &str) {
     let mut served = 0;
     for (sent, answer) in answers {
@@ -126,7 +126,7 @@ fn judge(stack: &Stack, answers: &[(Timestamp, Answer)], raised: NanoUsd, until:
     assert!(refused > 0, "requests were sent after the end");
 }
 
-/// Races over the end of the raise of a key's limit or of a group's, with the cap in reach or far away.
+/// Races across the end of a raise of a key's or a group's limit, with the cap close or far away.
 async fn the_end_of_a_raise_holds_against_many_at_once(deployment: fn() -> Deployment) {
     for (is_of_group, raised) in [(false, 10_000), (true, 10_000), (false, 60), (true, 60)] {
         let stack = Stack::with(Options { deployment: deployment(), ..Options::default() }).await;

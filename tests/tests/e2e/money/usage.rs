@@ -1,4 +1,4 @@
-//! Usage as each kind of upstream reports it, truly or not, and as it is billed.
+//! Usage as each kind of upstream reports it, truly or falsely, and as it is billed.
 
 use std::time::{Duration, Instant};
 
@@ -10,11 +10,11 @@ use tests::{
     upstream::{End, Fault, ReasoningTold, Script, Shape, Style, Told, Usage},
 };
 
-/// Kinds that report the usage of a chunk's choice alone.
+/// Kinds that report only the usage of a chunk's own choice.
 const BY_CHOICE: [&str; 3] = ["vllm", "sglang", "llama_cpp"];
-/// Tokens of eight choices, which finish apart.
+/// Tokens of eight choices, which finish at different times.
 const LENGTHS: [u64; 8] = [3, 40, 7, 7, 1, 25, 12, 30];
-/// Tokens that all of them have.
+/// Their total.
 const TOKENS: u64 = 125;
 
 async fn of_kind(kind: &'static str) -> (Stack, ApiKey) {
@@ -23,7 +23,7 @@ async fn of_kind(kind: &'static str) -> (Stack, ApiKey) {
     (stack, key)
 }
 
-/// Settles the stack, and returns what the only request of a key was billed, and whether that is marked as an estimate.
+/// Settles the stack. Returns what the only request of a key was billed, and whether that is marked as an estimate.
 async fn billed(stack: &Stack, key: &ApiKey) -> (NanoUsd, bool) {
     stack.released(PATIENCE).await;
     let journal = stack.journal(&key.account);
@@ -57,8 +57,8 @@ async fn a_stream_that_is_left_pays_for_all_of_its_choices_exactly() {
     }
 }
 
-/// Sends a script whole and as a stream, each with a key of its own, at a cost in this range that is marked as an estimate or
-/// not.
+/// Sends a script whole and as a stream, each with its own key, at a cost in this range, and asserts whether it is
+/// marked as an estimate.
 async fn assert_billed(
     kind: &'static str,
     script: &Script,
@@ -124,7 +124,7 @@ async fn numbers_of_every_spelling_are_billed_as_reported() {
             let script = Script { told: Told::json(last), style: Style::of(kind), ..Script::tokens(12, 9) };
             assert_billed(kind, &script, (cost_of(12, 9), cost_of(12, 9)), (false, false)).await;
         }
-        // A prompt that was not counted is estimated, or counted where a stream's upstream can.
+        // A prompt that was not counted is estimated, or counted if a stream's upstream can do that.
         let last = r#"{"prompt_tokens":0,"completion_tokens":9}"#;
         let script = Script { told: Told::json(last), style: Style::of(kind), ..Script::tokens(12, 9) };
         assert_billed(kind, &script, (cost_of(1, 9), cost_of(1_000, 9)), (true, kind == "openai")).await;
@@ -186,7 +186,7 @@ async fn a_whole_answer_of_several_choices_of_llama_cpp_is_asked_for_as_a_stream
     assert_eq!((answer.cost(), &whole["usage"]["completion_tokens"]), (cost(FLASH, usage), &json!(TOKENS)));
     assert_eq!(billed(&stack, &key).await, (cost(FLASH, usage), false));
 
-    // A single choice, and other kinds, are asked for whole.
+    // A single choice is asked for as a whole answer, and so are other kinds.
     let one = stack.call(&key, script.clone());
     let tag = one.tag.clone();
     assert_eq!(one.send().await.status, 200);
@@ -313,7 +313,7 @@ const USERS: [(Dialect, &str, &str); 3] = [
     (Dialect::Messages, "messages", "metadata"),
 ];
 
-/// What a bill says of its request beside tokens and money.
+/// What a bill says about its request in addition to tokens and money.
 const DETAILS: [&str; 9] = [
     "dialect",
     "stream",

@@ -1,4 +1,4 @@
-//! Windows of the calendar: they renew at midnight, on the first and on Mondays, whatever a clock does by seconds.
+//! Calendar windows: they renew at midnight, on the first and on Mondays, even if a clock steps by seconds.
 
 use chrono::{DateTime, Datelike, Days, NaiveTime, Utc};
 use futures_util::future::join_all;
@@ -21,7 +21,7 @@ const BEFORE: i64 = 12;
 const STREAMS: i64 = 50;
 /// Cap of a key in each window, in requests.
 const CAP: i64 = 6;
-/// Most requests that ask for it, ten in a second.
+/// Most requests that try to use it up, ten per second.
 const MOST_TRIES: usize = 1_000;
 
 /// The machine's time.
@@ -89,7 +89,7 @@ async fn a_month_renews_on_the_first() {
     a_window_renews_at("month", next(|day| day.day() == 1)).await;
 }
 
-/// Runs streams across the end of a window, beside a key whose cap is asked for in both windows.
+/// Runs streams across the end of a window, next to a key that uses up its cap in both windows.
 async fn streams_across(per: &str, instant: DateTime<Utc>) {
     let stack = shortly_before(instant).await;
     let (prompt, completion) = (10, 40);
@@ -174,7 +174,7 @@ async fn a_clock_that_steps_by_forty_seconds_frees_and_traps_nothing() {
     let ahead = (midnight(1) - today()).num_seconds() - BEFORE;
     let key = stack.key_with(json!({"limits": [{"amount": number(requests(2)), "per": "day"}]})).await;
     assert_eq!(send(&stack, &key).await.status, 200);
-    // The clock is ahead for a while: the next day begins early, and is not given back.
+    // The clock is ahead for a while: the next day begins early, and does not end again.
     stack.clocks[0].set(ahead + 40);
     assert_eq!(send(&stack, &key).await.status, 200);
     assert_eq!(send(&stack, &key).await.status, 200);

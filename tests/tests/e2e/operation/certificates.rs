@@ -17,12 +17,12 @@ impl Signed {
         signed
     }
 
-    /// Replaces all files by those of another authority.
+    /// Replaces all files with another authority's.
     pub(crate) fn renew(&self) {
         self.issue(|_| {});
     }
 
-    /// Replaces certificate, key and authority; the certificate ends with the beginning of this day.
+    /// Replaces certificate, key and authority; the certificate expires at the beginning of this day.
     pub(crate) fn renew_until(&self, day: NaiveDate) {
         let [month, of_month] = [day.month(), day.day()].map(|number| u8::try_from(number).unwrap());
         self.issue(|params| params.not_after = rcgen::date_time_ymd(day.year(), month, of_month));

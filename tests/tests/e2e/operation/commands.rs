@@ -1,4 +1,5 @@
-//! Commands to a running process, by its admin port: upstreams that are drained, the filter of log lines, and who may ask.
+//! Commands to a running process, through its admin port: draining upstreams, the filter of log lines, and who may send
+//! them.
 
 use std::{
     fs,
@@ -123,7 +124,7 @@ async fn the_filter_of_log_lines_is_replaced_and_a_bad_one_is_refused_by_name() 
     command(&stack.key_services[0], &["log-level", "debug"]).unwrap();
 }
 
-/// The status that the admin port of a server answers to these lines of a head.
+/// The status that a server's admin port answers to a request with these header lines.
 async fn status_of(server: &Server, request: &str, lines: &str, body: &str) -> u16 {
     let length = body.len();
     let request =

@@ -1,4 +1,4 @@
-//! `doctor` of every program: what is well, what is not, and the exit status by the worst.
+//! `doctor` of every program: what works, what does not, and an exit status for the worst finding.
 
 use std::{fs, os::unix::fs::PermissionsExt};
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tests::harness::{Deployment, Form, Options, Server, Settings, Stack};
 
-/// Findings of a program, by its own words, and its exit status.
+/// A program's findings in its own words, and its exit status.
 fn findings(settings: &Settings) -> (i32, Vec<Value>) {
     let (status, printed, error) = settings.try_cli(&["doctor", "--json"]);
     let findings: Vec<Value> =
@@ -14,7 +14,7 @@ fn findings(settings: &Settings) -> (i32, Vec<Value>) {
     (status.code().unwrap(), findings)
 }
 
-/// What is said of a check with this severity.
+/// What a check with this severity says.
 fn said<'a>(findings: &'a [Value], check: &str, severity: &str) -> Vec<&'a str> {
     let of = findings.iter().filter(|it| it["check"] == check && it["severity"] == severity);
     of.map(|it| it["says"].as_str().unwrap()).collect()
@@ -36,7 +36,7 @@ async fn of_services_every_part_is_looked_at_and_a_fault_is_found_where_it_is() 
 
     let of_gateway = stack.server().settings().clone();
     let (_, found) = findings(&of_gateway);
-    assert!(said(&found, "key-service", "well")[0].contains("takes the token"), "{found:?}");
+    assert!(said(&found, "key-service", "well")[0].contains("accepts the token"), "{found:?}");
     let mut guessing = of_gateway.clone();
     guessing.env.push(("FAREGATE_INTERNAL_TOKEN", "a-guess-long-enough".into()));
     let (status, found) = findings(&guessing);
@@ -99,7 +99,7 @@ async fn a_first_look_makes_nothing_and_a_secret_that_others_may_read_is_a_warni
     let (status, found) = findings(&settings);
     assert_eq!(status, 0, "{found:?}");
 
-    // A served file is looked at as well.
+    // A file in use is checked as well.
     let server = Server::start(&settings).await;
     let (_, found) = findings(&settings);
     assert!(said(&found, "store", "well").iter().any(|says| says.contains("takes writes")), "{found:?}");

@@ -19,7 +19,7 @@ const RUNBOOK: &str = include_str!("../../../../docs/alerts.md");
 const CASES: &str = include_str!("../../../../deploy/prometheus/alerts.test.yml");
 const ALERTS: &str = include_str!("../../../../deploy/prometheus/alerts.yml");
 
-/// Words of PromQL that stand where a metric may stand.
+/// Words of PromQL that may occur where a metric may.
 const KEYWORDS: [&str; 8] = ["and", "or", "unless", "bool", "by", "on", "ignoring", "without"];
 
 /// An explained metric.
@@ -204,7 +204,7 @@ async fn scrape(stack: &Stack) -> String {
     stack.http.get(&format!("{}/metrics", stack.server().admin())).await.text().to_owned()
 }
 
-/// Names of families, each with what such lines say of it.
+/// Names of families, each with what such lines say about it.
 fn declared<'a>(exported: &'a str, line: &str) -> BTreeMap<&'a str, &'a str> {
     let lines: Vec<_> = exported.lines().filter_map(|it| it.strip_prefix(line)?.split_once(' ')).collect();
     let declared: BTreeMap<_, _> = lines.iter().copied().collect();
@@ -267,7 +267,7 @@ fn metrics_of(expression: &str) -> BTreeSet<String> {
             _ => bare.push(c),
         }
     }
-    // What is grouped by is a label.
+    // Words that are grouped by are labels.
     for word in ["by (", "on (", "group_left (", "without (", "ignoring ("] {
         while let Some((before, rest)) = bare.split_once(word) {
             bare = format!("{before} {}", rest.split_once(')').unwrap().1);

@@ -1,4 +1,4 @@
-//! A catalogue that the operator reloads: whole or not at all, and requests end at the price at which they began.
+//! A catalogue that the operator reloads: completely or not at all. Requests end at the price at which they began.
 
 use std::{
     fs,
@@ -63,7 +63,7 @@ async fn a_reloaded_catalogue_holds_for_what_begins_and_a_wrong_one_changes_noth
     let offered = offered(&stack, &key).await;
     assert!(offered.contains(&"Model Later".to_owned()), "{offered:?}");
 
-    // The second model has a price below zero: nothing of this catalogue is used.
+    // The second model has a price below zero, so nothing of this catalogue is used.
     fs::write(&file, first.replace("output = \"4.00\"", "output = \"-4.00\"")).unwrap();
     stack.server().reload();
     logged(stack.server(), NOT_RELOADED, 1).await;
@@ -80,7 +80,7 @@ async fn servers_that_have_less_than_the_catalogue_promises_are_named_at_start_a
         let options = Options { kind, models: Models::At(upstream.url()), ..Options::default() };
         let stack = Stack::with(options).await;
         let too_much = |window: u64| format!("context_window is 1048576 here and {window} at the server");
-        // Each of both models promises too much.
+        // Each of the two models promises too much.
         logged(stack.server(), &too_much(8_192), 2).await;
         upstream.set_window(4_096);
         stack.server().reload();
@@ -95,7 +95,7 @@ async fn servers_that_have_less_than_the_catalogue_promises_are_named_at_start_a
         assert!(!printed.contains("at the server"), "{printed}");
         let address = upstream.url();
         drop(upstream);
-        // A server that is away is no fault of the catalogue.
+        // A server that is away is not a fault of the catalogue.
         let printed = stack.cli(&["catalogue", "check", "--ask"]);
         assert!(printed.contains("cannot be reached"), "{address}: {printed}");
     }
@@ -151,7 +151,7 @@ async fn reloads_under_load_fail_no_request_and_charge_the_price_of_one_catalogu
     println!("{reloads} reloads, {} requests, none failed", sent.into_inner());
 }
 
-/// Waits until the log has these words so many times.
+/// Waits until the log has these words this many times.
 pub(crate) async fn logged(server: &Server, words: &str, times: usize) {
     let deadline = Instant::now() + PATIENCE;
     while server.log().matches(words).count() < times {

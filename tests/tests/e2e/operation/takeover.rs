@@ -1,4 +1,4 @@
-//! A program that stops, and a new one that takes over on one machine, by the protocols of a service manager.
+//! A program that stops, and a new one that takes over on the same machine, by the protocols of a service manager.
 
 use std::{
     fs,
@@ -30,7 +30,7 @@ const TAKEOVERS: usize = 3;
 /// Clients that keep their connections, and as many that make one for each request.
 const CLIENTS: usize = 4;
 
-/// Requests over the socket that is handed over.
+/// Requests over the socket that is passed on.
 struct Load<'a> {
     stack: &'a Stack,
     key: &'a ApiKey,
@@ -132,7 +132,7 @@ async fn a_request_that_is_being_read_when_a_drain_begins_is_answered() {
     assert_eq!(&read, b"HTTP/1.1 100 Continue\r\n\r\n");
     server.terminate();
     logged(server, "draining", 1).await;
-    // Longer than idle connections have at the end.
+    // Longer than the time that idle connections have at the end.
     sleep(Duration::from_secs(3)).await;
     client.write_all(b"{}").await.unwrap();
     let mut answer = String::new();

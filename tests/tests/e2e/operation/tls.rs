@@ -62,14 +62,14 @@ async fn connections_that_never_agree_on_tls_are_closed_in_time_and_yield_to_oth
     let stack = over_tls(&signed, &bounds).await;
     let address = stack.server().public().trim_start_matches("https://").to_owned();
     let mut silent = Vec::new();
-    // More than the port keeps of callers that are not authenticated.
+    // More than the port keeps for unauthenticated callers.
     for _ in 0..100 {
         silent.push(TcpStream::connect(&address).await.unwrap());
     }
     assert_eq!(stack.http.get(&stack.url("/health")).await.status, 200, "others are served meanwhile");
     for mut stream in silent {
         let mut received = Vec::new();
-        // A connection that yields may be reset.
+        // A connection that is closed to make room may be reset.
         let closed = timeout(PATIENCE, stream.read_to_end(&mut received)).await;
         assert!(closed.is_ok() && received.is_empty(), "{closed:?}");
     }
@@ -105,7 +105,7 @@ async fn a_certificate_is_reloaded_with_the_catalogue_whole_or_not_at_all() {
     running.read_tokens(5).await;
     let before = signed.text("ca.pem");
 
-    // The catalogue alone would be good.
+    // The catalogue by itself would be good.
     let file = stack.data().join("models.toml");
     let first = fs::read_to_string(&file).unwrap();
     fs::write(&file, first.replace("output = \"0.40\"", "output = \"0.80\"")).unwrap();
@@ -147,14 +147,14 @@ async fn the_end_of_a_certificate_is_a_metric_and_one_that_has_ended_is_warned_o
         line.parse::<f64>().unwrap()
     };
     assert!((ends().await - 4_070_908_800.0).abs() < 0.5, "{}", ends().await);
-    assert!(!stack.server().log().contains("the certificate has ended"), "{}", stack.server().last_words());
+    assert!(!stack.server().log().contains("the certificate expired"), "{}", stack.server().last_words());
 
     signed.renew_until(day(2020, 31));
     stack.server().reload();
     logged(stack.server(), RELOADED, 1).await;
     assert!((ends().await - 1_580_428_800.0).abs() < 0.5, "{}", ends().await);
     let log = stack.server().log();
-    assert!(log.contains("WARN") && log.contains("the certificate has ended"), "{log}");
+    assert!(log.contains("WARN") && log.contains("the certificate expired"), "{log}");
     signed.renew_until(day(2099, 1));
     stack.server().reload();
     logged(stack.server(), RELOADED, 2).await;

@@ -1,4 +1,4 @@
-//! Traces: one from the client to the store and the upstream, under the names of the conventions, with no secret; and
+//! Traces: one from the client to the store and the upstream, with the conventions' names and without secrets; and
 //! receivers that are slow or away.
 
 use std::{fmt::Write, time::Duration};
@@ -56,14 +56,14 @@ fn one<'a>(spans: &'a [ReceivedSpan], (service, name, kind): (&str, &str, &str))
     span
 }
 
-/// Returns whether the gateway's span of a request has arrived, and that of its capture where there is one.
+/// Returns whether the gateway's span of a request has arrived, and its capture's span if there is one.
 fn complete(spans: &[ReceivedSpan], calls: usize) -> bool {
     let of =
         |service: &str| spans.iter().filter(|span| span.service == service && span.kind == "SERVER").count();
     of(GATEWAY) == 1 && of(KEY_SERVICE) == calls
 }
 
-/// Checks a call between the services, and the store's part below.
+/// Checks a call between the services, and the store's part below it.
 fn assert_called(spans: &[ReceivedSpan], method: &str, above: &ReceivedSpan) {
     let sent = one(spans, (GATEWAY, method, "CLIENT"));
     assert_eq!(sent.parent, above.id);
@@ -154,7 +154,7 @@ async fn a_refused_chat_is_no_error_of_ours_and_a_cut_one_is() {
     let refused = trace(1);
     let answer = traced(stack.call(&poor, Script::tokens(12, 9)), &refused).send().await;
     assert_eq!(answer.status, 402, "{answer}");
-    // The bound of the prompt was refused, and then its least.
+    // The bound of the prompt was refused, and then its least cost.
     let spans = receiver.trace(&refused, |spans| complete(spans, 2)).await;
     let server = one(&spans, (GATEWAY, CHAT, "SERVER"));
     assert_eq!((server.failed, server.get("http.response.status_code")), (false, json!(402)));
@@ -206,7 +206,7 @@ async fn a_created_key_is_one_trace_and_one_that_is_not_sampled_is_none() {
     assert_eq!(unsampled.status, 201, "{unsampled}");
     let answer = stack.http.send(create("01")).await;
     assert_eq!(answer.status, 201, "{answer}");
-    // The gateway knows the account since the first request, so that only the key-service that creates the key judges it.
+    // The gateway knows the account from the first request, so only the key-service that creates the key judges it.
     let spans = receiver.trace(&created, |spans| complete(spans, 1)).await;
     let server = one(&spans, (GATEWAY, "POST /v1/management/{*rest}", "SERVER"));
     assert_eq!((&*server.parent, server.get("http.response.status_code")), (CLIENT, json!(201)));
@@ -231,7 +231,7 @@ async fn a_created_key_is_one_trace_and_one_that_is_not_sampled_is_none() {
 
 #[apply(fact)]
 async fn a_receiver_that_is_away_or_never_answers_costs_spans_alone() {
-    // More spans than a queue and a batch take.
+    // More spans than fit into a queue and a batch.
     const CHATS: usize = 600;
     let hanging = OtlpReceiver::hanging().await;
     let away = vec![("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1".to_owned())];
@@ -249,7 +249,7 @@ async fn a_receiver_that_is_away_or_never_answers_costs_spans_alone() {
     }
 }
 
-/// Waits until spans were dropped for this reason, as the metrics tell.
+/// Waits until the metrics show spans that were dropped for this reason.
 async fn dropped(stack: &Stack, reason: &str) {
     let counter = format!("faregate_spans_dropped_total{{reason=\"{reason}\"}} ");
     let deadline = std::time::Instant::now() + tests::harness::PATIENCE;
@@ -403,7 +403,7 @@ async fn a_wrong_setting_of_telemetry_is_refused_with_its_name() {
     }
 }
 
-/// Checks that nothing that was received has a key, a token, or a prompt.
+/// Checks that nothing that was received contains a key, a token, or a prompt.
 fn assert_no_secret(receiver: &OtlpReceiver, keys: &[&ApiKey]) {
     let told: String =
         receiver.requests().iter().map(|body| String::from_utf8_lossy(body).into_owned()).collect();

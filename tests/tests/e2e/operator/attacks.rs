@@ -1,4 +1,4 @@
-//! Signing in as an operator, as an attacker would try it.
+//! Attacks on signing in as an operator.
 
 use tests::harness::{Browser, Options, Stack, attribute};
 

@@ -1,4 +1,4 @@
-//! What the pages of operators show.
+//! Contents of the operators' pages.
 
 use serde_json::json;
 use tests::{

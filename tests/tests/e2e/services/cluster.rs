@@ -21,7 +21,7 @@ use super::faults::outages::{LEASE, heals};
 
 /// Enough accounts that all three masters have some, except with a probability of one in 10¹⁵.
 const ACCOUNTS: usize = 72;
-/// Number of accounts that send requests, each with a key of its own.
+/// Number of accounts that send requests, each with its own key.
 const BUSY: usize = 12;
 /// Time after which an answered write has reached the replica.
 const REPLICATED: Duration = Duration::from_secs(1);
@@ -47,7 +47,7 @@ async fn accounts_lie_on_every_master_and_each_is_billed_exactly() {
 }
 
 /// A replica lags behind its master. Writes that the master acknowledged but had not replicated are lost with it.
-/// Charges may be lost that were answered at most a moment earlier, but nothing is billed that was not served.
+/// Charges that were answered at most a moment earlier may be lost, but nothing is billed that was not served.
 #[apply(fact)]
 async fn a_master_that_is_lost_is_replaced_and_takes_at_most_its_last_moment_with_it() {
     let stack = over(Form::ClusterWithReplicas).await;
@@ -104,7 +104,7 @@ async fn a_master_that_is_lost_is_replaced_and_takes_at_most_its_last_moment_wit
     println!("{missing} of {answered} charges went with the master; its accounts were away for {away:?}");
 }
 
-/// Slots move while requests run, as an operator moves them who adds a master or takes one away.
+/// Slots move while requests run, as when an operator adds or removes a master.
 #[apply(fact)]
 async fn a_third_of_the_slots_moves_under_load_and_each_request_is_billed_exactly() {
     let stack = over(Form::Cluster).await;
@@ -131,7 +131,7 @@ async fn a_third_of_the_slots_moves_under_load_and_each_request_is_billed_exactl
         }
         stop.store(true, Ordering::Relaxed);
     };
-    // Reads follow the slots, too.
+    // Reads follow the slots too.
     let (settings, is_over) = (stack.operator().clone(), Arc::clone(&stop));
     let auditing = tokio::task::spawn_blocking(move || {
         let mut audits = 0;
@@ -149,7 +149,7 @@ async fn a_third_of_the_slots_moves_under_load_and_each_request_is_billed_exactl
         assert!(answered > refused, "{refused} of {answered} requests were refused");
         assert_eq!(stack.used(key).await, stack.cost_of_served(key));
     }
-    // A busy machine may take longer for an answer than a question waits.
+    // On a busy machine, an answer may take longer than one question waits.
     let mut answers =
         (0..10).map(|_| stack.redis().ask(0, "KEYS *acct_*")).filter(|answer| !answer.is_empty());
     let left = answers.next().expect("the first master answers");

@@ -1,4 +1,5 @@
-//! Replicas: what is answered survives the loss of the master if they are awaited, and a master that is cut off is left.
+//! Replicas: with waiting, everything that was answered survives the loss of the master, and a master that is cut off
+//! is abandoned.
 
 use std::{
     sync::{
@@ -114,7 +115,7 @@ const KEY_SERVICES: usize = 2;
 /// Time within which a charge that is answered has reached the replicas, and within which an answer is written.
 const REPLICATED: Duration = Duration::from_secs(1);
 
-/// Cuts the master off from its replicas and its Sentinel, but not from key-services, and counts the charges that are lost.
+/// Cuts the master off from its replicas and its Sentinel, but not from key-services, and counts the lost charges.
 async fn a_master_that_only_key_services_reach(min_replicas: u32) {
     let deployment = Deployment::Services { gateways: 1, key_services: KEY_SERVICES, redis: Form::Watched };
     let stack = Stack::with(Options { deployment, ..Options::default() }).await;
@@ -144,7 +145,7 @@ async fn a_master_that_only_key_services_reach(min_replicas: u32) {
         let cut = Instant::now();
         let lost = redis.begin_to_lose(0, Loss::CutOff);
         redis.taken_over(0, lost).await;
-        // The cut-off master answers all the same, but nobody may stay with it.
+        // The cut-off master still answers, but nobody may stay with it.
         let deadline = Instant::now() + SERVER_PATIENCE;
         let serve = |server| redis.ask(server, "CLIENT LIST").matches("name=faregate:fg").count();
         while (0..redis.pids().len()).filter(|server| *server != lost).map(serve).sum::<usize>()
@@ -164,7 +165,7 @@ async fn a_master_that_only_key_services_reach(min_replicas: u32) {
     let (_, (cut, left, lost)) = tokio::join!(join_all(clients), cut);
     redis.come_back(lost, Loss::CutOff).await;
     stack.released(PATIENCE).await;
-    // A master that takes no writes without replicas loses only what was under way.
+    // A master that refuses writes without replicas loses only what was in flight.
     let until = if min_replicas == 0 { left } else { cut };
     let mut gone = 0;
     for (key, told) in keys.iter().zip(told) {

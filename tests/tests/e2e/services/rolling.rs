@@ -1,5 +1,5 @@
 //! Rolling restarts: gateways and key-services are asked to end and started again, one after the other, under clients
-//! that try again elsewhere, or behind a load balancer. The upstream's own count is the reference, to the nano-dollar.
+//! that retry elsewhere, or behind a load balancer. The upstream's own count is the reference, to the nano-dollar.
 
 use std::{
     sync::{
@@ -29,20 +29,20 @@ use super::{
 
 /// Rounds in which each process is restarted once, unless `FAREGATE_TEST_ROLLING_ROUNDS` sets them.
 const ROUNDS: u64 = 3;
-/// Number of clients, each with a key of its own, that send one request after the other.
+/// Number of clients that send one request after the other, each with its own key.
 const CLIENTS: usize = 60;
-/// Number of times that a client tries a request again.
+/// How often a client retries a request.
 const TRIES: usize = 4;
-/// Pause before another try, and between requests.
+/// Pause before a retry, and between requests.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Seconds that a gateway gives to what runs. Some streams last longer and are cut.
+/// Seconds that a gateway gives to running requests. Some streams last longer and are cut.
 const DRAIN: &str = "2";
 
-/// Clients behind a balancer, each with connections of its own, every fourth over HTTP/2.
+/// Clients behind a balancer, each with its own connections, every fourth over HTTP/2.
 const BALANCED: usize = 200;
 const BALANCED_KEYS: usize = 20;
-/// Seconds in which a gateway says that it stops and serves on: longer than a request on a busy machine, so that each connection
-/// is told.
+/// Seconds for which a gateway announces its stop but still serves: longer than a request on a busy machine, so that
+/// every connection learns of it.
 const DRAIN_PAUSE: &str = "8";
 
 /// A restart, and how long it lasted.
@@ -160,7 +160,7 @@ async fn restart(server: &Server) {
     sleep(PAUSE).await;
 }
 
-/// Sends requests of all kinds. A request that is refused, or ends before its answer begins, is tried again on the other
+/// Sends requests of all kinds. A request that is refused, or ends before its answer begins, is retried on the other
 /// gateway, as a balancer and an SDK do.
 async fn client(stack: &Stack, number: usize, key: &ApiKey, over: &AtomicBool, sent: &Mutex<Vec<Sent>>) {
     let mut prompts = bills::FEWEST..bills::MOST;
@@ -170,7 +170,7 @@ async fn client(stack: &Stack, number: usize, key: &ApiKey, over: &AtomicBool, s
         for again in 0..TRIES {
             let prompt = prompts.next().unwrap();
             let (script, streamed) = match turn % 8 {
-                // Longer than the drain, sometimes.
+                // Sometimes longer than the drain.
                 0 => (Script::tokens(prompt, 150).pace(20), true),
                 1 => (Script { head_after_ms: 1_500, ..Script::tokens(prompt, 150) }, false),
                 even if even % 2 == 0 => (Script::tokens(prompt, 30).pace(10), true),
@@ -197,15 +197,15 @@ fn reason(
     let drained = restarts
         .iter()
         .any(|restart| restart.gateway == sent.gateway && restart.from < sent.to && restart.to > sent.from);
-    // The upstream may have sent its last tokens when the gateway stops reading, so that the entry alone tells a cut.
+    // The upstream may have sent its last tokens when the gateway stops reading, so only the entry shows a cut.
     let unfinished = entry.is_some_and(|entry| entry["finish_reason"].is_null());
     let cut = drained && generation.streamed && unfinished;
     let right = !bills::is_above(generation, entry) && !bills::is_estimated(entry);
     (cut && right && bills::lacks_only_tokens_on_their_way(generation, sent, entry)).then_some(CUT)
 }
 
-/// Asserts that each key's `used` is the cost of all that was served to it, but for the differences that are explained,
-/// and of its journal.
+/// Asserts that each key's `used` is the cost of everything served to it, except for the explained differences, and
+/// matches its journal.
 async fn assert_used_is_served(stack: &Stack, keys: &[ApiKey], differences: &[bills::Difference]) {
     let journal = stack.journal(&stack.account);
     for key in keys {

@@ -23,14 +23,14 @@ use super::two_of_each;
 
 /// Grace of a rotation under load, in seconds.
 const GRACE: u64 = 3;
-/// Clients with the old plaintext, and as many with the new one.
+/// Clients with the old plaintext, and the same number with the new one.
 const CLIENTS: usize = 4;
 /// Requests that are refused after a plaintext has ended.
 const REFUSED: usize = 200;
 /// Rotations without grace.
 const ROTATIONS: usize = 6;
 
-/// Rotates a key; returns the object, and the key with its new plaintext.
+/// Rotates a key. Returns the object, and the key with its new plaintext.
 async fn rotate(stack: &Stack, key: &ApiKey, terms: Value) -> (Value, ApiKey) {
     let answer = stack.manage(Method::POST, &format!("/{}/rotate", key.id), Some(terms)).await;
     assert_eq!(answer.status, 200, "{answer}");
@@ -39,7 +39,7 @@ async fn rotate(stack: &Stack, key: &ApiKey, terms: Value) -> (Value, ApiKey) {
     (object, ApiKey { secret, ..key.clone() })
 }
 
-/// Status of a small request, or of a look at the key or the models.
+/// Status of a small request, or of a request for the key or the models.
 async fn status(stack: &Stack, key: &ApiKey, turn: usize) -> u16 {
     let answer = match turn % 4 {
         0 => stack.get(key, "/v1/key").await,
@@ -94,7 +94,7 @@ async fn both_plaintexts_are_served_until_the_grace_is_over_and_then_the_new_one
         "served: {served_old} with the old plaintext, {served_new} with the new one; refused: {refused}"
     );
     assert!(served_old > 0 && served_new > 0);
-    // What began with the old plaintext goes on.
+    // Streams that began with the old plaintext go on.
     for stream in running {
         stream.rest().await.assert_done();
     }

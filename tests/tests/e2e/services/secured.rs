@@ -43,7 +43,7 @@ async fn assert_serves_no_request(stack: &Stack, gateway: &Server) {
     assert_eq!(stack.upstream.generations().len(), before);
 }
 
-/// Settings of a gateway without any TLS setting, in a folder of its own.
+/// Settings of a gateway without any TLS setting, in its own folder.
 fn without_tls(stack: &Stack, folder: &Path) -> Settings {
     let mut settings = stack.server().settings().clone();
     folder.clone_into(&mut settings.data);
@@ -115,14 +115,14 @@ async fn certificates_of_another_authority_are_taken_over_without_a_restart() {
     for name in ["ca.pem", "cert.pem", "key.pem"] {
         old.write(name, &signed.text(name));
     }
-    // During the change both authorities are trusted.
+    // During the change, both authorities are trusted.
     signed.renew();
     signed.write("ca.pem", &format!("{first}{}", signed.text("ca.pem")));
     for server in stack.key_services.iter().chain(&stack.gateways) {
         server.reload();
         logged(server, RELOADED, 1).await;
     }
-    // What starts now has the new certificate alone, and meets clients that must show theirs.
+    // A process that starts now has only the new certificate, and its clients must present theirs.
     let renewed = signed.text("ca.pem").replace(&first, "");
     signed.write("ca.pem", &renewed);
     for key_service in &stack.key_services {

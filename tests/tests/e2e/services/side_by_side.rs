@@ -1,4 +1,5 @@
-//! Processes of `faregate` over one Redis: each is a gateway and a key-service, and no call leaves it but to the store.
+//! Several `faregate` processes over one Redis: each is a gateway and a key-service, and calls leave it only for the
+//! store.
 
 use std::time::Duration;
 
@@ -53,7 +54,7 @@ async fn a_process_that_dies_is_survived_by_the_other_which_bills_its_streams() 
     broken.read_tokens(200).await;
     stack.kill_gateway(0);
     assert_eq!(kept.rest().await.assert_done().cost(), cost_of(12, 500));
-    // Only the other is there to resolve the hold.
+    // Only the other process can resolve the hold.
     stack.released(PATIENCE).await;
     dying.restart().await;
     assert!(stack.used(&key).await > cost_of(24, 500), "the broken stream is billed as last reported");

@@ -14,7 +14,7 @@ use tokio::time::{sleep, timeout};
 
 use super::two_of_each;
 
-/// Time in which holds are released: far less than the lease, so that a hold which merely expires fails the test.
+/// Time in which holds are released: far less than the lease, so that the test fails if a hold merely expires.
 const SETTLING: Duration = Duration::from_secs(10);
 /// Longest time that a management request may take while a key-service is down.
 const BEARABLE: Duration = Duration::from_secs(5);

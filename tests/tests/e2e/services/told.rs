@@ -1,4 +1,4 @@
-//! What an operator is told, step by step: probes, metrics, the alerts made of them, and the log.
+//! What an operator sees, step by step: probes, metrics, the alerts made of them, and the log.
 
 use std::{
     collections::BTreeSet,
@@ -27,7 +27,7 @@ use crate::{
     operation::{certificates::Signed, metrics::promtool_path, reload::RELOADED},
 };
 
-/// Minutes for which the alerts see what the programs tell: longer than any of them waits but the tickets of an hour.
+/// Minutes that the alerts observe the programs: longer than any of them waits, except tickets that wait an hour.
 const WATCHED_MINUTES: u32 = 90;
 
 /// Bytes of Redis's memory that are filled at once.
@@ -104,7 +104,7 @@ async fn a_redis_that_fills_is_told_before_its_end_at_it_and_when_it_is_enlarged
     while add(&stack, ballast) {
         ballast += 1;
     }
-    // Nothing is freed between two of these: the last pieces may have left room for small writes.
+    // Nothing is freed between two of these: the last pieces may have left space for small writes.
     assert!(stack.redis().ask(0, "CONFIG SET maxmemory 48mb").starts_with("+OK"));
     let said = readiness(&stack, key_service, 503).await;
     assert!(said.text().contains("the store refuses writes") && said.text().contains("OOM"), "{said}");
@@ -210,7 +210,7 @@ async fn rotate_token(stack: &Stack, files: &Signed) {
     reload_all(stack, &stack.key_services).await;
 }
 
-/// Replaces the certificate between the services and its authority: both authorities are trusted meanwhile.
+/// Replaces the certificate between the services and its authority. Both authorities are trusted meanwhile.
 async fn rotate_certificates(stack: &Stack, files: &Signed, next: &Signed) {
     files.write("ca.pem", &(files.text("ca.pem") + &next.text("ca.pem")));
     reload_everywhere(stack).await;
@@ -227,7 +227,7 @@ async fn reload_everywhere(stack: &Stack) {
     reload_all(stack, &stack.gateways).await;
 }
 
-/// Asserts that a chat, a management request, and a look at the models over a new connection are answered.
+/// Asserts that a chat, a management request, and a request for the models over a new connection are answered.
 async fn serves(stack: &Stack, key: &ApiKey) {
     let answer = stack.call(key, Script::tokens(12, 5)).send().await;
     assert_eq!(answer.status, 200, "{answer}");
@@ -245,7 +245,8 @@ async fn over(redis: Form) -> Stack {
     Stack::with(Options { deployment, ..Options::default() }).await
 }
 
-/// Fills Redis until this share of its memory is used and the key-service shows it. Returns the number of pieces so far.
+/// Fills Redis until this share of its memory is used and the key-service reports it. Returns the number of pieces so
+/// far.
 async fn fill(stack: &Stack, pieces: u32, to: f64) -> u32 {
     let mut pieces = pieces;
     let field = |info: &str, name: &str| {
@@ -264,7 +265,7 @@ async fn fill(stack: &Stack, pieces: u32, to: f64) -> u32 {
     pieces
 }
 
-/// Adds a piece of this number to Redis. Returns false if Redis has no room.
+/// Adds the piece with this number to Redis. Returns false if Redis has no space.
 fn add(stack: &Stack, piece: u32) -> bool {
     let said = stack.redis().ask(0, &format!("SETRANGE ballast-{piece} {BALLAST} x"));
     assert!(said.starts_with([':', '-']), "{said}");
@@ -301,7 +302,7 @@ pub(crate) async fn shows(stack: &Stack, server: &Server, series: &str, is_right
     }
 }
 
-/// Asserts that a process has written one line of a warning or an error since this place of its log, with these words.
+/// Asserts that since this position in its log, a process has written one warning or error, with these words.
 pub(crate) fn assert_told_once(server: &Server, since: usize, words: &str) {
     let log = server.log();
     let lines = log[since..].lines().filter(|line| line.contains("WARN") || line.contains("ERROR"));
@@ -309,11 +310,11 @@ pub(crate) fn assert_told_once(server: &Server, since: usize, words: &str) {
     assert!(lines.len() == 1 && lines[0].contains(words), "{words}: {lines:#?}");
 }
 
-/// Asserts that a line since this place of a log has these words, and that no warning or error was repeated.
+/// Asserts that since this position in a log, a line has these words, and no warning or error was repeated.
 pub(crate) fn assert_each_told_once(server: &Server, since: usize, words: &str) {
     let log = server.log();
     let lines = log[since..].lines().filter(|line| line.contains("WARN") || line.contains("ERROR"));
-    // Without the time, up to the first field, and with the reason: calls may fail for several.
+    // Without the time, up to the first field, and with the reason: calls may fail for several reasons.
     let said: Vec<String> = lines
         .map(|line| {
             let text = line.split(' ').skip(1).take_while(|word| !word.contains('='));
@@ -326,7 +327,7 @@ pub(crate) fn assert_each_told_once(server: &Server, since: usize, words: &str) 
     assert_eq!(once.len(), said.len(), "{said:#?}");
 }
 
-/// Asserts that these alerts and no others fire if the programs go on telling what they tell. Gauges take a moment to follow.
+/// Asserts that exactly these alerts fire if the programs go on reporting the same. Gauges take a moment to follow.
 pub(crate) async fn assert_fires(stack: &Stack, alerts: &[&str]) {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -339,7 +340,7 @@ pub(crate) async fn assert_fires(stack: &Stack, alerts: &[&str]) {
     }
 }
 
-/// Returns whether Prometheus fires these alerts and no others for what all programs tell now, and its words.
+/// Returns whether Prometheus fires exactly these alerts for what all programs report now, and its output.
 async fn fires(stack: &Stack, alerts: &[&str]) -> (bool, String) {
     let mut series = Vec::new();
     for server in stack.gateways.iter().chain(&stack.key_services) {
@@ -377,7 +378,8 @@ async fn fires(stack: &Stack, alerts: &[&str]) -> (bool, String) {
     (output.status.success(), said.concat())
 }
 
-/// A series that keeps the value of this line, with further labels. Times are moved to the clock of the test, which begins at zero.
+/// A series that keeps the value of this line, with further labels. Times are moved to the clock of the test, which
+/// begins at zero.
 fn constant(line: &str, labels: &str) -> Option<serde_json::Value> {
     let (series, value) = line.rsplit_once(' ').filter(|_| !line.starts_with('#'))?;
     let mut value: f64 = value.parse().ok().filter(|value: &f64| value.is_finite())?;

@@ -1,4 +1,4 @@
-//! Deliveries of events by two key-services over one store, of which one is killed.
+//! Deliveries of events by two key-services over one store, one of which is killed.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -7,15 +7,15 @@ use tokio::time::{Instant, sleep};
 
 use crate::governing::webhooks::{events, webhook};
 
-/// Keys that are made before the kill, and as many afterwards.
+/// Keys made before the kill, and again afterwards.
 const KEYS: usize = 40;
-/// Time that the receiver takes for an answer, so that attempts are under way at any time.
+/// How long the receiver takes to answer, so that attempts are always in flight.
 const PAUSE: Duration = Duration::from_millis(300);
-/// Attempts at one webhook that a key-service has under way at most.
+/// Most attempts at one webhook that a key-service has in flight.
 const MAX_ATTEMPTS: usize = 4;
 /// Seconds after which the claims of a dead key-service have ended.
 const CLAIMS_ENDED: i64 = 31;
-/// Time in which both key-services have looked for due deliveries, and ended the attempts.
+/// Time in which both key-services have looked for due deliveries and ended their attempts.
 const TWO_LOOKS: Duration = Duration::from_secs(2);
 
 /// Number of requests for each event.
@@ -61,7 +61,7 @@ async fn two_key_services_never_make_the_same_attempt_and_one_that_is_killed_los
     }
     receiver.until("some arrive", |all| all.len() >= before + MAX_ATTEMPTS).await;
     stack.key_services[0].kill();
-    // The other one goes on with all but what the dead one has claimed.
+    // The other one goes on with everything except what the dead one has claimed.
     let left = 2 * KEYS - MAX_ATTEMPTS;
     receiver.until("the others arrive", |all| arrivals(all).len() >= left).await;
     sleep(TWO_LOOKS).await;

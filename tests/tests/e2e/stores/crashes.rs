@@ -11,11 +11,11 @@ use tests::{
 };
 use tokio::time::sleep;
 
-/// Streams under way when the process is killed.
+/// Streams in flight when the process is killed.
 const STREAMS: usize = 50;
-/// Longest time until a charge that waited is delivered.
+/// Longest time until a waiting charge is delivered.
 const SETTLED: Duration = Duration::from_secs(10);
-/// The shortest lease that is allowed, because tests wait for it.
+/// The shortest lease allowed, because tests wait for it.
 const LEASE: Duration = Duration::from_secs(3);
 
 #[apply(fact)]

@@ -1,4 +1,4 @@
-//! Acts, bills and events while processes are killed: neither exists without the other.
+//! Changes, bills and events while processes are killed: neither exists without the other.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,20 +25,20 @@ use crate::services::from_environment;
 
 /// Kills over both stores together, unless `FAREGATE_TEST_EVENT_KILLS` sets them.
 const KILLS: u64 = 40;
-/// Seed of the acts.
+/// Seed of the changes.
 const SEED: u64 = 20_261_123;
-/// Clients that govern, and clients that spend.
+/// Clients that make changes, and clients that spend.
 const GOVERNORS: u64 = 4;
 const SPENDERS: usize = 2;
-/// Kills for each further key of a spender, and requests that the limit of such a key pays for.
+/// Kills per additional key of a spender, and requests that such a key's limit pays for.
 const KILLS_A_KEY: u64 = 4;
 const REQUESTS: i64 = 4;
-/// Acts between two kills, at least.
+/// Least changes between two kills.
 const ACTS: u64 = 3;
-/// The shortest lease that is allowed, because the test waits for it.
+/// The shortest lease allowed, because the test waits for it.
 const LEASE: Duration = Duration::from_secs(3);
 
-/// What the clients made and did.
+/// The objects that the clients made, and counts of what they did.
 #[derive(Default)]
 struct Made {
     keys: Mutex<Vec<String>>,
@@ -57,7 +57,7 @@ async fn every_act_and_every_threshold_leaves_one_event_over_a_redis_whatever_is
     kill_and_compare(Deployment::services(1, 1, Form::Alone)).await;
 }
 
-/// Kills the process that writes while clients govern and spend, and compares what is left with the events.
+/// Kills the process that writes while clients make changes and spend, and compares what is left with the events.
 async fn kill_and_compare(deployment: Deployment) {
     let kills = from_environment("FAREGATE_TEST_EVENT_KILLS", KILLS) / 2;
     let stack = Stack::with(Options { deployment, lease: LEASE, ..Options::default() }).await;
@@ -104,7 +104,7 @@ fn spent(requests: i64) -> NanoUsd {
     NanoUsd::from_nanos(requests * cost_of(10, 5).nanos())
 }
 
-/// Makes, changes and ends keys and groups at random until it is told to stop.
+/// Makes, changes and ends keys and groups at random until it is stopped.
 async fn govern(stack: &Stack, made: &Made, mut chance: u64) {
     let mut next = move |below: u64| {
         chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -130,7 +130,7 @@ async fn govern(stack: &Stack, made: &Made, mut chance: u64) {
             _ => of("groups", &group).map(|path| (Method::DELETE, path, Value::Null)),
         };
         let Some((method, path, body)) = act else { continue };
-        // Without an answer, whether it was done is unknown: the comparison finds out.
+        // Without an answer, it is unknown whether the change was made; the comparison finds out.
         let Ok(answer) = manage(stack, method, &path, &body).await else {
             sleep(LOOK_EVERY).await;
             continue;
@@ -150,7 +150,7 @@ async fn spend(stack: &Stack, made: &Made, keys: &[ApiKey]) {
             return;
         }
         for _ in 0..REQUESTS {
-            // Requests of a process that is killed have no answer. The books are balanced when the stack is dropped.
+            // Requests to a killed process have no answer. The books are balanced when the stack is dropped.
             if stack.call(key, Script::tokens(10, 5)).try_send().await.is_err() {
                 sleep(LOOK_EVERY).await;
             }
@@ -158,7 +158,7 @@ async fn spend(stack: &Stack, made: &Made, keys: &[ApiKey]) {
     }
 }
 
-/// Sends a management request; an error where no answer comes.
+/// Sends a management request. Returns an error if no answer comes.
 async fn manage(stack: &Stack, method: Method, path: &str, body: &Value) -> Result<Answer, String> {
     let mut request = Request::builder().method(method).uri(stack.url(&format!("/v1/management{path}")));
     request = request.header(header::AUTHORIZATION, format!("Bearer {}", stack.account.management_key));
@@ -170,7 +170,7 @@ async fn manage(stack: &Stack, method: Method, path: &str, body: &Value) -> Resu
     Answer::read(stack.http.open(request.body(Full::new(bytes)).unwrap()).await?).await
 }
 
-/// All events of the account, in their order. They are numbered without a gap, and none has the id of another.
+/// All events of the account in order. They are numbered without a gap, and their ids are unique.
 fn exported(stack: &Stack) -> Vec<Value> {
     let printed = stack.cli(&["events", "export", "--account", &stack.account.name]);
     let events: Vec<Value> = printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -180,7 +180,7 @@ fn exported(stack: &Stack) -> Vec<Value> {
     events
 }
 
-/// Compares each key and each group with its events, and returns the number of these events.
+/// Compares each key and each group with its events. Returns the number of these events.
 async fn compare_objects(stack: &Stack, events: &[Value]) -> usize {
     let mut compared = 0;
     for (kind, plural, member, ended) in
@@ -212,7 +212,7 @@ async fn compare_objects(stack: &Stack, events: &[Value]) -> usize {
     compared
 }
 
-/// Asserts that the changes of an object follow from each other, and lead to what the object is now.
+/// Asserts that the changes of an object follow from each other, and lead to its current state.
 fn assert_leads_to(object: &Value, events: &[&Value]) {
     let mut state: BTreeMap<&str, &Value> = BTreeMap::new();
     for event in events {
@@ -228,7 +228,7 @@ fn assert_leads_to(object: &Value, events: &[&Value]) {
     }
 }
 
-/// Compares what the spenders' keys used with the thresholds that were told, and returns the number of these events.
+/// Compares what the spenders' keys used with the reported thresholds. Returns the number of these events.
 async fn compare_thresholds(stack: &Stack, events: &[Value], keys: &[ApiKey]) -> usize {
     let mut compared = 0;
     for key in keys {
@@ -242,7 +242,7 @@ async fn compare_thresholds(stack: &Stack, events: &[Value], keys: &[ApiKey]) ->
             [50, 80, 95].into_iter().filter(|percent| used * 100 >= limit * percent).collect();
         assert_eq!(told("key.threshold_reached"), passed, "{object}");
         let at_limit = told("key.limit_reached");
-        // A request that the rest cannot pay tells it too.
+        // A request that the rest cannot pay for reports it too.
         assert!(at_limit.is_empty() && used < limit || at_limit == [100], "{object}: {at_limit:?}");
         compared += passed.len() + at_limit.len();
     }

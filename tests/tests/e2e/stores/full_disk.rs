@@ -1,4 +1,4 @@
-//! A disk without room under the embedded store: nothing is lost or billed twice, and all of it is told.
+//! A disk without space under the embedded store: nothing is lost or billed twice, and operators see all of it.
 
 use std::{
     env, fs,
@@ -15,14 +15,14 @@ use tests::{
 
 use crate::services::told::{assert_each_told_once, assert_fires, readiness, shows};
 
-/// Says that a test runs where it may mount, and that the rest of the machine does not see it.
+/// Says that a test runs where it may mount, invisibly to the rest of the machine.
 const MOUNTS: &str = "FAREGATE_TEST_OWN_MOUNTS";
 
-/// Size of the disk, in MiB, and the one that it is enlarged to.
+/// Size of the disk, and the size that it is enlarged to, in MiB.
 const SIZE: u32 = 16;
 const ENLARGED: u32 = 64;
 
-/// Requests that come while there is no room.
+/// Requests that arrive while there is no space.
 const REFUSED: usize = 10;
 
 #[apply(fact)]
@@ -32,7 +32,7 @@ async fn a_store_whose_files_cannot_grow_refuses_and_goes_on_once_they_can() {
     let bounded = Settings { files_bounded: true, ..stack.server().settings().clone() };
     stack.gateways = vec![Server::start(&bounded).await];
     let (fill, enlarge) = (|| stack.server().bound_files(Some(1)), || stack.server().bound_files(None));
-    // How full the machine's own disk is, and what fires for it, is not the test's.
+    // How full the machine's own disk is, and which alerts fire for it, is not this test's business.
     fills_and_is_enlarged(&stack, fill, enlarge, None).await;
 }
 
@@ -77,7 +77,8 @@ async fn on_a_small_disk() {
     assert_fires(&stack, &[]).await;
 }
 
-/// Takes all room from a store while a stream runs, and gives it back. If alerts are given, these and no others fire meanwhile.
+/// Takes all space from a store while a stream runs, and then releases it. If alerts are given, exactly these fire
+/// meanwhile.
 async fn fills_and_is_enlarged(
     stack: &Stack,
     fill: impl FnOnce(),
@@ -117,7 +118,7 @@ async fn fills_and_is_enlarged(
     assert_eq!(log[mark..].matches("the store takes writes again").count(), 1, "{log}");
 }
 
-/// A disk in memory, which no other process of the machine sees.
+/// A disk in memory that no other process of the machine sees.
 struct Disk(TempDir);
 
 impl Disk {
@@ -156,7 +157,7 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        // The disk goes with the process at the latest; its folder only now.
+        // The disk ends with the process at the latest, and its folder only now.
         let _ = Command::new("umount").arg("--lazy").arg(self.path()).status();
     }
 }

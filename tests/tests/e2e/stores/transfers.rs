@@ -1,4 +1,4 @@
-//! Stores that move: from a file to a Redis and back, whole, or not at all.
+//! Stores that move from a file to a Redis and back, completely or not at all.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use tests::{
     upstream::Script,
 };
 
-/// A lease that tests wait for.
+/// A lease that tests can wait for.
 const LEASE: Duration = Duration::from_secs(3);
 
 fn copy(settings: &Settings, from: &str, to: &str) -> Result<String, String> {
@@ -24,7 +24,7 @@ fn show(settings: &Settings, of: &[&str]) -> Vec<Value> {
     said.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// All that the installation says of its account, which no copy changes.
+/// Everything that the installation reports about its account. No copy changes it.
 async fn told(stack: &Stack) -> Vec<String> {
     let name = stack.account.name.as_str();
     let mut told: Vec<_> = [
@@ -45,7 +45,7 @@ async fn told(stack: &Stack) -> Vec<String> {
 
 #[apply(fact)]
 async fn an_installation_moves_to_redis_and_back_with_all_that_it_has() {
-    // Before the stack, which needs it to the end.
+    // Made before the stack, which needs it to the end.
     let folder = TempDir::new().unwrap();
     let redis = Redis::start(Form::Alone, folder.path()).await;
     let mut stack = Stack::with(Options { lease: LEASE, ..Options::default() }).await;
@@ -121,7 +121,7 @@ async fn a_store_that_is_served_or_full_is_neither_copied_nor_written() {
     refused(&redis, &sqlite("new.db"), "this Redis is served");
     stack.kill_gateway(0);
     refused(&served, &redis, "this Redis is served");
-    // One that stands still may go on at any time.
+    // A stopped process may go on at any time.
     other.key_services[0].hang();
     refused(&redis, &sqlite("new.db"), "this Redis is served");
     other.key_services[0].resume();
@@ -136,7 +136,7 @@ async fn a_store_that_is_served_or_full_is_neither_copied_nor_written() {
 
 #[apply(fact)]
 async fn a_data_directory_that_remembers_another_redis_is_told_what_to_do() {
-    // Before the stack, which needs it to the end.
+    // Made before the stack, which needs it to the end.
     let folder = TempDir::new().unwrap();
     let redis = Redis::start(Form::Alone, folder.path()).await;
     let deployment = Deployment::Services { gateways: 1, key_services: 1, redis: Form::Alone };

@@ -8,7 +8,7 @@ use tests::{
     upstream::Script,
 };
 
-/// A pepper of the right form that no key was made with.
+/// A well-formed pepper that no key was made with.
 const OTHER: &str = "0ddba110ddba110ddba110ddba110ddba110ddba110ddba110ddba110ddba110";
 
 #[apply(fact)]
@@ -60,7 +60,7 @@ async fn stores_of_a_newer_or_an_earlier_version_are_refused_and_stay_as_they_ar
     let newer = |folder: &TempDir| Settings::all_in_one(folder.path(), Vec::new());
     newer(&folder).cli(&["accounts", "create", "--name", "first"]);
     let file = folder.path().join("data/faregate.db");
-    // The version of the tables stands at byte 60 of an SQLite file.
+    // The version of the tables is at byte 60 of an SQLite file.
     let mut bytes = fs::read(&file).unwrap();
     assert!(u32::from_be_bytes(bytes[60..64].try_into().unwrap()) > 0);
     bytes[60..64].copy_from_slice(&1_000_u32.to_be_bytes());
@@ -76,7 +76,7 @@ async fn stores_of_a_newer_or_an_earlier_version_are_refused_and_stay_as_they_ar
     let stack =
         Stack::with(Options { deployment: Deployment::services(1, 1, Form::Alone), ..Options::default() })
             .await;
-    // In a cluster, one of the masters has the slot of the name; the others refuse the commands.
+    // In a cluster, one master has the slot of the name; the others refuse the commands.
     let masters = 0..stack.redis().masters();
     let answers: Vec<_> = masters.clone().map(|number| stack.redis().ask(number, "GET fg:schema")).collect();
     for number in masters.clone() {
@@ -92,7 +92,7 @@ async fn stores_of_a_newer_or_an_earlier_version_are_refused_and_stay_as_they_ar
     let log = Server::refuses(&older).await;
     assert!(log.contains("error: FAREGATE_STORE") && log.contains("earlier version"), "{log}");
     for (number, answer) in answers.iter().enumerate() {
-        // The length stands in the line before.
+        // The previous line has the length.
         let layout = answer.lines().nth(1).unwrap();
         stack.redis().ask(number, &format!("SET fg:schema {layout}"));
     }

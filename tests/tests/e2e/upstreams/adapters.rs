@@ -97,7 +97,7 @@ async fn who_names_no_limit_is_answered_whatever_the_words_in_which_a_server_ref
         assert_eq!((answer.status, answer.cost()), (200, cost_of(1_000, room)), "{words:?}: {answer}");
         let answer = stack.call(&poor, in_window(1_000, words)).send().await;
         if words == TooLong::Mute {
-            // Nothing tells that the server's own limit is less than what is held.
+            // Nothing shows that the server's own limit is less than what is held.
             answer.assert_error(400, "context_length_exceeded");
         } else {
             assert_eq!((answer.status, answer.cost()), (200, cost_of(1_000, room)), "{words:?}: {answer}");
@@ -114,7 +114,7 @@ async fn a_limit_beyond_the_servers_window_is_lowered_to_what_fits_and_the_clien
     let stack = Stack::start().await;
     let key = stack.key().await;
     for words in [TooLong::Vllm, TooLong::Sglang] {
-        // Beyond the window by itself, or together with the prompt.
+        // Beyond the window alone, or together with the prompt.
         for limit in [32_000, 3_500] {
             let answer = stack.call(&key, in_window(1_000, words)).with("max_tokens", limit).send().await;
             assert_eq!(
@@ -127,7 +127,7 @@ async fn a_limit_beyond_the_servers_window_is_lowered_to_what_fits_and_the_clien
         let agent = stack.call(&key, in_window(1_000, words)).speaking(Dialect::Messages);
         let answer = agent.with("max_tokens", 32_000).send().await;
         assert_eq!((answer.status, &answer.json()["stop_reason"]), (200, &json!("max_tokens")), "{answer}");
-        // An agent whose prompt fills the window is told so, rather than given a few tokens.
+        // An agent whose prompt fills the window gets an error, rather than a few tokens.
         let full = stack.call(&key, in_window(3_900, words)).with("max_tokens", 3_900).send().await;
         full.assert_error(400, "context_length_exceeded");
     }
@@ -164,8 +164,8 @@ async fn a_prompt_that_is_found_too_long_only_once_the_stream_has_begun_is_calle
     assert!(stack.used(&key).await > NanoUsd::ZERO, "what it delivered is billed");
 }
 
-/// A request of llama.cpp's server to refuse: what it is, its messages before the script's, the script, and the place of the
-/// fault.
+/// A request that llama.cpp's server refuses: a description, its messages before the script's, the script, and the
+/// place of the fault.
 type Refused = (&'static str, Vec<Value>, Script, &'static str);
 
 fn refused_by_llama_cpp() -> [Refused; 3] {

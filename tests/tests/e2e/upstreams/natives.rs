@@ -1,4 +1,4 @@
-//! Upstreams that are asked over the Responses or the Messages API, by clients of every dialect.
+//! Upstreams that are called over the Responses or the Messages API, by clients of every dialect.
 
 mod faults;
 mod leaving;
@@ -18,7 +18,7 @@ use tests::{
 
 pub(crate) use record::{compared, record};
 
-/// An API by which the scripted upstream is asked.
+/// An API over which the scripted upstream is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Native {
     Responses,
@@ -50,7 +50,7 @@ impl Native {
         Options { kind, models: Models::With(lines), ..Options::default() }
     }
 
-    /// The dialect of clients whose bodies pass.
+    /// The dialect of clients whose bodies pass through.
     pub(crate) const fn own(self) -> Dialect {
         match self {
             Self::Responses => Dialect::Responses,
@@ -71,7 +71,7 @@ fn pairs() -> impl Iterator<Item = (Native, Dialect)> {
     Native::BOTH.into_iter().flat_map(|native| Dialect::ALL.map(|dialect| (native, dialect)))
 }
 
-/// A member of a script that a user says.
+/// A script as a member that a user says.
 fn says(script: &Script) -> Value {
     json!([{"role": "user", "content": script.message()}])
 }
@@ -168,7 +168,7 @@ async fn an_answer_of_more_calls_than_are_given_out_is_billed_and_is_no_fault_of
             assert!(answer.text().contains("more calls"), "{place}");
         }
         assert_eq!(stack.used(&key).await, cost, "{place}");
-        // A stream is given out up to the last call that is taken, and billed up to there.
+        // A stream is delivered up to the last call that is accepted, and billed up to there.
         let call = call.with("max_tokens", 8192).costing(cost_of(12, 3 + 3 * 511), cost);
         let ended = call.speaking(dialect).stream().await.rest().await;
         assert_eq!(ended.error_code(), dialect.error("overloaded"), "{place}");
@@ -283,7 +283,7 @@ async fn an_upstream_that_is_to_be_stopped_is_and_the_client_pays_for_what_it_go
         let stack = native.stack_with("left_mid_stream = \"stop\"").await;
         let key = stack.key().await;
         let call = stack.call(&key, Script::tokens(12, 100_000).pace(10)).speaking(native.own());
-        // Responses reports no prompt before its end, so that the prompt is estimated.
+        // Responses reports the prompt only at its end, so the prompt is estimated.
         let least = if native == Native::Messages { cost_of(12, 10) } else { cost_of(1, 10) };
         let mut stream = call.costing(least, cost_of(1_000, 10_000)).stream().await;
         stream.read_tokens(10).await;
@@ -310,7 +310,7 @@ async fn a_second_turn_reads_the_vendors_cache_whatever_the_dialect() {
             call = call.with("messages", history.clone());
             history.push(json!({"role": "assistant", "content": "I see."}));
             if (native, dialect) == (Native::Messages, Dialect::Messages) {
-                // Clients of this dialect say themselves what is cached.
+                // Clients of this dialect themselves mark what is cached.
                 let system = json!([{"type": "text", "text": long, "cache_control": {"type": "ephemeral"}}]);
                 call = call.with("system", system);
             }

@@ -26,7 +26,7 @@ use crate::operation::{
     tls,
 };
 
-/// Offers one model at `url`, with these further lines of its upstream.
+/// Offers one model at `url`, with these additional lines for its upstream.
 async fn offer(stack: &Stack, url: &str, lines: &str, reloads: usize) {
     write_catalogue(stack, url, lines);
     stack.server().reload();
@@ -129,7 +129,7 @@ async fn headers_and_query_of_the_catalogue_reach_the_upstream() {
     assert_eq!(header("x-project").as_deref(), Some("project-7"));
     assert_eq!(header("authorization"), None);
 
-    // A source without a value is refused at reload, by name; the catalogue before serves on.
+    // A source without a value is refused by name at a reload; the previous catalogue stays in use.
     fs::remove_file(&file).unwrap();
     stack.server().reload();
     logged(stack.server(), NOT_RELOADED, 1).await;
@@ -174,7 +174,7 @@ async fn an_upstream_with_a_private_authority_is_reached_through_a_proxy() {
     assert!(stack.server().log().contains("/nowhere/ca.pem"));
 }
 
-/// Starts a proxy that takes CONNECT with a password, and counts its tunnels. It ends with the test's runtime.
+/// Starts a proxy that accepts CONNECT with a password, and counts its tunnels. It ends with the test's runtime.
 async fn proxy() -> (std::net::SocketAddr, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (address, tunnels) = (listener.local_addr().unwrap(), Arc::new(AtomicUsize::new(0)));

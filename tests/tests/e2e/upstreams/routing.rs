@@ -206,7 +206,7 @@ async fn an_image_goes_to_an_upstream_that_may_be_handed_its_url() {
     while stack.upstream.generations().is_empty() {
         assert_eq!(ask("data:image/png;base64,QUJD").await.status, 200);
         asked += 1;
-        // The choice between idle upstreams is a toss of a coin.
+        // The choice between idle upstreams is random.
         assert!(asked < 100, "either may be handed data");
     }
 }

@@ -123,7 +123,7 @@ fn a_few_connections_of_one_owner_yield_by_age_to_many_owners_with_one() {
         );
         sample.remove(oldest);
     }
-    // One more than a few, and its owner yields.
+    // With one more than a few, its owner loses a connection.
     let sample = Sample::of_machines(machines.chain((0..=FEW).map(|_| 2)));
     assert_eq!(choose(&sample, PassedBound::Connections), [(owner(2), 20 + few)]);
 }

@@ -33,7 +33,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A quota beside the permits that it gave out.
+/// A quota, and the permits that it gave out.
 struct Model {
     quota: QuotaState<usize>,
     per_owner: usize,

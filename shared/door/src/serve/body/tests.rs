@@ -16,7 +16,7 @@ use crate::{
 
 const BOUND: Duration = Duration::from_secs(20);
 
-/// A connection whose client takes its answers, or does not.
+/// A connection whose client reads its answers, or does not.
 struct Client {
     registration: Registration,
     responses: Arc<Responses>,
@@ -143,7 +143,7 @@ async fn a_whole_answer_that_is_taken_too_slowly_ends_its_connection() {
     let client = Client::unauthenticated();
     let mut body = client.respond(vec![0; 10 << 20], false);
     let mut rounds = 0;
-    // Eight KiB a second: each piece is progress, and all together too little.
+    // Eight KiB a second: each piece is progress, but all together are too little.
     while client.look().is_ok() {
         drop(take(&mut body).await);
         advance(Duration::from_secs(8)).await;

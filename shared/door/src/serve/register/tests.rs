@@ -47,7 +47,7 @@ async fn the_address_with_the_most_connections_gives_one_up() {
         other.0.begin_request(0);
     }
     assert!(!was_evicted(&caller).await && !was_evicted(&later).await);
-    // Among many addresses with a connection each, the oldest connection goes.
+    // Among many addresses with one connection each, the oldest connection is closed.
     drop((others, requests));
     let crowd: Vec<_> = (10..16).map(|machine| from(&register, machine)).collect();
     let latest = from(&register, 1);

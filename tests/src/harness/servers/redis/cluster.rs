@@ -14,7 +14,7 @@ const SLOTS: [&str; MASTERS] = ["0 5460", "5461 10922", "10923 16383"];
 /// Milliseconds of silence after which a node counts as dead. Short, because tests wait for it.
 const NODE_TIMEOUT: &str = "1000";
 
-/// Starts this many nodes, each in a folder of its own and not yet joined.
+/// Starts this many nodes, each in its own folder and not yet joined.
 pub(super) fn nodes(folder: &Path, count: usize) -> Vec<Node> {
     (0..count)
         .map(|number| {
@@ -26,7 +26,7 @@ pub(super) fn nodes(folder: &Path, count: usize) -> Vec<Node> {
         .collect()
 }
 
-/// Joins the nodes to a cluster: the first ones share the slots, each further one is a replica of one of these.
+/// Joins the nodes to a cluster: the first ones share the slots, and each further one is a replica of one of them.
 pub(super) async fn form(nodes: &[Node]) {
     let (masters, replicas) = nodes.split_at(MASTERS);
     for (number, (master, slots)) in masters.iter().zip(SLOTS).enumerate() {

@@ -23,7 +23,7 @@ use crate::harness::{
 const KEEPING: [&str; 8] =
     ["--save", "", "--appendonly", "yes", "--appendfsync", "always", "--maxmemory-policy", "noeviction"];
 
-/// Longest wait for an answer from a server that hangs or starts.
+/// Longest wait for an answer from a server that hangs or is starting.
 pub(super) const ANSWERING: Duration = Duration::from_secs(2);
 
 /// A `redis-server`, killed when dropped.
@@ -97,7 +97,7 @@ impl Node {
         }
     }
 
-    /// Returns whether the answer to a command has this text.
+    /// Returns whether the answer to a command contains this text.
     pub(super) fn says(&self, command: &str, fact: &str) -> bool {
         self.ask(command).is_some_and(|answer| answer.contains(fact))
     }
@@ -125,7 +125,7 @@ impl Node {
 
     pub(super) fn kill(&self) {
         if let Some(mut child) = self.child.lock().unwrap().take() {
-            // The server may have ended by itself.
+            // The server may have ended already.
             let _ = child.kill();
             let _ = child.wait();
         }

@@ -12,7 +12,7 @@ use super::node::Node;
 use crate::harness::patience::until;
 use crate::harness::servers::{balancer::pass, ports};
 
-/// Options beyond those of every server: a replica has the data at once, and the disk does not keep what only replicas should.
+/// Additional options: a replica gets the data at once, and the disk does not keep what only replicas should.
 const REPLICATING: [&str; 6] =
     ["--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1", "--appendfsync", "everysec"];
 

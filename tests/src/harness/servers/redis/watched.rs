@@ -16,12 +16,13 @@ use crate::harness::{patience::until, servers::ports::free_port};
 pub(super) const SERVERS: usize = 3;
 /// Name of the master.
 const SERVICE: &str = "main";
-/// Milliseconds of silence after which a master counts as down, and those that a failover may take. Short, because tests wait.
+/// Milliseconds of silence after which a master counts as down, and the longest time of a failover. Short, because
+/// tests wait.
 const TIMES: [&str; 2] = ["down-after-milliseconds main 1000", "failover-timeout main 3000"];
-/// The user of the Sentinel and of replicas, and the user of key-services. A master that refuses the first, and those who do
-/// not sign in, is cut off from all but key-services.
+/// One user for the Sentinel and replicas, and one for key-services. A master that refuses the first, and clients
+/// without a user, can be reached only by key-services.
 const USERS: &str = "--user peer on >peer ~* &* +@all --user service on >service ~* &* +@all --masteruser peer --masterauth peer";
-/// Options of servers that replicate, and take no writes without a replica.
+/// Options of servers that replicate, and accept no writes without a replica.
 const REPLICATING: &str = "--repl-diskless-sync-delay 0 --repl-ping-replica-period 1 --min-replicas-to-write 1 --min-replicas-max-lag 3";
 
 /// The Sentinel, killed when dropped.
@@ -111,7 +112,7 @@ impl Drop for Sentinel {
     }
 }
 
-/// Refuses the Sentinel and replicas, or lets them in again.
+/// Refuses the Sentinel and replicas, or accepts them again.
 pub(super) fn cut_off(master: &Node, is_cut: bool) {
     let lines = if is_cut {
         "ACL SETUSER peer off\r\nCLIENT KILL USER peer\r\nACL SETUSER default -@all"

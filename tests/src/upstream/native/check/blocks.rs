@@ -1,11 +1,11 @@
-//! What Anthropic refuses of a content block.
+//! Content blocks that Anthropic refuses.
 
 use serde_json::Value;
 
 use super::refusal::{Checked, all_of, invalid, is_plain, no_more};
 use crate::upstream::native::signature;
 
-/// Blocks of the vendor's own tools, which only an answer of theirs begins.
+/// Blocks of the vendor's own tools, which only occur in its answers.
 const OF_THE_VENDOR: [&str; 12] = [
     "server_tool_use",
     "web_search_tool_result",
@@ -37,7 +37,7 @@ const OF_MESSAGES: [&str; 8] = [
 const OF_RESULTS: [&str; 6] =
     ["text", "image", "search_result", "document", "tool_reference", "browser_state"];
 
-/// Checks a block of a message of this role.
+/// Checks a block of a message with this role.
 pub(super) fn check(path: &str, role: &str, block: &Value) -> Checked {
     let Some(kind) = block["type"].as_str() else {
         return invalid(&format!("{path}.type: Field required"));
@@ -86,7 +86,7 @@ pub(super) fn text(path: &str, part: &str, block: &Value) -> Checked {
     Ok(())
 }
 
-/// Refuses a type that is none of these.
+/// Refuses any other type.
 pub(super) fn unknown_tag(path: &str, kind: Option<&str>, known: &[&str]) -> Checked {
     let (kind, known) = (kind.unwrap_or_default(), known.join("', '"));
     invalid(&format!(
@@ -94,7 +94,7 @@ pub(super) fn unknown_tag(path: &str, kind: Option<&str>, known: &[&str]) -> Che
     ))
 }
 
-/// Checks the members of a block that may be a breakpoint of the cache.
+/// Checks the members of a block that may be a cache breakpoint.
 fn members(path: &str, block: &Value, kind: &str, needed: &[&str], more: &[&str]) -> Checked {
     let path = format!("{path}.{kind}");
     all_of(&path, block, needed)?;
@@ -123,7 +123,7 @@ fn image(path: &str, block: &Value) -> Checked {
     }
 }
 
-/// Checks that the block is one that this upstream gave.
+/// Checks that the block came from this upstream.
 fn thinking(path: &str, block: &Value) -> Checked {
     let inner = format!("{path}.thinking");
     all_of(&inner, block, &["thinking", "signature"])?;
@@ -132,7 +132,7 @@ fn thinking(path: &str, block: &Value) -> Checked {
     let Some(tokens) = signature::thinking_tokens(signature) else {
         return invalid(&format!("{path}: Invalid `signature` in `thinking` block"));
     };
-    // An answer that leaves its thinking out still has the signature of it.
+    // An answer that leaves out its thinking still has its signature.
     let text = block["thinking"].as_str().unwrap_or_default();
     if text.is_empty() || text == crate::upstream::script::text(tokens) {
         return Ok(());

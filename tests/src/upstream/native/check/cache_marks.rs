@@ -1,4 +1,4 @@
-//! What Anthropic refuses of the breakpoints of its prompt cache.
+//! Cache breakpoints that Anthropic refuses.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use super::refusal::{Checked, all_of, invalid, no_more};
 /// Largest number of breakpoints.
 const MOST_MARKS: usize = 4;
 
-/// Checks every `cache_control`. With beta features a scope may stand in it.
+/// Checks every `cache_control`. With beta features, it may have a scope.
 pub(super) fn check(body: &Value, beta: bool) -> Checked {
     let marks = in_order(body);
     let top = &body["cache_control"];

@@ -1,4 +1,4 @@
-//! What OpenAI refuses of the items of a request of Responses.
+//! Items that OpenAI refuses in a Responses request.
 
 use std::collections::HashSet;
 
@@ -199,7 +199,7 @@ fn call_id(path: &str, item: &Value) -> Checked {
     Ok(())
 }
 
-/// Checks a reasoning item, which must be one that this upstream gave.
+/// Checks a reasoning item, which must come from this upstream.
 fn reasoning(path: &str, item: &Value, next: Option<&Value>, stores_nothing: bool) -> Checked {
     need(path, item, &["id", "summary"])?;
     only(path, item, &["type", "id", "summary", "content", "encrypted_content", "status"])?;

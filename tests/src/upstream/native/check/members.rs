@@ -1,11 +1,11 @@
-//! Top-level members that each API takes, as the vendors' SDKs declare them.
+//! Top-level members that each API accepts, as the vendors' SDKs declare them.
 
 use serde_json::Value;
 
 use super::refusal::{Checked, Purpose};
 use crate::upstream::{native::error::ApiError, record::Api};
 
-/// Members of `message_create_params.py`, and the parameters of sampling that older models take.
+/// Members of `message_create_params.py`, and the sampling parameters of older models.
 const MESSAGES: [&str; 20] = [
     "model",
     "max_tokens",
@@ -29,7 +29,7 @@ const MESSAGES: [&str; 20] = [
     "top_p",
 ];
 
-/// Members of `beta/message_create_params.py`, and two that Claude Code sends, which are taken with the header `anthropic-beta` alone.
+/// Members of `beta/message_create_params.py`, and two that Claude Code sends. They need the header `anthropic-beta`.
 const MESSAGES_BETA: [&str; 10] = [
     "billing_policy",
     "compaction",
@@ -56,7 +56,7 @@ const COUNT_TOKENS: [&str; 9] = [
     "tools",
 ];
 
-/// Members of `beta/message_count_tokens_params.py` that are taken with the header `anthropic-beta` alone.
+/// Members of `beta/message_count_tokens_params.py` that need the header `anthropic-beta`.
 const COUNT_TOKENS_BETA: [&str; 5] =
     ["billing_policy", "compaction", "context_management", "mcp_servers", "output_format"];
 
@@ -115,7 +115,7 @@ const INPUT_TOKENS: [&str; 12] = [
     "truncation",
 ];
 
-/// Refuses a body with a member that the API does not take. `beta` tells of the header `anthropic-beta`.
+/// Refuses a body with a member that the API does not accept. `beta` says whether the header `anthropic-beta` is there.
 pub(super) fn check(api: Api, purpose: Purpose, body: &Value, beta: bool) -> Checked {
     let (known, with_beta): (&[&str], &[&str]) = match (api, purpose) {
         (Api::Messages, Purpose::Generate) => (&MESSAGES, &MESSAGES_BETA),

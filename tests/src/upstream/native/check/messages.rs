@@ -1,4 +1,4 @@
-//! What Anthropic refuses of a request of Messages.
+//! Messages requests that Anthropic refuses.
 
 use serde_json::Value;
 

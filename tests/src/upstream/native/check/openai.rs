@@ -1,4 +1,4 @@
-//! Words in which OpenAI refuses a parameter.
+//! How OpenAI words the refusal of a parameter.
 
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ pub(super) fn refused(code: &'static str, param: &str, message: &str) -> Checked
     Err(ApiError { code: Some(code), ..ApiError::invalid(message, Some(param)) })
 }
 
-/// Refuses an object without one of these members. `path` is that of the object, empty for the body.
+/// Refuses an object without one of these members. `path` is the object's, empty for the body.
 pub(super) fn need(path: &str, object: &Value, names: &[&str]) -> Checked {
     match names.iter().find(|name| object.get(**name).is_none()) {
         None => Ok(()),
@@ -33,7 +33,7 @@ pub(super) fn only(path: &str, object: &Value, known: &[&str]) -> Checked {
     }
 }
 
-/// Refuses a value that is none of these words. A missing one and null pass.
+/// Refuses a value that is not one of these words. A missing one and null pass.
 pub(super) fn one_of(param: &str, value: &Value, words: &[&str]) -> Checked {
     if value.is_null() || words.iter().any(|word| value == word) {
         return Ok(());
@@ -64,7 +64,7 @@ pub(super) fn of_type(param: &str, value: &Value, wanted: &str) -> Checked {
     refused("invalid_type", param, &message)
 }
 
-/// Refuses a text of more characters than these.
+/// Refuses a text of more than this many characters.
 pub(super) fn at_most(param: &str, value: &Value, characters: usize) -> Checked {
     let length = value.as_str().map_or(0, |text| text.chars().count());
     if length <= characters {
@@ -76,7 +76,7 @@ pub(super) fn at_most(param: &str, value: &Value, characters: usize) -> Checked 
     refused("string_above_max_length", param, &message)
 }
 
-/// Refuses a number outside of these bounds.
+/// Refuses a number outside these bounds.
 pub(super) fn within(param: &str, value: &Value, least: f64, most: f64) -> Checked {
     of_type(param, value, "a decimal")?;
     let Some(number) = value.as_f64() else { return Ok(()) };

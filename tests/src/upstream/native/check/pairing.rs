@@ -1,4 +1,4 @@
-//! What Anthropic refuses of the order of messages: calls of tools, their results, and thinking before them.
+//! Orders of messages that Anthropic refuses: calls of tools, their results, and thinking before them.
 
 use std::collections::HashSet;
 
@@ -11,9 +11,9 @@ struct Turn<'a> {
     role: &'a str,
     /// Index of its first message.
     index: usize,
-    /// Its blocks; text alone is none.
+    /// Its blocks; a plain text has none.
     blocks: Vec<&'a Value>,
-    /// Where each block stands, as messages of errors say it.
+    /// Where each block is, as error messages say it.
     places: Vec<String>,
     /// It begins with text.
     starts_with_text: bool,
@@ -60,7 +60,7 @@ fn ids<'a>(turn: &Turn<'a>, kind: &str, member: &str) -> Vec<&'a str> {
     blocks.filter_map(|block| block[member].as_str()).collect()
 }
 
-/// Refuses results of calls that are not in the turn before, and two of one call.
+/// Refuses results of calls that are not in the previous turn, and two results of one call.
 fn results(turn: &Turn<'_>, asked: &[&str]) -> Checked {
     let mut seen = HashSet::new();
     let results = turn.blocks.iter().zip(&turn.places).filter(|(block, _)| block["type"] == "tool_result");
@@ -100,7 +100,7 @@ fn answered(turn: &Turn<'_>, next: Option<&Turn<'_>>, calls: &[&str]) -> Checked
     ))
 }
 
-/// With a budget of thinking, refuses results of tools whose calls were made without thinking.
+/// With a budget of thinking, refuses results of tools that were called without thinking.
 fn thinking_first(body: &Value, turns: &[Turn<'_>]) -> Checked {
     let [.., assistant, user] = turns else { return Ok(()) };
     let goes_on = user.blocks.iter().any(|block| block["type"] == "tool_result");

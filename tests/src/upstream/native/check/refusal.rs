@@ -39,7 +39,7 @@ pub(super) fn all_of(path: &str, object: &Value, names: &[&str]) -> Checked {
     }
 }
 
-/// Returns whether a text has letters, digits, underscores and hyphens alone, at least one of them.
+/// Returns whether a text consists of letters, digits, underscores and hyphens, and is not empty.
 pub(super) fn is_plain(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
 }

@@ -1,4 +1,4 @@
-//! What OpenAI refuses of a request of Responses.
+//! Responses requests that OpenAI refuses.
 
 use serde_json::Value;
 
@@ -12,7 +12,7 @@ use crate::upstream::prompts::prompt::Prompt;
 /// Least limit of an answer.
 const LEAST_OUTPUT_TOKENS: i64 = 16;
 
-/// Words of `include`.
+/// Values of `include`.
 const INCLUDED: [&str; 8] = [
     "file_search_call.results",
     "web_search_call.results",
@@ -110,7 +110,7 @@ fn generation(body: &Value) -> Checked {
     one_of("service_tier", &body["service_tier"], &tiers)
 }
 
-/// Refuses what this upstream would have to have stored.
+/// Refuses references to objects that only an upstream with storage could know.
 fn nothing_stored(body: &Value) -> Checked {
     let shown = |value: &Value| value["id"].as_str().or(value.as_str()).unwrap_or_default().to_owned();
     for (name, code, words) in [

@@ -1,4 +1,4 @@
-//! What Anthropic refuses of `thinking`, and beside it.
+//! `thinking` that Anthropic refuses, and what it refuses together with thinking.
 
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ use super::{
 /// Least budget of thinking.
 const LEAST_BUDGET: u64 = 1024;
 
-/// Page of the documentation that several messages name.
+/// Page of the documentation that several messages refer to.
 const DOCS: &str =
     "Please consult our documentation at https://docs.claude.com/en/docs/build-with-claude/extended-thinking";
 
@@ -64,7 +64,7 @@ fn budget(body: &Value, purpose: Purpose, beta: &str) -> Checked {
     Ok(())
 }
 
-/// Checks what thinking forbids beside it.
+/// Checks what must not be combined with thinking.
 fn beside(body: &Value) -> Checked {
     if body["temperature"].as_f64().is_some_and(|temperature| temperature < 1.0) {
         return invalid(&format!(

@@ -1,4 +1,4 @@
-//! What Anthropic refuses of `tools` and `tool_choice`.
+//! `tools` and `tool_choice` that Anthropic refuses.
 
 use std::collections::HashSet;
 

@@ -41,7 +41,7 @@ async fn messages_are_cached_up_to_their_breakpoints_over_turns() {
     assert!(told(&after)[1] > 0, "{after}");
     assert_eq!(client.upstream.generations().pop().unwrap().served.cached, written);
 
-    // Another system, and no breakpoint.
+    // Another system message, and no breakpoint.
     let other = client.whole(&script(), json!({"system": [marked("other")], "messages": turns})).await;
     assert_eq!(told(&other["usage"])[2], 0, "{other}");
     let plain = json!([user(&script().message())]);

@@ -152,7 +152,7 @@ async fn results_follow_their_calls() {
         let message = refusal(&client, json!({"messages": turns, "tools": tools()})).await;
         assert!(message.starts_with(words), "{message}");
     }
-    // Results of one turn may stand in messages of their own.
+    // Results of one turn may be in separate messages.
     let turns = json!([
         user(&Script::tokens(10, 2).message()),
         said("assistant", json!([call("toolu_1"), call("toolu_2")])),

@@ -28,8 +28,8 @@ async fn claude_code_works_through_turns_that_change_a_file_at_every_upstream_an
     }
 }
 
-/// Asserts that an agent's requests went over this API, that each later one read nearly all of the earlier prompt from the
-/// upstream's cache, that the model was told what is in the file, and that the bill is the upstream's record.
+/// Asserts that an agent's requests used this API, that each later one read nearly all of the earlier prompt from the
+/// upstream's cache, that the model received the file's content, and that the bill matches the upstream's record.
 async fn assert_turns(stack: &Stack, api: Api, tag: &str) {
     let sent = stack.upstream.generations();
     assert_eq!(sent.len(), REQUESTS_OF_AN_AGENT, "{api:?}");

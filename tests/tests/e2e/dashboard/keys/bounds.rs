@@ -1,4 +1,4 @@
-//! What one owner may fill.
+//! Bounds on what one owner may create.
 
 use bench::attack::filling::{empty, fill, made};
 use http::Method;
@@ -53,7 +53,7 @@ async fn an_account_has_a_hundred_members_and_management_keys_at_most() {
     for deployment in [Deployment::AllInOne, Deployment::services(1, 1, Form::Alone)] {
         let stack = Stack::with(Options { deployment, ..Options::default() }).await;
         let mut owner = signed_in(&stack, &stack.account, "owner").await;
-        // The owner, and the key that the harness uses, were there before.
+        // The owner, and the key that the harness uses, existed before.
         assert_eq!(made(&mut owner, "/dashboard/members").await, 99);
         let full = owner.post("/dashboard/members", &[("name", "one more"), ("role", "viewer")]).await;
         assert!(full.status == 422 && full.text().contains("100 members at most"), "{full}");
@@ -93,7 +93,7 @@ async fn a_redis_that_is_nearly_full_takes_nothing_new_and_serves_chats() {
     for _ in 0..20 {
         assert_eq!(stack.call(&key, Script::tokens(12, 5)).send().await.status, 200);
     }
-    // What there is can be changed and ended.
+    // Existing objects can be changed and ended.
     let changed = stack.manage(Method::PATCH, &format!("/{}", key.id), Some(json!({"limit": 5}))).await;
     assert_eq!(changed.status, 200, "{changed}");
     empty(&stack);

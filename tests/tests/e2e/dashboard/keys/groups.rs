@@ -167,7 +167,7 @@ async fn the_page_of_a_group_has_a_chart_its_requests_and_the_use_of_each_key() 
             let settings = viewer.get(&format!("{path}/settings")).await;
             assert!(settings.text().contains("Owners change the settings of a group."), "{settings}");
         }
-        // The table of keys has what each was charged on these days, beside what it has used in all.
+        // The table of keys shows each key's charges in these days, next to its total.
         let path = format!("{PATH}/{}", course["id"].as_str().unwrap());
         let page = viewer.get(&path).await;
         let (_, keys) = page.text().split_once("aria-label=\"API keys\"").unwrap();

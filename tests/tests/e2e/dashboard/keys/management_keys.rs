@@ -26,7 +26,7 @@ async fn a_management_key_is_named_created_shown_once_and_revoked() {
     let page = owner.get(PATH).await;
     assert!(page.text().contains("Deployment") && !page.text().contains(&plaintext), "shown once");
 
-    // The newest stands first.
+    // The newest comes first.
     let revoke = attribute(&page, "class=\"button danger\" href=\"").unwrap();
     let confirm = owner.get(&revoke).await;
     assert!(confirm.text().contains("Deployment"), "{confirm}");

@@ -1,4 +1,4 @@
-//! What happened to a key and to a group, on their own pages.
+//! Events of a key and of a group, on their own pages.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use tests::harness::{Answer, Deployment, Form, Options, Stack, usd};
 
 use crate::dashboard::signed_in;
 
-/// Changes of a label: with the creation, more events than a page of a key shows.
+/// Changes of a label: together with the creation, more events than a key's page shows.
 const CHANGES: usize = 9;
 
 /// Number of events that a page shows.

@@ -1,4 +1,4 @@
-//! Keys and groups that are in trouble: each is seen where its owner looks, with the reason.
+//! Keys and groups with problems: each is shown where its owner looks, with the reason.
 
 use http::Method;
 use serde_json::json;
@@ -10,7 +10,7 @@ use crate::{
     money::budgets::{group, number, requests, send},
 };
 
-/// Nearly twice the price of a request: the rest pays for no second one, and is not nothing.
+/// Nearly twice the price of a request: the rest does not pay for a second one, but is not zero.
 fn nearly_two() -> NanoUsd {
     NanoUsd::from_nanos(requests(2).nanos() - 1)
 }
@@ -77,7 +77,7 @@ async fn keys_that_are_refused_are_seen_and_found(deployment: Deployment) {
     let page = viewer.get(&format!("/dashboard/groups/{}", course["id"].as_str().unwrap())).await;
     assert!(page.text().contains("limit of <bdi>School</bdi> reached"), "{page}");
 
-    // The API's status is what it was, and a raised limit ends the trouble.
+    // The API's status is unchanged, and a raised limit ends the problem.
     assert_eq!(stack.show(&own).await["status"], "active");
     let raised = stack.manage(Method::PATCH, &format!("/{}", own.id), Some(json!({"limit": 1}))).await;
     assert_eq!(raised.status, 200, "{raised}");

@@ -1,4 +1,4 @@
-//! What goes wrong, with what to do next, and without a file.
+//! Failures that name the next step and leave no file.
 
 use std::fs;
 
@@ -8,10 +8,10 @@ use tests::harness::{Settings, StandIn, free_port};
 use super::{Folder, KEY, LIST, PRICE, answer, vendor};
 
 const BEARER: &str = "Bearer sk-init-secret-0123456789";
-/// Variable of OpenAI's preset, and the credential that the stand-in takes.
+/// Variable of OpenAI's preset, and the credential that the stand-in accepts.
 const VARIABLE: (&str, &str) = ("OPENAI_API_KEY", KEY);
 
-/// A folder with files of prices, in which the command is tried, and the vendor that it asks.
+/// A folder with price lists in which the command is tried, and the vendor that it calls.
 struct Attempts {
     folder: Folder,
     vendor: StandIn,
@@ -30,7 +30,7 @@ impl Attempts {
         format!("--vendor openai --address {}", self.vendor.url("/v1"))
     }
 
-    /// Asserts that the command fails, says these words, and leaves no file.
+    /// Asserts that the command fails with these words and leaves no file.
     fn fails(&self, env: &[(&'static str, &str)], flags: &str, expected: &[&str]) {
         let words: Vec<&str> = flags.split_whitespace().collect();
         let Err(error) = self.folder.init(env, &words) else { panic!("{flags:?} does not fail") };
@@ -78,7 +78,7 @@ async fn a_credential_that_is_missing_or_wrong_is_named_by_its_variable() {
 #[apply(fact)]
 async fn an_address_without_a_list_of_models_is_named() {
     let attempts = Attempts::begin().await;
-    // A server of something else: a page wherever it has one.
+    // A server of something else, with a web page at every path.
     let pages = StandIn::start(|asked| {
         (if asked.path.starts_with("/v1") { 404 } else { 200 }, "<html></html>".into())
     })

@@ -1,4 +1,4 @@
-//! What goes wrong at each vendor and each local server, by its own variable and address.
+//! Failures at each vendor and each local server, with its own variable and address.
 
 use std::fs;
 
@@ -50,10 +50,10 @@ impl Case {
     }
 }
 
-/// A vendor in whose words a wrong key and an unknown model are refused.
+/// A vendor that refuses a wrong key and an unknown model in its own words.
 fn vendor_that_knows_its_models(asked: &AskedOf, header: &str, value: &str) -> Given {
     if asked.header(header) != value {
-        // Google and xAI say so with 400.
+        // Google and xAI do this with 400.
         let status = if asked.path.starts_with("/v1beta") { 400 } else { 401 };
         return (
             status,

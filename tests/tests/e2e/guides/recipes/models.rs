@@ -1,4 +1,4 @@
-//! The recipes of `docs/catalogue.md`: each is a catalogue without a fault, and is served as it is printed.
+//! The recipes of `docs/catalogue.md`: each is a valid catalogue, and is served as it is printed.
 
 use std::{collections::BTreeMap, fs};
 
@@ -12,7 +12,7 @@ const PAGE: &str = include_str!("../../../../../docs/catalogue.md");
 const SERVICE: &str = "[service]\nname = \"f\"\nprovider = \"f\"\ndocs = \"f\"\n";
 /// Credential of every vendor.
 const KEY: &str = "sk-recipe-secret";
-/// Words of the answer of every vendor.
+/// Text of every vendor's answer.
 const ANSWER: &str = "Yes, it is.";
 /// Recipes, and the presets of their vendors.
 const PRESETS: [(&str, &str); 13] = [
@@ -48,7 +48,7 @@ fn model(title: &str, text: &str) -> Model {
     catalog.models.into_iter().next().unwrap()
 }
 
-/// Headers of an upstream with the sources of their values, and the settings beside address and name.
+/// Headers of an upstream with the sources of their values, and the settings other than address and name.
 fn settings(upstream: &Upstream) -> impl PartialEq + std::fmt::Debug + use<> {
     let headers = upstream
         .access
@@ -78,7 +78,7 @@ fn every_recipe_is_a_catalogue_without_a_fault_and_agrees_with_its_preset() {
             "catalogue",
             "check",
         ]);
-        // Ollama alone tells of tokens that its streams may hide.
+        // Only Ollama gets a hint about tokens that its streams may hide.
         assert_eq!(printed.lines().count() == 1, *title != "Ollama", "{title}: {printed}");
         assert!(printed.ends_with("no fault (models: 1).\n"), "{title}: {printed}");
     }
@@ -123,7 +123,7 @@ fn answer(asked: &AskedOf) -> Given {
     (200, body.to_string())
 }
 
-/// Serves a recipe at a stand-in for its vendor, and returns what the stand-in was asked for a chat, and the answer.
+/// Serves a recipe with a stand-in for its vendor. Returns the chat request that the stand-in got, and the answer.
 async fn served(title: &str) -> (AskedOf, Answer) {
     let text = &recipes()[title];
     let recipe = model(title, text);

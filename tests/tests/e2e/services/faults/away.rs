@@ -1,4 +1,4 @@
-//! What a gateway tells while key-services are away, or its spool cannot be written.
+//! What a gateway reports while key-services are away, or while its spool cannot be written.
 
 use std::time::{Duration, Instant};
 
@@ -102,7 +102,7 @@ async fn a_spool_that_cannot_be_written_is_counted_and_told_once_until_it_can() 
     gateway.bound_files(None);
     shows(&stack, &gateway, "gateway_captures_in_memory_alone", 0.0).await;
     shows(&stack, &gateway, "gateway_spool_captures", 1.0).await;
-    assert_eq!(lines(&gateway, "the spool is written again"), 1);
+    assert_eq!(lines(&gateway, "the spool can be written again"), 1);
     assert!(spooled().lines().nth(1).unwrap().contains("Model Flash"), "{}", spooled());
     stack.key_services[0].restart().await;
     shows(&stack, &gateway, "gateway_spool_captures", 0.0).await;

@@ -22,7 +22,7 @@ const TOO_FAR: i64 = 15;
 /// Time in which a key-service has compared its last mark with the store's.
 const MARKED: Duration = Duration::from_secs(6);
 
-/// Starts two gateways and two key-services, whose clocks are this many seconds ahead of the machine's and of Redis'.
+/// Starts two gateways and two key-services, with clocks that many seconds ahead of the machine's and of Redis'.
 async fn with_clocks(clocks: [i64; 2]) -> Stack {
     let deployment = Deployment::services(2, 2, Form::Cluster);
     Stack::with(Options { deployment, lease: LEASE, clocks: clocks.into(), ..Options::default() }).await

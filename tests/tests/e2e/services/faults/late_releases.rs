@@ -1,4 +1,4 @@
-//! Releases that reach the store late touch no hold but their own.
+//! Releases that reach the store late affect only their own hold.
 
 use std::time::Duration;
 
@@ -10,20 +10,20 @@ use tests::{
 };
 use tokio::time::sleep;
 
-/// Time of a count, in which Redis falls silent.
+/// Duration of a count, during which Redis falls silent.
 const COUNT: Duration = Duration::from_millis(500);
-/// Time of the silence. The gateway tries to extend the hold of the count for 5 s and to release it for 2 s. Then it asks for another
-/// one, for 3 s.
+/// How long Redis is silent. The gateway tries to extend the hold of the count for 5 s and to release it for 2 s. Then
+/// it asks for another one, for 3 s.
 const SILENCE: Duration = Duration::from_millis(8_500);
-/// Time in which the release that was given up is delivered after all.
+/// Time in which the abandoned release is delivered after all.
 const DELIVERY: Duration = Duration::from_secs(2);
 
 #[apply(fact)]
 async fn a_release_that_comes_late_leaves_the_next_hold_of_its_request_open() {
     let deployment = Deployment::services(1, 1, Form::Alone);
     let stack = Stack::with(Options { deployment, ..Options::default() }).await;
-    // Two holds fit, so that the second need not wait for the end of the first; the bound of the prompt does not, so that the
-    // prompt is counted. There is one request a key, as many as are counted at once.
+    // Two holds fit, so that the second need not wait for the end of the first. The prompt's bound does not fit, so the
+    // prompt is counted. Each key has one request, up to the number that are counted at once.
     let limit = cost_of(500, 750);
     let keys = [stack.key_limited(limit).await, stack.key_limited(limit).await];
     let script = || Script {

@@ -17,16 +17,16 @@ use tokio::time::sleep;
 
 use crate::services::{CLIENTS, two_of_each, with_lease};
 
-/// The shortest lease that is allowed, because tests wait for it: a store that executes abandoned calls leaves holds
-/// that only expire.
+/// The shortest lease allowed, because tests wait for it: a store that executes abandoned calls leaves holds that only
+/// expire.
 pub(crate) const LEASE: Duration = Duration::from_secs(3);
-/// Time in which a stream at the end of its grant is stopped without an extension, whether or not a call is under way: five
-/// seconds by contract, and two for slow machines.
+/// Time in which a stream at the end of its grant is stopped without an extension, whether or not a call is in flight:
+/// five seconds as promised, plus two for slow machines.
 const EXTENDED_WITHIN: Duration = Duration::from_secs(7);
-/// Time in which an expiry is noticed: one second by contract, and three for slow machines.
+/// Time in which an expiry is noticed: one second as promised, plus three for slow machines.
 const NOTICING: Duration = Duration::from_secs(4);
-/// Number of times that a gateway, a key-service and a Redis are killed, unless `FAREGATE_TEST_KILLS` sets it; and the
-/// seed of their order.
+/// How often a gateway, a key-service and a Redis are killed, unless `FAREGATE_TEST_KILLS` sets it; and the seed of
+/// their order.
 const KILLS: usize = 4;
 const SEED: u64 = 4_715_620;
 
@@ -173,7 +173,7 @@ async fn without_a_key_service_nothing_new_is_served_and_what_runs_goes_on_to_th
     let since = stack.upstream.generations().len() - asked;
     let short_and_since = cost_of(12, 500).nanos() + times(cost_of(12, 5), since).nanos();
     let of_long = stack.used(&key).await.nanos() - short_and_since;
-    // What the upstream had sent while the stream waited for its extension is billed too.
+    // Tokens that the upstream had sent while the stream waited for its extension are billed too.
     let most = stack.cost_of_served(&key).nanos() - short_and_since;
     assert!((cost_of(12, long.tokens() as u64).nanos()..=most).contains(&of_long), "{of_long} of {most}");
 }

@@ -33,18 +33,18 @@ const SEED: u64 = 20_261_121;
 const CLIENTS: usize = 12;
 /// Number of keys per client. The keys of the first client have a low limit.
 const KEYS: usize = 8;
-/// Limit of the first client's keys in USD: it pays for some fifty requests.
+/// Limit of the first client's keys in USD: it pays for about fifty requests.
 const LIMIT: &str = "0.0005";
-/// Number of times that a client tries a request again on another gateway.
+/// How often a client retries a request on another gateway.
 const TRIES: usize = 3;
-/// Seconds that a gateway which is asked to end gives to what runs: less than the slowest streams last.
+/// Seconds that a gateway which is asked to end gives to running requests: less than the slowest streams last.
 const DRAIN: &str = "2";
-/// More output than is believed of any request.
+/// More output than is believed for any request.
 const UNBELIEVABLE: u64 = 1 << 31;
 /// One request in this many has a false report.
 const FALSE_ONE_IN: u64 = 50;
 
-/// A fault; where there are two processes of its kind, with the number of one of them.
+/// A fault. If there are two processes of its kind, it has the number of one of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     HangGateway(usize),
@@ -105,7 +105,7 @@ async fn whatever_fails_at_random_what_the_upstream_served_is_billed_or_accounte
     }
 }
 
-/// Sends one request after the other, of all kinds, to the gateways in turn, and tries again on the other one.
+/// Sends one request after the other, of all kinds, to the gateways in turn, and retries on the other one.
 async fn client(
     stack: &Stack,
     number: usize,
@@ -138,16 +138,16 @@ async fn client(
     }
 }
 
-/// An answer as vLLM gives it, of one to four choices that finish apart. Its usage may be late, or false.
+/// An answer like vLLM's, with one to four choices that finish at different times. Its usage may be late, or false.
 fn script(prompt: u64, pace: u64, rng: &mut Rng) -> (Script, u64) {
     let lengths: Vec<u64> = (0..=rng.below(4)).map(|_| 5 + rng.below(30)).collect();
     let usage_after_ms = if rng.below(4) == 0 { rng.below(300) } else { 0 };
     let total = lengths.iter().sum::<u64>();
     let told = match rng.below(3 * FALSE_ONE_IN) {
-        // Not to be believed: an unsigned -1, and a counter that nobody reset.
+        // Not credible: an unsigned -1, and a counter that nobody reset.
         0 => Told::First(Usage { prompt: u32::MAX.into(), cached: 0, completion: 0 }),
         1 => Told::Lie(Usage { prompt, cached: 0, completion: UNBELIEVABLE }),
-        // No reader could know that this is false.
+        // No reader can know that this is false.
         2 => Told::Lie(Usage { prompt, cached: 0, completion: total + 7 }),
         _ => Told::Truth,
     };
@@ -240,7 +240,7 @@ fn reason(
     happened: &[Happened],
 ) -> Option<&'static str> {
     let meanwhile = |fault: Fault| {
-        // A request may continue for this long after its client gave up.
+        // A request may continue for this long after its client left.
         let last = sent.to + bills::GIVEN_UP;
         happened
             .iter()
@@ -274,7 +274,7 @@ fn reason(
     }
 }
 
-/// Asserts that no more than a key's limit was served, apart from recorded shortfalls and explained differences: tokens
+/// Asserts that no more than a key's limit was served, except for recorded shortfalls and explained differences: tokens
 /// that a killed gateway could not report, and tokens on their way when a stream was cut.
 fn assert_within_its_limit(stack: &Stack, key: &ApiKey, differences: &[Difference]) {
     let journal = stack.journal(&stack.account);

@@ -1,4 +1,4 @@
-//! A reboot in any order: what starts first waits for what starts last.
+//! A reboot in any order: processes that start first wait for those that start last.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! A store without room: probes and metrics say so, and take it back by themselves.
+//! A store without space: probes and metrics report it, and recover by themselves.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use tests::{
 };
 use tokio::time::sleep;
 
-/// Longest time until a key-service has noticed that its store takes no writes, or takes them again.
+/// Longest time until a key-service has noticed that its store refuses writes, or accepts them again.
 const NOTICED: Duration = Duration::from_secs(15);
 
 async fn over(redis: Form) -> Stack {
@@ -36,7 +36,7 @@ async fn metric(stack: &Stack, name: &str) -> f64 {
     value.unwrap_or_else(|| panic!("no {name}"))
 }
 
-/// Takes all room from a master, and gives it back.
+/// Takes all space from a master, and releases it.
 async fn fills_and_empties(stack: &Stack, master: usize) {
     let key = stack.key().await;
     assert_eq!(stack.call(&key, Script::tokens(12, 5)).send().await.status, 200);

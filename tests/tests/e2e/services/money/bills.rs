@@ -22,7 +22,7 @@ pub(crate) const MOST: u64 = 2_000;
 /// Longest time that a client waits for an answer.
 pub(crate) const GIVEN_UP: Duration = Duration::from_secs(20);
 
-/// Reason for an answer that was ended early.
+/// Reason for a difference: the answer was ended early.
 pub(crate) const CUT: &str = "cut, with tokens on their way";
 
 /// A request and the time during which its client waited.
@@ -33,13 +33,13 @@ pub(crate) struct Sent {
     pub(crate) gateway: usize,
     pub(crate) from: Instant,
     pub(crate) to: Instant,
-    /// Generation id, if the answer told it.
+    /// Generation id, if the answer had one.
     generation: Option<String>,
     /// Status of the answer; 0 if none came.
     pub(crate) status: u16,
     /// Tokens of the answer that the client received.
     pub(crate) received: u64,
-    /// The client may try again on another gateway.
+    /// The client may retry on another gateway.
     pub(crate) may_be_repeated: bool,
 }
 
@@ -71,13 +71,13 @@ pub(crate) async fn send(
     }
 }
 
-/// What a client received until it gave up.
+/// What a client received until it left.
 #[derive(Default)]
 struct Received {
     status: u16,
-    /// Generation id; empty if the answer did not tell it.
+    /// Generation id; empty if the answer had none.
     generation: String,
-    /// No client tries again.
+    /// No client retries.
     is_last: bool,
     tokens: u64,
 }
@@ -128,7 +128,7 @@ pub(crate) struct Difference {
     pub(crate) served: NanoUsd,
     pub(crate) charged: NanoUsd,
     pub(crate) entry: Option<Value>,
-    /// The contract's reason for the difference; `None` if it gives none.
+    /// The documented reason for the difference; `None` if there is none.
     pub(crate) reason: Option<&'static str>,
 }
 
@@ -192,7 +192,7 @@ pub(crate) fn differences(
     let keys: HashSet<&str> = sent.iter().map(|sent| sent.key.as_str()).collect();
     for (id, entry) in &entries.by_generation {
         let (key, charged) = (entry["key_id"].as_str().unwrap(), nanos(&entry["charged"]));
-        // A hold of a request that never began expires, and costs nothing.
+        // A hold of a request that never began expires at no cost.
         if charged > NanoUsd::ZERO && keys.contains(key) && !known.contains(id.as_str()) {
             let (tag, key) = (format!("not sent: {id}"), key.to_owned());
             let entry = Some(entry.clone());
@@ -202,7 +202,7 @@ pub(crate) fn differences(
     all
 }
 
-/// Requests that were billed although their client got no answer, and so had reason to try again.
+/// Requests that were billed although their client got no answer, and so had reason to retry.
 pub(crate) fn billed_in_vain(stack: &Stack, sent: &[Sent]) -> Vec<String> {
     let entries = Entries::of(stack);
     let unanswered = sent.iter().filter(|sent| sent.status != 200);
@@ -232,7 +232,7 @@ pub(crate) async fn differences_at_last(
     }
 }
 
-/// Prints the differences, those of cut streams as a number alone, and asserts that each has a reason.
+/// Prints the differences, those of cut streams only as a number, and asserts that each has a reason.
 pub(crate) fn assert_explained(differences: &[Difference]) {
     let cut = differences.iter().filter(|difference| difference.reason == Some(CUT)).count();
     println!(
@@ -256,8 +256,8 @@ pub(crate) fn is_estimated(entry: Option<&Value>) -> bool {
     entry.is_some_and(|entry| entry["estimated"] == true)
 }
 
-/// Returns whether the bill lacks only tokens that were on their way when the answer was ended: it has all tokens that the client
-/// received, and their cost, and no more than the upstream generated.
+/// Returns whether the bill lacks only tokens that were on their way when the answer was ended: it covers all tokens
+/// that the client received, and their cost, and no more than the upstream generated.
 pub(crate) fn lacks_only_tokens_on_their_way(
     generation: &Generation,
     sent: &Sent,
@@ -266,7 +266,7 @@ pub(crate) fn lacks_only_tokens_on_their_way(
     entry.is_some_and(|entry| {
         let billed = entry["completion_tokens"].as_u64().unwrap();
         let received = Usage { completion: sent.received, ..generation.served };
-        // Where nothing arrived, the gateway may not have heard of the prompt either.
+        // If nothing arrived, the gateway may not know the prompt either.
         let is_paid = sent.received == 0 || nanos(&entry["charged"]) >= cost(FLASH, received);
         (sent.received..=generation.served.completion).contains(&billed) && is_paid
     })

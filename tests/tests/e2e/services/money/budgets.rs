@@ -1,4 +1,4 @@
-//! Bounds of keys and groups over two gateways and two key-services: exact at every level, also while processes die.
+//! Bounds of keys and groups over two gateways and two key-services: exact at every level, even while processes die.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ async fn storm(stack: &Stack, keys: &[ApiKey]) -> Vec<Result<Answer, String>> {
     join_all(calls.map(|(_, key)| stack.call(key, script.clone()).with("max_tokens", 40).try_send())).await
 }
 
-/// Asserts that no level passed its bound and that each level was billed the sum of the level below.
+/// Asserts that no level exceeded its bound, and that each level was billed the sum of the level below.
 async fn assert_exact(stack: &Stack, parent: &Value, group: &Value, keys: &[ApiKey]) -> NanoUsd {
     let of_keys = join_all(keys.iter().map(|key| stack.used(key))).await;
     assert!(of_keys.iter().all(|used| *used <= requests(5)), "{of_keys:?}");
@@ -69,7 +69,7 @@ async fn bounds_at_three_levels_hold_against_400_requests_over_both_gateways() {
         }
     }
     assert_eq!(assert_exact(&stack, &parent, &group, &keys).await.nanos(), billed);
-    // One after the other spends the group's window to its end.
+    // Sending requests one after the other uses up the group's window.
     let mut refused = 0;
     for key in keys.iter().cycle().take(3 * KEYS) {
         let answer = send(&stack, key).await;
@@ -107,7 +107,7 @@ async fn bounds_at_three_levels_are_exact_while_processes_are_killed() {
     stack.cli(&["audit"]);
 }
 
-/// Number of requests of a storm that were admitted, and most that a bucket of `per_minute` refilled by meanwhile.
+/// Number of requests of a storm that were admitted, and the most by which a bucket of `per_minute` refilled meanwhile.
 async fn admitted(stack: &Stack, keys: &[ApiKey], per_minute: u128) -> (usize, usize) {
     let began = Instant::now();
     let answers = storm(stack, keys).await;

@@ -14,7 +14,7 @@ use crate::services::faults::outages::LEASE;
 /// Number of requests whose answers complete while the key-service is down.
 const REQUESTS: usize = 10;
 
-/// Manner in which the gateway ends.
+/// How the gateway ends.
 #[derive(Clone, Copy)]
 enum End {
     /// As by a power failure.
@@ -39,7 +39,7 @@ async fn charges_survive(end: End) {
     let stack = Stack::with(Options { deployment, lease: LEASE, env, ..Options::default() }).await;
     let key = stack.key().await;
     let script = Script { head_after_ms: 1_500, ..Script::tokens(30, 7) };
-    // Of three dialects in turn every second request is streamed, so that each dialect has both.
+    // In each of the three dialects, every second request is streamed.
     let requests = (0..REQUESTS).zip(Dialect::ALL.into_iter().cycle());
     let answers = join_all(requests.map(|(number, dialect)| {
         let call = stack.call(&key, script.clone()).speaking(dialect);

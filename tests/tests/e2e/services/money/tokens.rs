@@ -27,7 +27,7 @@ async fn a_rotation_of_the_internal_token_fails_no_request_and_ends_the_old_one(
     write("of-key-services", OLD);
     write("of-gateways", OLD);
     write("previous", "");
-    // The harness gives every process the token itself, in whose place the files are put.
+    // The harness gives every process the token itself; the files replace it.
     let deployment = Deployment::services(2, 2, Form::Alone);
     let mut stack = Stack::with(Options { deployment, ..Options::default() }).await;
     for (servers, variables) in [

@@ -1,4 +1,4 @@
-//! Upstreams of other APIs that break, lie, or refuse.
+//! Upstreams of other APIs that break, report falsely, or refuse.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use tokio::time::sleep;
 
 use super::*;
 
-/// The shortest lease that is allowed, because a test waits for it.
+/// The shortest lease allowed, because a test waits for it.
 const LEASE: Duration = Duration::from_secs(3);
 
 #[apply(fact)]
@@ -24,7 +24,7 @@ async fn a_stream_that_breaks_ends_with_the_dialects_error_and_an_exact_bill() {
             stack.released(PATIENCE).await;
             let used = stack.used(&key).await;
             match native {
-                // Its first event tells the prompt.
+                // Its first event reports the prompt.
                 Native::Messages => assert_eq!(used, cost_of(12, 4), "{place}"),
                 Native::Responses => assert!(used >= cost_of(1, 4), "{place}"),
             }
@@ -121,7 +121,8 @@ async fn a_gateway_that_is_killed_leaves_a_hold_that_bills_its_last_report_once(
         let key = stack.key().await;
         let mut call = stack.call(&key, Script::tokens(12, 100_000).pace(10)).speaking(native.own());
         if native == Native::Responses {
-            // No event has told the prompt, so an estimate is billed, which may be more than the last tokens that were not reported.
+            // No event has reported the prompt, so an estimate is billed, which may be more than the last tokens that
+            // were not reported.
             call = call.costing(NanoUsd::ZERO, cost_of(1_000, 100_000));
         }
         let mut stream = call.stream().await;
@@ -138,7 +139,7 @@ async fn a_gateway_that_is_killed_leaves_a_hold_that_bills_its_last_report_once(
             stack.upstream.wait_for(&tag, "stop", |generation| generation.ended.is_some()).await.served;
         stack.released(PATIENCE).await;
         let used = stack.used(&key).await;
-        // The prompt is estimated where no event has told it yet.
+        // The prompt is estimated if no event has reported it yet.
         let most = if native == Native::Messages {
             cost_of(12, served.completion)
         } else {
@@ -150,7 +151,7 @@ async fn a_gateway_that_is_killed_leaves_a_hold_that_bills_its_last_report_once(
     }
 }
 
-/// Two upstreams of the same model that speak Responses, the second of which answers as it is told to.
+/// Two upstreams of the same model that speak Responses. The second gives scripted answers.
 async fn two() -> (Stack, Upstream) {
     let second = Upstream::start();
     let lines = "speaks = [\"responses\"]";
@@ -158,7 +159,7 @@ async fn two() -> (Stack, Upstream) {
     (Stack::with(Options { kind: "openai", models, ..Options::default() }).await, second)
 }
 
-/// Sends requests that leave the script to the upstream; each is answered, by one upstream or the other.
+/// Sends requests that leave the script to the upstream. Each is answered by one upstream or the other.
 async fn ask_often(stack: &Stack, key: &ApiKey) {
     for _ in 0..30 {
         let mut call = stack.call(key, Script::default()).speaking(Dialect::Responses);
@@ -178,7 +179,7 @@ async fn no_account_sets_an_upstream_aside_by_what_it_passes() {
         let asked = second.generations().len() - before;
         assert!(asked > 6, "{status}: {asked} of 30 requests came, so that it was set aside");
     }
-    // A refusal that another account meets too is the upstream's.
+    // A refusal that another account gets too is the upstream's.
     let other = stack.open_account("other", tests::harness::usd("1"));
     let others = stack.key_of(&other, json!({})).await;
     second.set_default(Script::default().fault(Fault::Error { status: 403, shape: Shape::Nested }));
@@ -224,7 +225,7 @@ async fn no_query_and_no_header_of_an_account_takes_an_upstream_from_another() {
             assert!(asked > 6, "{status} {query} {beta}: {asked} of 30 requests came");
         }
     }
-    // A query that the catalogue does not name reaches no upstream.
+    // A query that the catalogue does not list reaches no upstream.
     second.set_default(Script::default());
     let before = second.generations().len();
     for _ in 0..15 {
@@ -236,7 +237,7 @@ async fn no_query_and_no_header_of_an_account_takes_an_upstream_from_another() {
 
 #[apply(fact)]
 async fn a_response_that_repeats_a_request_longer_than_any_event_is_delivered_and_billed_as_reported() {
-    // Blanks of which a token has many, in more bytes than an event may have.
+    // Blanks that share few tokens, in more bytes than an event may have.
     let blanks = " ".repeat(17 << 20);
     let stack = Native::Responses.stack().await;
     stack.others_spend();

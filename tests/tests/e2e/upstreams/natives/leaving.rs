@@ -6,8 +6,8 @@ use tests::{harness::Call, upstream::ScriptedCall};
 
 use super::*;
 
-/// Kinds of events that OpenAI sends where an answer thinks, says or refuses something, and calls a function and a tool that takes
-/// text. The last one is of an unknown type.
+/// Kinds of events that OpenAI sends when an answer thinks, says or refuses something, and calls a function and a tool
+/// that takes text. The last one is of an unknown type.
 const RESPONSES: &[&str] = &[
     "response.created",
     "response.in_progress",
@@ -37,7 +37,7 @@ const RESPONSES: &[&str] = &[
     "response.scripted_note",
 ];
 
-/// The same of Anthropic.
+/// The same for Anthropic.
 const MESSAGES: &[&str] = &[
     "message_start",
     "ping",
@@ -54,7 +54,7 @@ const MESSAGES: &[&str] = &[
     "scripted_note",
 ];
 
-/// Type of an event, and that of what it begins, changes or ends.
+/// Type of an event, and the type of what it begins, changes or ends.
 fn kind(event: &Value) -> String {
     let parts = ["delta", "content_block", "item"];
     let part = parts.iter().find_map(|part| event[part]["type"].as_str()).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Prompts and limits that others leave little room for, or the model.
+//! Prompts and limits for which other requests, or the model, leave little space.
 
 use serde_json::json;
 use tests::{

@@ -1,4 +1,4 @@
-//! Bodies and answers that pass as they came.
+//! Bodies and answers that pass unchanged.
 
 use super::*;
 use tests::upstream::Generation;

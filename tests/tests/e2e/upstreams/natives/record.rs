@@ -5,7 +5,8 @@ use tests::upstream::{Fault, Generation};
 
 use super::*;
 
-/// The upstream's record as a vendor exports it, once all requests have ended: the end of each, and the tokens that it counted.
+/// The upstream's record as a vendor exports it, once all requests have ended: the end of each, and the tokens that it
+/// counted.
 pub(crate) fn record(stack: &Stack) -> Vec<Value> {
     stack.upstream.generations().iter().map(line).collect()
 }
@@ -33,13 +34,14 @@ pub(crate) fn compared(stack: &Stack, lines: &[Value]) -> Value {
     compared
 }
 
-/// What the differences are, in their order.
+/// The kinds of the differences, in order.
 fn kinds(compared: &Value) -> Vec<&str> {
     let differences = compared["differences"].as_array().unwrap();
     differences.iter().map(|difference| difference["kind"].as_str().unwrap()).collect()
 }
 
-/// Makes a whole call, a stream, and a stream whose client leaves in its middle, each with tokens of its own.
+/// Makes a whole call, a stream, and a stream whose client leaves in its middle, each with a different number of
+/// tokens.
 async fn served(stack: &Stack, key: &ApiKey, dialect: Dialect, prompt: u64) {
     let call = |at: u64| stack.call(key, Script::tokens(prompt + at, 20).pace(5)).speaking(dialect);
     assert_eq!(call(0).send().await.status, 200, "{dialect:?}");
@@ -81,8 +83,8 @@ async fn the_journal_agrees_with_the_vendors_record_and_a_wrong_line_is_found() 
     }
 }
 
-/// Messages tells the prompt in its first event, and Responses tells usage in its last event alone: the prompt of a cut
-/// stream is estimated there, and the comparison says so.
+/// Messages reports the prompt in its first event, but Responses reports usage only in its last: the prompt of a cut
+/// stream is then estimated, and the comparison says so.
 #[apply(fact)]
 async fn a_cut_stream_is_in_the_record_as_billed_where_the_vendor_told_the_prompt_and_is_found_where_not() {
     for native in Native::BOTH {
