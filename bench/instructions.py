@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Counts the user-space instructions that a gateway takes for each request, by callgrind.
+"""Counts a gateway's user-space instructions per request with callgrind.
 
     CARGO_PROFILE_RELEASE_STRIP=none cargo build --release --workspace
     bench/instructions.py chat 600
 
-A gateway runs under valgrind, in front of the scripted upstream, with a key-service over SQLite. 32 clients send the
-requests, once the gateway is warm. The first argument is chat, messages or responses, translated to chat; native-messages or
-native-responses, whose upstream speaks the same API; with -stream behind it for streams. The second is the number of
-requests; a third names a file for callgrind's output, which `callgrind_annotate` reads.
+A gateway runs under valgrind, in front of the scripted upstream, with a key-service over SQLite. After a warm-up, 32 clients send
+the requests. The first argument is chat, messages or responses (translated to chat), or native-messages or native-responses (the
+upstream has the same API); append -stream for streams. The second is the number of requests. A third is a file for callgrind's
+output, which `callgrind_annotate` reads.
 """
 import http.client, json, os, queue, re, shutil, socket, subprocess, sys, tempfile, threading, time
 from pathlib import Path

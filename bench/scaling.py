@@ -2,19 +2,19 @@
 """Computes what an installation needs from measured costs, and prints the table of docs/scaling.md."""
 from math import ceil
 
-# Costs in microseconds of CPU, from docs/measurements.md: services over Redis, 64 requests at once.
+# Costs in microseconds of CPU, from docs/measurements.md: services over Redis, 64 concurrent requests.
 GATEWAY_REQUEST = 66
 GATEWAY_CHUNK = 43
 KEY_SERVICE_REQUEST = 20
-# 64 accounts with one request each at a time, so that no two requests share a commit: all of Redis' CPU, 48 of it in the script.
+# Redis' total CPU, 48 of it in the script, for 64 accounts with one request at a time each, so that requests never share a commit.
 REDIS_REQUEST = 61
-# Assumed, not measured: a question about lease time.
+# Assumed, not measured: a read of an account's lease time.
 REDIS_TICK = 10
 
-BUSY = 0.6  # share of a core that is planned for
+BUSY = 0.6  # planned utilisation of a core
 GATEWAY_CORES = 4
-LOOKS_PER_SECOND = 1  # of each key-service, at each account with holds
-REQUESTS_PER_ACCOUNT = 10  # a second, of an account that is active
+LOOKS_PER_SECOND = 1  # per key-service, at each account with holds
+REQUESTS_PER_ACCOUNT = 10  # per second, from an active account
 
 
 def cores(microseconds_per_second: float) -> float:

@@ -18,7 +18,7 @@ async def authenticate(request, api_key: str) -> UserAPIKeyAuth:
 
 
 def spend_logger():
-    """LiteLLM's own tracker of spend, which it registers by itself only beside a database: without it no reservation is ever returned."""
+    """LiteLLM's own tracker of spend. LiteLLM registers it only if there is a database; without it, no reservation is ever returned."""
     from litellm.proxy.hooks.proxy_track_cost_callback import ProxyDBLogger
 
     return ProxyDBLogger()

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs LiteLLM's proxy below target/, or serves it at a port of the loopback.
+# Installs LiteLLM's proxy below target/, or serves it on a loopback port.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 folder=$here/../../../target/rivals/litellm
@@ -9,7 +9,7 @@ install)
     test -x "$folder/bin/litellm" || { python3 -m venv "$folder" && "$folder/bin/pip" install --quiet 'litellm[proxy]==1.108.7'; }
     ;;
 serve)
-    # The configuration names a module beside it.
+    # The configuration imports a module from its own folder.
     cd "$here"
     PYTHONDONTWRITEBYTECODE=1 LITELLM_TELEMETRY=False exec "$folder/bin/litellm" --config config.yaml --host 127.0.0.1 --port "$2" --telemetry False
     ;;
