@@ -1,32 +1,33 @@
-# run    serve, on the embedded store
+# run    serve on the embedded store
 # check  formatting, lints, documentation
-# test   install what the tests need that is missing, then run them all; FAST=1 for units and first facts, some minutes once it is built
-# faults plant faults in a copy of the code, each of which a named test has to catch; the first run builds for long
-# fuzz   feed parsers with edited examples for FUZZ_SECONDS each, or those that begin with FUZZ_ONLY alone; see docs/proof.md
-# prove  kill, stop and starve the programs under load and compare the books to the nano-dollar; visit every state of larger models
-#        than `test` does, and simulate more seeds; PROVE_MINUTES=30, PROVE_SEED=N repeats a run, PROVE_ONLY=load|model|simulation|store,
-#        PROVE_BESIDE=FOLDER runs another version's programs beside, PROVE_STAGES=failover,sentinel,cluster chooses installations; see
-#        docs/proof.md
+# test   install missing test tools, then run all tests; FAST=1 for unit tests and the most important end-to-end tests, in minutes
+# faults mutation tests: plant faults in a copy of the code, each of which a named test has to catch; the first run builds for long
+# fuzz   fuzz every parser for FUZZ_SECONDS each, or only the targets whose names begin with FUZZ_ONLY; see docs/proof.md
+# prove  kill, stop and starve the programs under load and compare the books to the nano-dollar; explore larger models than `test`
+#        does, and simulate more seeds; PROVE_MINUTES=30, PROVE_SEED=N repeats a run, PROVE_ONLY=load|model|simulation|store,
+#        PROVE_BESIDE=FOLDER mixes in another version's programs, PROVE_STAGES=failover,sentinel,cluster chooses installations;
+#        see docs/proof.md
 # upgrade  upgrade a running installation from the commit FROM to this one, under load; builds both
-# deny   licences, sources and advisories of what is built upon; builds cargo-deny where it is missing
-# bench  measure CPU and memory of requests and streams beside a bare proxy, some ten minutes; BENCH=--quick for a minute
-# pgo    build the programs optimised by a profile of their own work to target/pgo/programs, as the Dockerfile does; builds twice
-# sbom   write what each program is made of to target/sbom
+# deny   check licences, sources and advisories of dependencies; builds cargo-deny if it is missing
+# bench  measure CPU and memory of requests and streams, compared with a bare proxy, in ten minutes; BENCH=--quick for a minute
+# pgo    build the programs with profile-guided optimisation into target/pgo/programs, as the Dockerfile does; builds twice
+# sbom   write the list of crates in each program to target/sbom
 # reproducible  build the release twice in different folders, and compare bytes; REPRODUCIBLE="--profile dev" for a trial
-# attack attack the programs on the loopback, some fifteen minutes, and print how they hold; ATTACK="--requests 10000" for less,
-#        ATTACK="--only bodies,flood" for a part
-# overshoot  compare what is served beyond small caps, by this and by rivals from package registries; OVERSHOOT=--quick for one run of this alone
-# real   compare bills with the counters of a real llama-server and vLLM; builds and installs these once, which takes a quarter of an hour;
+# attack attack the programs on the loopback interface for about fifteen minutes, and print how they hold;
+#        ATTACK="--requests 10000" for less, ATTACK="--only bodies,flood" for a part
+# overshoot  compare how far small caps are exceeded by Faregate and by rivals from package registries; OVERSHOOT=--quick for one run of
+#        Faregate only
+# real   compare bills with the counters of a real llama-server and vLLM; builds and installs these once, in a quarter of an hour;
 #        REAL="--servers llama --only caps,left" for a part
-# compose run the containers of docker-compose.yml on a Docker engine, or on one that it makes, and check what they promise, some
-#        ten minutes; COMPOSE="--only kept,backup" for a part
+# compose run the containers of docker-compose.yml on a Docker engine (set up if missing), and check what they promise, in about ten
+#        minutes; COMPOSE="--only kept,backup" for a part
 
 .PHONY: run check test faults fuzz prove upgrade deny bench attack overshoot real pgo sbom reproducible compose
 
 run:
 	cargo run
 
-# The pure crates are checked once more by themselves: what they must not use is not even built then.
+# The pure crates are checked once more on their own: then only their own dependencies are built, with no features that others enable.
 check:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
@@ -37,17 +38,17 @@ check:
 	tests/tools/house.py
 	tests/tools/faults.py --texts
 
-# What a first version has to do: a key, its limit, a call, its bill, its end.
+# The most important facts: a key, its limit, a call, its bill, its end.
 FIRST_FACTS = first_request:: management:: caps:: credentials:: wire:: start:: openapi::
 
-# Tests that start programs wait more than they compute, so that two of them run at a time for each core.
+# Tests that start programs wait more than they compute, so two run per core.
 TEST_THREADS ?= $(shell echo $$((2 * $$(nproc))))
 
-# Tests of services that name the form of their Redis, which are the same over a cluster.
+# Tests of services that choose their own kind of Redis, so repeating them over a cluster adds nothing.
 OF_ONE_FORM = $(addprefix --skip services::,cluster:: replicas:: faults::reboots:: faults::room::)
 
-# The end-to-end tests start the programs themselves, so these are built first. Tests of services over one Redis also
-# run over a cluster. No crate has tests in its documentation.
+# The end-to-end tests start the programs, so these are built first. Tests of services over one Redis run over a cluster as well.
+# There are no doc tests.
 test:
 	tests/tools/install.sh
 	cargo build --profile checked --workspace --bins --tests
@@ -63,7 +64,7 @@ endif
 faults:
 	tests/tools/faults.py
 
-# Two targets run at a time; each is also a test of its crate, which takes a second.
+# Two targets run at a time. Each target is also a test of its crate that takes a second.
 FUZZ_SECONDS ?= 60
 fuzz:
 	BOLERO_RANDOM_TEST_TIME_MS=$(FUZZ_SECONDS)000 RUST_BACKTRACE=0 nice cargo test --profile checked --workspace --lib --no-fail-fast \

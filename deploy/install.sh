@@ -4,9 +4,9 @@
 #   curl -fsSL https://github.com/faregate/faregate/releases/latest/download/install.sh | sh
 #   curl -fsSL … | sh -s -- key-service inference-gateway     # these programs of the archive instead
 #
-# VERSION names another release, INTO another folder, FROM another address of the files, such as a mirror or file:///a/folder.
-# The archive needs the sum that SHA256SUMS says, and the version that VERSION names. With cosign installed, SHA256SUMS needs the
-# signature of the repository's workflow, for the tag of that version.
+# Set VERSION for another release, INTO for another folder, and FROM for another source, such as a mirror or file:///a/folder.
+# The archive must match its checksum in SHA256SUMS, and the version in VERSION. If cosign is installed, SHA256SUMS must be signed
+# by the repository's workflow, for the tag of that version.
 set -eu
 repository=faregate/faregate
 
@@ -19,7 +19,7 @@ has() {
   command -v "$1" > /dev/null
 }
 
-# Fetches a file of the release into the working folder. A redirection never leads away from TLS.
+# Fetches a file of the release into the working folder. Never follows a redirect away from TLS.
 fetch() {
   if has curl; then
     curl --fail --silent --show-error --location --proto-redir '=https' --output "$work/$1" "$from/$1"
@@ -31,7 +31,7 @@ fetch() {
   fi || fail "$from/$1 cannot be fetched"
 }
 
-# wget follows a redirection to any scheme, so each one is followed here, to https alone.
+# wget would follow a redirect to any scheme, so this follows each one itself, to https only.
 fetch_with_wget() {
   url=$1
   for _ in 1 2 3 4 5 6 7 8 9 10; do
@@ -64,7 +64,7 @@ check_signature() {
     fail 'SHA256SUMS is not signed by a release of the repository; nothing was installed'
 }
 
-# Puts a program in place in one step, also while the earlier one runs.
+# Replaces a program atomically, even while the old one runs.
 install_program() {
   [ -f "$unpacked/$1" ] || fail "the archive has no program $1"
   "$unpacked/$1" --version > /dev/null || fail "$1 does not start here: it needs glibc 2.34 or newer; nothing was installed"
@@ -92,9 +92,9 @@ main() {
   fetch SHA256SUMS
   check_signature
   expected=$(awk -v name="$archive" '$2 == name { print $1 }' "$work/SHA256SUMS")
-  [ -n "$expected" ] || fail "SHA256SUMS has no sum of $archive; nothing was installed"
+  [ -n "$expected" ] || fail "SHA256SUMS has no checksum for $archive; nothing was installed"
   fetch "$archive"
-  [ "$(sum "$work/$archive")" = "$expected" ] || fail "$archive has another sum than SHA256SUMS says; nothing was installed"
+  [ "$(sum "$work/$archive")" = "$expected" ] || fail "$archive does not match its checksum in SHA256SUMS; nothing was installed"
 
   tar -x -z -C "$work" -f "$work/$archive"
   unpacked=$(echo "$work"/faregate-*/)
@@ -111,5 +111,5 @@ main() {
   esac
 }
 
-# All of the script has arrived before any of it runs.
+# Called last, so that nothing runs before the whole script has arrived.
 main "$@"

@@ -1,14 +1,14 @@
 #!/bin/sh
-# Releases the commit that a tag names. .github/workflows/release.yml says which machine takes which step.
+# Releases a tagged commit. .github/workflows/release.yml runs each step on the right machine.
 #
-#   deploy/release.sh programs    # on each platform: builds the programs, proves that they are reproducible, and packs an archive
+#   deploy/release.sh programs    # on each platform: builds the programs, checks that they are reproducible, and packs an archive
 #   deploy/release.sh images      # on each platform: pushes images with the programs of its archive
-#   deploy/release.sh publish     # once, with all archives: lists of crates, chart, sums, signatures, and the release itself
-#   deploy/release.sh --dry-run   # all of it for this platform; prints what would be pushed, signed and uploaded
+#   deploy/release.sh publish     # once, with all archives: lists of crates, chart, checksums, signatures, and the release itself
+#   deploy/release.sh --dry-run   # every step for this platform; prints what would be pushed, signed and uploaded
 #
-# REPOSITORY is the owner and name on GitHub, REGISTRY the prefix of images with a slash at its end. Files go to target/dist.
+# REPOSITORY is the owner and name on GitHub, REGISTRY the prefix of images, ending with a slash. Files go to target/dist.
 # Images and the release wait for a reviewer of the environment "release" on GitHub.
-# For a dry run, DIST names an empty folder to use instead, and PROGRAMS a folder of programs that are built already.
+# For a dry run, DIST can name another empty folder, and PROGRAMS a folder of programs that are already built.
 # Needs python3 and git; cargo and redis-server for programs; docker and gh for images; docker, cargo, helm, cosign and gh to publish.
 set -eu
 cd "$(dirname "$0")/.."
@@ -34,7 +34,7 @@ fail() {
   exit 1
 }
 
-# Does what leaves this machine; prints it in a dry run.
+# Runs a command that publishes something; in a dry run, prints it instead.
 send() {
   if [ "$step" = --dry-run ]; then echo "$*"; else "$@"; fi
 }
@@ -52,7 +52,7 @@ check_tag() {
   done
 }
 
-# GitHub makes an environment that is missing, and asks nobody. So what leaves the machine needs one with reviewers.
+# GitHub would create a missing environment without reviewers. So before publishing, check that it exists and has some.
 check_approval() {
   rules=$(gh api "repos/$repository/environments/release" --jq '.protection_rules[].type') ||
     fail "$repository has no environment named release: see docs/releasing.md"
@@ -76,7 +76,7 @@ build_programs() {
   for program in $programs; do
     cp "$built/$program" "$work/faregate-$version/"
   done
-  # The same files make the same archive.
+  # Reproducible: the same files give the same archive.
   tar -c -C "$work" --sort=name --owner=0 --group=0 --numeric-owner --mode=go=rX --mtime="@$SOURCE_DATE_EPOCH" "faregate-$version" |
     gzip -n > "$dist/$archive"
 }
@@ -91,7 +91,7 @@ push_images() {
   done
 }
 
-# Digest of a pushed image of all architectures.
+# Digest of a pushed multi-architecture image.
 digest() {
   if [ "$step" = --dry-run ]; then echo sha256:0; else docker buildx imagetools inspect "$1" --format '{{.Manifest.Digest}}'; fi
 }
@@ -130,7 +130,7 @@ publish() {
   send cosign sign-blob --yes --bundle "$dist/SHA256SUMS.sigstore.json" "$dist/SHA256SUMS"
   publish_images
   publish_chart
-  # What changed, from the changelog.
+  # Release notes from the changelog.
   sed -n "/^## $version/,/^## /{/^## /!p;}" CHANGELOG.md > "$work/notes"
   send gh release create "v$version" --repo "$repository" --verify-tag --title "Faregate $version" --notes-file "$work/notes" "$dist"/*
 }

@@ -4,8 +4,8 @@
 #
 #   FAREGATE_VERSION=1.0.1 deploy/compose/upgrade.sh
 #
-# COMPOSE_FILE names other Compose files, separated by colons, if you use more than these two. Each service has to be healthy
-# before the next one stops; the script ends with the first one that is not. Run it again with the earlier version to go back.
+# If you use more than these two Compose files, list all of them in COMPOSE_FILE, separated by colons. Each service has to become
+# healthy before the next one stops; the script ends at the first one that does not. Run it again with the earlier version to go back.
 # There is one demo model, so the script leaves it alone: `docker compose up --wait --no-deps local-model` replaces it, and
 # requests to it fail meanwhile.
 set -eu

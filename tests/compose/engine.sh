@@ -1,14 +1,14 @@
 #!/bin/bash
-# Makes a Docker engine of its own, with the images that the Compose files need, from Debian packages alone: Docker 26.1,
-# Compose 2.26 and buildx 0.13 of Debian 13. It needs no registry of images, but root with all capabilities, on Debian.
+# Sets up a separate Docker engine, with the images that the Compose files need, from Debian packages only: Docker 26.1, Compose 2.26
+# and buildx 0.13 of Debian 13. It needs no image registry, but Debian, and root with all capabilities.
 #
-#   engine.sh start            # makes the engine and its images where they are missing (three minutes), and starts it
-#   eval "$(engine.sh env)"    # lets `docker` in this shell talk to it
+#   engine.sh start            # creates the engine and its images if missing (three minutes), and starts it
+#   eval "$(engine.sh env)"    # makes `docker` in this shell use it
 #   engine.sh stop             # stops the engine and its containers; images and volumes stay
-#   engine.sh remove           # stops it and removes all of it
+#   engine.sh remove           # stops it and removes everything
 #
-# It writes to $ENGINE alone (faregate-engine in the temporary folder). The engine also leaves the bridge docker0 and its rules
-# of iptables behind. These images stand in for what Faregate's files name:
+# It writes only to $ENGINE (faregate-engine in the temporary folder). The engine also leaves the bridge docker0 and its iptables rules
+# behind. These images stand in for those that Faregate's files name:
 #
 #   debian:…-slim   a minimal Debian 12, by debootstrap         haproxy      of Debian 13 (3.0), with wget
 #   redis           redis-server of Debian 12 (7.0)             prometheus   of Debian 13 (2.53)
@@ -33,7 +33,7 @@ mirror() {
   echo "$found"
 }
 
-# debian SUITE FOLDER PACKAGE…: a minimal Debian with packages, none of which is started.
+# debian SUITE FOLDER PACKAGE…: a minimal Debian with packages, without starting their services.
 debian() {
   local suite=$1 folder=$2
   shift 2
@@ -50,7 +50,7 @@ debian() {
   touch "$folder.made"
 }
 
-# Packages of the engine are unpacked and not configured, so that none of them starts a service.
+# The engine's packages are unpacked but not configured, so that they start no services.
 make_root() {
   [ ! -e "$root/.made" ] || return 0
   debian trixie "$root" iptables libsystemd0 libseccomp2 ca-certificates
@@ -60,7 +60,7 @@ make_root() {
   touch "$root/.made"
 }
 
-# The client and its plugins are Go programs, which run on the machine's own C library.
+# The client and its plugins are Go programs, which run with the machine's own C library.
 environment() {
   mkdir -p "$dir/client/cli-plugins" "$dir/bin"
   ln -sf "$root"/usr/libexec/docker/cli-plugins/* "$dir/client/cli-plugins/"
@@ -70,8 +70,8 @@ environment() {
 
 is_running() { [ -s "$pid" ] && kill -0 "$(cat "$pid")" 2>/dev/null; }
 
-# The engine runs in a mount namespace of its own, since runc cannot change the root of a container from within a chroot.
-# Folders that containers mount or are built from need the same path in there.
+# The engine runs in a separate mount namespace, since runc cannot change a container's root from within a chroot. Folders that
+# containers mount or are built from need the same path in there.
 start_engine() {
   is_running && return
   rm -f "$pid" "$socket"
@@ -116,7 +116,7 @@ stop_engine() {
   fail "the engine ($number) does not stop"
 }
 
-# import NAME FOLDER CHANGE…: an image of a folder, unless it exists.
+# import NAME FOLDER CHANGE…: makes an image of a folder, unless it exists.
 import() {
   local name=localhost/stand-in/$1 folder=$2 change changes=()
   shift 2

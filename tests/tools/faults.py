@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Mutation test: each of the faults in `planted/`, put into a copy of the code, fails the test that it names.
+"""Mutation test: puts each fault of `planted/` into a copy of the code, and checks that the test it names fails.
 
 `faults.py WORD…` plants only the faults whose names contain one of the words. `--texts` only
 checks that the code still has the texts to replace.
@@ -39,7 +39,7 @@ def main(words):
 
 
 def copy():
-    """Copies what git knows to a workspace of its own. A file that is there already stays, so that cargo keeps what it has built."""
+    """Copies the files that git knows to a separate workspace. Leaves equal files alone, so that cargo does not rebuild them."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout.decode()
     files = {name for name in listed.split("\0") if name and (ROOT / name).is_file()}
     for name in files:
@@ -63,7 +63,7 @@ def is_caught(package, name, file, right, wrong, test):
 
 
 def failure(package, test):
-    """Runs a package's tests, or one, and returns the output of a failure. A fault that does not compile is no fault."""
+    """Runs a package's tests, or one, and returns the output of a failure. A fault must compile."""
     command = ["cargo", "test", "--quiet", "--profile", "checked", "--package", package, "--lib"]
     environment = {**os.environ, "CARGO_TARGET_DIR": str(COPY / "target")}
     built = subprocess.run([*command, "--no-run"], cwd=COPY, env=environment, capture_output=True, text=True)

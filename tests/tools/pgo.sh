@@ -1,10 +1,10 @@
 #!/bin/sh
-# Builds the programs optimised by a profile of their own work, below target/pgo: a quarter fewer instructions a request.
+# Builds the programs with profile-guided optimisation (PGO) below target/pgo, which saves a quarter of the instructions per request.
 #
-#   tests/tools/pgo.sh            # builds, works, and builds again: target/pgo/faregate.profdata, and target/pgo/programs
-#   tests/tools/pgo.sh profile    # the profile alone
+#   tests/tools/pgo.sh            # builds, trains, and builds again: target/pgo/faregate.profdata, and target/pgo/programs
+#   tests/tools/pgo.sh profile    # only the profile
 #
-# The work needs a redis-server. A profile belongs to a version of the compiler, whose `llvm-tools` are installed where they are missing.
+# Training needs a redis-server. A profile fits one version of the compiler, whose `llvm-tools` are installed if missing.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/tools/auditable.sh
@@ -16,8 +16,8 @@ profdata=$(rustc --print sysroot)/lib/rustlib/$host/bin/llvm-profdata
 flags=${RUSTFLAGS:-}
 programs='faregate inference-gateway key-service local-model'
 
-# Builds the same packages with the same commands for the same target each time: names of functions depend on all three. Build scripts
-# and macros, which are for no target, stay out of the profile.
+# Every build uses the same packages, commands and target, because the names of functions depend on all three. Naming the target keeps
+# build scripts and macros out of the profile.
 build() {
   # shellcheck disable=SC2046,SC2086 # several arguments
   RUSTFLAGS="$flags $1" cargo auditable build --release --locked --target "$host" --target-dir "$folder/$2" $(printf ' --package %s' $programs)

@@ -1,22 +1,21 @@
 #!/bin/sh
-# Proves what is promised, for PROVE_MINUTES (30) in all. PROVE_ONLY names one of the parts, or several with commas in between:
+# Tests the promises of docs/proof.md for PROVE_MINUTES (30) in total. PROVE_ONLY selects parts, separated by commas:
 #
-# model       visits every state of small installations; of larger ones too where there are ten minutes
+# model       visits every state of small installations, and of larger ones if there are ten minutes
 # store       tears append-only files of Redis and starts it three times, then expires holds that pass up to 3,840 thresholds,
 #             each for an eighth of the time
-# simulation  simulates the services for a quarter of the time, from seed PROVE_SEED on; one seed with PROVE_MINUTES=0
-# load        kills, stops and starves the release programs under load, and compares the books. PROVE_SEED repeats a run, and
-#             PROVE_BESIDE names a folder with another version's programs, of which every second process then is;
-#             PROVE_STAGES names installations, with commas in between: services, sqlite, failover, clocks,
-#             sentinel, cluster, lagging
+# simulation  simulates the services for a quarter of the time, from seed PROVE_SEED on; only that seed with PROVE_MINUTES=0
+# load        kills, stops and starves the release programs under load, and compares the books. PROVE_SEED repeats a run.
+#             PROVE_BESIDE is a folder with another version's programs, which every second process then uses. PROVE_STAGES selects
+#             installations, separated by commas: services, sqlite, failover, clocks, sentinel, cluster, lagging
 #
-# A further part is a function of its name and a word in `parts`.
+# To add a part, add a function and its name to `parts`.
 set -eu
 cd "$(dirname "$0")/../.."
 
 minutes=${PROVE_MINUTES:-30}
 parts="model store simulation load"
-# Minutes that other parts than the load take.
+# Minutes of all parts except the load.
 model_minutes=0 store_minutes=0 simulation_minutes=0
 
 model() {
@@ -56,6 +55,6 @@ load() {
 for part in $(echo "${PROVE_ONLY:-$parts}" | tr , ' '); do
     case " $parts " in
     *" $part "*) $part ;;
-    *) echo "PROVE_ONLY: there is no part $part; there are: $parts" >&2 && exit 1 ;;
+    *) echo "PROVE_ONLY: unknown part $part; choose from: $parts" >&2 && exit 1 ;;
     esac
 done

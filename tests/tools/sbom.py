@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes what each program is made of, as CycloneDX 1.5, to a folder: sbom.py FOLDER.
+"""Writes the crates of each program as CycloneDX 1.5 to a folder: sbom.py FOLDER.
 
 Made from `cargo metadata` and Cargo.lock, without a network and without a time: the same source gives the same bytes.
 """
@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 PROGRAMS = ["faregate", "inference-gateway", "key-service", "local-model"]
 ROOT = pathlib.Path(__file__).parents[2]
-# What is linked; not what builds or tests it.
+# Linked dependencies only, without those for building or testing.
 TARGET = "x86_64-unknown-linux-gnu"
 
 
@@ -22,7 +22,7 @@ def metadata() -> dict:
 
 
 def linked(program: str, packages: dict) -> list[str]:
-    """Ids of the packages that a program links, its own first."""
+    """Ids of the packages that a program links, beginning with its own."""
     command = ["cargo", "tree", "--locked", "--package", program, "--target", TARGET]
     command += ["--edges", "normal,no-proc-macro", "--prefix", "none", "--format", "{p}"]
     lines = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.splitlines()

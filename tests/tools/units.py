@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Run the unit tests of all crates, several programs at once: many of them wait for servers, leases and clocks.
+"""Run the unit tests of all crates, several programs at a time, since many of them wait for servers, leases and clocks.
 
-Programs that took longest the last time begin first. Prints a line for each program, and the output of those that fail.
+The slowest programs of the previous run start first. Prints a line for each program, and the output of those that fail.
 """
 
 import concurrent.futures
@@ -14,7 +14,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PROFILE = "checked"
-# One more than there are processors: while one program waits, another one computes.
+# One more than there are processors, so that another program computes while one waits.
 AT_ONCE = (os.cpu_count() or 1) + 1
 SECONDS_BEFORE_A_FIRST_RUN = 1.0
 LONGEST = 30 * 60

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Upgrades a running installation from an earlier commit (the last release's tag, say) to this checkout, one process after another,
-# under load. The store must have the same layout in both. Builds the earlier programs from the repository, and lets the tests of
-# rolling restarts start with them.
+# Upgrades a running installation from an earlier commit, such as the tag of the last release, to this checkout, one process after
+# another, under load. Both must have the same layout of the store. Builds the earlier programs from the repository; the tests of
+# rolling restarts then begin with them.
 set -eu
 cd "$(dirname "$0")/../.."
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Counts the comments of four words or fewer, beside their goal, and the lines of production Rust.
+"""Counts comments of four words or fewer, against a goal, and the lines of production Rust.
 
 `words.py` prints the counts of all tracked Rust, Lua and protobuf files, and the crates that have most short comments;
 `words.py --list PATH…` prints each short comment of files or folders. Tests, `bench/` and generated code are left out.
-The counts fail nothing: people read and judge them.
+It never fails: people judge the numbers.
 """
 
 import re
@@ -12,10 +12,10 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-SHORT = 4  # words; a comment this short mostly repeats a name
-GOAL = 200  # short comments in the workspace: fewer than these
+SHORT = 4  # words; such a short comment usually repeats a name
+GOAL = 200  # there should be fewer short comments than this
 CRATES_SHOWN = 8
-# The test crate, the measuring crate, and test modules that a file beside them declares: `#[cfg(test)] mod name;`.
+# The test crate, the benchmark crate, and test modules declared as `#[cfg(test)] mod name;`.
 TEST = re.compile(r"(^tests|^bench|/tests)(/|\.rs$)")
 TEST_MODULE = re.compile(r"^#\[cfg\((?:any\()?test\b.*\]\n(?:#\[.*\]\n)*(?:pub(?:\(.*?\))? )?mod (\w+);", re.MULTILINE)
 GENERATED = ("shared/rpc/src/v1.rs", "key-service/ledger/src/messages.rs")
@@ -24,7 +24,7 @@ COMMENT = re.compile(r"\s*(?P<mark>//[/!]?|--)(?: (?P<text>.*)|$)")
 
 
 def test_modules():
-    """Files and folders of the modules that are built for tests alone."""
+    """Files and folders of modules that are built only for tests."""
     declaring = subprocess.run(["git", "grep", "-l", "cfg(.*test", "--", "*.rs"], capture_output=True, text=True, check=True)
     for path in map(Path, declaring.stdout.split()):
         folder = path.parent if path.stem in ("lib", "main") else path.with_suffix("")
@@ -45,7 +45,7 @@ def production_text(path):
 
 
 def comment_blocks(text):
-    """Blocks of adjacent comment lines of one mark, each as its first line's number and its whole text."""
+    """Blocks of adjacent comment lines with the same mark, each with the number of its first line and its text."""
     block, first, last = [], 0, None
     for number, line in enumerate([*text.splitlines(), ""], 1):
         found = COMMENT.match(line)
@@ -64,7 +64,7 @@ def short_comments(path):
 
 
 def crate(path):
-    """The innermost folder above a file that has a manifest; for `proto/` and the scripts, the topmost."""
+    """The crate of a file: the innermost folder with a manifest, or the topmost folder outside crates."""
     return next((str(folder) for folder in Path(path).parents if (folder / "Cargo.toml").is_file()), Path(path).parts[0])
 
 

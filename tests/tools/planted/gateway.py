@@ -1,4 +1,4 @@
-"""Faults of counting, pricing, settling and admission."""
+"""Faults in counting, pricing, settling and admission."""
 
 METER = "inference-gateway/metering/src/meter.rs"
 RESPONSES = "inference-gateway/answer/src/reader/responses.rs"

@@ -1,4 +1,4 @@
-"""Faults of the rules of money and of their commits."""
+"""Faults in the rules of money and in their commits."""
 
 LEDGER = "key-service/domain/src/ledger.rs"
 STATE = "key-service/domain/src/ledger/state.rs"

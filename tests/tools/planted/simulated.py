@@ -11,7 +11,7 @@ RUNS = "key-service/store/src/store/books/runs.rs"
 SEEDS = "seeds::a_thousand_seeds_keep_every_promise"
 
 # By the package whose tests catch them: name, file, correct text, replacement, and the test that fails. The number is the first seed
-# that broke a promise, before clocks stepped by hours and the store's file was torn.
+# that broke a promise, in a version without torn store files and clock steps of hours.
 FAULTS = {
     "simulation": [
         # 5

@@ -4,7 +4,7 @@ app.kubernetes.io/instance: {{ .root.Release.Name }}
 app.kubernetes.io/component: {{ .component }}
 {{- end }}
 
-{{/* The program that clients reach. */}}
+{{/* The program that clients call. */}}
 {{- define "faregate.public" -}}
 {{ ternary "faregate" "inference-gateway" .Values.oneProcess }}
 {{- end }}
@@ -13,7 +13,7 @@ app.kubernetes.io/component: {{ .component }}
 {{ .root.Values.imageRegistry }}{{ .component }}:{{ .values.imageTag | default .root.Values.imageTag | default .root.Chart.AppVersion }}
 {{- end }}
 
-{{/* Addresses of all key-services at a port, in the order of their numbers. */}}
+{{/* URLs of all key-services at a port, in the order of their numbers. */}}
 {{- define "faregate.keyServices" -}}
 {{- $scheme := ternary "https" "http" (ne .root.Values.internalTlsSecret "") -}}
 {{- $name := printf "%s-key-service" .root.Release.Name -}}
@@ -24,7 +24,7 @@ app.kubernetes.io/component: {{ .component }}
 {{ join "," $urls }}
 {{- end }}
 
-{{/* What every program is told, and where it reads it. */}}
+{{/* Environment of every program. */}}
 {{- define "faregate.env" -}}
 - {name: FAREGATE_INTERNAL_TOKEN_FILE, value: /secrets/internal-token}
 - {name: FAREGATE_MODELS, value: /config/models.toml}
@@ -36,7 +36,7 @@ app.kubernetes.io/component: {{ .component }}
 {{- end }}
 {{- end }}
 
-{{/* What the program that decides over spending is told. */}}
+{{/* Environment of the program that uses the store. */}}
 {{- define "faregate.envOfStore" -}}
 - {name: FAREGATE_STORE_FILE, value: /secrets/store}
 - {name: FAREGATE_PEPPER_FILE, value: /secrets/pepper}
@@ -79,7 +79,7 @@ readinessProbe:
   failureThreshold: 2
 {{- end }}
 
-{{/* The pod of a program: nothing that it does not need. */}}
+{{/* A pod with the least privileges. */}}
 {{- define "faregate.pod" -}}
 automountServiceAccountToken: false
 enableServiceLinks: false

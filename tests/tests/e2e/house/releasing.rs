@@ -233,9 +233,9 @@ fn a_dry_run_makes_a_release_that_installs_only_as_it_was_made() {
     let mut bytes = fs::read(&archive).unwrap();
     *bytes.last_mut().unwrap() ^= 1;
     fs::write(&archive, bytes).unwrap();
-    refused("has another sum");
+    refused("does not match its checksum");
     fs::write(dist.join("SHA256SUMS"), "").unwrap();
-    refused("has no sum of");
+    refused("has no checksum for");
 }
 
 #[test]
