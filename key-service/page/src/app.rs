@@ -19,7 +19,6 @@ pub struct Site {
     pub hosts: Option<ServedHosts>,
 }
 
-/// State of the routers.
 #[derive(Clone)]
 pub struct App {
     pub management: Arc<Management>,

@@ -71,7 +71,7 @@ impl From<Error<Refused>> for Failure {
                 Self::BadRequest("An expired key cannot be rotated. Set a later expiry first.".into())
             }
             Error::Refused(Refused::RotationInProgress) => Self::BadRequest(
-                "Someone else has just rotated this key, and its previous key still works.".into(),
+                "This key was rotated in the meantime, and its previous key still works.".into(),
             ),
             Error::Refused(
                 refused @ (Refused::KeyRevoked

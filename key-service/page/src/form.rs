@@ -58,7 +58,6 @@ impl Fields {
         form_urlencoded::Serializer::new(String::new()).extend_pairs(&self.0).finish()
     }
 
-    /// Replaces one field.
     #[must_use]
     pub fn with(self, name: &str, value: String) -> Self {
         self.replaced_by(Self::of([(name, value)]))
@@ -86,7 +85,6 @@ impl Fields {
         Self(self.0.iter().filter(is_wanted).cloned().collect())
     }
 
-    /// Lists names and values.
     pub fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }

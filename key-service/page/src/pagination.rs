@@ -19,7 +19,6 @@ const FIELD: &str = "after";
 #[derive(Clone, Debug, Default)]
 pub struct Pagination(Vec<Begin>);
 
-/// Where a page begins.
 #[derive(Clone, Debug)]
 struct Begin {
     /// Rows on all pages before.

@@ -254,7 +254,7 @@ mod tests {
     fn a_group_is_searched_for() {
         let id = GroupId::new(Timestamp::from_millis(0), [7; 10]);
         assert_eq!(billed(&format!("group={id}")).group, Some(id));
-        assert!(search(&query("group=agents")).is_err(), "and a group that is none is not passed over");
+        assert!(search(&query("group=agents")).is_err(), "an invalid group is refused, not ignored");
     }
 
     #[test]
@@ -262,7 +262,7 @@ mod tests {
         let id = RequestId::new(Timestamp::from_millis(0), [7; 10]);
         let RequestSearch { billed, refused } = search(&query(&format!("request={id}"))).unwrap();
         assert_eq!((billed.unwrap().request, refused.unwrap().search.request), (Some(id), Some(id)));
-        assert!(search(&query("request=gen_1")).is_err(), "and an id that is none is not passed over");
+        assert!(search(&query("request=gen_1")).is_err(), "an invalid id is refused, not ignored");
     }
 
     #[test]

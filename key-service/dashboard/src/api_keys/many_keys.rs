@@ -29,11 +29,9 @@ pub(crate) const APPLY: &str = "/dashboard/keys/many/apply";
 /// Id of the form that the boxes in a table of keys belong to.
 pub(crate) const FORM: &str = "many";
 
-/// A bulk action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Deed {
     Revoke,
-    /// Changes the group.
     Move,
     /// Changes the expiry.
     Extend,

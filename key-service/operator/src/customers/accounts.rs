@@ -32,7 +32,6 @@ const FAR: i64 = 365;
 /// An order of the list other than by age. It applies only if the whole list fits on one page, since the figures of other
 /// pages are not read.
 struct AccountOrder {
-    /// Name in the address.
     name: &'static str,
     /// `aria-sort` of the column.
     sort: &'static str,

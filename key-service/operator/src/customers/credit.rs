@@ -27,7 +27,6 @@ use crate::{
     paths::ACCOUNT,
 };
 
-/// Asks for confirmation.
 pub(crate) async fn confirm(
     State(app): State<App>,
     Path(id): Path<String>,

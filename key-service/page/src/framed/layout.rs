@@ -33,9 +33,7 @@ pub enum Section {
     ManagementKeys,
     /// All billed requests and the latest refused ones.
     Requests,
-    /// Models and prices.
     Models,
-    /// Deposits and monthly statements.
     Credit,
     /// Charges compared with upstream costs, for owners.
     Margin,

@@ -20,7 +20,6 @@ pub(crate) static STYLE: LazyLock<Asset> = LazyLock::new(|| {
 pub(crate) static SCRIPT: LazyLock<Asset> = LazyLock::new(|| {
     Asset::new("dashboard", "js", "text/javascript; charset=utf-8", include_bytes!("assets/dashboard.js"))
 });
-/// Favicon.
 pub(crate) static ICON: LazyLock<Asset> =
     LazyLock::new(|| Asset::new("icon", "svg", "image/svg+xml", include_bytes!("assets/icon.svg")));
 /// Icon for home screens, which do not accept SVG.

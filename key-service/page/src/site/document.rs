@@ -42,7 +42,6 @@ pub(crate) fn document(theme: Theme, title: &str, body: &Markup) -> Response {
     Html(markup.into_string()).into_response()
 }
 
-/// The logo.
 pub(crate) fn mark() -> Markup {
     html! {
         svg.mark viewBox="0 0 32 32" aria-hidden="true" {
