@@ -91,7 +91,7 @@ fn table(catalog: &Catalog, calls: &BTreeMap<(String, String), UpstreamCalls>) -
     let mut gone = calls.clone();
     let head = html! {
         th scope="col" { "Upstream" } th.wide-only scope="col" { "Address" } th.n scope="col" { "Bills" }
-        th.n scope="col" { "First token, p50" } th.n.wide-only scope="col" { "First token, p90" }
+        th.n scope="col" { "First token" } th.n.wide-only scope="col" { "p90" }
     };
     let rows = html! {
         @for model in &catalog.models { @for upstream in &model.upstreams {
@@ -102,7 +102,7 @@ fn table(catalog: &Catalog, calls: &BTreeMap<(String, String), UpstreamCalls>) -
     };
     html! {
         (scrolled_table("Bills of upstreams", &head, &rows))
-        p.quiet { "Time from a request’s arrival to the first token of its stream: the median (p50), and the 90th percentile (p90)." }
+        p.quiet { "First token: time from a request’s arrival to the first token of its stream, as the median and the 90th percentile (p90)." }
     }
 }
 
@@ -112,7 +112,7 @@ fn row(model: &str, name: &str, address: Option<&str>, of: UpstreamCalls) -> Mar
         tr {
             th.wraps scope="row" { bdi { (model) } " " span.quiet { bdi { (name) } }
                 p.narrow-only { (address) }
-                p.narrow-only { "first token, p90: " (time(of.first_token(90))) } }
+                p.narrow-only { "p90 " (time(of.first_token(90))) } }
             td.wide-only { (address) }
             td.n { (count(of.bills)) }
             td.n { (time(of.first_token(50))) }

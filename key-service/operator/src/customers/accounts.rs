@@ -151,7 +151,7 @@ pub(crate) fn lasts(credit: NanoUsd, spent: NanoUsd) -> Markup {
     html! {
         @match days_left(credit, spent) {
             _ if credit <= NanoUsd::ZERO => span.badge.short { "no credit" },
-            None => span.quiet { "no recent spend" },
+            None => span.quiet { "no spend" },
             Some(1) => span.badge.short { "1 day" },
             Some(days) if days < SOON => span.badge.short { (days) " days" },
             Some(days) if days <= FAR => { (days) " days" },
@@ -169,7 +169,7 @@ mod tests {
         let usd = NanoUsd::from_usd;
         for (credit, spent, said, stands_out) in [
             (0, 0, "no credit", true),
-            (10, 0, "no recent spend", false),
+            (10, 0, "no spend", false),
             (1, 15, "2 days", true),
             (1, 30, "1 day", true),
             (7, 30, "7 days", false),
