@@ -79,7 +79,7 @@ impl Frame<'_> {
                 form.theme method="post" action={ (self.home) "/theme" } {
                     (hidden(person))
                     fieldset {
-                        legend { "Colours" }
+                        legend { "Theme" }
                         @for theme in Theme::ALL {
                             button name="theme" value=(theme.as_str()) aria-pressed=(person.browser().theme == theme) {
                                 (theme.as_str())
