@@ -1,4 +1,4 @@
-//! Requests: all billed generations and all refused calls, with filters and sums, and as a file.
+//! Requests: billed generations and the latest refused calls, with filters, totals and export.
 
 use axum::{
     extract::{Request, State},
@@ -46,10 +46,10 @@ mod table;
 /// Latest requests on the page of a key or a group.
 const LATEST: usize = 10;
 
-/// Most keys to choose from if several match a text.
+/// Maximum number of keys to choose from if several match a text.
 const CHOICES: usize = 10;
 
-/// Shows the requests, the newest first, or leads to the generation or the key that the filters name.
+/// Shows the requests, newest first, or redirects to the generation that the filters name.
 pub(super) async fn show(
     State(app): State<App>,
     KeysViewer(viewer): KeysViewer,
@@ -68,7 +68,7 @@ pub(super) async fn show(
     }
 }
 
-/// Leads to the page of a generation, if there is one.
+/// Redirects to the page of a generation, if it exists.
 async fn find_generation(app: &App, viewer: &Viewer, query: &Fields, id: &str) -> Result<Response, Failure> {
     let known = match id.parse::<GenerationId>() {
         Ok(id) => app.management.bill_in(viewer.reach(), id).await?.map(|bill| bill.generation),
@@ -84,16 +84,16 @@ async fn find_generation(app: &App, viewer: &Viewer, query: &Fields, id: &str) -
     Ok(page(viewer, Section::Requests, "Requests", &content))
 }
 
-/// Says that a text is no id of a request.
+/// Explains that a text is not the id of a request.
 fn no_request(app: &App, viewer: &Viewer, query: &Fields, text: &str) -> Response {
     let content = html! {
         (filters::form(app, query, None, true))
-        p.empty { code { (text) } " is not the id of a request, which every answer has in its header " code { "x-request-id" } ". " a href=(PATH) { "Clear filters" } }
+        p.empty { code { (text) } " is not a request id. Each answer has its request id in the header " code { "x-request-id" } ". " a href=(PATH) { "Clear filters" } }
     };
     page(viewer, Section::Requests, "Requests", &content)
 }
 
-/// Leads to the requests of the key that matches a text, or offers those of each key that does.
+/// Redirects to the requests of the key whose label matches a text, or offers a choice if several do.
 async fn find_key(app: &App, viewer: &Viewer, query: &Fields, text: &str) -> Result<Response, Failure> {
     let (order, text) = (KeyOrder::Newest, text.to_owned());
     let search = KeySearch { order, text, limit: CHOICES, ..KeySearch::default() };
@@ -117,7 +117,7 @@ async fn find_key(app: &App, viewer: &Viewer, query: &Fields, text: &str) -> Res
 async fn list(app: &App, viewer: &Viewer, asked: &Fields) -> Result<Response, Failure> {
     let (account, reach) = (viewer.signed_in.account, viewer.reach());
     let journal = app.management.journal(account, 0, 1).await?;
-    // No bill of a group is older than the group.
+    // A group has no bills older than itself.
     let oldest = journal.entries.first().map(|entry| entry.entry.settlement.at);
     let oldest = reach.group.map(|group| group.created_at()).or(oldest);
     let range = Range::of(asked, app.management.today());
@@ -142,7 +142,7 @@ async fn list(app: &App, viewer: &Viewer, asked: &Fields) -> Result<Response, Fa
     let group = of_group.and_then(|id| groups.get(&id));
     let is_filtered = filters::are_any(asked);
     let next = found.next.map(|next| next.to_string());
-    // Entries are numbered, so the number of all of them is known, but not that of a part.
+    // Entries are numbered, so the total is known, unless filters leave some out.
     let begins = search.billed.as_ref().and_then(|billed| billed.begins);
     let is_whole = !is_filtered && reach.group.is_none();
     let has_all = is_whole && oldest.is_none_or(|oldest| begins <= Some(oldest));
@@ -155,9 +155,9 @@ async fn list(app: &App, viewer: &Viewer, asked: &Fields) -> Result<Response, Fa
     };
     let shown = Shown { rows: found.found.len(), total, next, is_filtered };
     let content = html! {
-        p.lead { "Every request, newest first: those that were billed, and the last 1,000 that were refused."
-            @if let Some(key) = of_key.and_then(|id| keys.get(&id)) { " Of the key " strong { (or_unnamed(&key.label)) } "." }
-            @if let Some(group) = group { " Of the group " strong { bdi { (name_of(group)) } } "." } }
+        p.lead { "All billed requests and the last 1,000 refused ones, newest first."
+            @if let Some(key) = of_key.and_then(|id| keys.get(&id)) { " Filtered to the key " strong { (or_unnamed(&key.label)) } "." }
+            @if let Some(group) = group { " Filtered to the group " strong { bdi { (name_of(group)) } } "." } }
         (range.choice_beside_dates(app, PATH, asked))
         (filters::form(app, query, group, !asked.has("from") && !asked.has("to") && !range.is_named(asked)))
         div.split {
@@ -173,7 +173,7 @@ async fn list(app: &App, viewer: &Viewer, asked: &Fields) -> Result<Response, Fa
     Ok(page(viewer, Section::Requests, "Requests", &content))
 }
 
-/// Lists the requests of a key or a group at `path`. The filter `name` is the `id`, and there is no other but the range.
+/// Lists the requests of a key or a group, for its tab at `path`. Besides the range, `name=id` is the only filter.
 pub(super) async fn list_of(
     app: &App,
     viewer: &Viewer,
@@ -204,13 +204,13 @@ pub(super) async fn list_of(
                 @if !found.found.is_empty() { (files(&query)) }
             }
         }
-        @if found.found.is_empty() { p.empty { "There was no request on these days." } }
+        @if found.found.is_empty() { p.empty { "There were no requests on these days." } }
         @else { (table(&found.found, (name != "key").then_some(&keys))) }
         (pagination.links(path, asked, &shown))
     })
 }
 
-/// Links the files of the requests that match a query.
+/// Links exports of the requests that match a query.
 fn files(query: &Fields) -> Markup {
     let query = Pagination::without(query);
     html! {
@@ -219,7 +219,7 @@ fn files(query: &Fields) -> Markup {
     }
 }
 
-/// Returns the latest requests of a key or a group, refused ones included.
+/// Shows the latest requests of a key or a group, including refused ones.
 pub(super) async fn latest(
     app: &App,
     viewer: &Viewer,
@@ -240,7 +240,7 @@ pub(super) async fn latest(
     })
 }
 
-/// Says how the charges of a search differ from those of the days that its range is compared with.
+/// Compares the charges of a search with those of the range's comparison days.
 async fn compared(
     app: &App,
     reach: AccountReach,
@@ -260,7 +260,6 @@ async fn compared(
     Ok(Some(range.compared_charges(sums.sums.charged, before)))
 }
 
-/// Returns the key of a request.
 fn key_of(request: &AnyRequest) -> KeyId {
     match request {
         AnyRequest::Billed(entry) => entry.entry.settlement.payer.key,
@@ -268,21 +267,21 @@ fn key_of(request: &AnyRequest) -> KeyId {
     }
 }
 
-/// Says that there is no request, and where there may be some.
+/// Says that there are no requests, and how to find some.
 fn nothing(asked: &Fields, is_filtered: bool, has_older: bool) -> Markup {
     html! {
         p.empty {
             @if let Some(id) = asked.filled("request") {
-                "No request of these days with the id " code { (id) } " was billed or refused. A refused call is listed within ten seconds; one whose key may not call at all has no id here. "
+                "No request with the id " code { (id) } " was billed or refused on these days. Refused requests appear within ten seconds. Requests of a key that may not call at all are listed without an id. "
                 a href=(PATH) { "Clear filters" }
-            } @else if is_filtered { "Nothing matches. " a href=(PATH) { "Clear filters" } }
+            } @else if is_filtered { "No requests match. " a href=(PATH) { "Clear filters" } }
             @else if has_older { "Nothing was billed in the last " (DAYS) " days. " a href={ (PATH) "?from=" } { "Show all" } }
             @else { "Nothing was billed yet." }
         }
     }
 }
 
-/// Shows the sums of the filters, the days that are added up, and how the charges differ from those of other days.
+/// Shows the totals of the filtered requests, the days that they cover, and the comparison with other days.
 fn sums_line(
     query: &Fields,
     billed: Option<&EntrySearch>,
@@ -299,12 +298,12 @@ fn sums_line(
                 strong { (requests(sums.requests)) " · "
                     span title=(count(sums.tokens)) { (short_count(sums.tokens)) } " tokens · " (glance(sums.charged)) }
                 span.quiet {
-                    " billed from " (days.start().to_string()) " to " (days.end().to_string()) ", in UTC"
-                    @if has_other_days { ": sums are kept by whole days there" }
+                    " billed from " (days.start().to_string()) " to " (days.end().to_string()) " (UTC)"
+                    @if has_other_days { "; sums cover whole UTC days" }
                     @if let Some(compared) = compared { " · " (compared) }
                 }
             },
-            None if billed.is_some_and(is_of_details) => p.quiet { "Sums are kept by day, key, group and model. Those of a user are of the whole account, without another filter." },
+            None if billed.is_some_and(is_of_details) => p.quiet { "Sums are available by day, key, group and model. Sums per user cover the whole account and cannot be combined with other filters." },
             None => {},
         }
     }

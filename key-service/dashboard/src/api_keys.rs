@@ -1,4 +1,4 @@
-//! API keys: their list, the page of each, and what owners do with them.
+//! API keys: the list, the page of a key, and actions on keys.
 
 pub(crate) mod first_steps;
 pub(crate) mod key;

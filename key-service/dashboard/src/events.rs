@@ -1,4 +1,4 @@
-//! The page of events: who did what, and which thresholds were crossed.
+//! Events: who changed what, and which thresholds were crossed.
 
 use std::collections::HashMap;
 
@@ -31,7 +31,7 @@ use key_service_store::store::NumberedEvent;
 
 pub(super) const PATH: &str = "/dashboard/events";
 
-/// Number of the last events on the page of a key or a group.
+/// Latest events on the page of a key or a group.
 const LAST_EVENTS: usize = 8;
 
 /// The key or the group that a page is about.
@@ -40,7 +40,6 @@ pub(super) enum Subject {
     Group(GroupId),
 }
 
-/// Reads the filters of a query.
 fn search(query: &Fields) -> Result<EventSearch, Failure> {
     Ok(EventSearch {
         kind: EVENT_TYPES.into_iter().find(|kind| *kind == query.get("type")),
@@ -73,8 +72,8 @@ pub(super) async fn show(
     let next = found.next.map(|next| next.to_string());
     let shown = Shown { rows: found.found.len(), total, next, is_filtered };
     let content = html! {
-        p.lead { "Who did what, and which limits are nearly used, newest first."
-            @if let Some(since) = since { " Complete since " (time_to_second(since)) ": older events were dropped." } }
+        p.lead { "Who changed what, and which limits were nearly used up, newest first."
+            @if let Some(since) = since { " Events before " (time_to_second(since)) " were dropped." } }
         (filters(&query, &search, &Named::of_search(&app, &viewer, &search).await?))
         @if found.found.is_empty() {
             p.empty { @if !is_filtered { "Nothing has happened yet." } @else { "No events match. " a href=(PATH) { "Clear filters" } } }
@@ -86,7 +85,7 @@ pub(super) async fn show(
     Ok(page(&viewer, Section::Events, "Events", &content))
 }
 
-/// The last events of a key or a group, and a link to all of them.
+/// Shows the latest events of a key or a group, with a link to all of them.
 pub(super) async fn last_events(app: &App, viewer: &Viewer, subject: Subject) -> Result<Markup, Failure> {
     let (name, id, search) = match subject {
         Subject::Key(id) => ("key", id.to_string(), EventSearch { key: Some(id), ..EventSearch::default() }),
@@ -96,14 +95,14 @@ pub(super) async fn last_events(app: &App, viewer: &Viewer, subject: Subject) ->
     };
     let last = app.management.find_events(viewer.reach(), &search, None, LAST_EVENTS).await?;
     Ok(html! {
-        h2 { "Last events" }
-        @if last.found.is_empty() { p.empty { "No event is kept any more." } }
+        h2 { "Latest events" }
+        @if last.found.is_empty() { p.empty { "There are no events on record." } }
         @else { (table(&last.found, &search, &Named::of(app, viewer, &last.found).await?)) }
         p { a href={ (PATH) "?" (name) "=" (id) } { "All events of this " (name) } }
     })
 }
 
-/// Keys and groups that events are about, or name.
+/// Keys and groups that events concern or mention.
 struct Named {
     keys: HashMap<KeyId, ApiKey>,
     groups: Vec<Group>,
@@ -140,7 +139,7 @@ impl Named {
     }
 }
 
-/// Lists the groups that an event is about, or names.
+/// Lists the groups that an event concerns or mentions.
 fn groups_of(event: &Event) -> Vec<GroupId> {
     let named = if let EventKind::KeyCreated { changes }
     | EventKind::GroupCreated { changes }
@@ -161,11 +160,11 @@ fn groups_of(event: &Event) -> Vec<GroupId> {
     event.group.into_iter().chain(named).collect()
 }
 
-/// Writes a table of events, without links to the key or the group of the page.
+/// Renders a table of events. It leaves out links to the key or group that the page is about.
 fn table(events: &[NumberedEvent], about: &EventSearch, named: &Named) -> Markup {
     let head = html! {
         th.wide-only scope="col" { "Time, " span data-zone="now" { "UTC" } } th scope="col" { "Event" }
-        th.wide-only scope="col" { "By" } th.wide-only scope="col" { "Of" }
+        th.wide-only scope="col" { "By" } th.wide-only scope="col" { "Key or group" }
     };
     let rows = html! {
         @for numbered in events { (row(&numbered.event, about, named)) }
@@ -196,7 +195,7 @@ fn filters(query: &Fields, search: &EventSearch, named: &Named) -> Markup {
                 option value="" { "All" }
                 @for kind in EVENT_TYPES { option value=(kind) selected[query.get("type") == kind] { (kind) } }
             } }
-            label { "By" input type="search" name="by" value=(query.get("by")) placeholder="Name of who did it" autocomplete="off"; }
+            label { "By" input type="search" name="by" value=(query.get("by")) placeholder="Person or management key" autocomplete="off"; }
             button { "Apply" }
         }
     }
@@ -233,7 +232,7 @@ fn actor(actor: &Actor) -> Markup {
     }
 }
 
-/// Tells the details of an event in words.
+/// Writes the details of an event in words.
 fn told(kind: &EventKind, named: &Named) -> Markup {
     html! {
         @match kind {
@@ -245,7 +244,7 @@ fn told(kind: &EventKind, named: &Named) -> Markup {
             EventKind::KeyThresholdReached(threshold) | EventKind::KeyLimitReached(threshold)
                 | EventKind::GroupThresholdReached(threshold) | EventKind::GroupLimitReached(threshold) => (used(threshold)),
             EventKind::CreditThresholdReached(threshold) | EventKind::CreditExhausted(threshold) => {
-                (usd(threshold.amount.left_after(threshold.used))) " of " (usd(threshold.amount)) " is left"
+                (usd(threshold.amount.left_after(threshold.used))) " of " (usd(threshold.amount)) " left"
             },
             EventKind::CreditAdded { amount, note, payment_id, .. } => {
                 (usd(*amount))
@@ -271,7 +270,7 @@ fn told(kind: &EventKind, named: &Named) -> Markup {
     }
 }
 
-/// Names a role, with the group of a lead.
+/// Shows a role and, for a lead, the group.
 fn role_of(role: &str, group: Option<GroupId>, named: &Named) -> Markup {
     html! { (role) @if let Some(group) = group { " of " (named.group(group)) } }
 }
@@ -281,7 +280,7 @@ fn list(changes: &[Change], with_before: bool, named: &Named) -> Markup {
     html! {
         @for (n, (title, [before, after])) in changes.enumerate() {
             @if n > 0 { ", " }
-            (title) " " @if with_before { bdi { (before) } " → " } bdi { (after) }
+            (title) ": " @if with_before { bdi { (before) } " → " } bdi { (after) }
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Groups: their list, the page of each, and what owners do with them.
+//! Groups: the list, the page of a group, and actions on groups.
 
 pub(crate) mod acts;
 pub(crate) mod groups;

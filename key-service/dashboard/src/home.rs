@@ -1,4 +1,4 @@
-//! The first page, and what leads on from any page.
+//! The first page, search, and *Try it*.
 
 pub(crate) mod find;
 pub(crate) mod overview;

@@ -1,9 +1,9 @@
 //! The dashboard: pages for the people of an account, over the same use-cases as the management API.
 //!
-//! A page is a handler and a template in a file of its subject's folder, and a route here. A handler that only shows something takes a
-//! `Viewer` of [`key_service_page::session`], or an `Owner`; one that leads of groups see as well takes a `KeysViewer`,
-//! and asks for what it reaches. A handler that changes something takes an `Act`, a `KeysAct` or, if only owners may do
-//! it, an `OwnerAct`. These exist only with a session, a form of this dashboard, and the right origin.
+//! Each page is a handler with its template, in the folder of its subject, and a route here. The extractors of
+//! [`key_service_page::session`] carry the rights. A handler that only reads takes a `Viewer` or an `Owner`; if leads of
+//! groups may see the page too, it takes a `KeysViewer` and reads only what that reaches. A handler that changes something
+//! takes an `Act`, a `KeysAct` or, for owners only, an `OwnerAct`: a form with a valid session, CSRF token and origin.
 
 use std::sync::Arc;
 
@@ -50,7 +50,7 @@ use home::{find, overview, try_it};
 use money::{credit, margin, models};
 use people::{change_role, members, second_factor, sign_in, theme_choice, you};
 
-/// Routes of the dashboard.
+/// Returns the routes of the dashboard.
 pub fn router(management: Arc<Management>, catalog: Arc<Current<Catalog>>, site: Site) -> Router {
     let app = App::new(management, catalog, site);
     let pages = Router::new()
@@ -108,7 +108,6 @@ pub fn router(management: Arc<Management>, catalog: Arc<Current<Catalog>>, site:
     Router::new().route("/dashboard/assets/{name}", get(asset)).merge(pages)
 }
 
-/// Routes of keys and of groups.
 fn keys_and_groups() -> Router<App> {
     Router::new()
         .route(KEYS, get(keys::list).post(keys::create))
@@ -132,7 +131,7 @@ fn keys_and_groups() -> Router<App> {
         .route("/dashboard/groups/{id}/revoke-keys", get(acts::confirm_revoking).post(acts::revoke_keys))
 }
 
-/// Middleware: sets the headers of a careful site, makes pages of failures, and tells gateways whose answer it is.
+/// Middleware: sets security headers, renders failures as pages, and names the account for the gateway.
 async fn secure(State(app): State<App>, browser: Browser, mut request: Request, next: Next) -> Response {
     let account = AskingAccount::default();
     request.extensions_mut().insert(account.clone());
@@ -149,7 +148,7 @@ async fn asset(Path(name): Path<String>) -> Response {
     assets::answer(&name)
 }
 
-/// Answers an address, or a method, that no page has.
+/// Answers a path or a method that no page has.
 async fn no_such_page() -> Failure {
     Failure::NotFound
 }

@@ -1,4 +1,4 @@
-//! The page of management keys: making one, its plaintext shown once, and revoking it.
+//! Management keys: the list, creating one, its plaintext shown once, and revoking it.
 
 use std::collections::HashMap;
 
@@ -36,10 +36,9 @@ use key_service_page::{
 use key_service_settings::settings_form::{self, Offered, offered};
 use key_service_store::store::ManagementKey;
 
-/// Most characters of a name.
 const MAX_NAME_CHARS: usize = 80;
 
-/// Lists the keys, with the form for a new key below.
+/// Lists the keys, with a form for a new one.
 pub(super) async fn list(State(app): State<App>, viewer: Viewer) -> Result<Response, Failure> {
     whole(&app, &viewer, Entered::new(&Fields::default())).await
 }
@@ -52,8 +51,8 @@ async fn whole(app: &App, viewer: &Viewer, entered: Entered<'_>) -> Result<Respo
     let now = app.management.now();
     let (revoked, live): (Vec<_>, Vec<_>) = keys.into_iter().partition(|key| key.revoked_at.is_some());
     let content = html! {
-        p.lead { "A management key creates, changes and revokes API keys. It never makes model calls. Scope read cannot change anything. A key limited to a group sees only that group." }
-        @if live.is_empty() { p.empty { "There is no management key yet." } }
+        p.lead { "Management keys create, change and revoke API keys through the management API. They cannot make model calls. A key with scope read changes nothing, and a key limited to a group sees only that group." }
+        @if live.is_empty() { p.empty { "There are no management keys yet." } }
         @else { (table(viewer, &live, &named, now)) }
         @if !revoked.is_empty() {
             details {
@@ -73,7 +72,7 @@ fn form(app: &App, viewer: &Viewer, entered: Entered<'_>, offered: &Offered) -> 
     html! {
         form.stack.card method="post" action=(PATH) {
             (hidden(viewer))
-            // A form that is sent twice makes one key.
+            // An idempotency key: a form that is sent twice creates one key.
             input type="hidden" name="attempt" value=(app.management.form_attempt());
             (entered.field("name", "Name", "", |entry| html! {
                 input id=(entry.name) name=(entry.name) required maxlength=(MAX_NAME_CHARS) value=(entry.value)
@@ -87,26 +86,25 @@ fn form(app: &App, viewer: &Viewer, entered: Entered<'_>, offered: &Offered) -> 
                     }
                 }
             }))
-            (settings_form::group("group_id", "Group", "Only API keys in it, and in groups in it. None: the whole account.", entered, offered))
-            (entered.instant("expires_at", "Expires", "In UTC. Empty: never.", &settings_form::later(offered.now)))
+            (settings_form::group("group_id", "Group", "Limits the key to this group and its subgroups. Leave empty for the whole account.", entered, offered))
+            (entered.instant("expires_at", "Expires", "In UTC. Leave empty to never expire.", &settings_form::later(offered.now)))
             div.buttons { button.primary { "Create management key" } }
         }
     }
 }
 
-/// Reads the settings, or returns the first fault.
 fn read(form: &Fields) -> Result<ManagementKeySettings, Fault> {
     let name = form.get("name").trim();
     if !is_name(name, MAX_NAME_CHARS) {
-        return Err(Fault::of("name", format!("Give 1 to {MAX_NAME_CHARS} characters that can be seen.")));
+        return Err(Fault::of("name", format!("Enter 1 to {MAX_NAME_CHARS} visible characters.")));
     }
     let scope = form.filled("scope").map_or(Some(Scope::Full), Scope::parse);
     let scope = scope.ok_or_else(|| Fault::of("scope", "Choose full or read."))?;
     let group = form.filled("group_id").map(str::parse).transpose();
-    let group = group.map_err(|_| Fault::of("group_id", "Give the id of a group, such as grp_…."))?;
+    let group = group.map_err(|_| Fault::of("group_id", "Enter the id of a group, such as grp_…."))?;
     let expires_at = form.filled("expires_at").map(Timestamp::parse);
     if expires_at == Some(None) {
-        return Err(Fault::of("expires_at", "Give a date and a time, such as 2027-12-31T23:59."));
+        return Err(Fault::of("expires_at", "Enter a date and time, such as 2027-12-31T23:59."));
     }
     let access = Access { scope, group };
     Ok(ManagementKeySettings { name: name.to_owned(), access, expires_at: expires_at.flatten() })
@@ -155,7 +153,7 @@ fn table(
     scrolled_table("Management keys", &head, &rows)
 }
 
-/// Shows the scope of a key, and its group by name.
+/// Shows a key's scope and the name of its group.
 fn access(key: &ManagementKey, groups: &HashMap<GroupId, Group>) -> Markup {
     html! {
         (key.access.scope.as_str())
@@ -169,7 +167,7 @@ fn access(key: &ManagementKey, groups: &HashMap<GroupId, Group>) -> Markup {
     }
 }
 
-/// Makes a key, and shows its plaintext only this once.
+/// Creates a key and shows its plaintext, for the only time.
 pub(super) async fn create(State(app): State<App>, act: OwnerAct) -> Result<Response, Failure> {
     let OwnerAct(act) = act;
     let (account, form) = (act.viewer.signed_in.account, &act.form);
@@ -190,7 +188,11 @@ pub(super) async fn create(State(app): State<App>, act: OwnerAct) -> Result<Resp
     let plaintext = match made {
         Ok(Once::New(plaintext)) => plaintext,
         Ok(Once::Replayed) => {
-            return Ok(notice::done(&act.viewer, PATH, "This key was created before, by the same form."));
+            return Ok(notice::done(
+                &act.viewer,
+                PATH,
+                "This form was already submitted and created this key.",
+            ));
         }
         Ok(Once::Stale) => return Err(Failure::StaleForm),
         Err(Error::Refused(ManagementKeyRefused::UnknownGroup)) => {
@@ -210,11 +212,11 @@ fn created(settings: &ManagementKeySettings, plaintext: &SecretString, base: &st
     let body =
         " \\\n  -H 'Content-Type: application/json' \\\n  -d '{\"label\": \"Customer A\", \"limit\": 5}'";
     let (does, command) = match settings.access.scope {
-        Scope::Full => ("This makes an API key that can spend five dollars:", call + body),
+        Scope::Full => ("This creates an API key that can spend five dollars:", call + body),
         Scope::Read => ("This lists the API keys:", call),
     };
     html! {
-        p.lead { "Copy the key of " strong { bdi { (settings.name) } } " now. It is shown this once; only a hash of it is kept." }
+        p.lead { "Copy the key of " strong { bdi { (settings.name) } } " now. It is shown only once, since only a hash of it is stored." }
         (new_key(plaintext))
         p { a.button.primary data-done href=(PATH) { "I have copied it" } }
         h2 { "First use" }
@@ -223,13 +225,13 @@ fn created(settings: &ManagementKeySettings, plaintext: &SecretString, base: &st
     }
 }
 
-/// Explains what revoking does, before the key is revoked.
+/// Explains what revoking does and asks for confirmation.
 pub(super) async fn confirm(
     ObjectPage { viewer, object: key, .. }: ObjectPage<ManagementKey>,
 ) -> Result<Response, Failure> {
     let effects = [
-        "The next request with it is refused, on every server.",
-        "API keys that it made go on working.",
+        "Its next request is refused on every server.",
+        "API keys that it created keep working.",
         "This cannot be undone.",
     ];
     let question = html! { "Revoke " strong { bdi { (key.name) } } " (" code { (key.hint) } ")?" };

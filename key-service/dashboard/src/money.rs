@@ -1,4 +1,4 @@
-//! What requests cost: credit and statements, margins, and prices.
+//! Money: credit and statements, margins, and models with their prices.
 
 pub(crate) mod credit;
 pub(crate) mod margin;

@@ -1,4 +1,4 @@
-//! Tells how many requests were refused, and why.
+//! How many requests were refused, and why.
 
 use maud::{Markup, html};
 
@@ -8,8 +8,8 @@ use key_service_page::{
     show::{count, requests},
 };
 
-/// Says how many requests were refused lately and why; nothing if none was. The reasons of an account, unlike those of
-/// a key, lead to the requests.
+/// Shows how many requests were refused lately and why, or nothing if none were. On an account's page the reasons link to
+/// the requests; on a key's page they do not.
 pub(super) fn notice(refused: &RefusedLately, of_account: bool) -> Markup {
     html! {
         @if let Some(all) = sum(&refused.today) { p.note { (today(all)) (reasons(&refused.today, of_account)) "." } }
@@ -24,17 +24,17 @@ fn today(all: u64) -> Markup {
 fn before(refused: &RefusedLately) -> Markup {
     html! {
         @if let Some(all) = sum(&refused.before) {
-            p.quiet { "Refused in the " (REFUSED_DAYS) " days before: " (requests(all)) ", " (reasons(&refused.before, false)) "." }
+            p.quiet { "Refused in the " (REFUSED_DAYS) " days before today: " (requests(all)) ", " (reasons(&refused.before, false)) "." }
         }
     }
 }
 
-/// Returns the number of all requests; `None` if it is zero.
+/// Returns the number of all requests, unless it is zero.
 fn sum(counts: &[(String, u64)]) -> Option<u64> {
     Some(counts.iter().map(|(_, count)| count).sum()).filter(|all| *all > 0)
 }
 
-/// Lists the reasons, each with its number if there are several.
+/// Lists the reasons, with numbers if there is more than one.
 fn reasons(counts: &[(String, u64)], with_links: bool) -> Markup {
     html! {
         @for (n, (reason, some)) in counts.iter().enumerate() {
@@ -46,12 +46,12 @@ fn reasons(counts: &[(String, u64)], with_links: bool) -> Markup {
     }
 }
 
-/// Reasons of refusals by which requests can be filtered, each with its words.
+/// Reasons for a refusal that requests can be filtered by, each as shown on pages.
 pub(super) const REASONS: [(&str, &str); 10] = [
     ("key_limit_reached", "limit reached"),
-    ("group_limit_reached", "limit of the group reached"),
+    ("group_limit_reached", "group limit reached"),
     ("insufficient_credits", "credit used up"),
-    ("spend_reserved", "the rest was held by other requests"),
+    ("spend_reserved", "held by other requests"),
     ("invalid_api_key", "key revoked"),
     ("key_disabled", "key disabled"),
     ("key_expired", "key expired"),
@@ -60,7 +60,7 @@ pub(super) const REASONS: [(&str, &str); 10] = [
     ("rate_limit_exceeded", "rate limit reached"),
 ];
 
-/// Writes the words of a reason, as a link to what can be done. `key` is the page of the key.
+/// Shows a reason as a link to the page where it can be fixed. `key` is the path of the key's page.
 pub(super) fn reason(reason: &str, key: &str) -> Markup {
     let page = match reason {
         "insufficient_credits" => "/dashboard/credit",
@@ -70,7 +70,29 @@ pub(super) fn reason(reason: &str, key: &str) -> Markup {
     html! { a href=(page) { (words(reason)) } }
 }
 
-/// Words for an error code of the public API.
+/// Explains an error code of the public API to someone who writes a client.
+pub(super) fn explained(reason: &str) -> &'static str {
+    match reason {
+        "key_limit_reached" => {
+            "The key's limit is used up. Raise it, or wait until resets_at if the error has one. Retrying does not help."
+        }
+        "group_limit_reached" => {
+            "A limit of the key's group is used up. Raise it, or wait until resets_at if the error has one. Retrying does not help."
+        }
+        "insufficient_credits" => "The account is out of credit.",
+        "spend_reserved" => {
+            "Requests in flight hold what is left. Try again shortly; the SDKs do so by themselves."
+        }
+        "invalid_api_key" => "The key is unknown or was revoked.",
+        "key_disabled" => "The key is disabled. An owner can enable it in its settings.",
+        "key_expired" => "The key has expired.",
+        "group_archived" => "The key's group, or the group above it, is archived.",
+        "model_not_allowed" => "The key or its group allows other models, which the error lists.",
+        "rate_limit_exceeded" => "The key or its group is at a rate limit. Wait as long as Retry-After says.",
+        _ => "",
+    }
+}
+
 fn words(reason: &str) -> &str {
     REASONS.iter().find(|(code, _)| *code == reason).map_or(reason, |(_, words)| words)
 }
@@ -78,6 +100,13 @@ fn words(reason: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    #[test]
+    fn every_reason_is_explained() {
+        for (code, _) in REASONS {
+            assert!(!explained(code).is_empty(), "{code}");
+        }
+    }
+
     #[test]
     fn a_notice_says_how_many_and_why() {
         let of = |counts: &[(&str, u64)]| {
@@ -99,7 +128,10 @@ mod tests {
         );
         let before = vec![("key_expired", 3)];
         let before = notice(&RefusedLately { today: Vec::new(), before: of(&before) }, false).into_string();
-        assert_eq!(before, "<p class=\"quiet\">Refused in the 7 days before: 3 requests, key expired.</p>");
+        assert_eq!(
+            before,
+            "<p class=\"quiet\">Refused in the 7 days before today: 3 requests, key expired.</p>"
+        );
     }
 
     #[test]

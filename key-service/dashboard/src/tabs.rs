@@ -1,4 +1,4 @@
-//! The parts of the page of a key or a group, each with an address of its own.
+//! The tabs of a key's or a group's page. Each tab has its own address.
 
 use axum::response::Response;
 use maud::{Markup, html};
@@ -12,7 +12,6 @@ use key_service_page::{
     session::Viewer,
 };
 
-/// A part of the page of a key or a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tab {
     Overview,
@@ -35,10 +34,10 @@ pub(super) struct TabbedPage {
     pub(super) section: Section,
     pub(super) title: String,
     pub(super) path: String,
-    /// Filter of the page of requests that names the key or the group.
+    /// Filter of the list of requests: `key` or `group`.
     pub(super) filter: &'static str,
     pub(super) id: String,
-    /// Links to what can be done with the key or the group as a whole.
+    /// Links for the key or the group as a whole, such as *Revoke*.
     pub(super) acts: Markup,
 }
 
@@ -61,15 +60,14 @@ impl TabbedPage {
     }
 }
 
-/// Makes the links to the parts of the page at `path`, and to what can be done with its subject. Those with a range of days
-/// keep it.
+/// Renders the tabs of the page at `path`, followed by `acts`. Tabs with a range of days keep the chosen one.
 fn tabs(viewer: &Viewer, path: &str, chosen: Tab, acts: &Markup) -> Markup {
     let address = |tab: Tab, part: &str| {
         let has_range = matches!(tab, Tab::Overview | Tab::Requests) && !viewer.range.is_empty();
         if has_range { format!("{path}{part}?{}", viewer.range) } else { format!("{path}{part}") }
     };
     html! {
-        nav.tabs aria-label="Parts of this page" {
+        nav.tabs aria-label="Tabs" {
             @for (tab, part, title) in Tab::ALL {
                 a href=(address(tab, part)) aria-current=[(tab == chosen).then_some("page")] { (title) }
             }

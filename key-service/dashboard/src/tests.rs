@@ -1,3 +1,3 @@
-//! Measurements of pages. They assert nothing.
+//! Measures how fast pages load. Nothing is asserted.
 
 mod measure;

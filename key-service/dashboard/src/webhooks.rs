@@ -1,4 +1,4 @@
-//! Webhooks: making one, its secret shown once, its last deliveries, tests, and removing it.
+//! Webhooks: creating one, its secret, its latest deliveries, tests, and deleting it.
 
 use axum::{extract::State, response::Response};
 use maud::{Markup, html};
@@ -25,7 +25,7 @@ use key_service_page::{
 
 const PATH: &str = "/dashboard/webhooks";
 
-/// Lists the webhooks, with the form for a new webhook.
+/// Lists the webhooks, with a form for a new one.
 pub(super) async fn list(State(app): State<App>, viewer: Viewer) -> Result<Response, Failure> {
     whole(&app, &viewer, Entered::new(&Fields::default())).await
 }
@@ -33,9 +33,9 @@ pub(super) async fn list(State(app): State<App>, viewer: Viewer) -> Result<Respo
 async fn whole(app: &App, viewer: &Viewer, entered: Entered<'_>) -> Result<Response, Failure> {
     let webhooks = app.management.webhooks(viewer.signed_in.account).await?;
     let content = html! {
-        p.lead { "A webhook gets the events of this account as signed requests, within seconds, and again until it answers." }
+        p.lead { "A webhook receives this account's events as signed requests within seconds, with retries until it accepts them." }
         @if viewer.is_owner() { (form(app, viewer, entered)) }
-        @if webhooks.is_empty() { p.empty { "There is no webhook yet." } } @else { (table(&webhooks)) }
+        @if webhooks.is_empty() { p.empty { "There are no webhooks yet." } } @else { (table(&webhooks)) }
     };
     Ok(page(viewer, Section::Webhooks, "Webhooks", &content))
 }
@@ -45,7 +45,7 @@ fn form(app: &App, viewer: &Viewer, entered: Entered<'_>) -> Markup {
     html! {
         form.card method="post" action=(PATH) {
             (hidden(viewer))
-            // A form that is sent twice makes one webhook.
+            // An idempotency key: a form that is sent twice creates one webhook.
             input type="hidden" name="attempt" value=(app.management.form_attempt());
             (entered.field("url", "URL", "", |entry| html! {
                 input id=(entry.name) name=(entry.name) type="url" required maxlength=(MAX_URL_CHARS) value=(entry.value)
@@ -53,9 +53,9 @@ fn form(app: &App, viewer: &Viewer, entered: Entered<'_>) -> Markup {
                     aria-invalid=[entry.invalid] autofocus[entry.has_focus];
             }))
             details open[!chosen.is_empty()] {
-                summary { "Some events only" }
+                summary { "Only some events" }
                 fieldset {
-                    legend { "Types of events; none chosen is all" }
+                    legend { "Event types. Select none to receive all." }
                     @for name in EVENT_TYPES {
                         label.choice {
                             input type="checkbox" name="types" value=(name) checked[chosen.contains(&name)];
@@ -102,7 +102,7 @@ fn status(webhook: &Webhook) -> Markup {
     }
 }
 
-/// Names the webhooks that were disabled because their deliveries failed, each with the reason.
+/// Warns about webhooks that were disabled because deliveries failed.
 pub(super) fn failed(webhooks: &[Webhook]) -> Markup {
     let failed = webhooks.iter().filter_map(|webhook| match webhook.disabled {
         Some((at, DisabledReason::Failing)) => Some((webhook, at, "no delivery for 24 hours")),
@@ -112,12 +112,12 @@ pub(super) fn failed(webhooks: &[Webhook]) -> Markup {
     html! {
         @for (webhook, at, reason) in failed {
             p.problem { "The webhook " a href={ (PATH) "/" (webhook.id.to_string()) } { bdi { (webhook.url.as_str()) } }
-                " was disabled: " (reason) ", " (time(at)) "." }
+                " was disabled " (time(at)) ": " (reason) "." }
         }
     }
 }
 
-/// Makes a webhook, and shows the secret only this once.
+/// Creates a webhook and shows its secret, for the only time.
 pub(super) async fn create(
     State(app): State<App>,
     OwnerAct(Act { viewer, form }): OwnerAct,
@@ -133,7 +133,7 @@ pub(super) async fn create(
     let settings = WebhookPatch { url, types, disabled: None };
     match app.management.create_webhook_once(account, &settings, form.get("attempt")).await {
         Ok(Once::Replayed) => {
-            Ok(notice::done(&viewer, PATH, "This webhook was created before, by the same form."))
+            Ok(notice::done(&viewer, PATH, "This form was already submitted and created this webhook."))
         }
         Ok(Once::Stale) => Err(Failure::StaleForm),
         Ok(Once::New((webhook, secret))) => {
@@ -146,21 +146,21 @@ pub(super) async fn create(
     }
 }
 
-/// Writes the list again, with the fault of the URL.
+/// Renders the list again with the fault at the URL.
 async fn again(app: &App, viewer: &Viewer, form: &Fields, wrong: &str) -> Result<Response, Failure> {
     Ok(refused_form(whole(app, viewer, Entered::refused(form, &Fault::of("url", wrong))).await?))
 }
 
 fn created(webhook: &Webhook, secret: &SecretString) -> Markup {
     html! {
-        p.lead { "Copy the secret of " strong { bdi { (webhook.url.as_str()) } } " now. It is shown this once." }
+        p.lead { "Copy the secret of " strong { bdi { (webhook.url.as_str()) } } " now. It is shown only once." }
         (shown_once("Your new secret", secret))
-        p { "Check each request with it: any library of the Standard Webhooks specification takes it as it is." }
+        p { "Use it to verify each request. Any Standard Webhooks library accepts it as it is." }
         p { a.button.primary data-done href={ (PATH) "/" (webhook.id.to_string()) } { "I have copied it" } }
     }
 }
 
-/// Shows a webhook with the last deliveries.
+/// Shows a webhook with its latest deliveries.
 pub(super) async fn show(
     ObjectPage { app, viewer, object: webhook, .. }: ObjectPage<Webhook>,
 ) -> Result<Response, Failure> {
@@ -169,8 +169,8 @@ pub(super) async fn show(
         p { (status(&webhook)) " · events: " (types(&webhook)) " · created " (time(webhook.created_at)) }
         @if let Some((_, reason)) = webhook.disabled { p.problem { (why(reason)) } }
         @if viewer.is_owner() { (actions(&viewer, &webhook)) }
-        h2 { "Last deliveries" }
-        @if attempts.is_empty() { p.empty { "Nothing was sent yet." } } @else {
+        h2 { "Latest deliveries" }
+        @if attempts.is_empty() { p.empty { "Nothing has been sent yet." } } @else {
             (deliveries(&attempts))
             p.quiet { "The last " (KEPT_ATTEMPTS) " attempts are kept." }
         }
@@ -178,17 +178,17 @@ pub(super) async fn show(
     Ok(page(&viewer, Section::Webhooks, webhook.url.as_str(), &content))
 }
 
-/// Says why nothing is sent, and what follows.
+/// Says why nothing is sent and what enabling the webhook does.
 const fn why(reason: DisabledReason) -> &'static str {
     match reason {
         DisabledReason::Owner => {
-            "Nothing is sent. Once it is enabled again, it gets the events that it missed."
+            "Nothing is sent. Once you enable it again, it receives the events that it missed."
         }
         DisabledReason::Failing => {
-            "An event could not be delivered for 24 hours. Once it is enabled again, it gets that event and the later ones."
+            "An event could not be delivered for 24 hours. Once you enable it again, it receives that event and all later ones."
         }
         DisabledReason::Gone => {
-            "It answered 410 (gone). Once it is enabled again, it gets that event and the later ones."
+            "It answered 410 (Gone). Once you enable it again, it receives that event and all later ones."
         }
     }
 }
@@ -223,7 +223,7 @@ fn deliveries(attempts: &[Attempt]) -> Markup {
             }
         }
     };
-    scrolled_table("Last deliveries", &head, &rows)
+    scrolled_table("Latest deliveries", &head, &rows)
 }
 
 fn answer(answer: &ReceiverAnswer) -> Markup {
@@ -236,33 +236,32 @@ fn answer(answer: &ReceiverAnswer) -> Markup {
     }
 }
 
-/// Queues a test, and leads to the last deliveries.
+/// Queues a test event and redirects to the latest deliveries.
 pub(super) async fn test(
     ObjectAct { app, viewer, object: webhook, .. }: ObjectAct<Webhook>,
 ) -> Result<Response, Failure> {
     app.management.test_webhook(viewer.signed_in.account, webhook.id).await?;
-    let line = "A test is on its way. Reload the page to see its delivery.";
+    let line = "A test event is on its way. Reload this page to see its delivery.";
     Ok(notice::done(&viewer, &format!("{PATH}/{}", webhook.id), line))
 }
 
-/// Enables or disables a webhook.
 pub(super) async fn set_enabled(
     ObjectAct { app, viewer, form, object: webhook, .. }: ObjectAct<Webhook>,
 ) -> Result<Response, Failure> {
     let reason = (form.get("enabled") != "true").then_some(DisabledReason::Owner);
     let patch = WebhookPatch { disabled: Some(reason), ..WebhookPatch::default() };
     Webhook::update(viewer.by(&app), webhook.id, patch).await?;
-    let line = if reason.is_some() { "The webhook is disabled." } else { "The webhook is enabled." };
+    let line = if reason.is_some() { "Webhook disabled." } else { "Webhook enabled." };
     Ok(notice::done(&viewer, &format!("{PATH}/{}", webhook.id), line))
 }
 
-/// Explains what deleting does, before the webhook is deleted.
+/// Explains what deleting does and asks for confirmation.
 pub(super) async fn confirm(
     ObjectPage { viewer, object: webhook, .. }: ObjectPage<Webhook>,
 ) -> Result<Response, Failure> {
     let effects = [
-        "Nothing more is sent, not even deliveries that wait for another attempt.",
-        "Its secret is gone: another webhook of the same URL has another one.",
+        "Nothing more is sent, not even waiting retries.",
+        "Its secret is lost. A new webhook for the same URL gets a new one.",
     ];
     let question = html! { "Delete " strong { bdi { (webhook.url.as_str()) } } "?" };
     let back = format!("{PATH}/{}", webhook.id);
@@ -275,5 +274,5 @@ pub(super) async fn delete(
     ObjectAct { app, viewer, object: webhook, .. }: ObjectAct<Webhook>,
 ) -> Result<Response, Failure> {
     Webhook::end(viewer.by(&app), webhook.id).await?;
-    Ok(notice::done(&viewer, PATH, "The webhook is deleted."))
+    Ok(notice::done(&viewer, PATH, "Webhook deleted."))
 }

@@ -1,4 +1,4 @@
-//! The catalogue, read only: what models sell for, what their upstreams cost, and what its check says.
+//! The catalogue, read-only: prices, upstream costs, margins, and the result of its check.
 
 use axum::{extract::State, response::Response};
 use key_service_page::{
@@ -15,13 +15,13 @@ use crate::{
     upstreams::address,
 };
 
-/// Rates that are always shown: prompt, prompt from a cache, output.
+/// The first rates, which are always shown: prompt, cached prompt and output.
 const BASIC: usize = 3;
 
 pub(crate) async fn show(State(app): State<App>, operator: Operator) -> Response {
     let catalog = app.catalog.get();
     let content = html! {
-        p.lead { "Prices and costs are in USD for a million tokens. The file is changed on the server, checked, and read again on "
+        p.lead { "Prices and costs are in USD per million tokens. To change them, edit the catalogue's file on the server; it is reloaded on "
             code { "SIGHUP" } "." }
         (checked(&catalog))
         @for model in &catalog.models { (card(model)) }
@@ -30,18 +30,18 @@ pub(crate) async fn show(State(app): State<App>, operator: Operator) -> Response
     page(&operator, Section::Catalogue, "Catalogue", &content)
 }
 
-/// Says what the check finds.
+/// Shows the findings of the check.
 fn checked(catalog: &Catalog) -> Markup {
     let found: Vec<(&Model, &Upstream, Hint)> = hints(catalog).collect();
     html! {
         section.card aria-labelledby="check" {
             h2 #check { "Check" }
-            @if found.is_empty() { p { "No fault, and no price below a known cost." } }
+            @if found.is_empty() { p { "No problems, and no price is below a known cost." } }
             @else {
-                p { "No fault, but it may lose money:" }
+                p { "The catalogue is valid, but it may lose money:" }
                 ul { @for (model, upstream, hint) in &found { li { bdi { (model.id) } " at " code { (upstream.model) } ": " (hint.to_string()) } } }
             }
-            p { "This asks the servers too, and compares with a public list of prices:" }
+            p { "Run this to query the servers too, and to compare with a public price list:" }
             (copyable("Command", &format!("{} catalogue check --ask --against prices.json", program())))
         }
     }
@@ -63,10 +63,10 @@ fn card(model: &Model) -> Markup {
     }
 }
 
-/// Shows the model's rates beside those of an upstream.
+/// Compares the model's rates with an upstream's costs.
 fn prices(model: &Model, upstream: &Upstream) -> Markup {
     let cost = upstream.cost.as_ref();
-    // Without a known cost, the price stands alone.
+    // Without a known cost, only the price is shown.
     let pairs: Vec<RatePair> = shown(model.price.beside(cost.unwrap_or(&model.price)));
     let head = html! { th scope="col" { "Rate" } th.n scope="col" { "Price" } th.n scope="col" { "Cost" } th.n scope="col" { "Margin" } };
     let rows = html! {
@@ -79,11 +79,11 @@ fn prices(model: &Model, upstream: &Upstream) -> Markup {
     };
     html! {
         (scrolled_figures(&format!("Prices of {} at {}", model.id, address(upstream)), &head, &rows))
-        @if cost.is_none() { p.quiet { "The catalogue does not say what it costs: " code { "[model.upstream.cost]" } "." } }
+        @if cost.is_none() { p.quiet { "The catalogue does not say what it costs. Set " code { "[model.upstream.cost]" } "." } }
     }
 }
 
-/// Returns the basic rates of each tier, and others that differ from all of those.
+/// Returns the basic rates of each tier, and those other rates that differ from all rates before them.
 fn shown(pairs: impl Iterator<Item = RatePair>) -> Vec<RatePair> {
     let mut shown: Vec<RatePair> = Vec::new();
     for pair in pairs {
@@ -105,7 +105,7 @@ fn name(pair: &RatePair) -> Markup {
     }
 }
 
-/// Shows how much of a price is left after its cost. A loss stands out.
+/// Shows which share of a price is left after its cost. A loss is highlighted.
 fn margin(price: NanoUsd, cost: NanoUsd) -> Markup {
     let left = i128::from(price.nanos()) - i128::from(cost.nanos());
     let percent = (price > NanoUsd::ZERO).then(|| left * 100 / i128::from(price.nanos()));

@@ -1,4 +1,4 @@
-//! Accounts: their list, the page of each, a new one, and more credit.
+//! Accounts: the list, the page of an account, creating one, and adding credit.
 
 pub(crate) mod account;
 pub(crate) mod accounts;

@@ -1,4 +1,4 @@
-//! The installation itself: its version, its store, what lags, and who its operators are.
+//! The installation itself: version, store, requests in flight, and operators.
 
 use axum::{Extension, extract::State, response::Response};
 use domain::member::Member;
@@ -16,11 +16,11 @@ use crate::{
     process_metrics::{ProcessMetrics, ProgramFacts},
 };
 
-/// Difference of the clocks in milliseconds that is worth a look, as for readiness.
+/// Clock difference in milliseconds that is worth a warning, as for readiness.
 const NOTICEABLE_SKEW: u64 = 1_000;
-/// Lag in seconds of the sweeper beyond which leases end late. A hold's lease is 30 seconds.
+/// Lag of the sweeper in seconds above which holds expire late. A lease is 30 seconds.
 const NOTICEABLE_LAG: f64 = 30.0;
-/// Used share of the store in percent from which it takes nothing new, if that is a Redis with a bound.
+/// Percentage above which a Redis with a memory limit accepts nothing new.
 const NEARLY_FULL: f64 = 80.0;
 
 pub(crate) async fn show(
@@ -49,31 +49,31 @@ fn store(facts: &StoreFacts) -> Markup {
         dl.tiles {
             div.tile { dt { "Kind" } dd { (facts.system) } }
             div.tile { dt { "Room used" } dd { @match percent {
-                Some(percent) => { (format!("{percent:.0} %")) @if percent >= NEARLY_FULL { small { "enlarge it" } } },
-                None => "no bound",
+                Some(percent) => { (format!("{percent:.0} %")) @if percent >= NEARLY_FULL { small { "enlarge the store" } } },
+                None => "no limit",
             } } }
             div.tile { dt { "Clock" } dd { @match facts.skew {
                 None => "its own",
-                Some(skew) if skew.millis.unsigned_abs() > NOTICEABLE_SKEW => { (duration(skew.millis.unsigned_abs())) small { "from the store’s: set it" } },
+                Some(skew) if skew.millis.unsigned_abs() > NOTICEABLE_SKEW => { (duration(skew.millis.unsigned_abs())) small { "off the store’s clock" } },
                 Some(_) => "agrees",
             } } }
         }
-        @if facts.is_nearly_full { p.problem { "The store is nearly full: it takes no new accounts, keys or credit. Requests go on. Enlarge it." } }
+        @if facts.is_nearly_full { p.problem { "The store is nearly full and accepts no new accounts, keys or credit. Requests continue. Enlarge the store." } }
         @for warning in &facts.warnings { p.note { (warning) } }
     }
 }
 
-/// Shows what waits: holds, leases, and captures that were not delivered.
+/// Shows holds, the sweeper's lag, and captures that wait to be delivered.
 fn in_flight(metrics: &ProcessMetrics) -> Markup {
     let whole = |name: &str| metrics.value(name).map(|value| value.max(0.0).round());
     let lag = metrics.value("keyservice_sweeper_lag_seconds").unwrap_or_default();
     html! {
         dl.tiles {
-            @if let Some(accounts) = whole("keyservice_accounts_with_holds") { div.tile { dt { "Accounts" } dd { (accounts) small { "have, or lately had, requests" } } } }
-            div.tile { dt { "Lag" } dd { (format!("{lag:.1} s")) small { @if lag > NOTICEABLE_LAG { "holds expire late" } @else { "of the expiry of holds" } } } }
+            @if let Some(accounts) = whole("keyservice_accounts_with_holds") { div.tile { dt { "Accounts" } dd { (accounts) small { "with requests now or lately" } } } }
+            div.tile { dt { "Lag" } dd { (format!("{lag:.1} s")) small { @if lag > NOTICEABLE_LAG { "holds expire late" } @else { "in expiring holds" } } } }
             @match (whole("gateway_spool_captures"), whole("gateway_captures_in_memory_alone")) {
                 (Some(spool), memory) => div.tile { dt { "Spool" } dd { (spool) small { "captures to deliver" }
-                    @if let Some(memory) = memory.filter(|memory| *memory > 0.0) { small { (memory) " in memory alone" } } } },
+                    @if let Some(memory) = memory.filter(|memory| *memory > 0.0) { small { (memory) " only in memory" } } } },
                 (None, _) => div.tile { dt { "Spool" } dd { "–" small { "see gateway_spool_captures of each gateway" } } },
             }
         }
@@ -82,18 +82,18 @@ fn in_flight(metrics: &ProcessMetrics) -> Markup {
 
 fn people(operators: &[Member]) -> Markup {
     let head = html! {
-        th scope="col" { "Name" } th scope="col" { "Second factor" } th.wide-only scope="col" { "Made" }
+        th scope="col" { "Name" } th scope="col" { "Second factor" } th.wide-only scope="col" { "Created" }
     };
     let rows = html! {
         @for operator in operators { tr {
-            th.wraps scope="row" { bdi { (operator.name) } p.narrow-only { "made " (time(operator.created_at)) } }
+            th.wraps scope="row" { bdi { (operator.name) } p.narrow-only { "created " (time(operator.created_at)) } }
             td { @if operator.second_factor.is_some() { "on" } @else { span.badge.short { "not yet" } } }
             td.wide-only { (time(operator.created_at)) }
         } }
     };
     html! {
         (scrolled_table("Operators", &head, &rows))
-        p.quiet { "Commands on the server make and remove operators: " code { "operators create" } ", " code { "operators remove" } "." }
+        p.quiet { "Create and remove operators with commands on the server: " code { "operators create" } ", " code { "operators remove" } "." }
     }
 }
 
@@ -117,6 +117,6 @@ mod tests {
         );
         let together = shown("gateway_spool_captures 3\ngateway_captures_in_memory_alone 1\n");
         assert!(together.contains("<dd>3<small>captures to deliver"), "{together}");
-        assert!(together.contains("1 in memory alone"), "{together}");
+        assert!(together.contains("1 only in memory"), "{together}");
     }
 }

@@ -1,4 +1,4 @@
-//! The frame of the operators' pages, and of their failures.
+//! The layout of the operators' pages, and of failures on them.
 
 use axum::response::{IntoResponse, Response};
 use key_service_page::{
@@ -14,22 +14,22 @@ use maud::{Markup, html};
 
 use crate::paths::{CATALOGUE, INSTALLATION, UPSTREAMS};
 
-/// Name beside the mark.
+/// Shown next to the logo and in the document's title.
 const NAME: &str = "Operator";
 
-/// A part of the pages, as in the navigation.
+/// A section of the operators' pages, as in the navigation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Section {
     Accounts,
     Upstreams,
     Catalogue,
     Installation,
-    /// A page that the navigation does not list: failures.
+    /// Not in the navigation: failures.
     Unlisted,
 }
 
 impl Section {
-    /// The parts listed in the navigation, with addresses, in order.
+    /// The links of the navigation, in order.
     const LISTED: [(Self, &'static str, &'static str); 4] = [
         (Self::Accounts, "Accounts", OPERATOR),
         (Self::Upstreams, "Upstreams", UPSTREAMS),
@@ -38,7 +38,7 @@ impl Section {
     ];
 }
 
-/// Makes a page for an operator. Its title is also its heading. A page below the one of its section leads back to it.
+/// Renders a page for an operator. The title is also the heading. A page below its section's first page links back to it.
 pub(crate) fn page(operator: &Operator, section: Section, title: &str, content: &Markup) -> Response {
     let links = html! {
         ul {
@@ -52,7 +52,7 @@ pub(crate) fn page(operator: &Operator, section: Section, title: &str, content: 
     frame(&operator.0, links).page(operator, above, title, content)
 }
 
-/// Makes a page for someone who may see nothing yet, without navigation.
+/// Renders a page without navigation, for an operator who has no second factor yet.
 pub(crate) fn page_before(operator: &NewOperator, title: &str, content: &Markup) -> Response {
     frame(operator, html! {}).page(operator, None, title, content)
 }
@@ -70,7 +70,7 @@ fn frame(operator: &NewOperator, links: Markup) -> Frame<'static> {
     }
 }
 
-/// Puts a page around an answer if it is a failure: with navigation for an operator, bare for others.
+/// Renders a failure as a page, with navigation for an operator and bare for others. Other answers pass unchanged.
 pub(crate) async fn failure(app: &App, browser: Browser, mut response: Response) -> Response {
     let Some((title, content)) = explained(&mut response, WayBack { address: OPERATOR, name: "accounts" })
     else {

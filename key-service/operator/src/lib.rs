@@ -1,8 +1,8 @@
-//! The pages of operators at `/operator`, over the same use-cases as their commands.
+//! The operators' pages at `/operator`, over the same use-cases as the operators' commands.
 //!
-//! A handler that only shows something takes an `Operator` of [`key_service_page::operator`], one that acts an
-//! `OperatorAct`. Both exist only with an operator's session, a second factor, and, for an act, a form of these pages. No
-//! session of a member gives either.
+//! A handler that only reads takes an `Operator` from [`key_service_page::operator`], and one that changes something takes an
+//! `OperatorAct`. Both require an operator's session with a second factor, and `OperatorAct` also a form with the right
+//! CSRF token and origin. A member's session yields neither.
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ use paths::{CATALOGUE, INSTALLATION, NEW_ACCOUNT, UPSTREAMS};
 pub use process_metrics::ProgramFacts;
 pub use process_metrics::RenderMetrics;
 
-/// Routes of the operators' pages.
+/// Returns the routes of the operators' pages.
 pub fn router(
     management: Arc<Management>,
     catalog: Arc<Current<Catalog>>,
@@ -70,7 +70,7 @@ pub fn router(
         .layer(middleware::from_fn_with_state(app, secure))
 }
 
-/// Middleware: sets the headers of a careful site, and makes pages of failures.
+/// Middleware: sets security headers, and renders failures as pages.
 async fn secure(State(app): State<App>, browser: Browser, request: Request, next: Next) -> Response {
     let over_tls = browser.secure;
     let response =
@@ -80,7 +80,7 @@ async fn secure(State(app): State<App>, browser: Browser, request: Request, next
     response
 }
 
-/// Answers an address, or a method, that no page has.
+/// Answers a path or a method that no page has.
 async fn no_such_page() -> Failure {
     Failure::NotFound
 }

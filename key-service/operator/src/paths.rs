@@ -1,6 +1,6 @@
-//! Paths of pages that other pages lead to.
+//! Paths of pages that other pages link to.
 
-/// Path of the page of an account, before its id.
+/// An account's id follows.
 pub(crate) const ACCOUNT: &str = "/operator/accounts";
 pub(crate) const NEW_ACCOUNT: &str = "/operator/accounts/new";
 pub(crate) const UPSTREAMS: &str = "/operator/upstreams";

@@ -1,5 +1,5 @@
-//! Metrics of this process, read as a scraper reads them. In `faregate` the gateway's are among them; where the services run
-//! apart, they are on the gateways' own admin ports.
+//! Metrics of this process, read from the Prometheus text format. They include the gateway's in `faregate`; otherwise those are
+//! on the gateways' admin ports.
 
 use std::sync::Arc;
 
@@ -14,12 +14,12 @@ impl ProcessMetrics {
         Self(render())
     }
 
-    /// Returns the value of a family without labels; `None` if this process has none.
+    /// Returns the value of a metric without labels, if this process has it.
     pub(crate) fn value(&self, name: &str) -> Option<f64> {
         self.series(name).find(|(labels, _)| labels.is_empty()).map(|(_, value)| value)
     }
 
-    /// Labels and values of a family's series.
+    /// Iterates over the labels and values of a metric.
     pub(crate) fn series<'a>(
         &'a self,
         name: &'a str,
@@ -35,7 +35,7 @@ impl ProcessMetrics {
     }
 }
 
-/// Reads labels as the text format writes them: `model="a",state="b"`.
+/// Parses labels such as `model="a",state="b"`.
 fn read_labels(mut text: &str) -> Vec<(String, String)> {
     let mut labels = Vec::new();
     while let Some((name, rest)) = text.split_once("=\"") {
@@ -61,12 +61,11 @@ fn read_labels(mut text: &str) -> Vec<(String, String)> {
     labels
 }
 
-/// What a program tells of itself.
+/// What the pages show about the running program.
 #[derive(Clone)]
 pub struct ProgramFacts {
-    /// The version, as `--version` prints it.
+    /// As `--version` prints it.
     pub version: &'static str,
-    /// Metrics of the process.
     pub metrics: RenderMetrics,
 }
 

@@ -1,4 +1,4 @@
-//! The second factor of an operator, without which no other page shows. It is set up once, and no page turns it off.
+//! An operator's second factor. It is required for every other page, and no page turns it off.
 
 use axum::{
     extract::State,
@@ -21,10 +21,10 @@ use maud::html;
 
 use crate::layout::page_before;
 
-/// Name of the account in an app for codes.
+/// Account name that authenticator apps show.
 const ISSUED_FOR: &str = "operators";
 
-/// Offers a secret, unless there is a second factor.
+/// Offers a secret, unless the operator has a second factor.
 pub(crate) async fn show(State(app): State<App>, operator: NewOperator) -> Result<Response, Failure> {
     if operator.has_second_factor() {
         return Ok(Redirect::to(OPERATOR).into_response());
@@ -32,8 +32,7 @@ pub(crate) async fn show(State(app): State<App>, operator: NewOperator) -> Resul
     asked(&app, &operator, None, Entered::new(&Fields::default()))
 }
 
-/// Offers a secret, and asks for a code of it. A session that is not fresh sets up nothing, since a stolen cookie must
-/// not.
+/// Offers a secret and asks for a first code. This needs a fresh session, so that a stolen cookie cannot set one up.
 fn asked(
     app: &App,
     operator: &NewOperator,
@@ -44,7 +43,7 @@ fn asked(
         PasswordCondition::None => {
             let offered = app.management.offered_factor(&operator.signed_in, ISSUED_FOR, id)?;
             html! {
-                p.lead { "Operators need a second factor. Until it is set up, no other page shows." }
+                p.lead { "Operators need a second factor. Set it up to see any other page." }
                 (offer(&offered))
                 form.stack method="post" action=(OPERATOR_SECOND_FACTOR) {
                     (hidden(operator))
@@ -62,7 +61,7 @@ fn asked(
     Ok(page_before(operator, "Second factor", &content))
 }
 
-/// Turns the second factor on, and shows the recovery codes only this once.
+/// Turns the second factor on and shows the recovery codes, for the only time.
 pub(crate) async fn enable(
     State(app): State<App>,
     NewOperatorAct { operator, form }: NewOperatorAct,

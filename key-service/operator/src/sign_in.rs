@@ -1,4 +1,4 @@
-//! Signing an operator in with a link, and out.
+//! Signing in with an operator's link, and signing out.
 
 use axum::{
     extract::{Request, State},
@@ -23,15 +23,15 @@ use key_service_page::{
 };
 use maud::{Markup, html};
 
-/// Path of a link. It shows the same page as signing in, whose address would stay when a link is pasted there, and the
-/// script would not see the code.
+/// Path of sign-in links. It shows the sign-in page, but at another path: a browser that is on the sign-in page already would
+/// not load it again for a pasted link that differs only after the `#`, and the script would miss the code.
 pub(crate) const LINK: &str = "/operator/sign-in/link";
-/// Path of the form that uses a link up.
+/// Path of the form that uses up a link.
 pub(crate) const USE_LINK: &str = "/operator/sign-in/use";
-/// What to do without app and recovery codes.
-const LOST: &str = "Lost both? Remove the operator on the server, and make it again.";
+/// Hint for someone without the app and the recovery codes.
+const LOST: &str = "Lost both? Remove the operator on the server and create it again.";
 
-/// Asks for the code of a link. It stands after the link's `#`, where only the browser sees it.
+/// Asks for the code of a link. The code follows the `#`, so that only the browser sees it.
 pub(crate) async fn show(State(app): State<App>, browser: Browser) -> Result<Response, Failure> {
     if let Some(token) = &browser.operator
         && app.management.operator_session(token).await?.is_some()
@@ -44,13 +44,13 @@ pub(crate) async fn show(State(app): State<App>, browser: Browser) -> Result<Res
 fn asked(visit: &Token) -> Markup {
     html! {
         (with_a_code(visit, OPERATOR_SIGN_IN))
-        p.quiet { "This is where the people who run this installation sign in. The people of an account sign in "
-            a href="/dashboard" { "to its dashboard" } "." }
+        p.quiet { "This page is for the people who run this installation. Members of an account sign in to "
+            a href="/dashboard" { "the dashboard" } "." }
         details {
             summary { "I run this service" }
-            p { "This makes an operator on the server, and prints a link:" }
+            p { "Run this on the server to create an operator and print a link:" }
             pre tabindex="0" { (program()) " operators create --name NAME" }
-            p { "This prints another link for one:" }
+            p { "Run this to print another link for an operator:" }
             pre tabindex="0" { (program()) " operators sign-in-link --name NAME" }
         }
     }
@@ -59,12 +59,12 @@ fn asked(visit: &Token) -> Markup {
 fn confirmed(visit: &Token, link: &str, operator: &Member) -> Markup {
     html! {
         p { "This link signs in " strong { bdi { (operator.name) } } " as an operator of this installation, once, in this browser. "
-            "Is that not you? Then close the page." }
+            "If that is not you, close this page." }
         (link_form(visit, USE_LINK, link, operator.second_factor.is_some().then(|| asked_code(LOST))))
     }
 }
 
-/// Says whom a link signs in, and offers to do so. This does not use the link up.
+/// Shows whom a link signs in and asks for confirmation. This does not use up the link.
 pub(crate) async fn open_link(State(app): State<App>, request: Request) -> Result<Response, Failure> {
     let VisitorsForm { browser, form, .. } = visitors_form(&app, request).await?;
     opened(&app, &browser, &form, None).await
@@ -85,7 +85,7 @@ async fn opened(
     }
 }
 
-/// Signs in with a link, in place of any session that the browser had.
+/// Signs in with a link and ends any session that the browser had.
 pub(crate) async fn with_link(State(app): State<App>, request: Request) -> Result<Response, Failure> {
     let VisitorsForm { browser, form, .. } = visitors_form(&app, request).await?;
     let signed_in = async {
@@ -107,7 +107,7 @@ pub(crate) async fn with_link(State(app): State<App>, request: Request) -> Resul
     }
 }
 
-/// Signs out, which ends the session here and in the store.
+/// Signs out: ends the session in the store and removes its cookie.
 pub(crate) async fn out(
     State(app): State<App>,
     NewOperatorAct { operator, .. }: NewOperatorAct,

@@ -1,4 +1,4 @@
-//! The servers of models: what is set aside, and how fast they answered lately.
+//! Upstreams: whether they serve, and how fast they answered lately.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -18,7 +18,7 @@ use crate::{
     process_metrics::{ProcessMetrics, ProgramFacts},
 };
 
-/// A state of upstreams as the gateway's metric names it, as the page does, and whether all is well.
+/// States of an upstream: the label in the gateway's metric, the words on the page, and whether the state is good.
 const STATES: [(&str, &str, bool); 3] = [
     ("serving", "serving", true),
     ("set_aside", "set aside after failures", false),
@@ -34,17 +34,17 @@ pub(crate) async fn show(
     let calls = app.management.upstream_calls().await?;
     let metrics = ProcessMetrics::of(&facts.metrics);
     let content = html! {
-        p.lead { "The servers that the models of the catalogue are served by." }
+        p.lead { "The servers behind the models in the catalogue." }
         h2 { "State now" }
         (states(&metrics))
         h2 { "Bills of the last 24 hours" }
-        p { "Of all accounts and all gateways, some seconds late. Failed calls are not billed, and not among them." }
+        p { "Across all accounts and gateways, with a delay of some seconds. Failed calls are not billed, so they are not included." }
         (table(&catalog, &calls))
     };
     Ok(page(&operator, Section::Upstreams, "Upstreams", &content))
 }
 
-/// Says how many upstreams of each model serve, where the gateway is in this process.
+/// Shows how many upstreams of each model serve, if the gateway runs in this process.
 fn states(metrics: &ProcessMetrics) -> Markup {
     let mut models: BTreeMap<String, BTreeMap<String, f64>> = BTreeMap::new();
     for (labels, value) in metrics.series("gateway_upstreams") {
@@ -62,7 +62,7 @@ fn states(metrics: &ProcessMetrics) -> Markup {
         .collect();
     html! {
         @if models.is_empty() {
-            p { "Gateways know it, and run apart from this key-service. Each tells it on its server:" }
+            p { "Gateways know the state, and they run in other processes. Run this on a gateway's server:" }
             (copyable("Command", "inference-gateway upstreams list"))
         } @else {
             (scrolled_table("State of upstreams", &html! {
@@ -76,22 +76,22 @@ fn states(metrics: &ProcessMetrics) -> Markup {
                     } }
                 } }
             }))
-            p { @if errors.is_empty() { "No failure of an upstream since this program started." }
-                @else { "Failures since this program started: "
+            p { @if errors.is_empty() { "No upstream has failed since this program started." }
+                @else { "Upstream failures since this program started: "
                     @for (n, (kind, number)) in errors.iter().enumerate() { @if n > 0 { ", " } (number) " " (kind.replace('_', " ")) } "." }
             }
-            p { "Each address with its requests under way and its last failure, and what takes it out for a while:" }
+            p { "This lists each address with its requests in flight and its last failure:" }
             (copyable("Command", &format!("{} upstreams list", program())))
         }
     }
 }
 
-/// Lists the upstreams of the catalogue, and then those of bills that it no longer has.
+/// Lists the upstreams of the catalogue, then upstreams that have bills but are no longer in the catalogue.
 fn table(catalog: &Catalog, calls: &BTreeMap<(String, String), UpstreamCalls>) -> Markup {
     let mut gone = calls.clone();
     let head = html! {
         th scope="col" { "Upstream" } th.wide-only scope="col" { "Address" } th.n scope="col" { "Bills" }
-        th.n scope="col" { "Half within" } th.n.wide-only scope="col" { "Nine in ten within" }
+        th.n scope="col" { "First token" } th.n.wide-only scope="col" { "p90" }
     };
     let rows = html! {
         @for model in &catalog.models { @for upstream in &model.upstreams {
@@ -102,7 +102,7 @@ fn table(catalog: &Catalog, calls: &BTreeMap<(String, String), UpstreamCalls>) -
     };
     html! {
         (scrolled_table("Bills of upstreams", &head, &rows))
-        p.quiet { "Times from a request’s arrival to the first token of its stream, of half of the streams and of nine in ten." }
+        p.quiet { "First token: time from a request’s arrival to the first token of its stream, as the median and the 90th percentile (p90)." }
     }
 }
 
@@ -112,7 +112,7 @@ fn row(model: &str, name: &str, address: Option<&str>, of: UpstreamCalls) -> Mar
         tr {
             th.wraps scope="row" { bdi { (model) } " " span.quiet { bdi { (name) } }
                 p.narrow-only { (address) }
-                p.narrow-only { "nine in ten within " (time(of.first_token(90))) } }
+                p.narrow-only { "p90 " (time(of.first_token(90))) } }
             td.wide-only { (address) }
             td.n { (count(of.bills)) }
             td.n { (time(of.first_token(50))) }
@@ -131,7 +131,7 @@ fn time(time: Option<ClassedTime>) -> Markup {
     }
 }
 
-/// Returns host and port of an upstream.
+/// Returns the host and port of an upstream.
 pub(crate) fn address(upstream: &Upstream) -> String {
     let authority = upstream.url.as_ref().and_then(|url| url.authority());
     authority.map_or_else(|| "built in".to_owned(), ToString::to_string)

@@ -1,4 +1,4 @@
-//! Dependencies of every page.
+//! State that all pages share.
 
 use std::sync::Arc;
 
@@ -13,25 +13,23 @@ use crate::exports::Exports;
 /// How browsers reach this installation.
 #[derive(Clone, Debug, Default)]
 pub struct Site {
-    /// Browsers come over TLS, by the public address.
+    /// The public address uses TLS.
     pub behind_tls: bool,
-    /// Hosts at which pages are served; `None` for any host, if no public address is configured.
+    /// Hosts that may serve pages; `None` allows any, when no public address is configured.
     pub hosts: Option<ServedHosts>,
 }
 
-/// The dependencies of every page.
 #[derive(Clone)]
 pub struct App {
     pub management: Arc<Management>,
-    /// Models, in the order in which they are offered.
+    /// Models, in the order that pages list them.
     pub catalog: Arc<Current<Catalog>>,
     pub site: Site,
-    /// Exports that are under way.
+    /// Limits how many exports run at once.
     pub exports: Exports,
 }
 
 impl App {
-    /// Makes the pages of an installation.
     pub fn new(management: Arc<Management>, catalog: Arc<Current<Catalog>>, site: Site) -> Self {
         Self { management, catalog, site, exports: Exports::new() }
     }

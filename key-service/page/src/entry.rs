@@ -1,4 +1,4 @@
-//! Fields of forms: the texts entered, and the fault of a refused form at its field.
+//! Form fields with what was entered in them. A refused form shows its fault next to the field.
 
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
@@ -7,28 +7,27 @@ use shared::text::is_control;
 
 use crate::{form::Fields, framed::layout::hinted};
 
-/// The first fault of a form.
+/// What is wrong with a form: the first fault that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// Name of the field in the form.
+    /// Name of the field that shows it.
     pub field: String,
-    /// What is wrong, and what to do about it.
+    /// What is wrong and how to fix it.
     pub says: String,
 }
 
 impl Fault {
-    /// A fault of this field.
     pub fn of(field: &str, says: impl Into<String>) -> Self {
         Self { field: field.to_owned(), says: says.into() }
     }
 }
 
-/// Answers with the page of a form that was refused.
+/// Answers 422 with a page that shows the refused form again.
 pub fn refused_form(page: Response) -> Response {
     (StatusCode::UNPROCESSABLE_ENTITY, page).into_response()
 }
 
-/// Texts in the fields of a form, and the fault.
+/// The values of a form's fields, and the fault if the form was refused.
 #[derive(Clone, Copy, Debug)]
 pub struct Entered<'a> {
     fields: &'a Fields,
@@ -36,22 +35,21 @@ pub struct Entered<'a> {
     focus: Option<&'a str>,
 }
 
-/// An input of a form.
+/// The attributes of an input.
 pub struct Entry<'a> {
-    /// Name and id of the input.
+    /// Both the `name` and the `id`.
     pub name: &'a str,
-    /// The text in the input.
     pub value: &'a str,
-    /// Ids of the hint and of the fault.
+    /// `aria-describedby`: the ids of the hint and the fault.
     pub described: Option<String>,
-    /// Set where the input has a fault.
+    /// `aria-invalid`, if the input has the fault.
     pub invalid: Option<&'static str>,
-    /// The input has the focus: it has the fault, or it is the first one of a page made for its form.
+    /// `autofocus`: the input has the fault, or the page exists for the form and this is its first field.
     pub has_focus: bool,
 }
 
 impl<'a> Entered<'a> {
-    /// A form that was not sent yet.
+    /// A form that has not been sent yet.
     pub const fn new(fields: &'a Fields) -> Self {
         Self { fields, fault: None, focus: None }
     }
@@ -61,30 +59,30 @@ impl<'a> Entered<'a> {
         Self { fields, fault: Some(fault), focus: Some(&fault.field) }
     }
 
-    /// Puts the focus into this field.
+    /// Moves the focus to this field.
     #[must_use]
     pub const fn focused(self, name: &'a str) -> Self {
         Self { focus: Some(name), ..self }
     }
 
-    /// Returns the text in a field.
+    /// Returns the value of a field; empty if there is none.
     pub fn get(self, name: &str) -> &'a str {
         self.fields.get(name)
     }
 
-    /// The texts in the fields of this name.
+    /// Returns all values of a field that repeats.
     pub fn all(self, name: &str) -> Vec<&'a str> {
         self.fields.all(name)
     }
 
-    /// Returns whether any of these fields has a text or a fault.
+    /// Returns whether any of these fields has a value or the fault.
     pub fn has_any(self, names: &[&str]) -> bool {
         names.iter().any(|name| {
             self.fields.filled(name).is_some() || self.fault.is_some_and(|fault| fault.field == *name)
         })
     }
 
-    /// Makes a field: title, input, hint (unless empty), and fault.
+    /// Renders a field: title, input, fault, and a hint unless it is empty.
     pub fn field(
         self,
         name: &'a str,
@@ -96,7 +94,7 @@ impl<'a> Entered<'a> {
         hinted(name, title, hint, &html! { (input(&entry)) (self.fault_of(name)) })
     }
 
-    /// Makes a set of boxes: title, boxes, hint, and fault.
+    /// Renders a group of boxes: title, boxes, fault and hint.
     pub fn boxes(
         self,
         name: &'a str,
@@ -133,7 +131,7 @@ impl<'a> Entered<'a> {
         html! { @if let Some(fault) = fault { p.fault id={ (name) "-fault" } role="alert" { (fault.says) } } }
     }
 
-    /// A field of a single line.
+    /// Renders a field for a line of text.
     pub fn line(self, name: &'a str, title: &str, hint: &str, max: usize) -> Markup {
         self.field(name, title, hint, |entry| {
             html! {
@@ -143,7 +141,7 @@ impl<'a> Entered<'a> {
         })
     }
 
-    /// Makes a field for an instant in UTC, with buttons that fill in later instants.
+    /// Renders a field for a time in UTC, with buttons that fill in a later time.
     pub fn instant(self, name: &'a str, title: &str, hint: &str, later: &[(String, &str)]) -> Markup {
         self.field(name, title, hint, |entry| {
             html! {
@@ -160,7 +158,7 @@ impl<'a> Entered<'a> {
     }
 }
 
-/// Returns the `step` of an input that accepts this instant. Browsers otherwise accept only whole minutes.
+/// Returns the `step` that an input needs to accept this time. Browsers accept only whole minutes by default.
 fn step(instant: &str) -> Option<&'static str> {
     let clock = instant.split('T').nth(1)?;
     match (clock.contains('.'), clock.len() > "23:59".len()) {
@@ -173,10 +171,10 @@ fn step(instant: &str) -> Option<&'static str> {
 /// Reads a line of at most `max` characters.
 pub fn line(text: &str, max: usize) -> Result<String, String> {
     if text.chars().count() > max {
-        return Err(format!("Give at most {max} characters."));
+        return Err(format!("Enter at most {max} characters."));
     }
     if text.chars().any(is_control) {
-        return Err("Control characters, and marks that turn the direction of text, cannot be shown.".into());
+        return Err("Control characters and text-direction marks are not allowed.".into());
     }
     Ok(text.to_owned())
 }

@@ -1,13 +1,13 @@
-//! Bounds on running exports.
+//! Limits on concurrent exports.
 
 use shared::ids::AccountId;
 use shared_door::admission::{Owner, Permit, Quota};
 
 use crate::failure::Failure;
 
-/// Running exports in this process. Each reads the journal for as long as its client takes.
+/// Concurrent exports in this process. Each reads the journal until its client has the whole file.
 const EXPORTS_AT_ONCE: usize = 16;
-/// Simultaneous exports of an account.
+/// Concurrent exports of an account.
 const EXPORTS_PER_ACCOUNT: usize = 2;
 
 /// The quota of exports. Cheap to clone.
@@ -19,7 +19,7 @@ impl Exports {
         Self(Quota::new(EXPORTS_AT_ONCE, EXPORTS_PER_ACCOUNT))
     }
 
-    /// Takes a place for an export of this account.
+    /// Admits an export of this account until the permit is dropped.
     pub fn begin(&self, account: AccountId) -> Result<Permit, Failure> {
         self.0.try_take(Owner::Account(account), 1).ok_or(Failure::TooManyExports)
     }

@@ -1,4 +1,4 @@
-//! Failures, which become pages.
+//! Failures, and the pages that explain them.
 
 use axum::response::{IntoResponse, Redirect, Response};
 use http::{StatusCode, header};
@@ -14,12 +14,12 @@ use key_service_management::{
 use key_service_store::store::StoreError;
 use shared::error::ApiError;
 
-/// Reason why there is no page.
+/// Why a request does not get the page that it asked for.
 #[derive(Debug)]
 pub enum Failure {
     /// There is no session, or it has ended.
     SignedOut {
-        /// The page that was asked for.
+        /// Where to go after signing in.
         destination: Option<Destination>,
         has_ended: bool,
     },
@@ -29,25 +29,25 @@ pub enum Failure {
     NoSecondFactor,
     /// The member is a viewer, and only owners may do this.
     OwnersOnly,
-    /// The member leads a group, and this is of the whole account.
+    /// The member leads a group, and this concerns the whole account.
     KeysOfGroupOnly,
     /// The group that the member leads is archived.
     GroupEnded,
-    /// The browser used a host that is not the installation's.
+    /// The browser used a host that this installation does not serve.
     ForeignHost,
-    /// Another site has sent the form.
+    /// Another site sent the form (CSRF).
     ForeignForm,
-    /// The form came from this host by this other scheme.
+    /// The form came from this host over this other scheme.
     OtherScheme(&'static str),
-    /// The form is from an earlier session, or made up.
+    /// The form's token belongs to an earlier session, or is forged.
     StaleForm,
     /// There is no such page, or the account has no such object.
     NotFound,
-    /// The account, or all accounts together, have as many exports running as allowed.
+    /// The account or the process is at its limit of concurrent exports.
     TooManyExports,
-    /// No page of ours makes such a request.
+    /// The request is malformed, or does not fit the state of its object. The sentence says why.
     BadRequest(String),
-    /// The store is nearly full, and accepts nothing new.
+    /// The store is nearly full and accepts no new objects.
     StoreFull,
     Store(StoreError),
 }
@@ -64,15 +64,15 @@ impl From<Error<Refused>> for Failure {
             Error::Refused(Refused::NotFound(_)) => Self::NotFound,
             Error::Refused(Refused::StoreFull) => Self::StoreFull,
             Error::Refused(Refused::IdempotencyKeyReused) => {
-                Self::BadRequest("This form was used before. Open it again.".into())
+                Self::BadRequest("This form was already submitted. Open it again.".into())
             }
             Error::Refused(Refused::BadGroup(_, bad)) => Self::BadRequest(bad_group(bad).into()),
             Error::Refused(Refused::KeyExpired) => {
-                Self::BadRequest("An expired key cannot be rotated. Give it a later expiry first.".into())
+                Self::BadRequest("An expired key cannot be rotated. Set a later expiry first.".into())
             }
-            Error::Refused(Refused::RotationInProgress) => {
-                Self::BadRequest("The key was rotated meanwhile, and its previous key still works.".into())
-            }
+            Error::Refused(Refused::RotationInProgress) => Self::BadRequest(
+                "This key was rotated in the meantime, and its previous key still works.".into(),
+            ),
             Error::Refused(
                 refused @ (Refused::KeyRevoked
                 | Refused::GroupArchived
@@ -86,12 +86,14 @@ impl From<Error<Refused>> for Failure {
     }
 }
 
-/// Says why a group accepts no key or no child group, and what to do.
+/// Explains why a group cannot take a key or a child group.
 pub const fn bad_group(bad: BadGroup) -> &'static str {
     match bad {
         BadGroup::Unknown => "This account has no such group. Choose another one.",
         BadGroup::Archived => "This group is archived. Choose another one.",
-        BadGroup::TooDeep => "Groups have two levels: this group is in another one, or has groups in it.",
+        BadGroup::TooDeep => {
+            "Groups have only two levels, and this group is inside another one or contains groups."
+        }
     }
 }
 
@@ -128,22 +130,22 @@ impl From<Error<MemberRefused>> for Failure {
     }
 }
 
-/// Writes a reason as a sentence of its own.
+/// Turns a reason into a sentence, with a capital letter and a full stop.
 pub fn sentence(reason: &str) -> String {
     let mut chars = reason.chars();
     let first = chars.next().map(char::to_uppercase);
     first.into_iter().flatten().chain(chars).chain(['.']).collect()
 }
 
-/// Says whether something was done, and what to do next.
+/// Says whether anything changed, and what to do next.
 const fn what_next(cause: &StoreError) -> &'static str {
     match cause {
         StoreError::Unavailable(_) => {
-            "The store does not answer. Look whether it was done before you try again."
+            "The store did not answer in time. Check whether your change was made before you try again."
         }
-        StoreError::Busy(_) => "Too much is asked for at once. Nothing was done; try again.",
+        StoreError::Busy(_) => "The server is busy. Nothing was changed; try again.",
         StoreError::Conflict(_) | StoreError::Damaged(_) => {
-            "The store holds something that does not fit. Nothing was done; ask the operator."
+            "The stored data is inconsistent. Nothing was changed; contact the operator."
         }
     }
 }
@@ -161,26 +163,25 @@ impl IntoResponse for Failure {
             Self::OwnersOnly => (
                 StatusCode::FORBIDDEN,
                 "Only owners can do this",
-                "Your role is viewer. Ask an owner of this account to do this.".into(),
+                "Your role is viewer. Ask an owner of this account.".into(),
             ),
             Self::KeysOfGroupOnly => (
                 StatusCode::FORBIDDEN,
-                "This is not of your group",
-                "You lead a group: you see its API keys and what they do. Ask an owner of this account for more."
+                "This is outside your group",
+                "As the lead of a group, you see its API keys and their usage. Ask an owner of this account for more."
                     .into(),
             ),
             Self::GroupEnded => (
                 StatusCode::FORBIDDEN,
                 "Your group is archived",
-                "The group that you led is archived, so there is nothing to see any more. Ask an owner of this account \
-                 for another role."
+                "The group that you led was archived, so there is nothing left for you to see. Ask an owner of this \
+                 account for another role."
                     .into(),
             ),
             Self::ForeignHost => (
                 StatusCode::MISDIRECTED_REQUEST,
-                "This is not the address of this installation",
-                "Open the dashboard at the address that FAREGATE_PUBLIC_URL names. Whoever runs this installation can \
-                 change that setting."
+                "This installation has another address",
+                "Open it at the address in FAREGATE_PUBLIC_URL. Whoever runs this installation can change that setting."
                     .into(),
             ),
             Self::ForeignForm => (
@@ -190,10 +191,10 @@ impl IntoResponse for Failure {
             ),
             Self::OtherScheme(scheme) => (
                 StatusCode::FORBIDDEN,
-                "This form came by another protocol",
+                "This form came over another protocol",
                 format!(
-                    "Nothing was changed. Your browser used {scheme}, and this installation does not know that it is \
-                     reached by {scheme}. Whoever runs it sets FAREGATE_PUBLIC_URL to the address that browsers use."
+                    "Nothing was changed. Your browser used {scheme}, but this installation is not set up for \
+                     {scheme}. Whoever runs it must set FAREGATE_PUBLIC_URL to the address that browsers use."
                 ),
             ),
             Self::StaleForm => (
@@ -203,25 +204,25 @@ impl IntoResponse for Failure {
             ),
             Self::NotFound => (
                 StatusCode::NOT_FOUND,
-                "There is nothing here",
-                "The address is wrong, or what it named is gone.".into(),
+                "Page not found",
+                "The address is wrong, or what it refers to no longer exists.".into(),
             ),
             Self::TooManyExports => (
                 StatusCode::TOO_MANY_REQUESTS,
-                "Other files are on their way",
-                "An account loads two files at a time. Try again when one has come.".into(),
+                "Too many downloads at once",
+                "An account can download two files at a time. Try again when a download has finished.".into(),
             ),
             Self::BadRequest(message) => (StatusCode::BAD_REQUEST, "That did not work", message),
             Self::StoreFull => (
                 StatusCode::SERVICE_UNAVAILABLE,
                 "The store is nearly full",
-                "Until its operator enlarges it, things can only be revoked, disabled or archived, and bounds lowered. \
-                 What there is goes on working."
+                "Until the operator enlarges it, you can only revoke, disable or archive things and lower limits. \
+                 Existing keys keep working."
                     .into(),
             ),
             Self::Store(cause) => {
                 tracing::error!(error = %cause, "a page of the dashboard failed");
-                (StatusCode::SERVICE_UNAVAILABLE, "Not available right now", what_next(&cause).into())
+                (StatusCode::SERVICE_UNAVAILABLE, "Temporarily unavailable", what_next(&cause).into())
             }
         };
         let mut response = status.into_response();
@@ -230,10 +231,10 @@ impl IntoResponse for Failure {
     }
 }
 
-/// A failure in words, before it gets a page around it.
+/// The text of a failure, for the middleware that renders its page.
 #[derive(Clone, Debug)]
 pub(crate) struct Explained {
     pub title: &'static str,
-    /// What happened, and what to do about it.
+    /// What happened and what to do next.
     pub message: String,
 }

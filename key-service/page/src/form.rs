@@ -9,20 +9,19 @@ use shared_door::http::read_body;
 
 use crate::failure::Failure;
 
-/// Address of a page.
+/// Address of a page, for links that keep its query.
 #[derive(Clone, Copy)]
 pub struct PageAddress<'a> {
     pub path: &'a str,
     pub query: &'a Fields,
 }
 
-/// Largest form in bytes. The largest sensible one has a few hundred.
+/// Maximum size of a form in bytes. Real forms have a few kilobytes at most.
 const MAX_FORM: usize = 64 << 10;
 
-/// Fields of an address that say which days a page is about, and what they are compared with.
+/// Query fields that choose the days a page covers and the days to compare them with.
 pub const RANGE_FIELDS: [&str; 4] = ["range", "from", "to", "against"];
 
-/// The media type of forms.
 const FORM: &str = "application/x-www-form-urlencoded";
 
 /// The fields of a form or a query.
@@ -43,27 +42,28 @@ impl Fields {
         let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
         let is_form = content_type.is_some_and(|value| value.split(';').next().map(str::trim) == Some(FORM));
         if !is_form {
-            return Err(Failure::BadRequest("This is no form of the dashboard.".into()));
+            return Err(Failure::BadRequest(
+                "This form did not come from a page of this site. Open the page again and retry.".into(),
+            ));
         }
         let bytes = read_body(headers, body, MAX_FORM).await.map_err(|error| match error.code {
             Code::RequestTooLarge => Failure::BadRequest("The form is too large.".into()),
-            _ => Failure::BadRequest("The form did not arrive whole.".into()),
+            _ => Failure::BadRequest("The form did not arrive completely. Send it again.".into()),
         })?;
         Ok(Self(form_urlencoded::parse(&bytes).into_owned().collect()))
     }
 
-    /// The fields as a query.
+    /// Writes the fields as a query string.
     pub fn query(&self) -> String {
         form_urlencoded::Serializer::new(String::new()).extend_pairs(&self.0).finish()
     }
 
-    /// Returns these fields with one field replaced.
     #[must_use]
     pub fn with(self, name: &str, value: String) -> Self {
         self.replaced_by(Self::of([(name, value)]))
     }
 
-    /// Returns these fields, and those of the others in place of fields with the same names.
+    /// Adds other fields, which replace fields of the same name.
     #[must_use]
     pub fn replaced_by(mut self, others: Self) -> Self {
         self.0.retain(|(name, _)| !others.has(name));
@@ -71,13 +71,13 @@ impl Fields {
         self
     }
 
-    /// Returns these fields without some.
+    /// Leaves out the named fields.
     #[must_use]
     pub fn without(&self, names: &[&str]) -> Self {
         Self(self.0.iter().filter(|(name, _)| !names.contains(&name.as_str())).cloned().collect())
     }
 
-    /// Returns some of these fields, unless they are empty.
+    /// Keeps only the named fields that are not empty.
     #[must_use]
     pub fn only(&self, names: &[&str]) -> Self {
         let is_wanted =
@@ -85,12 +85,11 @@ impl Fields {
         Self(self.0.iter().filter(is_wanted).cloned().collect())
     }
 
-    /// Lists the fields by name and value.
     pub fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// Returns whether there is a field, which may be empty.
+    /// Returns whether there is such a field, even an empty one.
     pub fn has(&self, name: &str) -> bool {
         self.0.iter().any(|(named, _)| named == name)
     }
@@ -100,40 +99,41 @@ impl Fields {
         self.0.iter().find(|(named, _)| named == name).map_or("", |(_, value)| value.as_str())
     }
 
-    /// All values of a field.
+    /// Returns all values of a field that repeats.
     pub fn all(&self, name: &str) -> Vec<&str> {
         self.0.iter().filter(|(named, _)| named == name).map(|(_, value)| value.as_str()).collect()
     }
 
-    /// Returns the form's idempotency key: the 64 hexadecimal digits that the page wrote into the form. It stays the
-    /// same when the form is sent again.
+    /// Returns the form's idempotency key: 64 hexadecimal digits that the page wrote into the form. Sending the form
+    /// again repeats them.
     pub fn attempt(&self) -> Result<&str, Failure> {
         let attempt = self.get("attempt");
         let is_ours = attempt.len() == 64 && attempt.bytes().all(|byte| byte.is_ascii_hexdigit());
         if is_ours {
             Ok(attempt)
         } else {
-            Err(Failure::BadRequest("This is no form of the dashboard.".into()))
+            Err(Failure::BadRequest(
+                "This form did not come from a page of this site. Open the page again and retry.".into(),
+            ))
         }
     }
 
-    /// Returns a field without surrounding blanks; `None` if nothing is left.
+    /// Returns a field trimmed of blanks; `None` if nothing is left.
     pub fn filled(&self, name: &str) -> Option<&str> {
         Some(self.get(name).trim()).filter(|value| !value.is_empty())
     }
 
-    /// Reads the id of an object, if the field is filled. A malformed one is reported as an unknown object.
+    /// Reads the id in a field, if it is filled. A malformed id counts as an unknown object.
     pub fn id<I: FromStr>(&self, name: &str) -> Result<Option<I>, Failure> {
         self.filled(name).map(str::parse).transpose().map_err(|_| Failure::NotFound)
     }
 }
 
-/// The query of a request.
 pub fn query(request: &Request) -> Fields {
     Fields::of_query(request.uri().query())
 }
 
-/// Returns the query with a field replaced; empty fields are left out.
+/// Returns the query string with one field replaced. Empty fields are left out.
 pub fn with(Fields(fields): &Fields, name: &str, value: &str) -> String {
     let others = fields.iter().filter(|(named, value)| named != name && !value.is_empty());
     let mut query = form_urlencoded::Serializer::new(String::new());

@@ -1,4 +1,4 @@
-//! Pages in their frame, failures among them.
+//! What surrounds the content of every page, and of failures.
 
 pub mod failure_page;
 pub mod frame;

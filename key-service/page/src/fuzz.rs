@@ -12,7 +12,7 @@ use crate::{
     visitors::browser::Browser,
 };
 
-/// A page that is gone on to is one of the dashboard at the same host.
+/// A destination after signing in is always a dashboard page on the same host.
 #[test]
 fn destinations() {
     let examples = ["/dashboard/keys?q=a%20b&status=active", "/dashboard", "//evil.example/dashboard/../x"];
@@ -20,7 +20,7 @@ fn destinations() {
         let Some(page) = Destination::parse(&input.text()) else { return };
         assert_eq!(page.as_str(), input.text());
         assert!(HeaderValue::from_str(page.as_str()).is_ok());
-        // Some characters that browsers take are none of a URI's.
+        // Browsers accept some characters that a URI must not contain.
         let Ok(uri) = format!("https://faregate.example{}", page.as_str()).parse::<Uri>() else { return };
         assert_eq!(uri.host(), Some("faregate.example"));
         assert!(uri.path() == HOME || uri.path().starts_with(&format!("{HOME}/")));
@@ -28,7 +28,7 @@ fn destinations() {
     });
 }
 
-/// A session is read of the cookie with its name alone, and a token has one spelling.
+/// A session is read only from the cookie with exactly its name, and a token has only one spelling.
 #[test]
 fn cookies() {
     let token = "A".repeat(64);
@@ -52,7 +52,7 @@ fn cookies() {
     });
 }
 
-/// A place in a list is read, or is not found.
+/// A cursor is either read or answered with 404.
 #[test]
 fn pagination() {
     fuzz!(

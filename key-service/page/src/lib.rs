@@ -1,5 +1,5 @@
-//! Parts of the pages of the dashboard and of operators: the document around a page, the session behind it, forms, failures, and how amounts,
-//! times and charts are shown.
+//! Parts shared by the dashboard's and the operators' pages: layout, sessions, forms, failure pages, pagination, charts, and
+//! how amounts and times are formatted.
 
 pub mod app;
 pub mod entry;

@@ -1,5 +1,5 @@
-//! Pages of a list: "51–100 of 200", and links to the pages around. A page's address has the cursors of earlier pages,
-//! so that going back needs no script, and no second order of the list.
+//! Pagination: "51–100 of 200" and links to the next and previous pages. The address carries the cursors of earlier pages,
+//! so that going back needs neither a script nor a reversed listing.
 
 use maud::{Markup, html};
 
@@ -9,34 +9,32 @@ use crate::{
     shown::show::count,
 };
 
-/// Rows on a page, which a browser shows at once.
 pub const ROWS_ON_PAGE: usize = 50;
-/// Earlier pages that an address can lead back through, in less than two kilobytes.
+/// Earlier pages whose cursors an address keeps. The address stays below two kilobytes.
 const KEPT: usize = 40;
-/// Field of an address that has the cursors.
+/// Query field with the cursors.
 const FIELD: &str = "after";
 
-/// Cursors at which a page and the pages before it begin, in order; none for the first page.
+/// Cursors of the page and of the pages before it, in order; empty for the first page.
 #[derive(Clone, Debug, Default)]
 pub struct Pagination(Vec<Begin>);
 
-/// The beginning of a page.
 #[derive(Clone, Debug)]
 struct Begin {
     /// Rows on all pages before.
     rows: u64,
-    /// Cursor after which the rows of the page come.
+    /// Cursor of the last row before the page.
     cursor: String,
 }
 
 /// A page that was read.
 pub struct Shown {
     pub rows: usize,
-    /// Number of rows of the whole list; `None` if counting is expensive.
+    /// Number of rows in the whole list; `None` if counting is expensive.
     pub total: Option<u64>,
     /// Cursor of the next page.
     pub next: Option<String>,
-    /// The list leaves out rows that do not match its filters.
+    /// Whether filters are set, and a link to clear them makes sense.
     pub is_filtered: bool,
 }
 
@@ -46,12 +44,12 @@ impl Pagination {
         begins.collect::<Option<_>>().map(Self).ok_or(Failure::NotFound)
     }
 
-    /// Returns the query without a place in the list.
+    /// Returns the query of the list's first page.
     pub fn without(query: &Fields) -> String {
         with(query, FIELD, "")
     }
 
-    /// The cursor of the page, unless this is the first page.
+    /// Returns the page's cursor; `None` on the first page.
     pub fn after<C>(&self, parse: impl Fn(&str) -> Option<C>) -> Result<Option<C>, Failure> {
         let cursor = self.0.last().map(|begin| parse(&begin.cursor).ok_or(Failure::NotFound));
         cursor.transpose()
@@ -62,13 +60,13 @@ impl Pagination {
         self.0.last().map_or(0, |begin| begin.rows)
     }
 
-    /// Returns the number of rows of a list whose rows are numbered without gaps, the newest first. `first` is the
-    /// number of the page's first row; rows up to `gone_until` are gone.
+    /// Returns the length of a list, newest first, whose rows are numbered without gaps. `first` is the number of the
+    /// page's first row; rows up to number `gone_until` were dropped.
     pub fn total_of_numbered(&self, first: u64, gone_until: u64) -> u64 {
         (first + self.rows_before()).saturating_sub(gone_until)
     }
 
-    /// Shows the place of the page, and links to the pages around. `query` has the filters of the list.
+    /// Shows which rows the page has, and links to other pages. `query` has the list's filters.
     pub fn links(&self, path: &str, query: &Fields, shown: &Shown) -> Markup {
         let address = |begins: &[Begin]| match with(query, FIELD, &written(begins)) {
             query if query.is_empty() => path.to_owned(),
@@ -97,13 +95,13 @@ impl Pagination {
         }
     }
 
-    /// Returns whether the page before this is the first one. The address of a far page does not have the cursor of the
-    /// page before it either.
+    /// Returns whether the previous page is the first one. One cursor alone does not say so: an address that has run out
+    /// of kept cursors also has one.
     fn is_second(&self) -> bool {
         self.0.len() == 1 && self.rows_before() <= ROWS_ON_PAGE as u64
     }
 
-    /// Shows the numbers of the first and last row, and of all rows if known.
+    /// Shows the numbers of the first and last row, and the total if known.
     fn place(&self, shown: &Shown) -> Markup {
         let (first, last) = (self.rows_before() + 1, self.rows_before().saturating_add(shown.rows as u64));
         let total = if shown.next.is_none() { Some(last) } else { shown.total.map(|total| total.max(last)) };
@@ -123,7 +121,7 @@ impl Begin {
     }
 }
 
-/// Writes the cursors for an address, in characters that need no escape.
+/// Writes the cursors for an address, in characters that need no escaping.
 fn written(begins: &[Begin]) -> String {
     let texts: Vec<_> = begins.iter().map(|Begin { rows, cursor }| format!("{rows}-{cursor}")).collect();
     texts.join(".")

@@ -1,4 +1,4 @@
-//! Parts of the pages that set up and ask for a second factor.
+//! Shared parts of the pages that set up a second factor or ask for its code.
 
 use http::StatusCode;
 use maud::{Markup, html};
@@ -16,20 +16,20 @@ use key_service_management::{
     members::{MemberRefused, OfferedFactor},
 };
 
-/// Light modules around a QR code, as readers need.
+/// Light modules around a QR code, which scanners require.
 const QUIET_ZONE: usize = 4;
 
-/// Shows a secret for an app.
+/// Shows a new secret, as a QR code and as text.
 pub fn offer(OfferedFactor { id: _, secret, uri }: &OfferedFactor) -> Markup {
     html! {
-        p.lead { "Scan this with an app for one-time codes, then enter the code that the app shows." }
+        p.lead { "Scan this with an authenticator app, then enter the code that the app shows." }
         (qr_code(uri.expose_secret()))
-        (copyable_line("Or type the secret in:", secret.expose_secret()))
+        (copyable_line("Or enter the secret by hand:", secret.expose_secret()))
         p { a href=(uri.expose_secret()) { "Open in an app on this device" } }
     }
 }
 
-/// A field for a code of the second factor.
+/// Renders a field for a second-factor code.
 pub fn code_field(entered: Entered<'_>, hint: &str) -> Markup {
     entered.field("code", "Code", hint, |entry| {
         html! {
@@ -39,9 +39,9 @@ pub fn code_field(entered: Entered<'_>, hint: &str) -> Markup {
     })
 }
 
-/// A code field of a page before the sign-in. `lost` says what to do without app and recovery codes.
+/// Renders the code field of a sign-in. `lost` says what to do without the app and the recovery codes.
 pub fn asked_code(lost: &str) -> Markup {
-    let hint = format!("Six digits of your app, or a recovery code. {lost}");
+    let hint = format!("Six digits from your app, or a recovery code. {lost}");
     hinted(
         "code",
         "Code",
@@ -52,20 +52,20 @@ pub fn asked_code(lost: &str) -> Markup {
     )
 }
 
-/// Shows recovery codes, only this once. `next` is the address that the reader goes on to.
+/// Shows recovery codes, which no other page shows again. `next` is the path that the button leads to.
 pub fn recovery_codes(codes: &[String], next: &str) -> Markup {
     html! {
-        p.lead { "Your second factor is on, and your other sessions have ended. Keep these recovery codes apart from your phone: each signs \
-            you in once in place of a code. They are shown this once." }
+        p.lead { "Your second factor is on, and your other sessions have ended. Keep these recovery codes somewhere other than your \
+            phone: each replaces a code once. They are shown only now." }
         div.copyable.once data-shown-once {
             pre tabindex="0" aria-label="Your recovery codes" data-copy { (codes.join("\n")) }
             button type="button" data-copies { "Copy" }
         }
-        p { a.button.primary data-done href=(next) { "I have kept them" } }
+        p { a.button.primary data-done href=(next) { "I have saved them" } }
     }
 }
 
-/// Returns the field of a refusal, and the status of the page that shows it.
+/// Returns the fault for a refusal, and the status of the page that shows it.
 pub fn fault(refused: MemberRefused) -> Result<(Fault, StatusCode), Failure> {
     let (field, status) = match refused {
         MemberRefused::WrongCode => ("code", StatusCode::FORBIDDEN),
@@ -77,7 +77,7 @@ pub fn fault(refused: MemberRefused) -> Result<(Fault, StatusCode), Failure> {
     Ok((Fault::of(field, sentence(&refused.to_string())), status))
 }
 
-/// Draws a QR code; nothing for a text that is too long.
+/// Draws a QR code, or nothing if the text is too long.
 fn qr_code(text: &str) -> Markup {
     let Ok(code) = QrCode::new(text) else { return html! {} };
     let (width, size) = (code.width(), code.width() + 2 * QUIET_ZONE);

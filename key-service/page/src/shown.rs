@@ -1,4 +1,4 @@
-//! Amounts, times and keys, as text, as a chart, and in files.
+//! Formatting of amounts, times and keys on pages and in files, and charts.
 
 pub mod chart;
 pub mod csv;

@@ -1,4 +1,4 @@
-//! What all pages have in common: assets, headers, paths, colours, and the document.
+//! Assets, headers, paths, themes and the HTML document.
 
 pub mod assets;
 pub mod destination;

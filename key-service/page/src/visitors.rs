@@ -1,4 +1,4 @@
-//! Who sends a request: a browser, and the member or the operator behind it.
+//! Who sent a request: the browser, and the member or operator who is signed in.
 
 pub mod browser;
 pub mod notice;

@@ -177,7 +177,7 @@ for (const [role, person] of [['owner', owner], ['viewer', viewer]]) {
     await person.visit('/dashboard/you');
     await examine(person, `${role}-you`);
     await person.visit('/dashboard/you/second-factor');
-    await person.reads('Or type the secret in:');
+    await person.reads('Or enter the secret by hand:');
     await examine(person, `${role}-second-factor`);
   });
 }
@@ -220,7 +220,7 @@ fact('pages that ask first, and those that have nothing to show, are sound', asy
   await owner.follow('link', 'Revoke');
   await examine(owner, 'owner-revoke-key');
   await owner.visit('/dashboard/keys');
-  await (await owner.field('Choose all on this page')).click();
+  await (await owner.field('Select all on this page')).click();
   const boxes = await owner.page.$$eval('[name="key"]', (all) => all.map((box) => box.checked));
   assert.ok(boxes.length > 1 && boxes.every(Boolean), 'all rows are chosen');
   await owner.follow('button', 'Revoke …');
@@ -237,7 +237,7 @@ fact('pages that ask first, and those that have nothing to show, are sound', asy
   await owner.visit('/dashboard?by=group&range=last-month&against=year');
   await examine(owner, 'owner-overview-by-group');
   await owner.visit(`/dashboard/credit/${new Date().toISOString().slice(0, 7)}`);
-  await owner.reads('Charged in all');
+  await owner.reads('Total charged');
   await examine(owner, 'owner-statement');
   await owner.visit('/dashboard/activity');
   await owner.visit(await owner.page.$eval('tbody td a[href*="/activity/gen_"]', (link) => new URL(link.href).pathname));

@@ -83,7 +83,7 @@ export async function keepsAWebhook(owner, { width, theme }) {
   assert.match(await owner.text('Your new secret'), /^whsec_[\w+/]+=*$/);
   await examineOnce(owner, 'owner-created-webhook');
   await owner.follow('link', 'I have copied it');
-  await owner.reads('Nothing was sent yet');
+  await owner.reads('Nothing has been sent yet');
   await owner.follow('button', 'Send a test');
   await owner.follow('button', 'Disable');
   await owner.reads('Nothing is sent.');
@@ -115,14 +115,14 @@ export async function keepsMembers(owner, { width, theme }) {
     await owner.fill('Role', role);
     await examineOnce(owner, 'owner-change-role');
     await owner.follow('button', 'Change role');
-    await owner.reads(`is ${role === 'owner' ? 'an owner' : 'a viewer'} now`);
+    await owner.reads(`is now ${role === 'owner' ? 'an owner' : 'a viewer'}`);
     await owner.visit('/dashboard/members');
   }
   await owner.follow('link', name);
   await owner.follow('link', 'Remove …');
   await examineOnce(owner, 'owner-remove-member');
   await owner.follow('button', 'Remove member');
-  await owner.reads('is removed');
+  await owner.reads('was removed');
   assert.deepEqual(await owner.all('link', name), []);
 }
 

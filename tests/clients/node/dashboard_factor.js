@@ -41,7 +41,7 @@ async function givePassword(person, account) {
   await person.visit('/dashboard/sign-in');
   for (const [name, value] of [['Account', account], ['Name', NAME], ['Password', PASSWORD]]) await person.fill(name, value);
   await person.follow('button', 'Sign in');
-  await person.reads('Your second factor is asked for as well.');
+  await person.reads('Now enter a code of your second factor.');
 }
 
 /** The sign-in link that an owner makes for the member. */
@@ -79,7 +79,7 @@ export function addSecondFactor(owner, another, account) {
     recovery = (await member.text('Your recovery codes')).split('\n');
     assert.equal(recovery.length, 10);
     await examineAnswer(member, 'recovery-codes');
-    await member.follow('link', 'I have kept them');
+    await member.follow('link', 'I have saved them');
     await member.visit(PAGE);
     await member.reads('Turn off your second factor?');
     await examineAnswer(member, 'second-factor-off');

@@ -36,7 +36,7 @@ export function addOperator(another, link, account, examine) {
     await operator.fill('Code', codeOf(secret, 0));
     await operator.follow('button', 'Turn on');
     await examineAnswer(operator, 'operator-recovery-codes');
-    await operator.follow('link', 'I have kept them');
+    await operator.follow('link', 'I have saved them');
     assert.equal(pathOf(operator), '/operator');
   });
   for (const scripts of [true, false]) {
@@ -62,7 +62,7 @@ export function addOperator(another, link, account, examine) {
       await operator.fill('Name', made);
       await operator.fill('First credit (USD)', '5');
       await operator.follow('button', 'Create account');
-      await operator.reads(`${made} is made, with $5.00 of credit.`);
+      await operator.reads(`Created ${made} with $5.00 of credit.`);
       if (scripts) await examine(operator, 'operator-account');
       await operator.fill('Amount (USD)', '25');
       await operator.follow('button', 'Continue …', 422);
@@ -73,7 +73,7 @@ export function addOperator(another, link, account, examine) {
       await operator.reads('from $5.00 to $30.00');
       await examineAnswer(operator, 'operator-credit-asked');
       await operator.follow('button', 'Add credit');
-      await operator.reads('Payment in-1 of $25.00 is added.');
+      await operator.reads('Payment in-1 of $25.00 was added.');
       await operator.reads('Invoice 1');
       await operator.visit('/operator?q=nothing+has+this+name');
       await examineAnswer(operator, 'operator-no-account');

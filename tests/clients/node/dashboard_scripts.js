@@ -398,7 +398,7 @@ export function addPreferences(owner, paths) {
         met.push(now);
       }
       assert.ok(met.length >= wanted, `${path}: ${met.length} of ${wanted} reached`);
-      assert.equal(met[0].name, 'Skip to the content');
+      assert.equal(met[0].name, 'Skip to content');
     }
     await owner.visit('/dashboard/keys');
     await owner.page.keyboard.press('Tab');

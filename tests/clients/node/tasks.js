@@ -114,7 +114,7 @@ async function signOperatorIn(person, link) {
   const secret = await person.page.$eval('.copyable-line code', (code) => code.textContent);
   await person.fill('Code', codeOf(secret, Number(setting('CLOCK_AHEAD')) / STEP));
   await person.follow('button', 'Turn on');
-  await person.follow('link', 'I have kept them');
+  await person.follow('link', 'I have saved them');
 }
 
 const browser = await launch();

@@ -11,7 +11,7 @@ export const LEAD = [
     allowed: 0,
     async act(at) {
       const says = await at.person.page.$eval(TROUBLE, (strip) => strip.innerText);
-      assert.match(says, /cannot spend/);
+      assert.match(says, /out of budget/);
       assert.match(says, /golden-ticket/);
     },
   },
@@ -21,7 +21,7 @@ export const LEAD = [
     allowed: 1,
     async act(at) {
       await at.followAt('::-p-xpath(//section[@aria-labelledby="trouble"]//li[contains(., "tiny-a")]//a[contains(@href, "outcome=refused")])');
-      await at.reads('limit of the group reached');
+      await at.reads('group limit reached');
     },
   },
   {

@@ -11,7 +11,7 @@ export const OWNER = [
     task: 'See how long the credit lasts',
     before: 0,
     allowed: 0,
-    act: (at) => at.reads('At this rate it lasts'),
+    act: (at) => at.reads('at this rate'),
   },
   {
     task: 'Make a key with $50 a month',
@@ -75,7 +75,7 @@ export const OWNER = [
       await at.type('Payment id', 'in-1');
       await at.follow('button', 'Continue …');
       await at.follow('button', 'Add credit');
-      await at.reads('Payment in-1 of $25.00 is added.');
+      await at.reads('Payment in-1 of $25.00 was added.');
     },
   },
   {
@@ -85,7 +85,7 @@ export const OWNER = [
     async act(at) {
       await at.follow('link', 'Credit', 'nav.main');
       await at.followAt(`main a[href="/dashboard/credit/${MONTH}"]`);
-      await at.reads('Charged in all');
+      await at.reads('Total charged');
       await at.person.page.evaluate(() => { window.print = () => { window.isPrinted = true; }; });
       await at.press('button', 'Print');
       assert.equal(await at.person.page.evaluate(() => window.isPrinted), true);

@@ -1,4 +1,4 @@
-//! Writes entries of the journal as lines of a file.
+//! Entries of the journal as lines of CSV or JSON.
 
 use serde::{Serialize, Serializer};
 use shared::{money::NanoUsd, tokens::UsageDetails};
@@ -7,8 +7,7 @@ use domain::ledger::Settlement;
 use key_service_page::csv::cell;
 use key_service_store::store::JournalEntry;
 
-/// Names of the columns, and of the members of a JSON line. Scripts rely on the names: add, never rename. Only owners
-/// get the last one.
+/// Names of the CSV columns and the JSON members. Scripts rely on them: add, never rename. Only owners get the last one.
 const NAMES: [&str; 33] = [
     "number",
     "time",
@@ -45,11 +44,10 @@ const NAMES: [&str; 33] = [
     "upstream_cost",
 ];
 
-/// A value of a line.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Cell<'a> {
-    /// A text that somebody chose, so it may be anything.
+    /// A text that someone chose, which CSV has to escape.
     Text(&'a str),
     /// A time, an id or a word of ours.
     Plain(String),
@@ -59,9 +57,9 @@ enum Cell<'a> {
     Nothing,
 }
 
-/// Writes entries of the journal as lines, with or without the upstreams' charges.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ExportLines {
+    /// Upstream costs are for owners only.
     pub(super) with_upstream_cost: bool,
 }
 
@@ -78,7 +76,7 @@ fn values<'a>(entry: &'a JournalEntry, label: &'a str) -> [Cell<'a>; NAMES.len()
     [
         Cell::Number(entry.number),
         Cell::Plain(at.to_string()),
-        // A late capture is not the bill of its generation.
+        // A late capture does not bill its generation, so it does not name it.
         if ending.is_bill() { Cell::Plain(entry.generation.to_string()) } else { Cell::Nothing },
         Cell::Plain(payer.key.to_string()),
         Cell::Text(label),
@@ -118,12 +116,12 @@ impl ExportLines {
         if self.with_upstream_cost { NAMES.len() } else { NAMES.len() - 1 }
     }
 
-    /// The first line of a table.
+    /// Returns the line with the column names.
     pub(super) fn csv_head(self) -> String {
         NAMES[..self.width()].join(",") + "\r\n"
     }
 
-    /// Adds an entry as a line of a table (RFC 4180).
+    /// Adds an entry as a CSV line (RFC 4180).
     pub(super) fn csv(self, out: &mut String, entry: &JournalEntry, label: &str) {
         let cells = values(entry, label).into_iter().take(self.width()).map(|value| match value {
             Cell::Text(text) => cell(text),
@@ -137,7 +135,7 @@ impl ExportLines {
         out.push_str("\r\n");
     }
 
-    /// Adds an entry as a line of JSON.
+    /// Adds an entry as a JSON line.
     pub(super) fn json(self, out: &mut String, entry: &JournalEntry, label: &str) {
         struct Line<'a>(&'a [Cell<'a>]);
         impl Serialize for Line<'_> {

@@ -1,4 +1,4 @@
-//! The journal as a file, streamed as fast as its reader reads.
+//! The journal as a file, streamed as fast as the client reads.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -24,18 +24,17 @@ use key_service_page::{
 use key_service_ranges::range::Range;
 use key_service_store::store::StoreError;
 
-/// Entries read at a time, which bounds the memory of an export.
+/// Entries read at a time. This bounds the memory of an export.
 const ENTRIES_IN_PIECE: usize = 500;
 
-/// The form of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FileForm {
     Csv,
-    /// A JSON object a line.
+    /// One JSON object per line.
     JsonLines,
 }
 
-/// Streams the entries that match, as a table.
+/// Streams the matching entries as CSV.
 pub(crate) async fn csv(
     app: State<App>,
     KeysViewer(viewer): KeysViewer,
@@ -44,7 +43,7 @@ pub(crate) async fn csv(
     file(app, &viewer, &request, FileForm::Csv)
 }
 
-/// Streams the entries that match, an object a line.
+/// Streams the matching entries as JSON lines.
 pub(crate) async fn json_lines(
     app: State<App>,
     KeysViewer(viewer): KeysViewer,
@@ -78,7 +77,7 @@ fn file(
         _permit: app.exports.begin(viewer.signed_in.account)?,
         management: app.management,
         reach: viewer.reach(),
-        // A file has no refused requests.
+        // Files contain only billed requests.
         search: filters::search(&query)?.billed.ok_or(Failure::NotFound)?,
         format,
         lines: ExportLines { with_upstream_cost: viewer.is_owner() },
@@ -97,8 +96,8 @@ fn file(
 }
 
 impl Rest {
-    /// Returns the next piece of the file, as fast as the client reads. If the store fails, the connection is cut, so
-    /// that no part is taken for the whole.
+    /// Returns the next piece of the file. If the store fails, the connection is cut, so that no client mistakes a part for
+    /// the whole file.
     async fn next_piece(rest: Option<Self>) -> Result<Option<(Bytes, Option<Self>)>, StoreError> {
         let Some(mut rest) = rest else { return Ok(None) };
         let (management, reach) = (rest.management.clone(), rest.reach);

@@ -1,4 +1,4 @@
-//! Filters of requests: how they are read from an address, and the form that writes them there.
+//! Filters of the list of requests: reading them from an address, and the form that sets them.
 
 use std::time::Duration;
 
@@ -23,22 +23,21 @@ use key_service_management::{
 use key_service_page::{app::App, failure::Failure, form::Fields, paths::ACTIVITY, show::name_of};
 use key_service_ranges::range::Range;
 
-/// All filters. A page without them has the requests of the last [`DAYS`].
+/// All filters. Without any, the page shows the last [`DAYS`].
 const FILTERS: [&str; 11] =
     ["key", "group", "model", "from", "to", "hour", "outcome", "reason", "user", "request", "upstream"];
-/// Filters that are seldom used, and come after the others.
+/// Rarely used filters, folded under *More filters*.
 const MORE: [&str; 5] = ["reason", "user", "request", "upstream", "generation"];
-/// Outcome of a refused request, besides those of [`Outcome`].
+/// Selects refused requests, in addition to the values of [`Outcome`].
 const REFUSED: &str = "refused";
-/// Most minutes by which a zone differs from UTC.
+/// Largest offset of a time zone from UTC, in minutes.
 const MAX_OFFSET: i64 = 14 * 60;
 
-/// Returns whether a query has any filter.
 pub(super) fn are_any(query: &Fields) -> bool {
     FILTERS.iter().any(|name| query.filled(name).is_some())
 }
 
-/// Reads the filters of a query. Days are those of the zones that the query names by their offsets from UTC.
+/// Reads the filters of a query. Its days are in the time zones given by their offsets from UTC.
 pub(super) fn search(query: &Fields) -> Result<RequestSearch, Failure> {
     let (key, group): (Option<KeyId>, Option<GroupId>) = (query.id("key")?, query.id("group")?);
     let request: Option<RequestId> = query.id("request")?;
@@ -80,19 +79,19 @@ pub(super) fn search(query: &Fields) -> Result<RequestSearch, Failure> {
     Ok(RequestSearch { billed, refused })
 }
 
-/// Reads the hour of the first day to which requests are confined, if there is one.
+/// Reads the hour filter, which selects one hour of the first day.
 pub(super) fn hour(query: &Fields) -> Option<u8> {
     query.get("hour").parse().ok().filter(|hour| *hour < HOURS)
 }
 
-/// Reads an offset from UTC, in minutes to the east.
+/// Reads an offset from UTC in minutes; positive is east.
 pub(super) fn offset(query: &Fields, name: &str) -> i64 {
     let minutes = query.get(name).parse().ok().filter(|minutes| (-MAX_OFFSET..=MAX_OFFSET).contains(minutes));
     minutes.unwrap_or(0)
 }
 
-/// Returns the query with its days: those of the range that it names, or at least a first day. If it names none, that is
-/// the first of the last [`DAYS`]; if it leaves the field empty, the day of the oldest entry that is kept.
+/// Returns the query with its days filled in. A named range sets both. Otherwise a first day is added: the day of the oldest
+/// entry if the field is there but empty, else the first of the last [`DAYS`].
 pub(super) fn with_days(query: &Fields, range: &Range, today: Day, oldest: Option<Timestamp>) -> Fields {
     if range.is_named(query) {
         return with_range(query, range);
@@ -105,7 +104,7 @@ pub(super) fn with_days(query: &Fields, range: &Range, today: Day, oldest: Optio
     query.clone().with("from", first.to_string())
 }
 
-/// Returns the query with the days of a range that it names, in UTC.
+/// Replaces a named range in the query with its days in UTC.
 pub(super) fn with_range(query: &Fields, range: &Range) -> Fields {
     if !range.is_named(query) {
         return query.clone();
@@ -115,7 +114,7 @@ pub(super) fn with_range(query: &Fields, range: &Range) -> Fields {
     query.without(&["range", "days", "from_offset", "to_offset"]).replaced_by(days)
 }
 
-/// Makes the form with the filters of a query. `group` is the group that the query names.
+/// Renders the form with the filters of a query. `group` is the group that the query names.
 pub(super) fn form(app: &App, query: &Fields, group: Option<&Group>, is_default: bool) -> Markup {
     let text = |name: &'static str, title: &'static str, example: &'static str| {
         html! { label { (title) input type="search" name=(name) value=(query.get(name)) placeholder=(example); } }
@@ -132,10 +131,11 @@ pub(super) fn form(app: &App, query: &Fields, group: Option<&Group>, is_default:
     };
     let catalog = app.catalog.get();
     let models = catalog.models.iter().map(|model| (model.id.as_str(), model.id.as_str())).collect();
-    let outcomes = Outcome::ALL.map(Outcome::as_str).into_iter().chain([REFUSED]).map(|name| (name, name));
+    let outcomes = Outcome::ALL.map(|outcome| (outcome.as_str(), outcome_title(outcome)));
+    let outcomes = outcomes.into_iter().chain([(REFUSED, "Refused")]);
     let has_more = MORE.iter().any(|name| query.filled(name).is_some());
     html! {
-        // A script takes days for those of the reader's zone, unless the address has offsets.
+        // The script uses the reader's time zone for the days, unless the address has offsets.
         form.filters method="get" action=(ACTIVITY) role="search" data-days=(if is_default { "reader" } else { "address" }) {
             (text("key", "Key", "Label or id"))
             @if let Some(group) = group {
@@ -156,14 +156,23 @@ pub(super) fn form(app: &App, query: &Fields, group: Option<&Group>, is_default:
             details open[has_more] {
                 summary { "More filters" }
                 div.filters {
-                    (chosen("reason", "Reason of a refusal", refused::REASONS.to_vec()))
-                    (text("user", "User", "As the caller names it"))
+                    (chosen("reason", "Reason for refusal", refused::REASONS.to_vec()))
+                    (text("user", "User", "As sent by the caller"))
                     (text("request", "Request", "req_…"))
                     (text("upstream", "Upstream", "name"))
                     (text("generation", "Generation", "gen_…"))
                 }
             }
         }
+    }
+}
+
+const fn outcome_title(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Captured => "Billed",
+        Outcome::Estimated => "Estimated",
+        Outcome::Expired => "Recovered",
+        Outcome::Shortfall => "Partly unpaid",
     }
 }
 
@@ -175,7 +184,7 @@ fn day(query: &Fields, name: &'static str, title: &'static str, offset_name: &'s
     }
 }
 
-/// Returns the name of a zone by its minutes east of UTC, such as `GMT+5:30`.
+/// Names a time zone by its minutes east of UTC, such as `GMT+5:30`.
 fn zone(minutes: i64) -> String {
     let (hours, rest) = (minutes.abs() / 60, minutes.abs() % 60);
     let sign = if minutes < 0 { '-' } else { '+' };
@@ -245,7 +254,7 @@ mod tests {
     fn a_group_is_searched_for() {
         let id = GroupId::new(Timestamp::from_millis(0), [7; 10]);
         assert_eq!(billed(&format!("group={id}")).group, Some(id));
-        assert!(search(&query("group=agents")).is_err(), "and a group that is none is not passed over");
+        assert!(search(&query("group=agents")).is_err(), "an invalid group is refused, not ignored");
     }
 
     #[test]
@@ -253,7 +262,7 @@ mod tests {
         let id = RequestId::new(Timestamp::from_millis(0), [7; 10]);
         let RequestSearch { billed, refused } = search(&query(&format!("request={id}"))).unwrap();
         assert_eq!((billed.unwrap().request, refused.unwrap().search.request), (Some(id), Some(id)));
-        assert!(search(&query("request=gen_1")).is_err(), "and an id that is none is not passed over");
+        assert!(search(&query("request=gen_1")).is_err(), "an invalid id is refused, not ignored");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The page of a generation: its bill, which a customer may ask about, and its course in time.
+//! The page of a generation: what was requested, when each step happened, and what it cost.
 
 use axum::{
     extract::{Path, State},
@@ -40,14 +40,14 @@ pub(crate) async fn show(
     let groups = app.management.groups_by_id(reach, ids.clone()).await?;
     let groups = ids.iter().filter_map(|id| groups.get(id));
     let content = html! {
-        (copyable("Id of the generation", &id.to_string()))
-        p.quiet { "The caller has it in the header " code { "x-generation-id" } " of the answer." }
+        (copyable("Generation id", &id.to_string()))
+        p.quiet { "Returned in the " code { "x-generation-id" } " response header." }
         @if let Some(request) = settlement.request() { (copyable_line("Request id", &request.to_string())) }
         @if let Some(course) = settlement.course.as_deref() { (timeline(course, settlement)) }
         h2 { "Request" }
         div.scroll.free.facts tabindex="0" role="region" aria-label="Request" {
             table { tbody {
-                (row("Began", &time_to_second(id.created_at())))
+                (row("Started", &time_to_second(id.created_at())))
                 (row("Billed", &time_to_second(settlement.at)))
                 (row("Key", &html! { a href={ (KEYS) "/" (key.to_string()) } {
                     (or_unnamed(keys.get(&key).map_or("", |key| &key.label))) } }))
@@ -65,7 +65,7 @@ pub(crate) async fn show(
         }
         h2 { "Cost" }
         (costs(&app, settlement, viewer.is_owner()))
-        p { a href={ (ACTIVITY) "?key=" (key.to_string()) } { "All requests of the key" } }
+        p { a href={ (ACTIVITY) "?key=" (key.to_string()) } { "All requests of this key" } }
     };
     Ok(page(&viewer, Section::Requests, &format!("Generation {id}"), &content))
 }
@@ -74,12 +74,12 @@ fn row(name: &str, value: &Markup) -> Markup {
     html! { tr { th scope="row" { (name) } td { (value) } } }
 }
 
-/// Shows a text as a link to all requests that have it.
+/// Shows a value as a link to all requests with that value.
 fn all_of(field: &str, text: &str) -> Markup {
     html! { a href={ (ACTIVITY) "?" (with(&Fields::default(), field, text)) } { bdi { (text) } } }
 }
 
-/// Shows how the caller asked: the API, and whether for a stream.
+/// Shows the API, whether the answer was streamed, and the user.
 fn asked(origin: &Origin) -> Markup {
     html! {
         (row("API", &html! { (origin.api.as_str()) @if origin.stream { ", streamed" } }))
@@ -87,7 +87,7 @@ fn asked(origin: &Origin) -> Markup {
     }
 }
 
-/// Shows the course in time, from the start of the request.
+/// Shows the steps of the request, with the time since it was accepted.
 fn timeline(course: &Course, settlement: &Settlement) -> Markup {
     let Course { upstream, authorized_ms, first_token_ms, latency_ms, finish_reason: _, least_cost_nanos: _ } =
         course;
@@ -95,27 +95,27 @@ fn timeline(course: &Course, settlement: &Settlement) -> Markup {
         html! { @if let Some(at) = at { li { strong { (duration(at)) } " " (what) } } }
     };
     let asked =
-        html! { "Authorized" @if let Some(upstream) = upstream { ", and sent to " bdi { (upstream) } } };
+        html! { "Authorized" @if let Some(upstream) = upstream { " and sent to " bdi { (upstream) } } };
     html! {
-        h2 { "Course" }
+        h2 { "Timeline" }
         ol.course {
             (step(Some(0), &html! { "Accepted" }))
             (step(*authorized_ms, &asked))
             (step(*first_token_ms, &html! { "First token" }))
-            (step(*latency_ms, &html! { "End"
-                @if let Some(pace) = pace(course, settlement) { ", " (pace) " tokens a second" } }))
-            @if latency_ms.is_none() { li { "The gateway was lost before the end." } }
+            (step(*latency_ms, &html! { "Finished"
+                @if let Some(pace) = pace(course, settlement) { ", " (pace) " tokens per second" } }))
+            @if latency_ms.is_none() { li { "The gateway was lost before the answer finished." } }
         }
     }
 }
 
-/// Calculates the output tokens a second between the first token and the end, if both are known.
+/// Returns the output tokens per second between the first token and the end, if both times are known.
 fn pace(course: &Course, settlement: &Settlement) -> Option<u64> {
     let took = course.latency_ms?.checked_sub(course.first_token_ms?).filter(|took| *took > 0)?;
     Some(settlement.usage.completion.saturating_mul(1_000) / took)
 }
 
-/// Shows tokens and money, by kind of token if the bill was made with today's prices.
+/// Shows tokens and costs. They are split by kind of token if today's prices still give the billed cost.
 fn costs(app: &App, settlement: &Settlement, is_owner: bool) -> Markup {
     let Settlement { usage, cost, charged, upstream_cost, .. } = settlement;
     let upstream_cost = upstream_cost.filter(|_| is_owner);
@@ -134,7 +134,7 @@ fn costs(app: &App, settlement: &Settlement, is_owner: bool) -> Markup {
         }
         @if cost > charged {
             (sum("Cost", &html! { (usd(*cost)) }))
-            (sum("Shortfall: the limit or the credit was used up", &html! { span.badge.short { (usd(settlement.shortfall())) } }))
+            (sum("Not billed: the limit or the credit was used up", &html! { span.badge.short { (usd(settlement.shortfall())) } }))
         }
         (sum("Charged", &html! { strong { (usd(*charged)) } }))
         @if let Some(upstream_cost) = upstream_cost {
@@ -149,12 +149,12 @@ fn sum(name: &str, amount: &Markup) -> Markup {
     html! { tr { th scope="row" { (name) } td {} td.n { (amount) } } }
 }
 
-/// Says in words how a bill came about.
+/// Explains how the bill came about.
 fn outcome(settlement: &Settlement) -> &'static str {
     match (settlement.ending, settlement.estimated) {
         (Ending::Captured, false) => "Billed exactly as the upstream counted",
-        (Ending::Captured, true) => "Billed by an estimate: the upstream did not say all of the usage",
-        (Ending::Expired, _) => "Billed by the last report: the gateway was lost before the end",
-        (Ending::Late, _) => "Not billed: the report came after the bills of its time were dropped",
+        (Ending::Captured, true) => "Estimated: the upstream did not report the full usage",
+        (Ending::Expired, _) => "Recovered: the gateway was lost, so its last report was billed",
+        (Ending::Late, _) => "Not billed: the report arrived after the bills of its time were dropped",
     }
 }

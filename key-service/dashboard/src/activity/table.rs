@@ -1,4 +1,4 @@
-//! The table of requests, with a row for each.
+//! The table of requests.
 
 use std::collections::HashMap;
 
@@ -17,14 +17,14 @@ use key_service_page::{
 };
 use key_service_store::store::JournalEntry;
 
-/// Writes a table of requests, with their keys unless all belong to a single key.
+/// Renders a table of requests. `keys` adds a column with the key; it is `None` if all requests have the same key.
 pub(crate) fn table(requests: &[AnyRequest], keys: Option<&HashMap<KeyId, ApiKey>>) -> Markup {
     let head = html! {
         th scope="col" { "Time, " span data-zone="now" { "UTC" } } @if keys.is_some() { th.wide-only scope="col" { "Key" } }
         th.wide-only scope="col" { "Model" } th.wide-only scope="col" { "Outcome" }
-        th.n.wide-only scope="col" title="Tokens of the prompt, and of the output" { "Tokens" }
-        th.n.wide-only scope="col" title="Time until the first token of a stream" { "First token" }
-        th.n.wide-only scope="col" title="Time until the end of the answer" { "Total" }
+        th.n.wide-only scope="col" title="Prompt tokens → output tokens" { "Tokens" }
+        th.n.wide-only scope="col" title="Time to the first token of a stream" { "First token" }
+        th.n.wide-only scope="col" title="Time to the end of the answer" { "Total" }
         th.n scope="col" { "Charged" }
     };
     let rows = html! {
@@ -38,7 +38,6 @@ pub(crate) fn table(requests: &[AnyRequest], keys: Option<&HashMap<KeyId, ApiKey
     scrolled_table("Requests", &head, &rows)
 }
 
-/// Shows a key as a link.
 fn link(key: KeyId, keys: Option<&HashMap<KeyId, ApiKey>>) -> Option<Markup> {
     let label = keys?.get(&key).map_or("", |key| &key.label);
     Some(html! { a href={ (KEYS) "/" (key.to_string()) } { (or_unnamed(label)) } })
@@ -66,7 +65,7 @@ fn billed(entry: &JournalEntry, keys: Option<&HashMap<KeyId, ApiKey>>) -> Markup
     }
 }
 
-/// Writes the row of a refused request. It costs nothing and has no page, so its reason leads to what can be done.
+/// Renders the row of a refused request. It has no page; its reason links to where it can be fixed.
 fn not_billed(call: &RefusedCall, keys: Option<&HashMap<KeyId, ApiKey>>) -> Markup {
     let key = link(call.key, keys);
     let model = call.model.as_deref();
@@ -85,12 +84,12 @@ fn reason(call: &RefusedCall) -> Markup {
     html! { span.badge.short { "refused" } " " (refused::reason(&call.reason, &format!("{KEYS}/{}", call.key))) }
 }
 
-/// Writes the ids of a refused call and of its request.
+/// Returns the tooltip of a refused request: its ids.
 fn title_of_refused(call: &RefusedCall) -> String {
     call.request().map_or_else(|| call.id.to_string(), |request| format!("{}, {request}", call.id))
 }
 
-/// Writes the ids of a generation and of its request, and the parts of its tokens that have no column.
+/// Returns the tooltip of a billed request: its ids, and the kinds of tokens that have no column.
 fn title(entry: &JournalEntry) -> String {
     let settlement = &entry.entry.settlement;
     let request = settlement.request().map(|request| request.to_string());
@@ -99,7 +98,7 @@ fn title(entry: &JournalEntry) -> String {
     texts.collect::<Vec<_>>().join(", ")
 }
 
-/// Lists the parts of a usage other than prompt and output, if above zero, with their names.
+/// Lists the kinds of tokens other than prompt and output that are above zero.
 fn parts(usage: Usage) -> impl Iterator<Item = (u64, &'static str)> {
     let UsageDetails { cache_write, cache_write_long, audio_input, images, reasoning, audio_output } =
         usage.details;
@@ -115,7 +114,7 @@ fn parts(usage: Usage) -> impl Iterator<Item = (u64, &'static str)> {
     parts.into_iter().filter(|(tokens, _)| *tokens > 0)
 }
 
-/// Returns whether a bill is exact, and all of its cost was charged.
+/// Returns whether the bill is exact and its whole cost was charged.
 fn is_plain(entry: &JournalEntry) -> bool {
     let settlement = &entry.entry.settlement;
     settlement.ending == Ending::Captured
@@ -124,7 +123,7 @@ fn is_plain(entry: &JournalEntry) -> bool {
         && entry.entry.delta == settlement.charged
 }
 
-/// Shows why the answer ended, and what is unusual about the bill.
+/// Shows why the answer finished, and anything unusual about the bill.
 fn outcome(entry: &JournalEntry) -> Markup {
     let settlement = &entry.entry.settlement;
     let finish_reason = settlement.course.as_deref().and_then(|course| course.finish_reason);
@@ -132,12 +131,12 @@ fn outcome(entry: &JournalEntry) -> Markup {
         @match (settlement.ending, settlement.estimated) {
             (Ending::Captured, false) => { @if let Some(reason) = finish_reason { span.quiet { (reason.as_str()) } } },
             (Ending::Captured, true) => span.badge.expired { "estimated" },
-            (Ending::Expired, _) => span.badge.expired { "expired" },
-            (Ending::Late, _) => span.badge.expired title="Came after the bills of its time were dropped, so it was not charged" { "late" },
+            (Ending::Expired, _) => span.badge.expired title="The gateway was lost, so its last report was billed" { "recovered" },
+            (Ending::Late, _) => span.badge.expired title="Arrived after the bills of its time were dropped, so it was not charged" { "late" },
         }
         @if entry.entry.delta != settlement.charged { " " span.badge { "correction" } }
         @if settlement.ending.is_bill() && settlement.cost > settlement.charged {
-            " " span.badge.short title={ "It cost " (usd(settlement.cost)) } { "shortfall " (usd(settlement.shortfall())) }
+            " " span.badge.short title={ "It cost " (usd(settlement.cost)) } { "unpaid " (usd(settlement.shortfall())) }
         }
     }
 }

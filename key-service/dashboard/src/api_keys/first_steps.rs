@@ -1,13 +1,13 @@
-//! First requests with a key, ready to paste.
+//! Commands to paste that send a request with a key.
 
 use maud::{Markup, html};
 use shared::secret::{ExposeSecret, SecretString};
 
-use crate::refused::REASONS;
+use crate::refused::{REASONS, explained};
 use key_service_management::agents::{self, VARIABLE};
 use key_service_page::show::{copyable, copyable_line};
 
-/// How a key is written in the commands of curl, Python and Node.js, and the line before those of agents.
+/// How a key is written in the commands for curl, Python and Node.js, and the line before the commands for agents.
 struct Spelling {
     header: String,
     python: String,
@@ -15,7 +15,7 @@ struct Spelling {
     before_agents: String,
 }
 
-/// Shows a request with this new key at this address, for curl and the SDKs and agents that most clients use.
+/// Shows commands with the plaintext of a new key, for curl, SDKs and agents.
 pub(crate) fn commands(base: &str, key: &SecretString, model: &str) -> Markup {
     let key = key.expose_secret();
     let spelling = Spelling {
@@ -30,7 +30,7 @@ pub(crate) fn commands(base: &str, key: &SecretString, model: &str) -> Markup {
     }
 }
 
-/// Shows the same for a key whose plaintext is no longer known, and is in an environment variable.
+/// Shows the same commands for a key whose plaintext is no longer known. They read it from an environment variable.
 pub(crate) fn commands_of_known_key(base: &str, model: &str) -> Markup {
     let spelling = Spelling {
         header: format!("\"Authorization: Bearer ${VARIABLE}\""),
@@ -41,17 +41,17 @@ pub(crate) fn commands_of_known_key(base: &str, model: &str) -> Markup {
     html! {
         section.card {
             h2 #use { "Use it" }
-            p { "The key itself was shown once, when it was created or rotated. Put it into the environment variable " code { (VARIABLE) } "." }
+            p { "Set the environment variable " code { (VARIABLE) } " to your key. The key was shown only when it was created or rotated; rotate it if it is lost." }
             (copyable_line("Base address for SDKs:", &format!("{base}/v1")))
             (each(base, model, &spelling, false))
             details { summary { "What a refusal means" }
-                ul { @for (code, words) in REASONS { li { code { (code) } ": " (words) } } }
+                ul { @for (code, _) in REASONS { li { code { (code) } ": " (explained(code)) } } }
             }
         }
     }
 }
 
-/// Shows the commands for curl, Python, Node.js, Codex and Claude Code. The first is open if `is_open`.
+/// Shows the commands for curl, Python, Node.js, Codex and Claude Code. All are folded, except curl if `is_open`.
 fn each(base: &str, model: &str, spelling: &Spelling, is_open: bool) -> Markup {
     let Spelling { header, python: python_key, node: node_key, before_agents } = spelling;
     let import = if python_key.starts_with("os.") { "import os\n\n" } else { "" };

@@ -1,4 +1,4 @@
-//! The page of an API key: its limits, its spend and its settings; and its revocation.
+//! The page of an API key: limits, spend, requests and settings, and revoking the key.
 
 use axum::{extract::Request, response::Response};
 use maud::{Markup, html};
@@ -37,7 +37,7 @@ use key_service_settings::{
     words,
 };
 
-/// Shows a key at a glance: its limits, its spend and what happened lately.
+/// Shows a key at a glance: limits, spend, and the latest requests and events.
 pub(crate) async fn show(
     ObjectPage { app, viewer, object: key, .. }: ObjectPage<ApiKey, KeysViewer>,
     request: Request,
@@ -85,7 +85,7 @@ fn tabbed(viewer: &Viewer, key: &ApiKey) -> TabbedPage {
     }
 }
 
-/// Links what is done with a key as a whole, for who may do it.
+/// Links to actions on the key, for members who may change it.
 fn acts(viewer: &Viewer, key: &ApiKey) -> Markup {
     html! {
         @if viewer.keeps_keys() && key.spend.revoked_at.is_none() {
@@ -96,7 +96,6 @@ fn acts(viewer: &Viewer, key: &ApiKey) -> Markup {
     }
 }
 
-/// Lists the requests of a key.
 pub(crate) async fn requests(
     ObjectPage { app, viewer, object: key, .. }: ObjectPage<ApiKey, KeysViewer>,
     request: Request,
@@ -104,7 +103,7 @@ pub(crate) async fn requests(
     tabbed(&viewer, &key).requests(&app, &viewer, &query(&request)).await
 }
 
-/// Shows the settings of a key to who may change them.
+/// Shows the settings of a key to members who may change them. `?raise=` fills in a raise for the rest of the day.
 pub(crate) async fn settings(
     ObjectPage { app, viewer, object: key, .. }: ObjectPage<ApiKey, KeysViewer>,
     request: Request,
@@ -116,7 +115,7 @@ pub(crate) async fn settings(
     settings_tab(&app, &viewer, &key, filled).await
 }
 
-/// Writes the settings, with the fields of a form that was sent if there is one.
+/// Renders the settings, filled from the form that was sent if there is one.
 async fn settings_tab(
     app: &App,
     viewer: &Viewer,
@@ -124,32 +123,32 @@ async fn settings_tab(
     sent: Option<Entered<'_>>,
 ) -> Result<Response, Failure> {
     let content = html! {
-        @if key.spend.revoked_at.is_some() { p.empty { "The key is revoked. What it was set to cannot be changed any more." } }
-        @else if !viewer.keeps_keys() { p.empty { "Owners change settings. Your role is viewer." } }
+        @if key.spend.revoked_at.is_some() { p.empty { "The key is revoked, so its settings can no longer be changed." } }
+        @else if !viewer.keeps_keys() { p.empty { "Only owners can change settings. Your role is viewer." } }
         @else { (forms(app, viewer, key, sent).await?) }
     };
     Ok(tabbed(viewer, key).show(viewer, Tab::Settings, &content))
 }
 
-/// Shows how to use a key: requests and agents, ready to paste.
+/// Shows commands to paste that use the key.
 pub(crate) async fn use_it(
     ObjectPage { app, viewer, object: key, .. }: ObjectPage<ApiKey, KeysViewer>,
 ) -> Result<Response, Failure> {
     let reached = app.management.reached_limits(viewer.reach(), std::slice::from_ref(&key), &[]).await?;
     let model = first_model(&app, &lists(&key, &reached.groups_of(&key)));
     let content = html! {
-        @if key.spend.revoked_at.is_some() { p.problem { "The key is revoked: its requests are refused." } }
+        @if key.spend.revoked_at.is_some() { p.problem { "The key is revoked. Its requests are refused." } }
         (first_steps::commands_of_known_key(&viewer.browser.base(), &model))
     };
     Ok(tabbed(&viewer, &key).show(&viewer, Tab::UseIt, &content))
 }
 
-/// Says what the bounds of a key and of its groups mean together.
+/// Says in a sentence what the limits of the key and its groups allow together.
 fn bounds(key: &ApiKey, groups: &[&Group], now: Timestamp) -> Markup {
     let sentence = words::bounds(&key.spend.budget, groups, now);
     let is_archived = groups.iter().any(|group| group.spend.archived_at.is_some());
     html! {
-        @if is_archived { p.problem { "The group of this key is archived, so that its requests are refused." } }
+        @if is_archived { p.problem { "The group of this key is archived, so its requests are refused." } }
         @if let Some(group) = groups.first() {
             p { "In the group " a href={ (GROUPS) "/" (group.id.to_string()) } { bdi { (name_of(group)) } } "." }
         }
@@ -157,19 +156,19 @@ fn bounds(key: &ApiKey, groups: &[&Group], now: Timestamp) -> Markup {
     }
 }
 
-/// Returns the lists of models that bound a key.
+/// Returns the lists of allowed models that apply to a key.
 fn lists<'a>(key: &'a ApiKey, groups: &[&'a Group]) -> Vec<&'a Vec<String>> {
     let of_groups = groups.iter().map(|group| &group.spend.budget);
     std::iter::once(&key.spend.budget).chain(of_groups).filter_map(words::list_of).collect()
 }
 
-/// Says which models of the lists are not offered.
+/// Warns about allowed models that the catalogue does not have.
 fn models_note(app: &App, key: &ApiKey, groups: &[&Group]) -> Markup {
     let says = words::unknown_models(&lists(key, groups), &app.catalog.get().ids(), "this key");
     html! { @if let Some(says) = says { p.note { (says) } } }
 }
 
-/// Returns the first model to chat with that all lists allow, for commands to paste.
+/// Returns a chat model that all lists allow, for commands to paste. Without one, it is the first model of the catalogue.
 pub(crate) fn first_model(app: &App, lists: &[&Vec<String>]) -> String {
     let catalog = app.catalog.get();
     let mut chats = catalog.models.iter().filter(|model| model.serves.chat);
@@ -191,7 +190,7 @@ async fn forms(
     Ok(html! {
         section.card {
             h2 { "Settings" }
-            // A browser that reloads the page shows the stored values rather than those it kept.
+            // `autocomplete=off`: after a reload, browsers would otherwise show what was typed instead of the stored values.
             form.stack method="post" action=(path) autocomplete="off" {
                 (hidden(viewer))
                 (settings_form::edit_fields::<KeyField>(entered, &present, &offered))
@@ -233,7 +232,7 @@ pub(crate) async fn update(
     }
 }
 
-/// Writes the page again, with the fault of its form.
+/// Renders the page again with the fault in its form.
 async fn again(
     app: &App,
     viewer: &Viewer,
@@ -244,7 +243,7 @@ async fn again(
     Ok(refused_form(settings_tab(app, viewer, key, Some(Entered::refused(form, fault))).await?))
 }
 
-/// Explains what revoking does, before the key is revoked.
+/// Explains what revoking does and asks for confirmation.
 pub(crate) async fn confirm(
     ObjectPage { app, viewer, object: key, .. }: ObjectPage<ApiKey, KeysViewer>,
 ) -> Result<Response, Failure> {
@@ -267,17 +266,17 @@ fn effects(key: &ApiKey, in_flight: u64) -> [Markup; 3] {
         some => Some(format!("{} requests in flight", count(some))),
     };
     [
-        html! { "The next request with it is refused, on every server." },
+        html! { "Its next request is refused on every server." },
         html! {
             @match requests {
-                None => "No request of it is in flight right now.",
+                None => "It has no requests in flight right now.",
                 Some(requests) => {
-                    (requests) ": streams are cut within five seconds; whole answers are finished. "
-                    (usd(key.spend.budget.held)) " is held; what they do not use comes back."
+                    (requests) ": streams are cut within five seconds, other answers are completed. "
+                    (usd(key.spend.budget.held)) " is held; the unused part is released."
                 },
             }
         },
-        html! { "This cannot be undone. " (usd(key.spend.budget.used)) " of use stays on record." },
+        html! { "This cannot be undone. Its spend of " (usd(key.spend.budget.used)) " stays on record." },
     ]
 }
 
@@ -286,6 +285,6 @@ pub(crate) async fn revoke(
 ) -> Result<Response, Failure> {
     ApiKey::end(viewer.by(&app), key.id).await?;
     let line =
-        if key.spend.revoked_at.is_some() { "The key was revoked before." } else { "The key is revoked." };
+        if key.spend.revoked_at.is_some() { "The key was already revoked." } else { "The key is revoked." };
     Ok(notice::done(&viewer, &format!("{PATH}/{}", key.id), line))
 }

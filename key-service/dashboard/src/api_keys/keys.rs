@@ -1,4 +1,4 @@
-//! The list of API keys, their search, and making a key.
+//! The list of API keys with its filters, and creating a key.
 
 use std::collections::HashMap;
 
@@ -46,8 +46,8 @@ use key_service_settings::{
     words,
 };
 
-/// Orders of the list, with their names in the address and on the page. None is by label, since no store has such an
-/// index.
+/// Orders of the list, with their names in the address and on the page. There is none by label, since the store has no
+/// such index.
 const ORDERS: [(KeyOrder, &str, &str); 4] = [
     (KeyOrder::Newest, "", "Newest first"),
     (KeyOrder::Oldest, "asc", "Oldest first"),
@@ -58,7 +58,7 @@ const ORDERS: [(KeyOrder, &str, &str); 4] = [
 /// Filters by status or condition, with their names on the page.
 const STATUSES: [(&str, &str); 8] = [
     ("", "All"),
-    ("trouble", "In trouble"),
+    ("trouble", "Needs attention"),
     ("active", "Active"),
     ("limit_reached", "Limit reached"),
     ("expires_soon", "Expires soon"),
@@ -67,7 +67,7 @@ const STATUSES: [(&str, &str); 8] = [
     ("revoked", "Revoked"),
 ];
 
-/// Characters of a label that a copy keeps, so that there is room to say that it is one.
+/// Characters of a label that a duplicate keeps, leaving room for "(copy)".
 const MAX_LABEL_OF_COPY: usize = 70;
 
 pub(crate) async fn list(
@@ -99,11 +99,11 @@ pub(crate) async fn list(
     let shown = Shown { rows: found.found.len(), total, next, is_filtered };
     let content = html! {
         div.split {
-            p.lead { "An API key makes model calls, up to its limits, at " code { (viewer.browser.base()) "/v1" } "." }
+            p.lead { "API keys make model calls at " code { (viewer.browser.base()) "/v1" } ", up to their limits." }
             @if viewer.keeps_keys() { a.button.primary href={ (PATH) "/new" } { "New API key" } }
         }
         @if found.found.is_empty() && !is_filtered && after.is_none() {
-            p.empty { "There is no API key yet. Create one for each application, person or customer: each has limits and a record of its own." }
+            p.empty { "There are no API keys yet. Create one for each application, person or customer, with its own limits and spend." }
         } @else {
             (filters(&viewer, &query, &offered, groups.values().next()))
             @if found.found.is_empty() { p.empty { "No keys match. " a href=(PATH) { "Clear filters" } } }
@@ -114,7 +114,7 @@ pub(crate) async fn list(
     Ok(page(&viewer, Section::Keys, "API keys", &content))
 }
 
-/// Returns the number of keys in the whole list; `None` if no counter has it.
+/// Returns the number of keys in the whole list, if a counter has it.
 fn total(viewer: &Viewer, search: &KeySearch, groups: &HashMap<GroupId, Group>) -> Option<u64> {
     let is_by_id = matches!(search.order, KeyOrder::Newest | KeyOrder::Oldest);
     let has_all = is_by_id && search.status.is_none() && search.condition.is_none() && search.text.is_empty();
@@ -125,14 +125,14 @@ fn total(viewer: &Viewer, search: &KeySearch, groups: &HashMap<GroupId, Group>) 
     }
 }
 
-/// Makes the form with the filters of a query. `group` is the group that it names, which need not be among `groups`.
+/// Renders the filters of a query. `group` is the group that it names, which may be missing from `groups`.
 fn filters(viewer: &Viewer, query: &Fields, groups: &[Group], group: Option<&Group>) -> Markup {
     let option = |name: &'static str, value: &'static str, shown: &'static str| {
         html! { option value=(value) selected[query.get(name) == value] { (shown) } }
     };
     let others = groups.iter().filter(|other| group.is_none_or(|group| group.id != other.id));
     html! {
-        // Sent as a form, so that a pasted plaintext is in no address. Other texts then go into one.
+        // A POST, so that a pasted plaintext does not end up in an address. Other texts are redirected into one.
         form.filters method="post" action=(SEARCH) role="search" {
             (hidden(viewer))
             label { "Search" input type="search" name="q" value=(query.get("q")) placeholder="Label, hint, id or key" autocomplete="off"; }
@@ -154,18 +154,18 @@ fn filters(viewer: &Viewer, query: &Fields, groups: &[Group], group: Option<&Gro
     }
 }
 
-/// Lists the orders for a member. There is none by spend in a single group.
+/// Lists the orders for a member. A lead cannot order by spend, since that index covers the whole account.
 fn orders(viewer: &Viewer) -> impl Iterator<Item = (KeyOrder, &'static str, &'static str)> {
     let has_all = viewer.reach().group.is_none();
     ORDERS.into_iter().filter(move |(order, _, _)| has_all || *order != KeyOrder::MostSpent)
 }
 
-/// Columns of a table of keys beside those that each has.
+/// Optional columns of a table of keys.
 #[derive(Default)]
 pub(crate) struct KeyColumns<'a> {
-    /// Name of a range of days, for what each key was charged on them.
+    /// A range of days by name, and what each key was charged in it.
     pub(crate) charged: Option<(&'a str, &'a HashMap<KeyId, NanoUsd>)>,
-    /// The query of the list, whose headings sort it and whose keys have groups.
+    /// The query of the list of keys. Its table has a column for groups, and headings that sort.
     pub(crate) list: Option<&'a Fields>,
 }
 
@@ -174,7 +174,7 @@ impl<'a> KeyColumns<'a> {
         Self { charged: None, list: Some(query) }
     }
 
-    /// Makes a heading, which orders the list by its column if it can.
+    /// Renders a heading, as a link that orders the list where that is possible.
     fn heading(&self, viewer: &Viewer, title: &str, order: &str) -> Markup {
         let is_offered = orders(viewer).any(|(_, offered, _)| offered == order);
         html! {
@@ -191,7 +191,7 @@ impl<'a> KeyColumns<'a> {
     }
 }
 
-/// Writes a table of keys, in which those who change keys can choose rows. `reached` knows the limits of the keys.
+/// Renders a table of keys. Members who may change keys can select rows. `reached` has the limits of the keys.
 pub(crate) fn table(
     viewer: &Viewer,
     keys: &[ApiKey],
@@ -200,11 +200,11 @@ pub(crate) fn table(
     columns: &KeyColumns<'_>,
 ) -> Markup {
     let head = html! {
-        @if viewer.keeps_keys() { td.pick { input.needs-script type="checkbox" data-chooses-all aria-label="Choose all on this page"; } }
+        @if viewer.keeps_keys() { td.pick { input.needs-script type="checkbox" data-chooses-all aria-label="Select all on this page"; } }
         th scope="col" { "Label" } th.wide-only scope="col" { "Status" } th.wide-only scope="col" { "Limit" }
         @if columns.list.is_some() { th.wide-only scope="col" { "Group" } }
         @if let Some((range, _)) = columns.charged { th.n.wide-only scope="col" { (range) } }
-        th.n scope="col" aria-sort=[columns.is_by("spent")] { (columns.heading(viewer, "Used in all", "spent")) }
+        th.n scope="col" aria-sort=[columns.is_by("spent")] { (columns.heading(viewer, "Total spend", "spent")) }
         th.wide-only scope="col" aria-sort=[columns.is_by("used")] { (columns.heading(viewer, "Last used", "used")) }
         th.wide-only scope="col" { "Expires" }
     };
@@ -228,7 +228,7 @@ fn row(
         tr.gone[is_revoked] {
             @if viewer.keeps_keys() {
                 td.pick { @if !is_revoked {
-                    input type="checkbox" name="key" value=(id) form=(many_keys::FORM) aria-label={ "Choose " (key.label) " " (key.hint) };
+                    input type="checkbox" name="key" value=(id) form=(many_keys::FORM) aria-label={ "Select " (key.label) " " (key.hint) };
                 } }
             }
             th scope="row" {
@@ -255,8 +255,8 @@ fn row(
     }
 }
 
-/// Shows the status of a key, and what its owner may want to change. `limit` is the reached limit for which its
-/// requests are refused. `is_brief` leaves out that a key is active.
+/// Shows the status of a key, a reached limit and a close expiry. `limit` is the limit that its requests are refused for.
+/// `is_brief` leaves out "active".
 pub(crate) fn badges(key: &ApiKey, limit: Option<LimitOf<'_>>, now: Timestamp, is_brief: bool) -> Markup {
     let limit = limit.filter(|_| key.is_in(Condition::LimitReached, true, now));
     let expires_soon = key.spend.expires_at.filter(|_| key.is_in(Condition::ExpiresSoon, false, now));
@@ -268,7 +268,7 @@ pub(crate) fn badges(key: &ApiKey, limit: Option<LimitOf<'_>>, now: Timestamp, i
     }
 }
 
-/// Says in words how long it is until an instant within days.
+/// Says how long it is until a time within the next days.
 pub(crate) fn within(at: Timestamp, now: Timestamp) -> String {
     let hours = (at.seconds() - now.seconds()) / 3_600;
     match (hours, (hours + 12) / 24) {
@@ -288,7 +288,7 @@ pub(crate) async fn new(
 ) -> Result<Response, Failure> {
     let query = query(&request);
     let filled = if query.filled("like").is_some() {
-        // A link from the page of a key fills in its settings.
+        // *Duplicate* on a key's page fills in its settings.
         let (key, now) = (ApiKey::find(&app, &viewer, query.get("like")).await?, app.management.now());
         let label: String = key.label.chars().take(MAX_LABEL_OF_COPY).collect();
         let settings = settings_form::entered(|field: KeyField| key.value(field, now));
@@ -296,7 +296,7 @@ pub(crate) async fn new(
             if key.status(now) == Status::Expired { settings.without(&["expires_at"]) } else { settings };
         limits::without_raises(&settings).with("label", format!("{label} (copy)"))
     } else {
-        // A link from the page of a group fills in the group.
+        // *New API key* on a group's page fills in the group.
         Fields::of([("group_id", query.get("group").to_owned())])
     };
     asked(&app, &viewer, Entered::new(&filled).focused("label")).await
@@ -308,17 +308,17 @@ async fn asked(app: &App, viewer: &Viewer, entered: Entered<'_>) -> Result<Respo
         @if viewer.keeps_keys() {
             form.stack method="post" action=(PATH) {
                 (hidden(viewer))
-                // A form that is sent twice makes one key.
+                // An idempotency key: a form that is sent twice creates one key.
                 input type="hidden" name="attempt" value=(form_token(&app.management.visit()));
                 (settings_form::new_fields::<KeyField>(entered, &offered))
                 div.buttons { button.primary { "Create key" } a.button href=(PATH) { "Cancel" } }
             }
-        } @else { p.empty { "Owners create keys. Your role is viewer." } }
+        } @else { p.empty { "Only owners can create keys. Your role is viewer." } }
     };
     Ok(page(viewer, Section::Keys, "New API key", &content))
 }
 
-/// Makes a key, and shows its plaintext only this once.
+/// Creates a key and shows its plaintext, for the only time.
 pub(crate) async fn create(
     State(app): State<App>,
     KeysAct(Act { viewer, form }): KeysAct,
@@ -342,14 +342,14 @@ pub(crate) async fn create(
         Ok(Made::Replayed(key) | Made::Existing(key) | Made::New(key, None)) => Ok(notice::done(
             &viewer,
             &format!("{PATH}/{}", key.id),
-            "This key was created before, by the same form.",
+            "This form was already submitted and created this key.",
         )),
         Ok(Made::New(key, Some(plaintext))) => {
             let catalog = app.catalog.get();
             let model = catalog.models.first().map_or("", |model| model.id.as_str());
             let lists: Vec<_> = words::list_of(&key.spend.budget).into_iter().collect();
             let content = html! {
-                p.lead { "Copy the key of " strong { (or_unnamed(&key.label)) } " now. It is shown this once; only a hash of it is kept." }
+                p.lead { "Copy the key of " strong { (or_unnamed(&key.label)) } " now. It is shown only once, since only a hash of it is stored." }
                 (new_key(&plaintext))
                 @if let Some(says) = words::unknown_models(&lists, &catalog.ids(), "this key") { p.note { (says) } }
                 (copyable_line("Base address for SDKs:", &format!("{}/v1", viewer.browser.base())))

@@ -1,4 +1,4 @@
-//! Many API keys at once. They are chosen in a list, then revoked, moved or given another expiry after a confirmation.
+//! Bulk actions on API keys: select them in a list, confirm, and then revoke them, move them or change their expiry.
 
 use axum::{extract::State, response::Response};
 use maud::{Markup, html};
@@ -21,22 +21,19 @@ use key_service_page::{
 };
 use key_service_settings::settings_form::{self, offered};
 
-/// Path of the page that asks first.
+/// Path of the page that asks for confirmation.
 pub(crate) const CONFIRM: &str = "/dashboard/keys/many";
-/// Path of the form that acts.
+/// Path of the form that does it.
 pub(crate) const APPLY: &str = "/dashboard/keys/many/apply";
 
-/// Id of the form whose rows are chosen in a list.
+/// Id of the form that the boxes in a table of keys belong to.
 pub(crate) const FORM: &str = "many";
 
-/// Something that is done to many keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Deed {
-    /// The keys stop working for good.
     Revoke,
-    /// The keys get another group.
     Move,
-    /// The keys get another expiry.
+    /// Changes the expiry.
     Extend,
 }
 
@@ -63,24 +60,28 @@ impl Deed {
         match self {
             Self::Revoke => "revoked",
             Self::Move => "moved",
-            Self::Extend => "given the new expiry",
+            Self::Extend => "updated with the new expiry",
         }
     }
 
     fn parse(form: &Fields) -> Result<Self, Failure> {
         let named = Self::ALL.into_iter().find(|deed| deed.as_str() == form.get("deed"));
-        named.ok_or_else(|| Failure::BadRequest("This is no form of the dashboard.".into()))
+        named.ok_or_else(|| {
+            Failure::BadRequest(
+                "This form did not come from a page of this site. Open the page again and retry.".into(),
+            )
+        })
     }
 }
 
-/// Shows a list of keys with buttons for the chosen rows.
+/// Shows a table of keys with buttons for the selected rows.
 pub(crate) fn form(viewer: &Viewer, table: &Markup) -> Markup {
     html! {
         (table)
         @if viewer.keeps_keys() {
             form.buttons.many id=(FORM) method="post" action=(CONFIRM) {
                 (hidden(viewer))
-                span.quiet { "Chosen keys:" }
+                span.quiet { "Selected keys:" }
                 @for deed in Deed::ALL {
                     button.danger[deed == Deed::Revoke] name="deed" value=(deed.as_str()) { (deed.button()) " …" }
                 }
@@ -89,11 +90,11 @@ pub(crate) fn form(viewer: &Viewer, table: &Markup) -> Markup {
     }
 }
 
-/// Finds the chosen keys, which must all be reached.
+/// Finds the selected keys. The member must reach all of them.
 async fn chosen(app: &App, viewer: &Viewer, form: &Fields) -> Result<Vec<ApiKey>, Failure> {
     let ids = form.all("key");
     if ids.len() > ROWS_ON_PAGE {
-        return Err(Failure::BadRequest(format!("Choose at most {ROWS_ON_PAGE} keys at a time.")));
+        return Err(Failure::BadRequest(format!("Select at most {ROWS_ON_PAGE} keys at a time.")));
     }
     let ids: Result<Vec<KeyId>, _> = ids.into_iter().map(str::parse).collect();
     let ids = ids.map_err(|_| Failure::NotFound)?;
@@ -104,14 +105,14 @@ async fn chosen(app: &App, viewer: &Viewer, form: &Fields) -> Result<Vec<ApiKey>
     Ok(ids.iter().filter_map(|id| found.get(id)).cloned().collect())
 }
 
-/// Names the keys and their number, before anything is done.
+/// Lists the selected keys and asks for confirmation.
 pub(crate) async fn confirm(
     State(app): State<App>,
     KeysAct(Act { viewer, form }): KeysAct,
 ) -> Result<Response, Failure> {
     let (deed, keys) = (Deed::parse(&form)?, chosen(&app, &viewer, &form).await?);
     if keys.is_empty() {
-        return Ok(notice::done(&viewer, PATH, "Choose keys in the list first."));
+        return Ok(notice::done(&viewer, PATH, "Select keys in the list first."));
     }
     asked(&app, &viewer, deed, &keys, Entered::new(&Fields::default())).await
 }
@@ -133,7 +134,7 @@ async fn asked(
     let content = html! {
         ul.columns { @for key in keys { li { (or_unnamed(&key.label)) " " code { (key.hint) } } } }
         @if deed == Deed::Revoke {
-            p { "Their next requests are refused, on every server, and what they stream is cut within five seconds. This cannot be undone." }
+            p { "Their next requests are refused on every server, and their streams are cut within five seconds. This cannot be undone." }
         }
         form.stack method="post" action=(APPLY) {
             (hidden(viewer))
@@ -141,8 +142,8 @@ async fn asked(
             @for key in keys { input type="hidden" name="key" value=(key.id.to_string()); }
             @match deed {
                 Deed::Revoke => {},
-                Deed::Move => (settings_form::group("group_id", "Group", "Its bounds hold for the keys from then on.", entered, &offered)),
-                Deed::Extend => (entered.instant("expires_at", "Expires", "In UTC. Empty: never.", &settings_form::later(offered.now))),
+                Deed::Move => (settings_form::group("group_id", "Group", "Its limits apply to the keys from then on.", entered, &offered)),
+                Deed::Extend => (entered.instant("expires_at", "Expires", "In UTC. Leave empty to never expire.", &settings_form::later(offered.now))),
             }
             div.buttons {
                 button.danger[deed == Deed::Revoke].primary[deed != Deed::Revoke] { (deed.button()) " " (number) }
@@ -153,7 +154,7 @@ async fn asked(
     Ok(page(viewer, Section::Keys, &question, &content))
 }
 
-/// Acts on each of the keys.
+/// Applies the action to each key.
 pub(crate) async fn apply(
     State(app): State<App>,
     KeysAct(Act { viewer, form }): KeysAct,
@@ -179,7 +180,7 @@ pub(crate) async fn apply(
         };
         match changed {
             Ok(_) => done += usize::from(key.spend.revoked_at.is_none()),
-            // Somebody revoked the key meanwhile.
+            // Someone revoked the key in the meantime.
             Err(Error::Refused(Refused::KeyRevoked)) => {}
             Err(Error::Refused(Refused::BadGroup(param, bad))) => {
                 return refused(&Fault::of(param, bad_group(bad))).await;
@@ -189,23 +190,24 @@ pub(crate) async fn apply(
     }
     let line = match keys.len() - done {
         0 => format!("{} {}.", numbered(done), deed.past()),
-        others => format!("{} {}. {others} had been revoked before.", numbered(done), deed.past()),
+        others => format!("{} {}. Already revoked: {others}.", numbered(done), deed.past()),
     };
     Ok(notice::done(&viewer, PATH, &line))
 }
 
-/// Returns the change that the form asks for; `None` to revoke.
+/// Reads the change from the form; `None` to revoke.
 fn change(deed: Deed, form: &Fields) -> Result<Option<KeyPatch>, Fault> {
     Ok(match deed {
         Deed::Revoke => None,
         Deed::Move => {
             let group = form.filled("group_id").map(str::parse).transpose();
-            let group = group.map_err(|_| Fault::of("group_id", "Give the id of a group, such as grp_…."))?;
+            let group =
+                group.map_err(|_| Fault::of("group_id", "Enter the id of a group, such as grp_…."))?;
             Some(KeyPatch { group: Some(group), ..KeyPatch::default() })
         }
         Deed::Extend => {
             let at = form.filled("expires_at").map(|text| {
-                let wrong = || Fault::of("expires_at", "Give a date and a time, such as 2027-12-31T23:59.");
+                let wrong = || Fault::of("expires_at", "Enter a date and time, such as 2027-12-31T23:59.");
                 Timestamp::parse(text).ok_or_else(wrong)
             });
             Some(KeyPatch { expires_at: Some(at.transpose()?), ..KeyPatch::default() })
@@ -213,7 +215,7 @@ fn change(deed: Deed, form: &Fields) -> Result<Option<KeyPatch>, Fault> {
     })
 }
 
-/// A number of keys in words.
+/// Writes `1 API key` or `2 API keys`.
 fn numbered(keys: usize) -> String {
     if keys == 1 { "1 API key".into() } else { format!("{keys} API keys") }
 }

@@ -1,4 +1,4 @@
-//! The group into which a form puts a key.
+//! Which group a form may put a key in.
 
 use domain::{access::Effect, group::BadGroup, key::KeyPatch};
 use key_service_management::Error;
@@ -9,7 +9,7 @@ use key_service_page::{
     session::Viewer,
 };
 
-/// Judges the group of a key that a form makes or changes, and puts a new key without one into the member's.
+/// Checks the group that a form puts a key in. A lead's new key without a group goes into the lead's own.
 pub(crate) async fn place(
     app: &App,
     viewer: &Viewer,

@@ -1,4 +1,4 @@
-//! Rotation of an API key: a page that asks first, and the new plaintext shown once.
+//! Rotating an API key: a confirmation, then the new plaintext, shown once.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use key_service_page::{
     show::{new_key, or_unnamed, time},
 };
 
-/// Periods of grace to choose from, in seconds.
+/// Grace periods to choose from, in seconds.
 const GRACES: [(u64, &str); 5] = [
     (0, "at once"),
     (3_600, "in an hour"),
@@ -27,10 +27,10 @@ const GRACES: [(u64, &str); 5] = [
     (2_592_000, "in 30 days"),
 ];
 
-/// Grace that is chosen at first: time to replace the key wherever it is used.
+/// Preselected grace period: enough time to replace the key wherever it is used.
 const USUAL_GRACE: u64 = 86_400;
 
-/// Explains what rotating does, before a key that works, or that can be enabled again, is rotated.
+/// Explains what rotating does and asks for confirmation. A revoked or expired key cannot be rotated; a disabled one can.
 pub(crate) async fn show(
     ObjectPage { app, viewer, object: key, .. }: ObjectPage<ApiKey, KeysViewer>,
 ) -> Result<Response, Failure> {
@@ -41,15 +41,15 @@ pub(crate) async fn show(
         @if viewer.keeps_keys() && is_rotated {
             p.lead { "Give " strong { (or_unnamed(&key.label)) } " (" code { (key.hint) } ") a new key?" }
             ul {
-                li { "The new key is shown once. Limits, use and id stay." }
+                li { "The new key is shown once. Limits, spend and id stay the same." }
                 @match previous_until {
-                    Some(until) => li { "The previous key works until " (time(until)) ". To rotate again ends it at once." },
-                    None => li { "The current key goes on working for as long as you choose here." },
+                    Some(until) => li { "The previous key works until " (time(until)) ". Rotating again ends it at once." },
+                    None => li { "The current key keeps working for as long as you choose here." },
                 }
             }
             form.stack method="post" {
                 (hidden(&viewer))
-                // A form that is sent twice rotates once.
+                // An idempotency key: a form that is sent twice rotates once.
                 input type="hidden" name="attempt" value=(form_token(&app.management.visit()));
                 @if previous_until.is_some() { input type="hidden" name="force" value="true"; }
                 label { "Old key stops working" select name="grace_seconds" {
@@ -58,20 +58,23 @@ pub(crate) async fn show(
                 div.buttons { button.primary { "Rotate" } a.button href=(back) { "Cancel" } }
             }
         } @else {
-            p.lead { @if is_rotated { "Owners can do this. Your role is viewer." } @else { "A key that is revoked or expired is not rotated." } }
+            p.lead { @if is_rotated { "Only owners can do this. Your role is viewer." } @else { "A revoked or expired key cannot be rotated." } }
             p { a.button href=(back) { "Back to the key" } }
         }
     };
     Ok(page(&viewer, Section::Keys, "Rotate an API key", &content))
 }
 
-/// Rotates a key, and shows its new plaintext only this once.
+/// Rotates a key and shows its new plaintext, for the only time.
 pub(crate) async fn rotate(
     ObjectAct { app, viewer, form, object: key, .. }: ObjectAct<ApiKey, KeysAct>,
 ) -> Result<Response, Failure> {
     let chosen = GRACES.iter().find(|(seconds, _)| form.get("grace_seconds") == seconds.to_string());
-    let (seconds, _) =
-        chosen.ok_or_else(|| Failure::BadRequest("This is no form of the dashboard.".into()))?;
+    let (seconds, _) = chosen.ok_or_else(|| {
+        Failure::BadRequest(
+            "This form did not come from a page of this site. Open the page again and retry.".into(),
+        )
+    })?;
     let terms =
         RotationTerms { grace: Duration::from_secs(*seconds), is_forced: form.get("force") == "true" };
     let attempt = Some(format!("dashboard-{}", form.attempt()?));
@@ -79,11 +82,11 @@ pub(crate) async fn rotate(
         Made::Replayed(key) | Made::Existing(key) | Made::New(key, None) => Ok(notice::done(
             &viewer,
             &format!("{PATH}/{}", key.id),
-            "This key was rotated before, by the same form.",
+            "This form was already submitted and rotated this key.",
         )),
         Made::New(key, Some(plaintext)) => {
             let content = html! {
-                p.lead { "Copy the new key of " strong { (or_unnamed(&key.label)) } " now. It is shown this once; only a hash of it is kept." }
+                p.lead { "Copy the new key of " strong { (or_unnamed(&key.label)) } " now. It is shown only once, since only a hash of it is stored." }
                 (new_key(&plaintext))
                 @match key.previous_expires_at(app.management.now()) {
                     Some(until) => p { "The previous key works until " (time(until)) "." },

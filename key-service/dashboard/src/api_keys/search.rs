@@ -1,4 +1,4 @@
-//! Search among API keys. What may be a secret stays out of addresses, which browsers and proxies remember.
+//! Search among API keys. A text that may be a secret stays out of addresses, which browsers and proxies record.
 
 use axum::{
     extract::State,
@@ -21,11 +21,11 @@ use key_service_store::store::StoreError;
 /// Path of the form that searches.
 pub(crate) const SEARCH: &str = "/dashboard/keys/search";
 
-/// Fewest characters of a text that may be a plaintext although it has no known beginning.
+/// From this length on, a text of letters and digits may be a secret even without a known prefix.
 const SECRET_CHARS: usize = 24;
 
-/// Leads to the key of a plaintext, or to the list with the filters in its address. A text that is in no label stays out
-/// of the address: it may be a secret.
+/// Redirects a plaintext to its key, and anything else to the list with the filters in its address. A text that no label
+/// contains stays out of the address, since it may be a secret.
 pub(crate) async fn search(State(app): State<App>, Act { viewer, form }: Act) -> Result<Response, Failure> {
     viewer.may(Effect::Read, Subject::Keys)?;
     let text = form.get("q").trim();
@@ -36,7 +36,7 @@ pub(crate) async fn search(State(app): State<App>, Act { viewer, form }: Act) ->
     let filters = Fields::of(filters);
     if !text.is_empty() && is_in_no_label(&app, &viewer, text).await? {
         let list = format!("{KEYS}?{}", filters.only(&["status", "group", "order"]).query());
-        return Ok(notice::done(&viewer, &list, "No API key has what you searched for in its label."));
+        return Ok(notice::done(&viewer, &list, "No API key's label contains what you searched for."));
     }
     let query = with(&filters, "token", "");
     Ok(Redirect::to(&format!("{KEYS}?{query}")).into_response())
@@ -48,14 +48,14 @@ async fn is_in_no_label(app: &App, viewer: &Viewer, text: &str) -> Result<bool, 
     Ok(first.found.is_empty() && first.next.is_none())
 }
 
-/// Leads to the key of a plaintext; `None` if the text is none.
+/// Redirects a plaintext to its key. A text that only looks like a secret is answered too; `None` for any other text.
 pub(crate) async fn of_plaintext(
     app: &App,
     viewer: &Viewer,
     text: &str,
 ) -> Result<Option<Response>, Failure> {
     let found = app.management.key_of_plaintext(viewer.reach(), text).await?;
-    let said = "This key has, or had, the plaintext that you searched for.";
+    let said = "The plaintext that you searched for is this key's, or was before a rotation.";
     Ok(match found {
         Some(Principal::ApiKey(_, id)) => Some(notice::done(viewer, &format!("{KEYS}/{id}"), said)),
         Some(Principal::ManagementKey(_, id)) => {
@@ -68,7 +68,7 @@ pub(crate) async fn of_plaintext(
     })
 }
 
-/// Returns whether a text may be a plaintext, which must not be in an address.
+/// Returns whether a text may be a secret, which must not get into an address.
 fn is_secret(text: &str) -> bool {
     let is_random = text.len() >= SECRET_CHARS
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric())

@@ -1,4 +1,4 @@
-//! Acts of owners on groups: making, changing and archiving them, and revoking all their keys.
+//! Creating, changing and archiving groups, and revoking all keys of a group.
 
 use axum::{
     extract::{Request, State},
@@ -29,7 +29,7 @@ use key_service_settings::{
     words,
 };
 
-/// Shows the settings of a group to owners, and what its lead may do to its keys together.
+/// Shows the settings of a group to owners. A lead can only revoke all its keys here.
 pub(crate) async fn settings(
     ObjectPage { app, viewer, object: group, .. }: ObjectPage<Group, KeysViewer>,
     request: Request,
@@ -41,7 +41,7 @@ pub(crate) async fn settings(
     settings_tab(&app, &viewer, &group, filled).await
 }
 
-/// Writes the settings, with the fields of a form that was sent if there is one.
+/// Renders the settings, filled from the form that was sent if there is one.
 async fn settings_tab(
     app: &App,
     viewer: &Viewer,
@@ -49,9 +49,9 @@ async fn settings_tab(
     sent: Option<Entered<'_>>,
 ) -> Result<Response, Failure> {
     let content = html! {
-        @if group.spend.archived_at.is_some() { p.empty { "The group is archived, for good." } }
+        @if group.spend.archived_at.is_some() { p.empty { "The group is archived, which cannot be undone." } }
         @else if !viewer.is_owner() {
-            p.empty { "Owners change the settings of a group." }
+            p.empty { "Only owners can change the settings of a group." }
             @if viewer.keeps_keys() { div.buttons { (revoking(group)) } }
         }
         @else { (forms(app, viewer, group, sent).await?) }
@@ -73,7 +73,7 @@ async fn forms(
     Ok(html! {
         section.card {
             h2 { "Settings" }
-            // A browser that reloads the page shows the stored values rather than those it kept.
+            // `autocomplete=off`: after a reload, browsers would otherwise show what was typed instead of the stored values.
             form.stack method="post" action=(path(group)) autocomplete="off" {
                 (hidden(viewer))
                 (settings_form::edit_fields::<GroupField>(entered, &present, &offered))
@@ -83,7 +83,7 @@ async fn forms(
         }
         section.card {
             h2 { "Danger zone" }
-            p.quiet { "Archived, the group refuses all its requests, for good. Its keys can also be revoked together." }
+            p.quiet { "Once archived, the group refuses all requests for good. You can also revoke all its keys at once." }
             div.buttons {
                 a.button.danger href={ (path(group)) "/archive" } { "Archive" }
                 (revoking(group))
@@ -96,10 +96,10 @@ fn revoking(group: &Group) -> Markup {
     html! { a.button.danger href={ (path(group)) "/revoke-keys" } { "Revoke all its keys" } }
 }
 
-/// Lists the groups that a form offers as parents of this group.
+/// Returns the groups that a form offers as parents of this group.
 async fn parents(app: &App, viewer: &Viewer, of: Option<&Group>) -> Result<Offered, Failure> {
     let mut offered = offered(app, viewer).await?;
-    // If there are more groups than are offered, an id can be typed in.
+    // With more groups than a form offers, an id is typed in instead.
     if offered.has_all_groups {
         offered.groups.retain(|group| {
             let is_parent = of.is_some_and(|of| of.spend.parent == Some(group.id));
@@ -123,7 +123,7 @@ async fn asked(app: &App, viewer: &Viewer, entered: Entered<'_>) -> Result<Respo
                 (settings_form::new_fields::<GroupField>(entered, &offered))
                 div.buttons { button.primary { "Create group" } a.button href=(PATH) { "Cancel" } }
             }
-        } @else { p.empty { "Owners create groups. Your role is viewer." } }
+        } @else { p.empty { "Only owners can create groups. Your role is viewer." } }
     };
     Ok(page(viewer, Section::Groups, "New group", &content))
 }
@@ -143,11 +143,11 @@ pub(crate) async fn create(
         Err(fault) => Err((Some(fault), None)),
     };
     match made {
-        Ok(Made::New(group, _)) => Ok(notice::done(&viewer, &path(&group), "The group is created.")),
+        Ok(Made::New(group, _)) => Ok(notice::done(&viewer, &path(&group), "Group created.")),
         Ok(Made::Existing(group) | Made::Replayed(group)) => Ok(notice::done(
             &viewer,
             &path(&group),
-            "This group has the external id already; nothing was changed.",
+            "This group already has that external id. Nothing was changed.",
         )),
         Err((Some(fault), _)) => {
             Ok(refused_form(asked(&app, &viewer, Entered::refused(&form, &fault)).await?))
@@ -187,7 +187,7 @@ pub(crate) async fn update(
     }
 }
 
-/// Makes a page that asks before something is done to a group. `effects` says what follows.
+/// Renders a page that asks for confirmation. `effects` says what will happen.
 fn question(viewer: &Viewer, group: &Group, title: &str, deed: &str, effects: &[&str]) -> Response {
     let question = html! { (title) " " strong { bdi { (name_of(group)) } } "?" };
     page(
@@ -198,14 +198,14 @@ fn question(viewer: &Viewer, group: &Group, title: &str, deed: &str, effects: &[
     )
 }
 
-/// Explains what archiving does, before the group is archived.
+/// Explains what archiving does and asks for confirmation.
 pub(crate) async fn confirm_archiving(
     ObjectPage { viewer, object: group, .. }: ObjectPage<Group>,
 ) -> Result<Response, Failure> {
     let effects = [
-        "The next request of each key in it, and in the groups in it, is refused, on every server.",
-        "Streams are cut within five seconds; whole answers are finished.",
-        "This cannot be undone. What was used stays on record.",
+        "The next request of every key in the group and its subgroups is refused on every server.",
+        "Streams are cut within five seconds, other answers are completed.",
+        "This cannot be undone. What was spent stays on record.",
     ];
     Ok(question(&viewer, &group, "Archive", "Archive group", &effects))
 }
@@ -214,24 +214,25 @@ pub(crate) async fn archive(
     ObjectAct { app, viewer, object: group, .. }: ObjectAct<Group>,
 ) -> Result<Response, Failure> {
     Group::end(viewer.by(&app), group.id).await?;
-    Ok(notice::done(&viewer, &path(&group), "The group is archived."))
+    Ok(notice::done(&viewer, &path(&group), "Group archived."))
 }
 
-/// Explains what revoking all keys of a group does, before it is done.
+/// Explains what revoking all keys of a group does and asks for confirmation.
 pub(crate) async fn confirm_revoking(
     ObjectPage { viewer, object: group, .. }: ObjectPage<Group, KeysViewer>,
 ) -> Result<Response, Failure> {
-    let number =
-        format!("{} in it, revoked ones included; those of groups in it stay.", keys_in(&group, None));
+    let number = format!(
+        "{} in the group, including revoked ones. Subgroups are not affected.",
+        keys_in(&group, None)
+    );
     let effects = [
         number.as_str(),
-        "Their next requests are refused, on every server; streams are cut within five seconds.",
-        "This cannot be undone. The group stays, and takes new keys.",
+        "Their next requests are refused on every server, and streams are cut within five seconds.",
+        "This cannot be undone. The group itself stays and accepts new keys.",
     ];
     Ok(question(&viewer, &group, "Revoke all keys of", "Revoke all keys", &effects))
 }
 
-/// Revokes all keys of a group.
 pub(crate) async fn revoke_keys(
     ObjectAct { app, viewer, object: group, .. }: ObjectAct<Group, KeysAct>,
 ) -> Result<Response, Failure> {

@@ -1,4 +1,4 @@
-//! Pages of groups: the list, and a group with its used bounds, its settings and its end.
+//! The list of groups, and the page of a group: limits, spend, keys, requests and events.
 
 use std::collections::HashMap;
 
@@ -46,12 +46,12 @@ use key_service_settings::{
 };
 use key_service_store::store::{Found, Order};
 
-/// Newest child groups on the page of a group, whose size they keep at some 100 kB.
+/// Child groups on a group's page, newest first. More would make the page larger than about 100 kB.
 const CHILDREN_ON_PAGE: usize = 100;
-/// Newest keys on the page of a group, each with what it was charged.
+/// Keys on a group's page, newest first, each with its charges.
 const KEYS_ON_PAGE: usize = 25;
 
-/// Lists the groups, child groups below their parents.
+/// Lists the groups. Child groups are below their parents.
 pub(crate) async fn list(
     State(app): State<App>,
     KeysViewer(viewer): KeysViewer,
@@ -80,11 +80,11 @@ pub(crate) async fn list(
     let shown = Shown { rows: items.len(), total, next: next.map(|next| next.to_string()), is_filtered };
     let content = html! {
         div.split {
-            p.lead { "The keys of a group share its bounds: a team, a course, a customer." }
+            p.lead { "A group is a team, a course or a customer. Its keys share its limits." }
             @if viewer.is_owner() { a.button.primary href={ (PATH) "/new" } { "New group" } }
         }
         @if items.is_empty() && !is_filtered && after.is_none() {
-            p.empty { "There is no group yet. Keys need none; in a group they share a budget." }
+            p.empty { "There are no groups yet. Keys work without one; in a group they share limits." }
         } @else {
             form.filters method="get" action=(PATH) role="search" {
                 @if let Some(parent) = parent {
@@ -104,8 +104,7 @@ pub(crate) async fn list(
     Ok(page(&viewer, Section::Groups, "Groups", &content))
 }
 
-/// Returns groups in their order, each followed by its child groups in the list. The flag marks a group that comes
-/// below its parent.
+/// Returns groups in their order, each followed by its listed child groups. The flag marks a group below its parent.
 fn tree<'a>(groups: &'a [Group]) -> Vec<(&'a Group, bool)> {
     let has = |id: GroupId| groups.iter().any(|group| group.id == id);
     let tops = groups.iter().filter(|group| !group.spend.parent.is_some_and(has));
@@ -122,8 +121,8 @@ fn table(
     children: &HashMap<GroupId, Children>,
 ) -> Markup {
     let head = html! {
-        th scope="col" { "Name" } th.wide-only scope="col" { "Bounds" } th.wide-only scope="col" { "Limit" }
-        th.n scope="col" { "Used in all" } th.n.wide-only scope="col" { "Keys" } th.wide-only scope="col" { "Created" }
+        th scope="col" { "Name" } th.wide-only scope="col" { "Limits" } th.wide-only scope="col" { "Usage" }
+        th.n scope="col" { "Total spend" } th.n.wide-only scope="col" { "Keys" } th.wide-only scope="col" { "Created" }
     };
     let rows = html! {
         @for (group, is_below) in groups { (row(group, *is_below, reached, children.get(&group.id))) }
@@ -156,17 +155,17 @@ pub(super) fn path(group: &Group) -> String {
     format!("{PATH}/{}", group.id)
 }
 
-/// Says how many keys are in a group and in its child groups: `1 key, 6 in 3 groups`.
+/// Counts the keys in a group and in its child groups: `1 key, 6 in 3 subgroups`.
 pub(super) fn keys_in(group: &Group, children: Option<&Children>) -> String {
     let own = if group.keys == 1 { "1 key".into() } else { format!("{} keys", count(group.keys)) };
     children.map_or_else(|| own.clone(), |children| format!("{own}, {}", in_children(children)))
 }
 
 fn in_children(Children { groups, keys }: &Children) -> String {
-    let groups = if *groups == 1 { "1 group".into() } else { format!("{} groups", count(*groups)) };
+    let groups = if *groups == 1 { "1 subgroup".into() } else { format!("{} subgroups", count(*groups)) };
     match keys {
         Some(keys) => format!("{} in {groups}", count(*keys)),
-        None => format!("others in {groups}"),
+        None => format!("more in {groups}"),
     }
 }
 
@@ -177,7 +176,7 @@ fn badges(group: &Group, reached: &ReachedLimits) -> Markup {
     }
 }
 
-/// Shows a group at a glance: its limits, its spend, its keys and what happened lately.
+/// Shows a group at a glance: limits, spend, keys, and the latest requests and events.
 pub(crate) async fn show(
     ObjectPage { app, viewer, object: group, .. }: ObjectPage<Group, KeysViewer>,
     request: Request,
@@ -215,7 +214,6 @@ pub(super) fn tabbed(group: &Group) -> TabbedPage {
     }
 }
 
-/// Lists the requests of a group.
 pub(crate) async fn requests(
     ObjectPage { app, viewer, object: group, .. }: ObjectPage<Group, KeysViewer>,
     request: Request,
@@ -223,7 +221,7 @@ pub(crate) async fn requests(
     tabbed(&group).requests(&app, &viewer, &query(&request)).await
 }
 
-/// Shows how to use a key of a group.
+/// Shows commands to paste that use a key of the group.
 pub(crate) async fn use_it(
     ObjectPage { app, viewer, object: group, .. }: ObjectPage<Group, KeysViewer>,
 ) -> Result<Response, Failure> {
@@ -232,13 +230,13 @@ pub(crate) async fn use_it(
     let [group] = &reached;
     let model = key::first_model(&app, &lists(group, limits.parent_of(group)));
     let content = html! {
-        p.lead { "With any key of this group." }
+        p.lead { "These commands work with any key of this group." }
         (first_steps::commands_of_known_key(&viewer.browser.base(), &model))
     };
     Ok(tabbed(group).show(&viewer, Tab::UseIt, &content))
 }
 
-/// Shows what a group may spend and has spent, and the groups in it.
+/// Shows what a group may spend and has spent, and its child groups.
 async fn bounds(app: &App, viewer: &Viewer, group: &Group) -> Result<(Markup, Markup), Failure> {
     let account = viewer.signed_in.account;
     let is_archived = group.spend.archived_at.is_some();
@@ -262,19 +260,19 @@ async fn bounds(app: &App, viewer: &Viewer, group: &Group) -> Result<(Markup, Ma
         (gauge(viewer, Holder::Group(group.id), &group.spend.budget, parent.as_slice(), &reached, is_archived))
     };
     let children = html! {
-        @if !children.is_empty() { h2 { "Groups in it" } (table(&children, &reached, &HashMap::new())) }
-        @if has_more { p { a href={ (PATH) "?parent=" (group.id.to_string()) } { "All groups in it" } } }
+        @if !children.is_empty() { h2 { "Subgroups" } (table(&children, &reached, &HashMap::new())) }
+        @if has_more { p { a href={ (PATH) "?parent=" (group.id.to_string()) } { "All subgroups" } } }
     };
     Ok((limits, children))
 }
 
-/// Returns the lists of models that bound the keys of a group.
+/// Returns the lists of allowed models that apply to a group's keys.
 fn lists<'a>(group: &'a Group, parent: Option<&'a Group>) -> Vec<&'a Vec<String>> {
     let both = std::iter::once(group).chain(parent);
     both.filter_map(|group| words::list_of(&group.spend.budget)).collect()
 }
 
-/// Lists the newest keys of a group, with what each was charged in a range of days.
+/// Lists the newest keys of a group, with their charges in the range of days.
 async fn keys_of(app: &App, viewer: &Viewer, group: &Group, view: &SpendView) -> Result<Markup, Failure> {
     let search = KeySearch { group: Some(group.id), limit: KEYS_ON_PAGE, ..KeySearch::default() };
     let found = app.management.find_keys(viewer.reach(), &search).await?;
@@ -289,7 +287,7 @@ async fn keys_of(app: &App, viewer: &Viewer, group: &Group, view: &SpendView) ->
             h2 { "API keys" }
             @if may_add { a.button href={ (KEYS) "/new?group=" (group.id.to_string()) } { "New API key" } }
         }
-        @if found.found.is_empty() { p.empty { "There is no API key in this group yet." } }
+        @if found.found.is_empty() { p.empty { "There are no API keys directly in this group." } }
         @else { (many_keys::form(viewer, &table)) }
         @if found.next.is_some() {
             p { a href={ (KEYS) "?group=" (group.id.to_string()) } { "All " (count(group.keys)) " keys" } }

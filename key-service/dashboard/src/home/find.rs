@@ -1,4 +1,4 @@
-//! Finding anything of an account from any page: a key, a group, a member, a generation, a request or an event.
+//! Search from any page: finds keys, groups, members, generations, requests and events of the account.
 
 use axum::{
     extract::{Request, State},
@@ -26,11 +26,11 @@ use key_service_page::{
 };
 use key_service_store::store::StoreError;
 
-/// Matches shown of each kind.
+/// Maximum number of matches of each kind.
 const MATCHES: usize = 10;
 
-/// Leads to what a text names: a plaintext to its key, and an id to its page. Other texts are searched for. Only a text
-/// that is part of several names gets into an address, which can be kept: one that matches nothing may be a secret.
+/// Redirects a plaintext to its key and an id to its page, and searches names for any other text. The text goes into an
+/// address only if several names contain it. A text that matches nothing may be a secret.
 pub(crate) async fn find(State(app): State<App>, Act { viewer, form }: Act) -> Result<Response, Failure> {
     viewer.may(Effect::Read, Subject::Keys)?;
     let text = form.get("q").trim();
@@ -51,7 +51,7 @@ pub(crate) async fn find(State(app): State<App>, Act { viewer, form }: Act) -> R
     Ok(matches.into_page(&viewer, text))
 }
 
-/// Returns the address of the page of an id.
+/// Returns the address of an id's page, if the text is an id.
 async fn page_of(app: &App, viewer: &Viewer, text: &str) -> Result<Option<String>, StoreError> {
     if text.parse::<KeyId>().is_ok() {
         return Ok(Some(format!("{KEYS}/{text}")));
@@ -69,7 +69,7 @@ async fn page_of(app: &App, viewer: &Viewer, text: &str) -> Result<Option<String
         return Ok(Some(address_of(request)));
     }
     let Ok(id) = text.parse::<EventId>() else { return Ok(None) };
-    // The list begins with the event. The number of one that is out of reach is not told.
+    // The address would contain the event's number, which a lead must not learn for events outside the group.
     if viewer.reach().group.is_some() {
         return Ok(None);
     }
@@ -77,22 +77,22 @@ async fn page_of(app: &App, viewer: &Viewer, text: &str) -> Result<Option<String
     Ok(number.map(|number| format!("{}?after=0-{}", events::PATH, number + 1)))
 }
 
-/// Returns the address of the list with a request: of the day on which its id was made, by a clock that may be ahead of
-/// ours, and of the next, since it is billed at its end.
+/// Returns the address of the list of requests, filtered to this one. The range begins with the day of its id, allowing for
+/// a clock ahead of ours, and ends with the next day, since a request is billed when it ends.
 fn address_of(request: RequestId) -> String {
     let (first, last) = (request.created_at().minus(MOST_LEAD), request.created_at());
     format!("{ACTIVITY}?request={request}&from={}&to={}", Day::of(first), Day::of(last).plus(1))
 }
 
-/// Reads the generation that an answer's id names. Answers in the Responses and Messages APIs that are written here have
-/// its digits behind a prefix of their own; those that pass as a vendor wrote them have an id of the vendor's.
+/// Reads a generation id, also from the id of an answer. Our own Responses and Messages answers use the generation's digits
+/// behind `resp_` and `msg_`. Answers passed on from a vendor keep the vendor's id, which is not found.
 fn generation_of(text: &str) -> Option<GenerationId> {
     let digits =
         [GenerationId::PREFIX, "resp_", "msg_"].into_iter().find_map(|prefix| text.strip_prefix(prefix))?;
     format!("{}{digits}", GenerationId::PREFIX).parse().ok()
 }
 
-/// Shows the keys, the groups and the members that match a text, or leads to the only one.
+/// Shows the keys, groups and members that match a text, or redirects to the only one.
 pub(crate) async fn show(
     State(app): State<App>,
     KeysViewer(viewer): KeysViewer,
@@ -104,12 +104,12 @@ pub(crate) async fn show(
 }
 
 fn nothing_entered(viewer: &Viewer) -> Response {
-    notice::done(viewer, KEYS, "Enter a label, a name or an id to find.")
+    notice::done(viewer, KEYS, "Enter a label, a name or an id.")
 }
 
 /// Keys, groups and members that match a text.
 struct Matches {
-    /// The kind of each, its address, and its name on the page.
+    /// Kind, address and displayed name of each.
     found: Vec<(&'static str, String, Markup)>,
     has_more_keys: bool,
 }
@@ -153,7 +153,7 @@ impl Matches {
         }
         let content = html! {
             @if found.is_empty() {
-                p.empty { "No key, group or member has " strong { bdi { (text) } } " in its name, and it is no id of this account." }
+                p.empty { "No key, group or member has " strong { bdi { (text) } } " in its name, and it is not an id in this account." }
             } @else {
                 (scrolled_table("Found", &html! {
                     th scope="col" { "Name" } th scope="col" { "Kind" }
@@ -163,7 +163,7 @@ impl Matches {
                     }
                 }))
             }
-            @if has_more_keys { p { a href={ (KEYS) "?" (with(&Fields::default(), "q", text)) } { "All API keys that match" } } }
+            @if has_more_keys { p { a href={ (KEYS) "?" (with(&Fields::default(), "q", text)) } { "All matching API keys" } } }
         };
         page(viewer, Section::Unlisted, "Find", &content)
     }

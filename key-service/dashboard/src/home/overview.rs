@@ -1,4 +1,4 @@
-//! The first page: credit, spend, requests and tokens, and next steps.
+//! The first page: what needs attention, credit, spend, requests and tokens; for a new account, the first steps.
 
 use axum::{
     extract::{Request, State},
@@ -28,17 +28,16 @@ use key_service_ranges::{
     spend::{SpendScope, SpendView},
 };
 
-/// Days until the credit runs out beyond which no number is shown.
+/// Above this many days, "more than a year" is shown instead of a number.
 const FAR: i64 = 365;
 
-/// Shows the account at a glance.
+/// Shows the account at a glance. A lead is redirected to the group.
 pub(crate) async fn show(
     State(app): State<App>,
     KeysViewer(mut viewer): KeysViewer,
     request: Request,
 ) -> Result<Response, Failure> {
     let reach = viewer.reach();
-    // The group of a lead is what an account is to others.
     if let Some(group) = reach.group {
         return Ok(Redirect::to(&format!("{GROUPS}/{group}")).into_response());
     }
@@ -46,7 +45,7 @@ pub(crate) async fn show(
     let query = query(&request);
     let view = SpendView::of(&query, SpendScope::Account, today);
     let report = view.read(&app, reach).await?;
-    // The last month says how long the credit lasts, here and on pages opened later.
+    // The rate of the last days, for the credit's tile here and for the balance on pages opened later.
     let spent = app.management.spent_lately(account).await?;
     viewer.days_left = days_left(credit, spent);
     let was_used = !app.management.top_keys(account, 1).await?.is_empty();
@@ -68,41 +67,41 @@ pub(crate) async fn show(
     Ok(page(&viewer, Section::Overview, "Overview", &content))
 }
 
-/// Says first that the credit is used up, or soon will be. `spent` is the spend of the last [`DAYS`].
+/// Warns if the credit is used up or soon will be. `spent` is the spend of the last [`DAYS`].
 fn warning(credit: NanoUsd, spent: NanoUsd) -> Markup {
     let add = html! { a href="/dashboard/credit" { "See how to add credit" } };
     html! {
         @match days_left(credit, spent) {
-            _ if credit <= NanoUsd::ZERO => p.problem { "There is no credit left: requests are refused until credit is added. " (add) },
-            Some(0) => p.note { "At the rate of the last " (DAYS) " days the credit ends today. " (add) },
-            Some(1) => p.note { "At the rate of the last " (DAYS) " days the credit ends tomorrow. " (add) },
-            Some(days) if days < SOON => p.note { "At the rate of the last " (DAYS) " days the credit ends in " (days) " days. " (add) },
+            _ if credit <= NanoUsd::ZERO => p.problem { "There is no credit left. Requests are refused until credit is added. " (add) },
+            Some(0) => p.note { "At the rate of the last " (DAYS) " days, the credit runs out today. " (add) },
+            Some(1) => p.note { "At the rate of the last " (DAYS) " days, the credit runs out tomorrow. " (add) },
+            Some(days) if days < SOON => p.note { "At the rate of the last " (DAYS) " days, the credit runs out in " (days) " days. " (add) },
             Some(_) | None => {},
         }
     }
 }
 
-/// Shows the steps until the first bill. `key` is a key that can be used.
+/// Shows the steps to a first request. `key` is an active key, if there is one.
 fn first_steps(viewer: &Viewer, key: Option<&ApiKey>) -> Markup {
     html! {
         section.card {
             h2 { "First steps" }
             ol.steps {
                 @if viewer.funds.credit <= NanoUsd::ZERO {
-                    li { a href="/dashboard/credit" { "Add credit" } ", which an operator does." }
+                    li { a href="/dashboard/credit" { "Have an operator add credit" } "." }
                 }
                 @if key.is_none() {
                     @if viewer.is_owner() {
-                        li { a.button.primary href="/dashboard/keys/new" { "Create an API key" } " with a limit on what it may spend." }
-                    } @else { li { "An owner creates an API key, with a limit on what it may spend." } }
+                        li { a.button.primary href="/dashboard/keys/new" { "Create an API key" } " with a spending limit." }
+                    } @else { li { "Ask an owner to create an API key." } }
                 }
-                li { "Send a first request: "
+                li { "Send a first request. "
                     @match key {
-                        Some(key) => { "the page of " a href={ (KEYS) "/" (key.id.to_string()) "/use" } { (or_unnamed(&key.label)) } },
-                        None => "the new key's page",
+                        Some(key) => { "The page of " a href={ (KEYS) "/" (key.id.to_string()) "/use" } { (or_unnamed(&key.label)) } },
+                        None => "The new key's page",
                     }
-                    " has it for curl, Python and Node.js." }
-                li { "See here what it cost." }
+                    " has commands for curl, Python and Node.js." }
+                li { "See its cost here." }
             }
         }
     }
@@ -117,15 +116,15 @@ fn credit_tile(viewer: &Viewer, spent: NanoUsd) -> Markup {
     }
 }
 
-/// Says in words how long the credit lasts at the rate of the last days.
+/// Says how long the credit lasts at the rate of the last [`DAYS`].
 fn lasts(credit: NanoUsd, spent: NanoUsd) -> String {
     match days_left(credit, spent) {
-        _ if credit <= NanoUsd::ZERO => "There is no credit".into(),
-        None => "Nothing is being spent".into(),
-        Some(0) => "At this rate it ends today".into(),
-        Some(1) => "At this rate it lasts a day".into(),
-        Some(days) if days <= FAR => format!("At this rate it lasts {days} days"),
-        Some(_) => "At this rate it lasts more than a year".into(),
+        _ if credit <= NanoUsd::ZERO => "No credit left".into(),
+        None => "No recent spend".into(),
+        Some(0) => "Runs out today at this rate".into(),
+        Some(1) => "Lasts 1 day at this rate".into(),
+        Some(days) if days <= FAR => format!("Lasts {days} days at this rate"),
+        Some(_) => "Lasts more than a year at this rate".into(),
     }
 }
 
@@ -138,16 +137,16 @@ mod tests {
         let [nothing, dollar] = [NanoUsd::ZERO, NanoUsd::from_usd(1)];
         for (credit, said) in [
             (0, "no credit left"),
-            (1, "ends tomorrow"),
-            (5, "ends in 5 days"),
+            (1, "runs out tomorrow"),
+            (5, "runs out in 5 days"),
             (7, ""),
             (i64::from(u8::MAX), ""),
         ] {
             let page = warning(NanoUsd::from_usd(credit), NanoUsd::from_usd(30)).into_string();
             assert!(page.contains(said) && page.is_empty() == said.is_empty(), "{credit}: {page}");
         }
-        assert_eq!(lasts(dollar, nothing), "Nothing is being spent");
-        assert_eq!(lasts(dollar, NanoUsd::from_usd(15)), "At this rate it lasts 2 days");
-        assert_eq!(lasts(nothing, dollar), "There is no credit");
+        assert_eq!(lasts(dollar, nothing), "No recent spend");
+        assert_eq!(lasts(dollar, NanoUsd::from_usd(15)), "Lasts 2 days at this rate");
+        assert_eq!(lasts(nothing, dollar), "No credit left");
     }
 }

@@ -1,4 +1,4 @@
-//! The first part of the page: what is wrong right now, with a way to the cure in each line.
+//! Keys that need attention right now, each with links to fix it.
 
 use maud::{Markup, html};
 use shared::time::Timestamp;
@@ -19,10 +19,10 @@ use key_service_page::{
 };
 use key_service_settings::budget::{may_raise, raise_today, reached_badge, tightest};
 
-/// Most keys listed for each trouble. The heading counts all of them.
+/// Keys listed under each heading. The heading counts all that were found.
 const NAMED: usize = 5;
 
-/// Says what is wrong; nothing if all is well.
+/// Shows what needs attention, or nothing if all is well.
 pub(crate) fn strip(viewer: &Viewer, trouble: &Trouble, now: Timestamp) -> Markup {
     let Trouble { limited, ended, nearly, expiring, refused, limits, has_all, group } = trouble;
     let reached = |TroubledKey { key, .. }: &TroubledKey| {
@@ -46,12 +46,12 @@ pub(crate) fn strip(viewer: &Viewer, trouble: &Trouble, now: Timestamp) -> Marku
     html! {
         @if has_keys {
             section.card.trouble aria-labelledby="trouble" {
-                h2 #trouble { "Needs a look" }
-                (keys(&part(limited, "cannot spend", &RAISE), &reached, &raise_first))
-                (keys(&part(ended, "refused, and still in use", &SEE), &|troubled| ended_since(&troubled.key, now), &nothing))
+                h2 #trouble { "Needs attention" }
+                (keys(&part(limited, "out of budget", &RAISE), &reached, &raise_first))
+                (keys(&part(ended, "inactive and still being called", &SEE), &|troubled| ended_since(&troubled.key, now), &nothing))
                 (keys(&part(nearly, "close to a limit", &RAISE), &bar, &raise_nearly))
                 (keys(&part(expiring, "about to expire", &EXTEND), &expires, &nothing))
-                p.under { a href={ (KEYS) "?status=trouble" @if let Some(group) = group { "&group=" (group.to_string()) } } { "All keys in trouble" } }
+                p.under { a href={ (KEYS) "?status=trouble" @if let Some(group) = group { "&group=" (group.to_string()) } } { "All keys that need attention" } }
             }
         }
         (refused::notice(refused, true))
@@ -62,49 +62,44 @@ fn nothing(_: &TroubledKey) -> Markup {
     html! {}
 }
 
-/// Makes a link that raises a limit for the rest of the day, for those who may.
+/// Links to a raise of a limit for the rest of the day, if the member may raise it.
 fn raise(viewer: &Viewer, limit: Option<(Holder, MoneyLimit)>) -> Markup {
     let raised = limit.filter(|(holder, _)| may_raise(viewer, *holder));
     html! { @if let Some((holder, limit)) = raised { (raise_today(holder, &limit)) } }
 }
 
-/// What helps a key in trouble.
+/// A link that helps with a key's trouble.
 struct Cure {
     title: &'static str,
-    /// Part of the key's page where it is done, as the end of its address.
+    /// Suffix of the key's path: the tab that the link opens.
     tab: &'static str,
 }
 
 const RAISE: Cure = Cure { title: "Raise the limit", tab: "/settings" };
-const SEE: Cure = Cure { title: "See the key", tab: "" };
+const SEE: Cure = Cure { title: "View key", tab: "" };
 const EXTEND: Cure = Cure { title: "Extend", tab: "/settings" };
 
 /// Keys with the same trouble.
 struct TroublePart<'a> {
     keys: &'a [TroubledKey],
-    /// What they have in common, as the end of a sentence.
+    /// What they have in common; completes "5 keys are …".
     what: &'a str,
     cure: &'a Cure,
-    /// There are no others.
+    /// Whether these are all such keys.
     has_all: bool,
 }
 
 impl TroublePart<'_> {
-    /// Says how many there are; `45+` if there may be more.
+    /// Counts the keys, as `45+` if there may be more.
     fn heading(&self) -> String {
         let (number, more) = (self.keys.len() as u64, if self.has_all { "" } else { "+" });
-        let noun = if number == 1 && self.has_all { "key" } else { "keys" };
-        let verb = match self.what {
-            "cannot spend" => "",
-            _ if noun == "key" => "is ",
-            _ => "are ",
-        };
-        format!("{}{more} {noun} {verb}{}", count(number), self.what)
+        let keys_are = if number == 1 && self.has_all { "key is" } else { "keys are" };
+        format!("{}{more} {keys_are} {}", count(number), self.what)
     }
 }
 
-/// Lists the keys with the same trouble, each with a link to its cure. `detail` says what is wrong with a key, and `way`
-/// makes a further link.
+/// Lists keys with the same trouble, each with a link to its cure. `detail` says what is wrong with a key, and `way` adds
+/// another link.
 fn keys(
     part: &TroublePart<'_>,
     detail: &dyn Fn(&TroubledKey) -> Markup,
@@ -135,7 +130,7 @@ fn keys(
     }
 }
 
-/// Says why a key no longer works.
+/// Says why and since when a key no longer works.
 fn ended_since(key: &ApiKey, now: Timestamp) -> Markup {
     html! {
         @match key.status(now) {
@@ -160,10 +155,10 @@ mod tests {
             let keys = vec![key.clone(); number];
             TroublePart { keys: &keys, what, cure: &SEE, has_all }.heading()
         };
-        assert_eq!(says(1, "cannot spend", true), "1 key cannot spend");
-        assert_eq!(says(45, "cannot spend", true), "45 keys cannot spend");
+        assert_eq!(says(1, "out of budget", true), "1 key is out of budget");
+        assert_eq!(says(45, "out of budget", true), "45 keys are out of budget");
         assert_eq!(says(1, "close to a limit", true), "1 key is close to a limit");
         assert_eq!(says(30, "close to a limit", false), "30+ keys are close to a limit");
-        assert_eq!(says(1, "refused, and still in use", false), "1+ keys are refused, and still in use");
+        assert_eq!(says(1, "about to expire", false), "1+ keys are about to expire");
     }
 }

@@ -1,4 +1,4 @@
-//! A chat through the public API, with a key that stays in the page, and the same for programs and agents.
+//! A chat in the browser through the public API, and commands for programs and agents.
 
 use axum::{extract::State, response::Response};
 use maud::html;
@@ -11,11 +11,11 @@ use key_service_page::{
     show::copyable,
 };
 
-/// Shows the chat. A script sends the requests, so no key reaches the dashboard.
+/// Shows the chat. A script sends the requests, so the dashboard never receives a key.
 pub(crate) async fn show(State(app): State<App>, KeysViewer(viewer): KeysViewer) -> Response {
     let content = html! {
-        p.lead { "Requests go from this page to the public API and are billed to the key. The key stays in the page." }
-        p.note.needs-no-script { "This page needs JavaScript. Every other page works without." }
+        p.lead { "Requests go from this page to the public API and are billed to the key. The key is not stored." }
+        p.note.needs-no-script { "This page needs JavaScript. Every other page works without it." }
         form.card.needs-script data-try {
             div.row {
                 label { "API key" input type="password" name="key" autocomplete="off" required spellcheck="false"; }

@@ -1,4 +1,4 @@
-//! Credit: the balance, the held part, the deposits, and a month's statement.
+//! Credit: the balance, deposits and monthly statements.
 
 use axum::{
     extract::{Path, Request, State},
@@ -27,12 +27,11 @@ use key_service_page::{
 use key_service_store::store::Deposit;
 
 const PATH: &str = "/dashboard/credit";
-/// Number of the latest deposits on pages and in the file. All are read at once.
+/// Maximum number of deposits on pages and in the file, newest first. They are read at once.
 const DEPOSITS: usize = 10_000;
-/// Months that the page leads to.
+/// Months that the page links statements for.
 const MONTHS: usize = 13;
 
-/// Shows the credit of the account.
 pub(crate) async fn show(
     State(app): State<App>,
     viewer: Viewer,
@@ -57,7 +56,7 @@ pub(crate) async fn show(
             div.tile { dt { "Held by requests in flight" } dd { (usd(held)) } }
             div.tile { dt { "Available" } dd { (usd(credit.left_after(held))) } }
         }
-        @if credit <= NanoUsd::ZERO { p.problem { "There is no credit left: requests are refused until credit is added." } }
+        @if credit <= NanoUsd::ZERO { p.problem { "There is no credit left. Requests are refused until credit is added." } }
         @if viewer.is_owner() {
             section.card {
                 h2 { "Add credit" }
@@ -67,7 +66,7 @@ pub(crate) async fn show(
         }
         (statements(&app, viewer.signed_in.account))
         h2 { "Deposits" }
-        @if deposits.is_empty() { p.empty { "No credit was added yet." } } @else {
+        @if deposits.is_empty() { p.empty { "No credit has been added yet." } } @else {
             (table(&listed))
             (pagination.links(PATH, &query, &shown))
             p { a href={ (PATH) ".csv" } { "Export CSV" } }
@@ -76,7 +75,7 @@ pub(crate) async fn show(
     Ok(page(&viewer, Section::Credit, "Credit", &content))
 }
 
-/// Links the statements of the months since the account was opened that still have counters.
+/// Links the statements of the months since the account was opened whose counters are still kept.
 fn statements(app: &App, account: AccountId) -> Markup {
     let (this, first) = (Month::of(app.management.today()), Month::of(Day::of(account.created_at())));
     let months = std::iter::successors(Some(this), |month| Some(month.before()))
@@ -92,7 +91,6 @@ fn statements(app: &App, account: AccountId) -> Markup {
     }
 }
 
-/// Writes a table of deposits.
 fn table(deposits: &[&Deposit]) -> Markup {
     let head = html! {
         th scope="col" { "Time" } th.wide-only scope="col" { "Note" } th.n scope="col" { "Amount" }
@@ -114,14 +112,14 @@ fn table(deposits: &[&Deposit]) -> Markup {
     scrolled_table("Deposits", &head, &rows)
 }
 
-/// Says what a deposit was for: its note, and the id of its payment.
+/// Describes a deposit by its note and the id of its payment.
 fn details(deposited: &Deposited) -> String {
     let payment = deposited.payment.as_ref().map(|payment| format!("payment {}", payment.id.as_str()));
     let note = Some(deposited.note.clone()).filter(|note| !note.is_empty());
     note.into_iter().chain(payment).collect::<Vec<_>>().join(", ")
 }
 
-/// Sends the deposits as a table for spreadsheets.
+/// Answers with the deposits as CSV.
 pub(crate) async fn csv(State(app): State<App>, viewer: Viewer) -> Result<Response, Failure> {
     let deposits = app.management.deposits(viewer.signed_in.account, DEPOSITS).await?;
     let line = |deposit: &Deposit| {
@@ -140,7 +138,7 @@ pub(crate) async fn csv(State(app): State<App>, viewer: Viewer) -> Result<Respon
     Ok((headers, lines).into_response())
 }
 
-/// Shows the statement of a month, to be printed.
+/// Shows a month's statement, for printing.
 pub(crate) async fn statement(
     State(app): State<App>,
     viewer: Viewer,
@@ -154,15 +152,15 @@ pub(crate) async fn statement(
     let is_over = month.last < app.management.today();
     let content = html! {
         p.lead { "Account " strong { (viewer.funds.name) } ", from " span.date { (month.first.to_string()) } " to " span.date { (month.last.to_string()) }
-            " in UTC."
-            @if !is_over { " The month is not over." } }
+            " (UTC)."
+            @if !is_over { " The month is not over yet." } }
         (lines(month, &statement, is_over))
         p.buttons { button type="button" data-prints { "Print" } a href=(PATH) { "All deposits and statements" } }
     };
     Ok(page(&viewer, Section::Credit, &format!("Statement of {}", month.title()), &content))
 }
 
-/// Writes the lines of a statement, from the credit before to the credit after.
+/// Renders the lines of a statement, from the opening to the closing balance.
 fn lines(month: Month, statement: &Statement, is_over: bool) -> Markup {
     let balance = |name: &str, day: Option<Day>, credit: NanoUsd| {
         html! { tr { th.wraps scope="row" { (name) @if let Some(day) = day { " " span.date { (day.to_string()) } } } td.wide-only {} td.n { strong { (aligned(credit)) } } } }
@@ -182,7 +180,7 @@ fn lines(month: Month, statement: &Statement, is_over: bool) -> Markup {
             tr { td.wraps { (model) p.narrow-only { (details) } } td.wide-only { (details) }
                 td.n { (aligned(NanoUsd::from_nanos(-sums.charged.nanos()))) } }
         }
-        tr { th.wraps scope="row" { "Charged in all" } td.wide-only {}
+        tr { th.wraps scope="row" { "Total charged" } td.wide-only {}
             td.n { strong { (aligned(NanoUsd::from_nanos(-statement.charged.nanos()))) } } }
         @if is_over { (balance("Credit after", Some(month.last), statement.closing)) }
         @else { (balance("Credit now", None, statement.closing)) }

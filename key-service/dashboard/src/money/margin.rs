@@ -1,4 +1,4 @@
-//! Margins: charges beside what the upstreams charge the operator. Only owners see this page.
+//! Margins: charges minus what the upstreams charge the operator. Only owners see this page.
 
 use std::{cmp::Reverse, collections::HashMap};
 
@@ -34,20 +34,17 @@ use key_service_page::{
 };
 use key_service_ranges::range::Range;
 
-/// Parts for which margins are shown separately, with their names in addresses and on the page. The first is the
-/// default.
+/// What margins can be split by, with the names in addresses and on the page. The first is the default.
 const PARTS: [(SpendBy, &str, &str); 3] =
     [(SpendBy::Model, "model", "Model"), (SpendBy::Key, "key", "Key"), (SpendBy::Group, "group", "Group")];
 
-/// Path of the file with the margins of a range.
 pub(crate) const FILE: &str = "/dashboard/margin.csv";
-/// Columns. Scripts rely on the names: add, never rename.
+/// Columns of the file. Scripts rely on the names: add, never rename.
 const HEAD: &str = "part,id,name,requests,tokens,charged,upstream_cost,margin\r\n";
 
-/// Rows shown: those with the largest charges.
+/// Maximum number of rows, the largest charges first.
 const ROWS: usize = 100;
 
-/// Shows the margins of a range of days.
 pub(crate) async fn show(
     State(app): State<App>,
     Owner(viewer): Owner,
@@ -66,12 +63,12 @@ pub(crate) async fn show(
     let groups = groups_of(&app, account, &margins).await?;
     let content = html! {
         p.lead {
-            "What requests were charged, less what the upstreams charge for them. Only owners see this."
+            "Charges minus upstream costs. Only owners see this page."
         }
         (range.choice(&app, MARGIN, &query))
         @if total.amount().is_none() {
             p.empty {
-                "No upstream cost is known for these days. " code { "[model.upstream.cost]" } " in the catalogue states it."
+                "No upstream cost is known for these days. Set it as " code { "[model.upstream.cost]" } " in the catalogue."
             }
         }
         div.split {
@@ -79,19 +76,19 @@ pub(crate) async fn show(
             (choice(&query, by))
         }
         (table(title, &margins, &groups, &total))
-        @if total.sums.requests > 0 { p.export { a href={ (FILE) "?" (query.query()) } { "Export this" } } }
+        @if total.sums.requests > 0 { p.export { a href={ (FILE) "?" (query.query()) } { "Export CSV" } } }
         @if !are_largest {
-            p.quiet { "These days have too many " (title.to_lowercase()) "s to compare all of them: another one may have been charged more. The sum has all." }
+            p.quiet { "There are too many " (title.to_lowercase()) "s in these days to compare them all, so an unlisted one may have been charged more. The total includes all of them." }
         } @else if margins.len() > MARGIN_KEYS && by == SpendBy::Key {
-            p.quiet { "The " (MARGIN_KEYS) " keys with the largest charges are listed one by one." }
+            p.quiet { "Only the " (MARGIN_KEYS) " keys with the largest charges are listed separately." }
         }
-        @if hidden > 0 { p.quiet { (count(hidden as u64)) " with smaller charges are in the sums only." } }
-        p.quiet { "Requests whose upstream cost is not known count as charged, and not in the margin." }
+        @if hidden > 0 { p.quiet { "Not listed: " (count(hidden as u64)) " with smaller charges. The total includes them." } }
+        p.quiet { "Requests without a known cost are in Charged, but not in Margin." }
     };
     Ok(page(&viewer, Section::Margin, "Margin", &content))
 }
 
-/// Answers with a line for each part, the largest charges first. An upstream cost that is not known is empty.
+/// Answers with a CSV line for each part, the largest charges first. Unknown upstream costs and margins are empty.
 pub(crate) async fn csv(
     State(app): State<App>,
     Owner(viewer): Owner,
@@ -127,7 +124,7 @@ pub(crate) async fn csv(
     Ok((headers, format!("{HEAD}{lines}")).into_response())
 }
 
-/// Puts the largest charges first, and the parts of others last.
+/// Sorts by charges, largest first. "Other keys" and "other groups" come last.
 fn sort(margins: &mut [(MarginOf, Margin)]) {
     margins.sort_by_key(|(of, margin)| {
         (matches!(of, MarginOf::OtherKeys | MarginOf::OtherGroups), Reverse(margin.sums.charged))
@@ -163,7 +160,7 @@ fn table(
     };
     let rows = html! {
         @for (of, margin) in margins { (row(&name(of, groups), margin)) }
-        (row(&html! { "All" }, total))
+        (row(&html! { "Total" }, total))
     };
     scrolled_table("Margins", &head, &rows)
 }
@@ -187,7 +184,7 @@ fn row(name: &Markup, of: &Margin) -> Markup {
     }
 }
 
-/// Shows how much of the charges a margin is. A loss stands out.
+/// Shows a margin as a percentage of the charges. A loss is highlighted.
 fn share(margin: NanoUsd, charged: NanoUsd) -> Markup {
     if charged <= NanoUsd::ZERO {
         return html! {};
@@ -199,7 +196,7 @@ fn share(margin: NanoUsd, charged: NanoUsd) -> Markup {
     }
 }
 
-/// Finds the groups of the rows, to show their names.
+/// Finds the groups in the rows, for their names.
 async fn groups_of(
     app: &App,
     account: AccountId,
@@ -222,7 +219,7 @@ fn name(of: &MarginOf, groups: &HashMap<GroupId, Group>) -> Markup {
         MarginOf::Group(Some(id)) => or_unnamed(groups.get(id).map_or("", |group| &group.name)),
         MarginOf::Group(None) => html! { span.quiet { "no group" } },
         MarginOf::OtherKeys => html! { span.quiet { "other keys" } },
-        MarginOf::OtherGroups => html! { span.quiet { "other groups, and keys in none" } },
+        MarginOf::OtherGroups => html! { span.quiet { "other groups and ungrouped keys" } },
     }
 }
 

@@ -1,4 +1,4 @@
-//! The page of models on offer, with their prices.
+//! The models that can be called, with prices and recent latency.
 
 use std::collections::HashMap;
 
@@ -25,11 +25,10 @@ use key_service_page::{
 use key_service_settings::words::list_of;
 use key_service_store::store::Found;
 
-/// Active keys among which the page counts those that may call a model: as many as two pages of the list have, however
-/// many there are.
+/// The page counts how many of the newest active keys may call a model. This bounds the count in a large account.
 const COUNTED_KEYS: usize = 100;
 
-/// Shows the catalogue, as far as callers need it.
+/// Shows what callers need to know about each model.
 pub(crate) async fn show(
     State(app): State<App>,
     KeysViewer(viewer): KeysViewer,
@@ -38,7 +37,7 @@ pub(crate) async fn show(
     let lately = app.management.models_lately().await?;
     let keys = CountedKeys::of(&app, viewer.reach()).await?;
     let content = html! {
-        p.lead { "What " code { "model" } " may say in a request, and what it costs: prices are in USD for a million tokens." }
+        p.lead { "Models you can call, by their " code { "model" } " id. Prices are in USD per million tokens." }
         @for model in &catalog.models { (card(model, lately.get(&model.id), &keys)) }
     };
     Ok(page(&viewer, Section::Models, "Models", &content))
@@ -53,13 +52,13 @@ fn card(model: &Model, lately: Option<&UpstreamCalls>, keys: &CountedKeys) -> Ma
             }
             (copyable_line("Id", &model.id))
             p.quiet {
-                @if !model.aliases.is_empty() { "Also called " (model.aliases.join(", ")) ". " }
-                (serves(model)) " Up to " span title=(count(model.context_window)) { (short_count(model.context_window)) } " tokens of prompt and output"
-                @if model.serves.chat { ", of which " (count(model.max_output_tokens)) " of output" } "."
+                (serves(model)) " · " span title=(count(model.context_window)) { (short_count(model.context_window)) } " tokens of context"
+                @if model.serves.chat { " · up to " (count(model.max_output_tokens)) " tokens of output" }
+                @if !model.aliases.is_empty() { " · also called " (model.aliases.join(", ")) }
             }
             p { (answers(lately)) @if let Some(allowed) = keys.allowed(&model.id) { " " (allowed) } }
             (scrolled_figures(&format!("Prices of {}", model.id), &html! {
-                th scope="col" { "A million tokens of" } th.n scope="col" { "Price" }
+                th scope="col" { "Tokens" } th.n scope="col" { "Per million" }
                 @for Tier { above, .. } in &model.price.tiers { th.n scope="col" { "Prompts above " (short_count(*above)) } }
             }, &html! {
                 @for (name, rate) in rates(&model.price) {
@@ -71,12 +70,12 @@ fn card(model: &Model, lately: Option<&UpstreamCalls>, keys: &CountedKeys) -> Ma
     }
 }
 
-/// The newest active keys, with the groups that bound them.
+/// The newest active keys and the groups that limit them.
 struct CountedKeys {
     keys: Vec<ApiKey>,
-    /// Groups of the keys, and the groups above these.
+    /// Groups of the keys and their parents.
     groups: HashMap<GroupId, Group>,
-    /// There are older keys, which are not counted.
+    /// Whether older keys were left out.
     has_more: bool,
 }
 
@@ -84,7 +83,7 @@ impl CountedKeys {
     async fn of(app: &App, reach: AccountReach) -> Result<Self, Failure> {
         let search = KeySearch { status: Some(Status::Active), limit: COUNTED_KEYS, ..KeySearch::default() };
         let Found { found: keys, next } = app.management.find_keys(reach, &search).await?;
-        // The bounds of the group above hold too, even if it is out of reach.
+        // The parent group's limits also apply, even if the member cannot see that group.
         let all = AccountReach::whole(reach.account);
         let of_keys = keys.iter().filter_map(|key| key.spend.group).collect();
         let mut groups = app.management.groups_by_id(all, of_keys).await?;
@@ -94,7 +93,7 @@ impl CountedKeys {
         Ok(Self { keys, groups, has_more: next.is_some() })
     }
 
-    /// Says how many keys may call a model by their lists and those of their groups; `None` without a key.
+    /// Says how many keys may call a model, by their own lists and their groups'. `None` if there are no keys.
     fn allowed(&self, model: &str) -> Option<String> {
         let may = self.keys.iter().filter(|key| self.may_call(key, model)).count();
         match (self.keys.len(), self.has_more) {
@@ -114,43 +113,43 @@ impl CountedKeys {
     }
 }
 
-/// Says whether a model answers. `lately` are its bills of this hour and the one before.
+/// Says whether a model answers, and how fast. `lately` counts its bills of this hour and the one before.
 fn answers(lately: Option<&UpstreamCalls>) -> String {
     let Some(calls) = lately else {
-        return "No answer within the last two hours: it is down, or nobody asked.".into();
+        return "No answers in the last two hours: it is down, or nobody called it.".into();
     };
     let half = match calls.first_token(50) {
         None => String::new(),
         Some(ClassedTime::Within(millis)) => {
-            format!(", half of the streams with a first token within {}", duration(millis))
+            format!(", with a median time to first token of at most {}", duration(millis))
         }
         Some(ClassedTime::Above(millis)) => {
-            format!(", half of the streams with a first token after {} or more", duration(millis))
+            format!(", with a median time to first token above {}", duration(millis))
         }
     };
-    format!("Answered within the last two hours{half}.")
+    format!("Answered in the last two hours{half}.")
 }
 
-/// Says what a model answers, in a sentence.
+/// Names the kinds of calls that a model serves.
 const fn serves(model: &Model) -> &'static str {
     match (model.serves.chat, model.serves.embeddings) {
-        (true, true) => "Chats, and makes embeddings.",
-        (true, false) => "Chats.",
-        (false, true) => "Makes embeddings.",
-        (false, false) => "Serves nothing.",
+        (true, true) => "Chat and embeddings",
+        (true, false) => "Chat",
+        (false, true) => "Embeddings",
+        (false, false) => "Serves nothing",
     }
 }
 
 type RateOf = fn(&Rates) -> NanoUsd;
 
-/// Rates of tokens that every model has, with their names.
+/// Rates that are always shown.
 const BASIC: [(&str, RateOf); 3] = [
     ("prompt", |rates| rates.input),
     ("prompt from a cache", |rates| rates.cached_input),
     ("output", |rates| rates.output),
 ];
 
-/// Rates that are shown if they differ from those of prompt and output.
+/// Rates that are shown only if they differ from prompt and output.
 const FURTHER: [(&str, RateOf); 5] = [
     ("prompt written to the cache", |rates| rates.cache_write),
     ("prompt written to the cache for an hour", |rates| rates.cache_write_long),
@@ -159,7 +158,7 @@ const FURTHER: [(&str, RateOf); 5] = [
     ("audio in the output", |rates| rates.audio_output),
 ];
 
-/// Lists the rates of a price: the basic ones, and those that differ from prompt and output.
+/// Lists the rates to show: the basic ones, and those that differ from prompt and output in any tier.
 fn rates(price: &Price) -> impl Iterator<Item = (&'static str, RateOf)> {
     let of_tiers = price.tiers.iter().map(|tier| tier.rates);
     let all: Vec<Rates> = std::iter::once(price.base).chain(of_tiers).collect();
@@ -175,7 +174,7 @@ mod tests {
 
     #[test]
     fn a_model_answers_if_it_was_billed_lately_and_the_time_of_half_of_its_streams_is_told() {
-        assert!(answers(None).contains("No answer within the last two hours"));
+        assert!(answers(None).contains("No answers in the last two hours"));
         let said = |times: &[Option<u64>]| {
             let mut calls = UpstreamCalls::default();
             for first_token_ms in times {
@@ -183,8 +182,12 @@ mod tests {
             }
             answers(Some(&calls))
         };
-        assert_eq!(said(&[None]), "Answered within the last two hours.");
-        assert!(said(&[Some(120), None]).ends_with("a first token within 200 ms."), "{}", said(&[Some(120)]));
-        assert!(said(&[Some(90_000)]).ends_with("a first token after 60.0 s or more."));
+        assert_eq!(said(&[None]), "Answered in the last two hours.");
+        assert!(
+            said(&[Some(120), None]).ends_with("first token of at most 200 ms."),
+            "{}",
+            said(&[Some(120)])
+        );
+        assert!(said(&[Some(90_000)]).ends_with("first token above 60.0 s."));
     }
 }

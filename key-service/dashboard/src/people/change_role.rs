@@ -1,4 +1,4 @@
-//! The page that gives a member another role.
+//! Changing a member's role.
 
 use axum::response::Response;
 use maud::html;
@@ -20,7 +20,6 @@ use key_service_page::{
 };
 use key_service_settings::settings_form::offered;
 
-/// Shows the form for another role.
 pub(crate) async fn show(
     ObjectPage { app, viewer, object: member, .. }: ObjectPage<Member>,
 ) -> Result<Response, Failure> {
@@ -38,14 +37,14 @@ async fn asked(
     let back = format!("{PATH}/{}", member.id);
     let content = html! {
         @if !viewer.is_owner() || is_own(viewer, member) {
-            p.lead { @if viewer.is_owner() { (ONESELF) } @else { "Owners can do this. Your role is viewer." } }
+            p.lead { @if viewer.is_owner() { (ONESELF) } @else { "Only owners can do this. Your role is viewer." } }
             p { a.button href=(back) { "Back" } }
         } @else {
-            p.lead { "Another role for " strong { bdi { (member.name) } } ". It takes effect at once, in every browser in which the member is signed in." }
+            p.lead { "Change the role of " strong { bdi { (member.name) } } ". The change takes effect at once, wherever the member is signed in." }
             ul {
-                li { "An owner can change everything, and invite and remove members: you as well." }
-                li { "A viewer sees everything, and changes nothing." }
-                li { "A lead creates, changes, rotates and revokes the API keys of one group and of the groups in it, and sees their requests and spend. The bounds of the group stay yours." }
+                li { "An owner can change everything, including inviting and removing members – even you." }
+                li { "A viewer sees everything and changes nothing." }
+                li { "A lead creates, changes, rotates and revokes the API keys of one group and its subgroups, and sees their requests and spend. Only owners change the group's own limits." }
             }
             form.stack method="post" {
                 (hidden(viewer))
@@ -57,7 +56,6 @@ async fn asked(
     Ok(page(viewer, Section::Members, "Change role", &content))
 }
 
-/// Gives a member another role.
 pub(crate) async fn change(
     ObjectAct { app, viewer, form, object: member, .. }: ObjectAct<Member>,
 ) -> Result<Response, Failure> {
@@ -77,6 +75,6 @@ pub(crate) async fn change(
         return refused(&no_such_group()).await;
     }
     let article = if role == Role::Owner { "an" } else { "a" };
-    let line = format!("{} is {article} {} now.", member.name, role.as_str());
+    let line = format!("{} is now {article} {}.", member.name, role.as_str());
     done(&app, &viewer, changed, &format!("{PATH}/{}", member.id), &line).await
 }

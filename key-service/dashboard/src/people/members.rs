@@ -1,4 +1,4 @@
-//! Members: invitations, sign-in links, and removal; their roles.
+//! Members: the list, invitations, sign-in links and removal.
 
 use std::collections::HashMap;
 
@@ -34,8 +34,8 @@ use key_service_settings::settings_form::offered;
 
 pub(super) const PATH: &str = "/dashboard/members";
 
-/// Reason why owners cannot lock themselves out.
-pub(super) const ONESELF: &str = "This is you. Another owner can change your role, or remove you.";
+/// Owners cannot demote or remove themselves, so that they do not lock themselves out.
+pub(super) const ONESELF: &str = "This is you. Another owner can change your role or remove you.";
 
 pub(crate) async fn list(State(app): State<App>, viewer: Viewer) -> Result<Response, Failure> {
     whole(&app, &viewer, None, Entered::new(&Fields::default())).await
@@ -51,7 +51,7 @@ async fn whole(
     let groups = roles::groups_of(app, viewer, &members).await?;
     let last = app.management.last_sign_ins(viewer.signed_in.account, &members).await?;
     let content = html! {
-        p.lead { "Owners can change everything. Viewers can see everything, and change nothing. A lead governs the API keys of one group, and sees nothing else. Members see who made a sign-in link for them." }
+        p.lead { "Owners can change everything. Viewers can see everything and change nothing. A lead manages the API keys of one group and sees nothing else. Members can see who made a sign-in link for them." }
         (problem(wrong))
         @if viewer.is_owner() {
             form.row.card method="post" action=(PATH) {
@@ -106,7 +106,7 @@ fn table(
     scrolled_table("Members", &head, &rows)
 }
 
-/// Says when a member last came.
+/// Says when a member last signed in.
 fn came(member: &Member, signed_in: Option<LastSignIn>) -> Markup {
     html! {
         @match signed_in {
@@ -121,7 +121,7 @@ pub(super) fn is_own(viewer: &Viewer, member: &Member) -> bool {
     viewer.signed_in.member.id == member.id
 }
 
-/// Shows a member, with what an owner may do.
+/// Shows a member, with actions for owners.
 pub(crate) async fn show(
     ObjectPage { app, viewer, object: member, .. }: ObjectPage<Member>,
 ) -> Result<Response, Failure> {
@@ -136,13 +136,13 @@ pub(crate) async fn show(
     Ok(page(&viewer, Section::Members, &member.name, &content))
 }
 
-/// Shows an owner the forms for a member. Only another owner can change an owner's role, or remove an owner.
+/// Shows owners what they can do with a member. Only another owner can change an owner's role or remove an owner.
 fn actions(viewer: &Viewer, member: &Member) -> Markup {
     let path = format!("{PATH}/{}", member.id);
     html! {
         section.card {
             h2 { "Sign-in link" }
-            p.quiet { "It signs in once, within 15 minutes, and is shown to you to send on." }
+            p.quiet { "It works once, within 15 minutes. It is shown to you, to send to the member." }
             form.buttons method="post" action={ (path) "/link" } { (hidden(viewer)) button { "Make a sign-in link" } }
         }
         @if is_own(viewer, member) {
@@ -156,20 +156,20 @@ fn actions(viewer: &Viewer, member: &Member) -> Markup {
             @if member.second_factor.is_some() {
                 section.card {
                     h2 { "Second factor" }
-                    p.quiet { "Each sign-in asks for a code. Remove it for a member who has lost phone and recovery codes." }
+                    p.quiet { "Each sign-in asks for a code. Remove it if the member has lost both phone and recovery codes." }
                     div.buttons { a.button.danger href={ (path) "/second-factor" } { "Remove second factor …" } }
                 }
             }
             section.card {
                 h2 { "Remove" }
-                p.quiet { "The member is signed out everywhere at once. Keys that the member created go on working." }
+                p.quiet { "The member is signed out everywhere at once. Keys that the member created keep working." }
                 div.buttons { a.button.danger href={ (path) "/remove" } { "Remove …" } }
             }
         }
     }
 }
 
-/// Makes a member, and shows a link to hand over.
+/// Creates a member and shows a sign-in link to send to them.
 pub(crate) async fn invite(
     State(app): State<App>,
     OwnerAct(Act { viewer, form }): OwnerAct,
@@ -194,7 +194,7 @@ pub(crate) async fn invite(
 
 fn link_page(viewer: &Viewer, member: &Member, token: &Token, within: &str) -> Response {
     let content = html! {
-        p.lead { "Send this link to " strong { bdi { (member.name) } } ". It signs in once, within " (within)
+        p.lead { "Send this link to " strong { bdi { (member.name) } } ". It works once, within " (within)
             ". Earlier links no longer work." }
         (copyable("Sign-in link", &link(&viewer.browser.base(), token)))
         p { a.button href=(PATH) { "Back to the members" } }
@@ -202,7 +202,7 @@ fn link_page(viewer: &Viewer, member: &Member, token: &Token, within: &str) -> R
     page(viewer, Section::Members, "Sign-in link", &content)
 }
 
-/// Makes a link for a member to sign in with.
+/// Creates a sign-in link for a member.
 pub(crate) async fn make_link(
     ObjectAct { app, viewer, object: member, .. }: ObjectAct<Member>,
 ) -> Result<Response, Failure> {
@@ -214,7 +214,7 @@ pub(crate) async fn make_link(
     Ok(link_page(&viewer, &member, &token, "15 minutes"))
 }
 
-/// Makes a page that asks before something is done to a member.
+/// Renders a page that asks for confirmation. `effects` says what will happen.
 fn asked(viewer: &Viewer, member: &Member, deed: &str, question: &Markup, effects: &[&str]) -> Response {
     let back = format!("{PATH}/{}", member.id);
     let content = html! {
@@ -228,39 +228,36 @@ fn asked(viewer: &Viewer, member: &Member, deed: &str, question: &Markup, effect
     page(viewer, Section::Members, deed, &content)
 }
 
-/// Explains what removing a second factor does, before it is removed.
+/// Explains what removing a second factor does and asks for confirmation.
 pub(crate) async fn confirm_second_factor(
     ObjectPage { viewer, object: member, .. }: ObjectPage<Member>,
 ) -> Result<Response, Failure> {
     let effects = [
-        "The member’s password, or a sign-in link, alone signs in from then on. Make sure that it is the member who asks for this.",
-        "Events keep who removed it.",
+        "From then on, a password or a sign-in link is enough to sign in. Make sure that the request really comes from the member.",
+        "The events record who removed it.",
     ];
     let question = html! { "Remove the second factor of " strong { bdi { (member.name) } } "?" };
     Ok(asked(&viewer, &member, "Remove second factor", &question, &effects))
 }
 
-/// Removes a member's second factor.
 pub(crate) async fn remove_second_factor(
     ObjectAct { app, viewer, object: member, .. }: ObjectAct<Member>,
 ) -> Result<Response, Failure> {
     if is_own(&viewer, &member) {
-        return refuse(&app, &viewer, "This is you. Your own page turns it off, with a code.").await;
+        return refuse(&app, &viewer, "This is you. Turn it off on your own page, with a code.").await;
     }
     let (account, actor) = (viewer.signed_in.account, viewer.signed_in.actor());
     app.management.remove_second_factor(account, &member, actor).await?;
-    let line = format!("The second factor of {} is removed.", member.name);
+    let line = format!("The second factor of {} was removed.", member.name);
     Ok(notice::done(&viewer, &format!("{PATH}/{}", member.id), &line))
 }
 
-/// Explains what removing does, before the member is removed.
+/// Explains what removing a member does and asks for confirmation.
 pub(crate) async fn confirm(
     ObjectPage { viewer, object: member, .. }: ObjectPage<Member>,
 ) -> Result<Response, Failure> {
-    let effects = [
-        "Every browser in which this member is signed in is signed out at once.",
-        "Keys that the member created go on working.",
-    ];
+    let effects =
+        ["The member is signed out everywhere at once.", "Keys that the member created keep working."];
     let question = html! { "Remove " strong { bdi { (member.name) } } "?" };
     Ok(asked(&viewer, &member, "Remove member", &question, &effects))
 }
@@ -273,10 +270,10 @@ pub(crate) async fn remove(
         return refuse(&app, &viewer, ONESELF).await;
     }
     let removed = app.management.remove_member(account, member.id, viewer.signed_in.actor()).await;
-    done(&app, &viewer, removed, PATH, &format!("{} is removed.", member.name)).await
+    done(&app, &viewer, removed, PATH, &format!("{} was removed.", member.name)).await
 }
 
-/// Leads to a page that says what was done, or shows the list with the reason why nothing changed.
+/// Redirects to a page that says what was done, or shows the list with the reason why nothing changed.
 pub(super) async fn done(
     app: &App,
     viewer: &Viewer,

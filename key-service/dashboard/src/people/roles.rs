@@ -1,4 +1,4 @@
-//! Roles of members: the fields of a form, and how they are shown.
+//! Roles of members: form fields, and how pages show them.
 
 use std::collections::HashMap;
 
@@ -20,10 +20,10 @@ use key_service_page::{
 };
 use key_service_settings::settings_form::{self, Offered};
 
-/// Roles of a form, by their names. The first is the default.
+/// Roles to choose from. The first is the default.
 const ROLES: [&str; 3] = ["viewer", "lead", "owner"];
 
-/// Makes the choice of a role, and of the group of a lead if there are groups.
+/// Renders fields for the role and, if there are groups, for the group that a lead gets.
 pub(super) fn fields(entered: Entered<'_>, offered: &Offered) -> Markup {
     html! {
         (entered.field("role", "Role", "", |entry| html! {
@@ -31,14 +31,13 @@ pub(super) fn fields(entered: Entered<'_>, offered: &Offered) -> Markup {
                 @for role in ROLES { option value=(role) selected[entry.value == role] { (role) } }
             }
         }))
-        @if !offered.groups.is_empty() { (settings_form::group("group_id", "Group", "Of a lead.", entered, offered)) }
+        @if !offered.groups.is_empty() { (settings_form::group("group_id", "Group", "For a lead only.", entered, offered)) }
     }
 }
 
-/// Reads a role, or finds the first fault.
 pub(super) fn read(form: &Fields) -> Result<Role, Fault> {
     let group = form.filled("group_id").map(str::parse).transpose();
-    let group = group.map_err(|_| Fault::of("group_id", "Give the id of a group, such as grp_…."))?;
+    let group = group.map_err(|_| Fault::of("group_id", "Enter the id of a group, such as grp_…."))?;
     let name = form.filled("role").unwrap_or(ROLES[0]);
     Role::parse(name, group).ok_or_else(|| match (name, group) {
         ("lead", None) => Fault::of("group_id", "Choose the group that the member leads."),
@@ -51,7 +50,7 @@ pub(super) fn no_such_group() -> Fault {
     Fault::of("group_id", sentence(&MemberRefused::NoSuchGroup.to_string()))
 }
 
-/// Finds the groups that members lead.
+/// Finds the groups that the members lead.
 pub(super) async fn groups_of(
     app: &App,
     viewer: &Viewer,
@@ -61,7 +60,7 @@ pub(super) async fn groups_of(
     Ok(app.management.groups_by_id(viewer.reach(), led).await?)
 }
 
-/// Shows a role, with the group of a lead.
+/// Shows a role and, for a lead, the group.
 pub(super) fn shown(role: Role, groups: &HashMap<GroupId, Group>) -> Markup {
     html! {
         (role.as_str())
@@ -72,13 +71,12 @@ pub(super) fn shown(role: Role, groups: &HashMap<GroupId, Group>) -> Markup {
     }
 }
 
-/// Says what a role may do.
 pub(super) const fn rights(role: Role) -> &'static str {
     match role {
         Role::Owner => "Owners can change everything.",
-        Role::Viewer => "Viewers can see everything, and change nothing.",
+        Role::Viewer => "Viewers can see everything and change nothing.",
         Role::Lead(_) => {
-            "A lead creates, changes and revokes the API keys of the group, and sees nothing else."
+            "A lead creates, changes and revokes the API keys of the group and sees nothing else."
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The member's second factor, which is set up with an app and turned off with a code.
+//! The member's own second factor: setting it up with an authenticator app, and turning it off.
 
 use axum::{
     extract::State,
@@ -25,7 +25,7 @@ use key_service_page::{
 
 pub(crate) const PATH: &str = "/dashboard/you/second-factor";
 
-/// Shows how to turn the second factor on or off.
+/// Shows the form that turns the second factor on or off.
 pub(crate) async fn show(State(app): State<App>, OwnViewer(viewer): OwnViewer) -> Result<Response, Failure> {
     let none = Fields::default();
     if viewer.signed_in.member.second_factor.is_some() {
@@ -34,16 +34,16 @@ pub(crate) async fn show(State(app): State<App>, OwnViewer(viewer): OwnViewer) -
     asked_on(&app, &viewer, None, Entered::new(&none))
 }
 
-/// Shows the part of the member's page that links here.
+/// Summarises the second factor for the member's own page.
 pub(crate) fn summary(member: &Member) -> Markup {
     html! {
         @match &member.second_factor {
             None => {
-                p { "Beside your password or link, a code of an app on your phone can be asked for at each sign-in." }
+                p { "Ask for a code from an app on your phone each time you sign in." }
                 div.buttons { a.button href=(PATH) { "Set up …" } }
             },
             Some(factor) => {
-                p { "On: each sign-in asks for a code. Unused recovery codes: " (factor.recovery.len()) ". Turn it off and on again for new ones." }
+                p { "On. Each sign-in asks for a code. Unused recovery codes: " (factor.recovery.len()) ". Turn it off and on again for new ones." }
                 div.buttons { a.button.danger href=(PATH) { "Turn off …" } }
             },
         }
@@ -59,7 +59,7 @@ fn present_password(entered: Entered<'_>) -> Markup {
     })
 }
 
-/// Offers a secret, and asks for a code of it.
+/// Offers a secret and asks for a first code.
 fn asked_on(
     app: &App,
     viewer: &Viewer,
@@ -70,7 +70,7 @@ fn asked_on(
     let condition = app.management.password_condition(&viewer.signed_in);
     let content = html! {
         @if condition == PasswordCondition::FreshSignIn {
-            p.lead { "To set one up, sign in with a new link first." }
+            p.lead { "To set up a second factor, sign in with a new link first." }
             p { a.button href=(YOU) { "Back to your sign-in" } }
         } @else {
             (offer(&offered))
@@ -89,18 +89,18 @@ fn asked_on(
 /// Asks for a code before the second factor is turned off.
 fn asked_off(viewer: &Viewer, entered: Entered<'_>) -> Response {
     let content = html! {
-        p.lead { "Turn off your second factor? Then your password or a link alone signs you in." }
+        p.lead { "Turn off your second factor? Then a password or a link is enough to sign in." }
         form.stack method="post" action={ (PATH) "/off" } {
             (hidden(viewer))
             @if viewer.signed_in.member.password.is_some() { (present_password(entered)) }
-            (code_field(entered, "Six digits of your app, or a recovery code."))
+            (code_field(entered, "Six digits from your app, or a recovery code."))
             div.buttons { button.danger { "Turn off" } a.button href=(YOU) { "Cancel" } }
         }
     };
     page(viewer, Section::Unlisted, "Second factor", &content)
 }
 
-/// Turns the second factor on, and shows the recovery codes only this once.
+/// Turns the second factor on and shows the recovery codes, for the only time.
 pub(crate) async fn enable(State(app): State<App>, Act { viewer, form }: Act) -> Result<Response, Failure> {
     let id = FactorId::parse(form.get("factor")).ok_or(Failure::NotFound)?;
     let (code, present) = (form.get("code"), form.get("present").into());
@@ -117,7 +117,6 @@ pub(crate) async fn enable(State(app): State<App>, Act { viewer, form }: Act) ->
     Ok((status, again).into_response())
 }
 
-/// Turns the second factor off.
 pub(crate) async fn disable(State(app): State<App>, Act { viewer, form }: Act) -> Result<Response, Failure> {
     let (code, present) = (form.get("code"), form.get("present").into());
     match app.management.disable_second_factor(&viewer.signed_in, code, present).await {

@@ -26,14 +26,14 @@ use key_service_page::{
     visitor::{self, VisitorsForm, answered, form_page, link_form, link_token, visitors_form, with_a_code},
 };
 
-/// Path of the page that signs in with a link, and of the page that names the member.
+/// Path of sign-in links. A POST shows whom the link signs in.
 pub(crate) const LINK: &str = "/dashboard/sign-in/link";
-/// Path of the form that continues with a code after a password.
+/// Path of the form with a second-factor code, after a password.
 pub(crate) const CODE: &str = "/dashboard/sign-in/code";
-/// Path of the form that uses a link up.
+/// Path of the form that uses up a link.
 pub(crate) const USE_LINK: &str = "/dashboard/sign-in/link/use";
 
-/// What to do without app and recovery codes.
+/// Hint for someone without the app and the recovery codes.
 const LOST: &str = "Lost both? Ask an owner of the account.";
 
 /// Asks for a password, unless the member is signed in.
@@ -57,7 +57,7 @@ pub(crate) async fn show(
             (with_a_password(visit, &Fields::of([("account", browser.account.clone())])))
         }
     });
-    // Any way to sign in, even a link in another window, leads to that page.
+    // A cookie, so that signing in another way, even with a link in another tab, leads to the same page.
     let cookies = AppendHeaders([
         (header::SET_COOKIE, browser.destination_cookie(destination.as_ref())),
         (header::SET_COOKIE, browser.no_session_cookie()),
@@ -65,8 +65,8 @@ pub(crate) async fn show(
     Ok((cookies, page).into_response())
 }
 
-/// Asks for the code of a link. It stands after the link's `#`, where only the browser sees it. A script enters it, or
-/// a person does.
+/// Asks for the code of a link. The code follows the `#`, so that only the browser sees it; the script fills it in, or a
+/// person does.
 pub(crate) async fn link(State(app): State<App>, browser: Browser) -> Response {
     form_page(&app, &browser, None, |visit| with_a_code(visit, LINK))
 }
@@ -74,14 +74,14 @@ pub(crate) async fn link(State(app): State<App>, browser: Browser) -> Response {
 fn confirmed(visit: &Token, link: &str, account: &str, member: &Member) -> Markup {
     html! {
         p { "This link signs in " strong { bdi { (member.name) } } " of the account " strong { bdi { (account) } }
-            ", once, in this browser. Is that not you? Then close the page: it is someone else’s account." }
+            ", once, in this browser. If that is not you, close this page: it is someone else’s account." }
         (link_form(visit, USE_LINK, link, member.second_factor.is_some().then(|| asked_code(LOST))))
     }
 }
 
 fn with_a_code_of_the_app(visit: &Token, challenge: &str) -> Markup {
     html! {
-        p { "Your password is right. Your second factor is asked for as well." }
+        p { "Your password is correct. Now enter a code of your second factor." }
         form.stack method="post" action=(CODE) {
             input type="hidden" name="token" value=(form_token(visit));
             input type="hidden" name="challenge" value=(challenge);
@@ -102,17 +102,17 @@ fn with_a_password(visit: &Token, entered: &Fields) -> Markup {
             button.primary { "Sign in" }
         }
         p.quiet {
-            "No password yet, or forgotten? Ask the person who runs this service for a sign-in link."
+            "No password yet, or forgotten? Ask an owner of the account, or whoever runs this service, for a sign-in link."
         }
         details {
             summary { "I run this service" }
-            p { "This prints a link, on the server:" }
+            p { "Run this on the server to print a link:" }
             pre tabindex="0" { (program()) " sign-in-link --account NAME --name NAME" }
         }
     }
 }
 
-/// Says whom a link signs in, and offers to do so. This does not use the link up, since mail scanners open links too.
+/// Shows whom a link signs in and asks for confirmation. This does not use up the link, since mail scanners open links too.
 pub(crate) async fn open_link(State(app): State<App>, request: Request) -> Result<Response, Failure> {
     let VisitorsForm { browser, form, .. } = visitors_form(&app, request).await?;
     opened(&app, &browser, &form, None).await
@@ -184,7 +184,7 @@ pub(crate) async fn with_code(State(app): State<App>, request: Request) -> Resul
     }
 }
 
-/// Begins the session in the browser, in place of any session that it had.
+/// Starts the session in the browser and ends any session that it had.
 async fn begin(app: &App, browser: &Browser, session: &NewSession) -> Result<Response, Failure> {
     if let Some(before) = &browser.session {
         visitor::end(app, app.management.session(before).await?).await?;
@@ -198,7 +198,7 @@ async fn begin(app: &App, browser: &Browser, session: &NewSession) -> Result<Res
     Ok((cookies, Redirect::to(page)).into_response())
 }
 
-/// Says why there is no session, and asks for a password.
+/// Shows why the sign-in was refused and asks for a password.
 fn refuse(
     app: &App,
     browser: &Browser,
@@ -208,7 +208,7 @@ fn refuse(
     visitor::refused(app, browser, error, |visit| with_a_password(visit, form))
 }
 
-/// Signs out, which ends the session here and in the store.
+/// Signs out: ends the session in the store and removes its cookie.
 pub(crate) async fn out(State(app): State<App>, Act { viewer, .. }: Act) -> Result<Response, Failure> {
     let (account, member) = (viewer.signed_in.account, viewer.signed_in.member.id);
     app.management.end_session(account, member, viewer.signed_in.session.id).await?;

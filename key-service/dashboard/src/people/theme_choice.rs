@@ -1,4 +1,4 @@
-//! The choice of colours, in the frame of every page.
+//! The choice of theme in the personal menu.
 
 use axum::response::Response;
 use http::HeaderMap;

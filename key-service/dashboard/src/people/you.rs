@@ -1,4 +1,4 @@
-//! The member's own sign-in: a password, and the browsers in which the member is signed in.
+//! The member's own sign-in: password, second factor and sessions.
 
 use axum::{
     extract::{Path, State},
@@ -26,7 +26,6 @@ use key_service_page::{
     show::{scrolled_table, time},
 };
 
-/// Shows how the member signs in.
 pub(crate) async fn show(State(app): State<App>, OwnViewer(viewer): OwnViewer) -> Result<Response, Failure> {
     whole(&app, &viewer, None).await
 }
@@ -37,7 +36,7 @@ async fn whole(app: &App, viewer: &Viewer, fault: Option<&Fault>) -> Result<Resp
     let content = html! {
         @if let Some(link) = &viewer.signed_in.member.last_link {
             p.note { (maker(&link.by)) " made a sign-in link for you, " (time(link.at))
-                ". If you did not ask for it, set a new password, which ends links and other sessions, and ask who made it and why." }
+                ". If you did not ask for it, set a new password, which ends all links and other sessions, and find out why it was made." }
         }
         section.card aria-labelledby="password-heading" {
             h2 #password-heading { "Password" }
@@ -54,25 +53,25 @@ async fn whole(app: &App, viewer: &Viewer, fault: Option<&Fault>) -> Result<Resp
 }
 
 fn password(app: &App, viewer: &Viewer, fault: Option<&Fault>) -> Markup {
-    // Passwords that were entered are not sent back.
+    // Never send an entered password back to the browser.
     let fields = Fields::default();
     let entered = fault.map_or(Entered::new(&fields), |fault| Entered::refused(&fields, fault));
     let hint = format!("At least {MIN_PASSWORD_CHARS} characters. Several words are easy to remember.");
     let condition = app.management.password_condition(&viewer.signed_in);
     html! {
         @if viewer.signed_in.member.password.is_some() {
-            p { "You have a password. A new one ends your other sessions, and sign-in links that were not used yet." }
+            p { "You have a password. Setting a new one ends your other sessions and unused sign-in links." }
         } @else {
-            p { "You sign in with links that an owner or an operator makes for you. With a password you can sign in by yourself." }
+            p { "You sign in with links that an owner or an operator makes for you. With a password you can sign in on your own." }
         }
         @match condition {
-            PasswordCondition::FreshSignIn => p { "To set one, sign in with a new link first." },
+            PasswordCondition::FreshSignIn => p { "To set a password, sign in with a new link first." },
             PasswordCondition::None | PasswordCondition::PresentPassword => form.stack method="post" action={ (YOU) "/password" } {
                 (hidden(viewer))
-                // Password managers keep a name with each password.
+                // Password managers store a name with each password.
                 input type="text" autocomplete="username" value=(viewer.signed_in.member.name) hidden;
                 @if condition == PasswordCondition::PresentPassword {
-                    (entered.field("present", "Present password", "Forgotten? Sign in with a link of an operator.", |entry| html! {
+                    (entered.field("present", "Present password", "Forgotten? Sign in with a link from an operator.", |entry| html! {
                         input id=(entry.name) type="password" name=(entry.name) required autocomplete="current-password"
                             aria-describedby=[&entry.described] aria-invalid=[entry.invalid] autofocus[entry.has_focus];
                     }))
@@ -89,7 +88,7 @@ fn password(app: &App, viewer: &Viewer, fault: Option<&Fault>) -> Markup {
     }
 }
 
-/// Names the maker of a link, at the beginning of a sentence.
+/// Names the maker of a link, at the start of a sentence.
 fn maker(by: &LinkMaker) -> Markup {
     html! {
         @match by {
@@ -100,14 +99,14 @@ fn maker(by: &LinkMaker) -> Markup {
     }
 }
 
-/// Says in words how a session began.
+/// Says how a session began.
 fn way(way: &SignInWay) -> Markup {
     html! {
         @match way {
             SignInWay::Password => "with your password",
-            SignInWay::Link(LinkMaker::Operator) => "with a link of an operator",
-            SignInWay::Link(LinkMaker::Member) => "with a link of your own",
-            SignInWay::Link(LinkMaker::Owner(name)) => { "with a link of " bdi { (name) } },
+            SignInWay::Link(LinkMaker::Operator) => "with a link from an operator",
+            SignInWay::Link(LinkMaker::Member) => "with your own link",
+            SignInWay::Link(LinkMaker::Owner(name)) => { "with a link from " bdi { (name) } },
         }
     }
 }
@@ -142,7 +141,7 @@ fn table(viewer: &Viewer, sessions: &[Session]) -> Markup {
     scrolled_table("Sessions", &head, &rows)
 }
 
-/// Names a browser and its system, by its description.
+/// Names a browser and its operating system, from its user agent.
 fn browser(agent: &str) -> String {
     match system(agent) {
         Some(system) => format!("{} on {system}", program(agent)),
@@ -150,7 +149,7 @@ fn browser(agent: &str) -> String {
     }
 }
 
-/// Finds the name of a system in a browser's description. Systems earlier in the list name later ones too.
+/// Finds the operating system in a user agent. The order matters: an iPhone's user agent also contains "Mac OS X".
 fn system(agent: &str) -> Option<&'static str> {
     let known = [
         ("iPhone", "iPhone"),
@@ -164,7 +163,7 @@ fn system(agent: &str) -> Option<&'static str> {
     known.into_iter().find(|(part, _)| agent.contains(part)).map(|(_, name)| name)
 }
 
-/// Finds the name of a browser in its description. Each browser pretends to be those after it.
+/// Finds the browser in a user agent. The order matters: each browser's user agent also names those after it.
 fn program(agent: &str) -> &str {
     let known = ["Firefox", "Edg", "OPR", "Chrome", "Safari", "curl"];
     known.into_iter().find(|name| agent.contains(name)).map_or("Another client", |name| match name {
@@ -181,7 +180,7 @@ pub(crate) async fn set_password(
     let (present, password) = (form.get("present").into(), form.get("password").into());
     let refused = match app.management.set_password(&viewer.signed_in, present, password).await {
         Ok(()) => {
-            let line = "Your password is set. Your other sessions have ended, and unused sign-in links.";
+            let line = "Your password is set. Your other sessions have ended, and unused sign-in links no longer work.";
             return Ok(notice::done(&viewer, YOU, line));
         }
         Err(Error::Refused(refused)) => refused,
@@ -199,7 +198,6 @@ pub(crate) async fn set_password(
     Ok((status, again).into_response())
 }
 
-/// Ends a session of the member.
 pub(crate) async fn end_session(
     State(app): State<App>,
     Path(id): Path<String>,
@@ -207,7 +205,7 @@ pub(crate) async fn end_session(
 ) -> Result<Response, Failure> {
     let id: SessionId = id.parse().map_err(|_| Failure::NotFound)?;
     app.management.end_session(viewer.signed_in.account, viewer.signed_in.member.id, id).await?;
-    Ok(notice::done(&viewer, YOU, "That browser is signed out."))
+    Ok(notice::done(&viewer, YOU, "That browser was signed out."))
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
-//! Measures the pages of an account with many keys and generations, over SQLite and over Redis. Nothing is asserted.
+//! Measures how fast the pages of an account with many keys and generations load, over SQLite and over Redis. Nothing is
+//! asserted.
 //!
 //! `cargo test --release --workspace --lib -- --ignored --nocapture pages_of_a_large_account` prints a table.
-//! `MEASURE_ONLY` is a part of the addresses to measure.
+//! `MEASURE_ONLY` limits it to addresses that contain this text.
 
 mod account;
 
@@ -45,11 +46,11 @@ use key_service_records::{
 };
 use key_service_store::store::Store;
 
-// As programs do.
+// The programs use it too.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Loads of each page.
+/// How often each page is loaded.
 const LOADS: usize = 21;
 
 const CATALOG: &str = r#"
@@ -73,7 +74,7 @@ const CATALOG: &str = r#"
     model = "any"
 "#;
 
-/// The pages of an account, to a member who is signed in.
+/// The pages of an account, as a signed-in owner.
 struct Pages {
     router: Router,
     cookie: String,
@@ -99,7 +100,7 @@ impl Pages {
         (Self { router, cookie, name }, account, end)
     }
 
-    /// Loads a page; the time until its first byte, and the page.
+    /// Loads a page. Returns the time to its first byte, and the page.
     async fn load(&self, path: &str) -> (Duration, String) {
         let request =
             Request::get(path).header(header::COOKIE, &self.cookie).header(header::HOST, "localhost");
@@ -133,7 +134,7 @@ impl Pages {
     }
 }
 
-/// The size of a page as `gzip` makes it.
+/// Returns the size of a page after `gzip`.
 fn compressed(page: &str) -> usize {
     let mut gzip =
         Program::new("gzip").arg("-c").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
@@ -232,7 +233,7 @@ async fn measure(name: &'static str, store: Arc<Store>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "it takes minutes and measures: see the head of this file"]
+#[ignore = "a measurement that takes minutes; see the head of this file"]
 async fn pages_of_a_large_account() {
     println!("| store | page | first load, ms | median | longest of {LOADS} | kB, gzip | rows |");
     println!("|---|---|---|---|---|---|---|");

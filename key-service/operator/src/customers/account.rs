@@ -1,4 +1,4 @@
-//! An account: its numbers, more credit, and its last deposits.
+//! The page of an account: figures, adding credit, and the latest deposits.
 
 use axum::{
     extract::{Path, State},
@@ -22,10 +22,10 @@ use crate::{
     layout::{Section, page},
 };
 
-/// Deposits that the page shows.
+/// Latest deposits on the page.
 const DEPOSITS: usize = 10;
 
-/// Finds the account of an address.
+/// Finds the account named by an id in a path.
 pub(crate) async fn found(app: &App, id: &str) -> Result<AccountRow, Failure> {
     let id: AccountId = id.parse().map_err(|_| Failure::NotFound)?;
     app.management.account_row(id).await?.ok_or(Failure::NotFound)
@@ -40,7 +40,7 @@ pub(crate) async fn show(
     whole(&app, &operator, &account, Entered::new(&Fields::default())).await
 }
 
-/// Shows the account with what was entered into the form for credit.
+/// Renders the page, with what was entered into the form for credit.
 pub(crate) async fn whole(
     app: &App,
     operator: &Operator,
@@ -55,10 +55,10 @@ pub(crate) async fn whole(
             h2 { "Add credit" }
             (credit_form::form(operator, account.id, entered))
         }
-        h2 { "Last deposits" }
-        @if deposits.is_empty() { p.empty { "No credit was added yet." } } @else { (table(&deposits)) }
-        h2 { "Let its people in" }
-        p { "This makes a member of the account on the server, and prints a link:" }
+        h2 { "Latest deposits" }
+        @if deposits.is_empty() { p.empty { "No credit has been added yet." } } @else { (table(&deposits)) }
+        h2 { "Invite an owner" }
+        p { "Run this on the server to create an owner of the account and print a sign-in link:" }
         (copyable("Command", &format!("{} members invite --account '{name}' --name NAME", program())))
     };
     Ok(page(operator, Section::Accounts, &account.funds.name, &content))
@@ -69,11 +69,11 @@ fn tiles(account: &AccountRow) -> Markup {
     html! {
         p.lead { code { (id.to_string()) } ", since " (time(id.created_at())) }
         dl.tiles {
-            div.tile { dt { "Credit" } dd { (glance(funds.credit)) small { (glance(account.available())) " is not held" } } }
+            div.tile { dt { "Credit" } dd { (glance(funds.credit)) small { (glance(account.available())) " available" } } }
             div.tile { dt { "Held" } dd { (glance(funds.held)) small { "by requests in flight" } } }
-            div.tile { dt { "Lasts" } dd { (lasts(funds.credit, spent.charged)) } }
+            div.tile { dt { "Runway" } dd { (lasts(funds.credit, spent.charged)) } }
             div.tile { dt { "Last " (DAYS) " days" } dd { (glance(spent.charged)) small { (requests(spent.requests)) } } }
-            div.tile { dt { "Refused today" } dd { (count(*refused)) small { "of a day in UTC" } } }
+            div.tile { dt { "Refused today" } dd { (count(*refused)) small { "since 00:00 UTC" } } }
             div.tile { dt { "Keys" } dd { (count(funds.keys)) small { "groups: " (count(funds.groups)) } } }
         }
     }

@@ -1,4 +1,4 @@
-//! The list of accounts: what each has, how long that lasts, and what is refused.
+//! The list of accounts, with credit, runway, spend and refused requests.
 
 use axum::{
     extract::{Request, State},
@@ -26,17 +26,16 @@ use crate::{
     paths::{ACCOUNT, NEW_ACCOUNT},
 };
 
-/// Days until the credit runs out beyond which no number is shown.
+/// Above this many days, "over a year" is shown instead of a number.
 const FAR: i64 = 365;
 
-/// An order of the list besides that of age. Only a list that is whole on one page is ordered, since the numbers of
-/// accounts on other pages are not read.
+/// An order of the list other than by age. It applies only if the whole list fits on one page, since the figures of other
+/// pages are not read.
 struct AccountOrder {
-    /// Name of the order in the address.
     name: &'static str,
-    /// Direction of the numbers that are shown.
+    /// `aria-sort` of the column.
     sort: &'static str,
-    /// A number that is least in the first row.
+    /// Sort key, ascending.
     number: fn(&AccountRow) -> i128,
 }
 
@@ -47,7 +46,7 @@ static ORDERS: [AccountOrder; 4] = [
     AccountOrder { name: "refused", sort: "descending", number: |row| -i128::from(row.refused) },
 ];
 
-/// Returns for how many days the credit of an account lasts: for ever if nothing is spent.
+/// Returns how many days the credit lasts: -1 without credit, and the maximum if nothing was spent.
 fn days_of(row: &AccountRow) -> i128 {
     match days_left(row.funds.credit, row.spent.charged) {
         _ if row.funds.credit <= NanoUsd::ZERO => -1,
@@ -80,14 +79,14 @@ pub(crate) async fn list(
     };
     let content = html! {
         div.split {
-            p.lead { "The customers of this installation" @if order.is_none() { ", newest first" } ". Each owns its keys and its prepaid credit." }
+            p.lead { "The customers of this installation" @if order.is_none() { ", newest first" } ". Each account has its own keys and prepaid credit." }
             a.button.primary href=(NEW_ACCOUNT) { "New account" }
         }
         form.filters method="get" action=(OPERATOR) role="search" {
             label { "Search" input type="search" name="q" value=(query.get("q")) placeholder="Words of the name" autocomplete="off"; }
             button { "Apply" }
         }
-        @if found.rows.is_empty() && text.is_empty() { p.empty { "There is no account yet." } }
+        @if found.rows.is_empty() && text.is_empty() { p.empty { "There are no accounts yet." } }
         @else if found.rows.is_empty() { p.empty { "No accounts match. " a href=(OPERATOR) { "Clear filters" } } }
         @else { (table(&found.rows, &Headings { query: is_whole.then_some(&query), order })) }
         (pagination.links(OPERATOR, &query, &shown))
@@ -95,15 +94,14 @@ pub(crate) async fn list(
     Ok(page(&operator, Section::Accounts, "Accounts", &content))
 }
 
-/// Headings of the list.
 struct Headings<'a> {
-    /// The query of a list that can be ordered.
+    /// The query, if the list can be ordered.
     query: Option<&'a Fields>,
     order: Option<&'a AccountOrder>,
 }
 
 impl Headings<'_> {
-    /// Makes a heading of amounts, which orders the list by them if it can. `wide_only` leaves it out on a phone.
+    /// Renders the heading of a numeric column, as a link that orders the list if possible. `wide_only` hides it on phones.
     fn of(&self, name: &str, title: &str, wide_only: bool) -> Markup {
         let chosen = self.order.filter(|order| order.name == name).map(|order| order.sort);
         let arrow = chosen.map(|sort| if sort == "ascending" { " ↑" } else { " ↓" });
@@ -121,7 +119,7 @@ impl Headings<'_> {
 fn table(rows: &[AccountRow], headings: &Headings<'_>) -> Markup {
     let head = html! {
         th scope="col" { "Name" } (headings.of("credit", "Credit", false)) th.n.wide-only scope="col" { "Held" }
-        (headings.of("lasts", "Lasts", true)) (headings.of("spent", &format!("Last {DAYS} days"), true))
+        (headings.of("lasts", "Runway", true)) (headings.of("spent", &format!("Last {DAYS} days"), true))
         th.n.wide-only scope="col" { "Requests" } (headings.of("refused", "Refused today", true))
     };
     let rows = html! {
@@ -148,12 +146,12 @@ fn row(account: &AccountRow) -> Markup {
     }
 }
 
-/// Says for how long the credit lasts at the rate of the last days. Little stands out.
+/// Says how long the credit lasts at the rate of the last [`DAYS`]. A short time is highlighted.
 pub(crate) fn lasts(credit: NanoUsd, spent: NanoUsd) -> Markup {
     html! {
         @match days_left(credit, spent) {
             _ if credit <= NanoUsd::ZERO => span.badge.short { "no credit" },
-            None => span.quiet { "not spent" },
+            None => span.quiet { "no spend" },
             Some(1) => span.badge.short { "1 day" },
             Some(days) if days < SOON => span.badge.short { (days) " days" },
             Some(days) if days <= FAR => { (days) " days" },
@@ -171,7 +169,7 @@ mod tests {
         let usd = NanoUsd::from_usd;
         for (credit, spent, said, stands_out) in [
             (0, 0, "no credit", true),
-            (10, 0, "not spent", false),
+            (10, 0, "no spend", false),
             (1, 15, "2 days", true),
             (1, 30, "1 day", true),
             (7, 30, "7 days", false),

@@ -1,4 +1,4 @@
-//! Adding credit: a page that asks, and the deposit. A payment is added once, however often the form is sent.
+//! Adding credit: a confirmation, then the deposit. A payment is added once, however often the form is sent.
 
 use axum::{
     extract::{Path, State},
@@ -27,7 +27,6 @@ use crate::{
     paths::ACCOUNT,
 };
 
-/// Asks whether to add the credit.
 pub(crate) async fn confirm(
     State(app): State<App>,
     Path(id): Path<String>,
@@ -52,10 +51,10 @@ fn question(
         form method="post" action={ (path) "/credit/add" } {
             p.lead { "Add " strong { (usd(deposit.amount)) } " to the credit of " strong { bdi { (account.funds.name) } } "?" }
             ul {
-                li { "Payment " strong { bdi { (payment.as_str()) } } ", which is added once." }
+                li { "Payment " strong { bdi { (payment.as_str()) } } ", which is added only once." }
                 @if !deposit.note.is_empty() { li { "Note: " bdi { (deposit.note) } } }
                 @if let Some(after) = after { li { "The credit goes from " (usd(account.funds.credit)) " to " (usd(after)) "." } }
-                li { "Credit that was added cannot be taken back here." }
+                li { "Credit cannot be removed again here." }
             }
             (hidden(operator))
             input type="hidden" name="amount" value=(deposit.amount.to_string());
@@ -67,7 +66,6 @@ fn question(
     page(operator, Section::Accounts, "Add credit", &content)
 }
 
-/// Adds the credit.
 pub(crate) async fn add(
     State(app): State<App>,
     Path(id): Path<String>,
@@ -83,11 +81,8 @@ pub(crate) async fn add(
         Ok(credit) => {
             let (operator_name, payment) = (operator.0.name(), payment.as_str());
             tracing::info!(account = %account.id, usd = %amount, payment, operator = operator_name, "payment added, now or before");
-            let line = format!(
-                "Payment {payment} of {} is added. The credit was {} then.",
-                usd(amount),
-                usd(credit)
-            );
+            let line =
+                format!("Payment {payment} of {} was added. Balance after it: {}.", usd(amount), usd(credit));
             Ok(notice::done(&operator, &format!("{ACCOUNT}/{}", account.id), &line))
         }
         Err(error) => {
@@ -97,7 +92,7 @@ pub(crate) async fn add(
     }
 }
 
-/// Shows the account again, with the fault at its field.
+/// Renders the account again with the fault at its field.
 async fn refused(
     app: &App,
     operator: &Operator,

@@ -1,4 +1,4 @@
-//! The form for more credit, and what is wrong with one.
+//! The form that adds credit, and its faults.
 
 use domain::payment::{MAX_PAYMENT_ID_CHARS, PaymentId};
 use key_service_management::{
@@ -18,27 +18,26 @@ use shared::{ids::AccountId, money::NanoUsd};
 
 use crate::paths::ACCOUNT;
 
-/// Longest note of a deposit: a line of an invoice.
+/// Maximum length of a deposit's note: enough for a line of an invoice.
 const MAX_NOTE_CHARS: usize = 200;
-/// Most characters of an amount, with sign, commas and decimals.
+/// Maximum length of an amount, with sign, commas and decimals.
 const MAX_AMOUNT_CHARS: usize = 30;
 
-/// The form on the page of an account.
+/// Renders the form on an account's page.
 pub(crate) fn form(operator: &Operator, account: AccountId, entered: Entered<'_>) -> Markup {
-    let payment =
-        "The payment’s id in your billing system. Each payment is added once, also if this is sent twice.";
+    let payment = "Required. The payment’s id in your billing system. Each payment is added only once, even if you send it twice.";
     html! {
         form.stack method="post" action={ (ACCOUNT) "/" (account.to_string()) "/credit" } {
             (hidden(operator))
             (amount_field(entered, "Amount (USD)", ""))
             (entered.line("payment_id", "Payment id", payment, MAX_PAYMENT_ID_CHARS))
-            (entered.line("note", "Note", "Shown to the people of the account, such as an invoice’s number. May be empty.", MAX_NOTE_CHARS))
+            (entered.line("note", "Note", "Optional. Shown to the account’s members, such as an invoice number.", MAX_NOTE_CHARS))
             div { button.primary { "Continue …" } }
         }
     }
 }
 
-/// A field for an amount in USD.
+/// Renders a field for an amount in USD.
 pub(crate) fn amount_field(entered: Entered<'_>, title: &str, hint: &str) -> Markup {
     entered.field("amount", title, hint, |entry| {
         html! {
@@ -48,24 +47,25 @@ pub(crate) fn amount_field(entered: Entered<'_>, title: &str, hint: &str) -> Mar
     })
 }
 
-/// Reads an amount of at least `least`. A sign of dollars and commas may be in it.
+/// Reads an amount of at least `least`. A dollar sign and commas are allowed.
 pub(crate) fn amount(form: &Fields, least: NanoUsd) -> Result<NanoUsd, Fault> {
     let text: String = form.get("amount").trim().trim_start_matches('$').replace(',', "");
     match NanoUsd::parse(&text) {
         Ok(amount) if (least..=NanoUsd::MAX).contains(&amount) => Ok(amount),
-        Ok(_) => Err(Fault::of("amount", format!("Give {} to {}.", usd(least), usd(NanoUsd::MAX)))),
-        Err(_) => Err(Fault::of("amount", "Give a number, such as 25 or 12.50.")),
+        Ok(_) => {
+            Err(Fault::of("amount", format!("Enter an amount from {} to {}.", usd(least), usd(NanoUsd::MAX))))
+        }
+        Err(_) => Err(Fault::of("amount", "Enter a number, such as 25 or 12.50.")),
     }
 }
 
-/// Reads the form.
 pub(crate) fn read(form: &Fields) -> Result<(NewDeposit, PaymentId), Fault> {
     let amount = amount(form, NanoUsd::from_nanos(1))?;
     let payment = PaymentId::parse(form.get("payment_id").trim()).ok_or_else(|| {
         Fault::of(
             "payment_id",
             format!(
-                "Give 1 to {MAX_PAYMENT_ID_CHARS} characters of printable ASCII, with single blanks inside."
+                "Required: up to {MAX_PAYMENT_ID_CHARS} printable ASCII characters, without consecutive blanks."
             ),
         )
     })?;
@@ -73,7 +73,7 @@ pub(crate) fn read(form: &Fields) -> Result<(NewDeposit, PaymentId), Fault> {
     Ok((NewDeposit { amount, note, payment_id: Some(payment.clone()) }, payment))
 }
 
-/// Returns the fault of a refused account or deposit.
+/// Turns a refused account or deposit into a fault at its field.
 pub(crate) fn fault(error: Error<AccountRefused>) -> Result<Fault, Failure> {
     match error {
         Error::Refused(AccountRefused::StoreFull) => Err(Failure::StoreFull),

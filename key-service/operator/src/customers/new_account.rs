@@ -1,4 +1,4 @@
-//! Making an account, with its first credit.
+//! Creating an account with its first credit.
 
 use axum::{extract::State, response::Response};
 use key_service_page::{
@@ -21,7 +21,7 @@ use crate::{
     paths::{ACCOUNT, NEW_ACCOUNT},
 };
 
-/// Most characters of a name, as many as the command takes.
+/// The command has the same limit.
 const MAX_NAME_CHARS: usize = 80;
 
 pub(crate) async fn show(operator: Operator) -> Response {
@@ -31,27 +31,26 @@ pub(crate) async fn show(operator: Operator) -> Response {
 
 fn asked(operator: &Operator, entered: Entered<'_>) -> Response {
     let content = html! {
-        p.lead { "An account owns keys and prepaid credit. Its people get links afterwards, from a command." }
+        p.lead { "An account has keys and prepaid credit. Invite its members afterwards, with a command." }
         form.stack method="post" action=(NEW_ACCOUNT) {
             (hidden(operator))
-            (entered.line("name", "Name", "Unique. Its people see it, and give it when they sign in.", MAX_NAME_CHARS))
-            (amount_field(entered, "First credit (USD)", "0 for none. A payment with an id is added on the account’s page."))
+            (entered.line("name", "Name", "Unique. Members see it, and enter it when they sign in.", MAX_NAME_CHARS))
+            (amount_field(entered, "First credit (USD)", "0 for none. To add a payment with an id, use the account’s page afterwards."))
             div.buttons { button.primary { "Create account" } a.button href=(OPERATOR) { "Cancel" } }
         }
     };
     page(operator, Section::Accounts, "New account", &content)
 }
 
-/// Reads name and first credit.
 fn read(form: &Fields) -> Result<(&str, NanoUsd), Fault> {
     let name = form.get("name").trim();
     if !is_name(name, MAX_NAME_CHARS) {
-        return Err(Fault::of("name", format!("Give 1 to {MAX_NAME_CHARS} characters that can be seen.")));
+        return Err(Fault::of("name", format!("Enter 1 to {MAX_NAME_CHARS} visible characters.")));
     }
     Ok((name, amount(form, NanoUsd::ZERO)?))
 }
 
-/// Makes the account. Its name is unique, so a form that is sent twice makes one.
+/// Creates the account. Its name is unique, so a form that is sent twice creates only one.
 pub(crate) async fn create(
     State(app): State<App>,
     OperatorAct { operator, form }: OperatorAct,
@@ -61,7 +60,7 @@ pub(crate) async fn create(
             match app.management.create_account(name, credit, operator.0.signed_in.as_operator()).await {
                 Ok(id) => {
                     tracing::info!(account = %id, name, usd = %credit, operator = operator.0.name(), "account created");
-                    let line = format!("{name} is made, with {} of credit.", usd(credit));
+                    let line = format!("Created {name} with {} of credit.", usd(credit));
                     return Ok(notice::done(&operator, &format!("{ACCOUNT}/{id}"), &line));
                 }
                 Err(error) => fault(error)?,

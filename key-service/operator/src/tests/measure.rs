@@ -1,4 +1,4 @@
-//! Measures the pages of an installation with many accounts, over SQLite and over Redis. Nothing is asserted.
+//! Measures how fast the pages of an installation with many accounts load, over SQLite and over Redis. Nothing is asserted.
 //!
 //! `cargo test --release --workspace --lib -- --ignored --nocapture pages_of_many_accounts` prints a table.
 
@@ -45,14 +45,13 @@ use tower::ServiceExt;
 
 use crate::{process_metrics::ProgramFacts, router};
 
-/// Accounts, of which the newest spend.
 const ACCOUNTS: usize = 10_000;
-/// Accounts that spend each day: those of a page.
+/// The newest accounts, which spend each day: as many as the list shows on a page.
 const SPENDING: usize = 50;
-/// Days of their spending, and models of each day.
+/// Days on which they spend, on each of the models.
 const DAYS: u64 = 30;
 const MODELS: [&str; 7] = ["a", "b", "c", "d", "e", "f", "g"];
-/// Loads of each page.
+/// How often each page is loaded.
 const LOADS: usize = 21;
 
 async fn bill(store: &Store, account: AccountId, key: &ApiKey, at: Timestamp, model: &str) {
@@ -141,7 +140,7 @@ async fn load(router: &Router, path: &str, cookie: &str) -> (Duration, Vec<u8>) 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "it takes minutes and measures: see the head of this file"]
+#[ignore = "a measurement that takes minutes; see the head of this file"]
 async fn pages_of_many_accounts() {
     println!("| store | page | median of {LOADS}, ms | longest | kB, plain |");
     println!("|---|---|---|---|---|");

@@ -11,7 +11,7 @@ use crate::{
     visitors::{browser::Browser, session::Viewer},
 };
 
-/// Puts a page around an answer if it is a failure: with navigation for a member, bare for others.
+/// Renders a failure as a page, with navigation for a member and bare for others. Other answers pass unchanged.
 pub async fn framed(app: &App, browser: Browser, mut response: Response) -> Response {
     let Some((title, content)) = explained(&mut response, WayBack { address: HOME, name: "dashboard" })
     else {
@@ -25,7 +25,8 @@ pub async fn framed(app: &App, browser: Browser, mut response: Response) -> Resp
     (response.status(), page).into_response()
 }
 
-/// Takes title and content of the page out of a failure. The page leads back from there.
+/// Takes the title and content of a failure's page out of its response; `None` for any other response. The page links
+/// to `back`.
 pub fn explained(response: &mut Response, back: WayBack<'_>) -> Option<(&'static str, Markup)> {
     let Explained { title, message } = response.extensions_mut().remove()?;
     let content = html! {

@@ -1,4 +1,4 @@
-//! The frame of a page for someone who is signed in: navigation, the person, the colours and the way out.
+//! The frame around a page for someone who is signed in: navigation, their name, the theme and the sign-out.
 
 use axum::response::{AppendHeaders, IntoResponse, Response};
 use http::header;
@@ -12,28 +12,27 @@ use crate::{
     visitors::{browser::form_token, notice, session::SignedInBrowser},
 };
 
-/// What differs between the frames of members and of operators.
+/// What differs between the frames for members and for operators.
 pub struct Frame<'a> {
-    /// Address of the first page, below which all others are.
+    /// Path of the first page; all other pages are below it.
     pub home: &'a str,
-    /// Name beside the mark, and in the title.
+    /// Shown next to the logo and in the document's title.
     pub name: &'a str,
-    /// A number that every page shows, if any.
+    /// The account's credit; empty for operators.
     pub balance: Markup,
-    /// The box above the navigation that finds things, if any.
+    /// The search box above the navigation; empty for operators.
     pub finding: Markup,
-    /// Name of the navigation for those who do not see it.
+    /// Label of the navigation for screen readers.
     pub navigation: &'a str,
-    /// Links of the navigation.
     pub links: Markup,
-    /// Who is signed in, above a menu of what is the person's own.
+    /// Who is signed in. A click opens the personal menu.
     pub person: Markup,
-    /// Links of that menu, if any.
+    /// Links in the personal menu.
     pub own: Markup,
 }
 
 impl Frame<'_> {
-    /// Makes the page around its content. `above` has name and address of the page to which it leads back.
+    /// Renders the page around its content. `above` is the name and path of its parent page.
     pub fn page(
         &self,
         person: &impl SignedInBrowser,
@@ -43,13 +42,13 @@ impl Frame<'_> {
     ) -> Response {
         let notice = notice::line(person);
         let body = html! {
-            a.skip href="#content" { "Skip to the content" }
+            a.skip href="#content" { "Skip to content" }
             div.frame {
                 header.side {
                     a.brand href=(self.home) { (mark()) span { (self.name) } }
                     (self.balance)
                     button.opens-menu type="button" popovertarget="menu" { "Menu" }
-                    // On a narrow screen, a button opens it without a script.
+                    // On a narrow screen the button opens it, without a script.
                     div.menu #menu popover {
                         (self.finding)
                         nav.main aria-label=(self.navigation) { (self.links) }
@@ -71,7 +70,7 @@ impl Frame<'_> {
         (AppendHeaders([(header::SET_COOKIE, person.browser().no_notice_cookie())]), page).into_response()
     }
 
-    /// The person, with a menu of links, the colours and the way out.
+    /// Renders the personal menu: links, theme and sign-out.
     fn signed_in(&self, person: &impl SignedInBrowser) -> Markup {
         html! {
             details.me {
@@ -80,7 +79,7 @@ impl Frame<'_> {
                 form.theme method="post" action={ (self.home) "/theme" } {
                     (hidden(person))
                     fieldset {
-                        legend { "Colours" }
+                        legend { "Theme" }
                         @for theme in Theme::ALL {
                             button name="theme" value=(theme.as_str()) aria-pressed=(person.browser().theme == theme) {
                                 (theme.as_str())
@@ -97,7 +96,7 @@ impl Frame<'_> {
     }
 }
 
-/// Makes the hidden token that every form has.
+/// Renders the CSRF token that every form needs.
 pub fn hidden(person: &impl SignedInBrowser) -> Markup {
     html! { input type="hidden" name="token" value=(form_token(person.token())); }
 }

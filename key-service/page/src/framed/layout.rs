@@ -1,4 +1,4 @@
-//! The pages of the dashboard in their frame: navigation, the account, and who is signed in.
+//! The layout of dashboard pages: navigation, the account's credit, and who is signed in.
 
 use axum::response::Response;
 use maud::{Markup, Render, html};
@@ -14,44 +14,42 @@ use crate::{
     visitors::session::Viewer,
 };
 
-/// Address that finds anything of the account by a name, an id or a plaintext.
+/// Path of the search box: it finds anything in the account by name, id or plaintext.
 pub const FIND: &str = "/dashboard/find";
 
-/// A part in the navigation, with its name and its address.
+/// A link of the navigation: section, name and path.
 type ListedSection = (Section, &'static str, &'static str);
 
-/// A part of the dashboard, as in the navigation.
+/// A section of the dashboard, as in the navigation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Section {
     /// Spend of the last days, and what needs attention.
     Overview,
     /// Keys that make model calls.
     Keys,
-    /// Groups of keys, which share bounds.
+    /// Groups of keys that share limits.
     Groups,
-    /// Keys that govern the account.
+    /// Keys for the management API.
     ManagementKeys,
-    /// Every request that was billed, and the last ones that were refused.
+    /// All billed requests and the latest refused ones.
     Requests,
-    /// Models on offer, with their prices.
     Models,
-    /// Deposits, and a statement for each month.
     Credit,
-    /// Charges beside what the upstreams charge, for owners.
+    /// Charges compared with upstream costs, for owners.
     Margin,
     /// The people who sign in.
     Members,
-    /// Acts that governed the account, and thresholds that were crossed.
+    /// Changes to the account, and thresholds that were crossed.
     Events,
     Webhooks,
-    /// A request sent from the browser.
+    /// A chat in the browser.
     TryIt,
-    /// A page that the navigation does not list: the member's own sign-in, and failures.
+    /// Not in the navigation: the member's own sign-in, search results and failures.
     Unlisted,
 }
 
 impl Section {
-    /// The parts listed in the navigation, with addresses, below what they are for.
+    /// The navigation: headings and the links below them.
     const LISTED: [(&'static str, &'static [ListedSection]); 4] = [
         (
             "Use",
@@ -75,7 +73,7 @@ impl Section {
         ),
     ];
 
-    /// Returns whether the navigation has the part for a member.
+    /// Returns whether the member's navigation has this section.
     fn is_seen_by(self, viewer: &Viewer) -> bool {
         match self {
             Self::Keys | Self::Groups | Self::Requests | Self::Models | Self::TryIt | Self::Events => {
@@ -89,14 +87,14 @@ impl Section {
         }
     }
 
-    /// Returns whether the part is about a range of days, which its link then keeps.
+    /// Returns whether the section covers a range of days. Its link keeps the chosen range.
     const fn has_range(self) -> bool {
         matches!(self, Self::Overview | Self::Requests | Self::Margin)
     }
 }
 
-/// Makes a page for a signed-in member. Its title is also its heading. A page below the one of its section leads back
-/// to it, and the page after an act says what was done.
+/// Renders a page for a signed-in member. The title is also the heading. A page below its section's first page links back
+/// to it, and the page that follows an action shows the result.
 pub fn page(viewer: &Viewer, section: Section, title: &str, content: &Markup) -> Response {
     let listed =
         Section::LISTED.iter().flat_map(|(_, parts)| *parts).find(|(listed, _, _)| *listed == section);
@@ -116,7 +114,7 @@ pub fn page(viewer: &Viewer, section: Section, title: &str, content: &Markup) ->
     frame.page(viewer, above, title, content)
 }
 
-/// Names the balance, and says how long it lasts if that is not for long.
+/// Labels the balance, with the days left if the credit is short.
 fn credit_title(viewer: &Viewer) -> String {
     match viewer.days_left.filter(|_| viewer.is_credit_short()) {
         Some(1) => "Credit, 1 day".into(),
@@ -125,10 +123,10 @@ fn credit_title(viewer: &Viewer) -> String {
     }
 }
 
-/// Makes the box that finds anything. It is sent as a form, so that a pasted plaintext is in no address.
+/// Renders the search box. It sends a POST, so that a pasted plaintext does not end up in an address.
 fn find(viewer: &Viewer) -> Markup {
     html! {
-        form.find method="post" action=(FIND) role="search" aria-label="All of the account" {
+        form.find method="post" action=(FIND) role="search" aria-label="Search the account" {
             (hidden(viewer))
             input type="search" name="q" required aria-label="Find" placeholder="Key, group, id …" autocomplete="off";
             button { "Go" }
@@ -136,7 +134,7 @@ fn find(viewer: &Viewer) -> Markup {
     }
 }
 
-/// Links the parts of the dashboard that the member may see.
+/// Links the sections that the member may see.
 fn links(viewer: &Viewer, section: Section) -> Markup {
     let needs_a_look = viewer.funds.has_refused || viewer.is_credit_short();
     let has_dot = |listed: Section| listed == Section::Overview && needs_a_look;
@@ -157,30 +155,30 @@ fn links(viewer: &Viewer, section: Section) -> Markup {
                 }
             }
         }
-        // Beside the link, so that it is no part of its name.
-        @if needs_a_look && Section::Overview.is_seen_by(viewer) { span.hidden #needs-a-look { "Something needs a look." } }
+        // Outside the link, so that it is not part of the link's name.
+        @if needs_a_look && Section::Overview.is_seen_by(viewer) { span.hidden #needs-a-look { "Something needs attention." } }
     }
 }
 
-/// The member's name and rights.
+/// Shows the member's name and role.
 fn name_and_rights(viewer: &Viewer) -> Markup {
     let member = &viewer.signed_in.member;
     html! {
         span.name title=(member.name) { bdi { (member.name) } }
-        // The owner of a first run is named after the role.
+        // The first run names its owner "owner", so the badge would only repeat the name.
         @if member.name != member.role.as_str() { span.badge { (member.role.as_str()) } }
     }
 }
 
-/// Page that another one leads back to.
+/// The page that a "Back" or "Cancel" button leads to.
 #[derive(Clone, Copy)]
 pub struct WayBack<'a> {
     pub address: &'a str,
-    /// What the page is called, as in `Back to the key`.
+    /// Completes `Back to the …`, such as `key`.
     pub name: &'a str,
 }
 
-/// Makes a form that asks before something is done. Who may not do it reads that owners can.
+/// Renders a form that asks for confirmation. Members who may not do it are told that owners can.
 pub fn confirmation(
     viewer: &Viewer,
     question: &Markup,

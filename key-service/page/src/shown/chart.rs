@@ -1,4 +1,4 @@
-//! Amounts by day or by hour as a picture with a scale, with a table behind it.
+//! A bar chart of amounts by day or by hour, with the same figures in a table.
 
 use std::{collections::BTreeMap, ops::RangeInclusive};
 
@@ -9,20 +9,18 @@ use super::show::{aligned, count, glance, scrolled_figures, short_count, usd};
 use domain::usage::{Day, HOURS, Hour, Sums};
 use key_service_management::spend::ChartStep;
 
-/// Colours of parts in the style sheet, which people who see only two primary colours can tell apart too. A further
-/// colour is that of all others.
+/// Colours for series in the style sheet, chosen to work for colour-blind readers too. One more colour is for "others".
 const COLOURS: usize = 7;
-/// Height of the picture in pixels, which the style sheet has too.
+/// Height of the picture in pixels. The style sheet repeats it.
 const HEIGHT: i64 = 160;
-/// Lines of the scale above zero.
+/// Grid lines above zero.
 const LINES: i64 = 3;
-/// Round steps of a scale, in tenths of a power of ten.
+/// Round distances between grid lines, in tenths of a power of ten.
 const STEPS: [i64; 8] = [10, 15, 20, 25, 30, 40, 50, 75];
-/// Names of months below a chart.
 const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
-/// Returns how many of `most` units an amount is of a whole. Floats are not used for amounts.
+/// Scales an amount so that `whole` becomes `most` units. Amounts never become floats.
 pub fn scaled(amount: NanoUsd, whole: NanoUsd, most: i64) -> i64 {
     share(amount.nanos(), whole.nanos(), most)
 }
@@ -32,12 +30,12 @@ fn share(part: i64, whole: i64, most: i64) -> i64 {
     i64::try_from((part * i128::from(most) / whole).min(i128::from(most))).unwrap_or(most)
 }
 
-/// Amount of a chart: charges in nano-USD, requests, or tokens.
+/// What a chart shows: charges in nano-USD, requests, or tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measure {
     Spend,
     Requests,
-    /// Tokens of prompts and answers.
+    /// Prompt and output tokens together.
     Tokens,
 }
 
@@ -45,7 +43,6 @@ impl Measure {
     /// Every measure; the first is the default.
     pub const ALL: [Self; 3] = [Self::Spend, Self::Requests, Self::Tokens];
 
-    /// Name of the measure on the page.
     pub const fn title(self) -> &'static str {
         match self {
             Self::Spend => "Spend",
@@ -62,7 +59,7 @@ impl Measure {
         }
     }
 
-    /// Shows an amount at a glance.
+    /// Shows an amount briefly, with the exact number in the tooltip.
     pub fn glance(self, amount: i64) -> Markup {
         match self {
             Self::Spend => glance(NanoUsd::from_nanos(amount)),
@@ -72,7 +69,7 @@ impl Measure {
         }
     }
 
-    /// An amount in a column.
+    /// Shows an amount in a column.
     pub fn aligned(self, amount: i64) -> Markup {
         match self {
             Self::Spend => aligned(NanoUsd::from_nanos(amount)),
@@ -80,7 +77,7 @@ impl Measure {
         }
     }
 
-    /// An amount in a sentence.
+    /// Writes an amount within a sentence.
     fn label(self, amount: i64) -> String {
         match self {
             Self::Spend => usd(NanoUsd::from_nanos(amount)),
@@ -88,7 +85,7 @@ impl Measure {
         }
     }
 
-    /// Lists the amounts at the lines of a scale, from the top down to zero. All have as many decimals.
+    /// Labels the grid lines, from the top down to zero, all with the same number of decimals.
     fn scale(self, step: i64) -> Vec<String> {
         let lines = (0..=LINES).rev().map(|line| self.label(step.saturating_mul(line)));
         let mut labels: Vec<String> = lines.collect();
@@ -103,14 +100,13 @@ impl Measure {
     }
 }
 
-/// A part of a chart: the sums of a model or a key.
+/// A series of a chart: the sums of a model, a key, a group or a user.
 pub struct Series {
-    /// Name of the model, or label of the key.
     pub name: Markup,
-    /// Number that decides the colour, the same on every page: the model's place in the catalogue, or a number of the
-    /// key. `None` for models that left the catalogue.
+    /// Decides the colour, which is the same on every page: the model's position in the catalogue, or a number derived
+    /// from the key. `None` for models that are no longer in the catalogue.
     pub place: Option<usize>,
-    /// Stands for several small parts together.
+    /// Combines all small series.
     pub is_rest: bool,
     pub times: BTreeMap<Hour, Sums>,
 }
@@ -121,21 +117,20 @@ impl Series {
     }
 }
 
-/// A chart of these parts.
 pub struct Chart<'a> {
     pub measure: Measure,
     /// Days on the axis, including those without spend.
     pub days: RangeInclusive<Day>,
-    /// What a bar stands for.
+    /// Whether a bar is a day or an hour.
     pub step: ChartStep,
-    /// The parts of each bar, from the bottom up.
+    /// Stacked in each bar, from the bottom up.
     pub series: &'a [Series],
-    /// Address of the requests that the chart adds up. Each bar leads to those of its time.
+    /// Address of the list of requests that the chart adds up. Each bar links to the requests of its day or hour.
     pub requests: &'a str,
 }
 
 impl Chart<'_> {
-    /// Lists the times of the bars. A day stands at its first hour.
+    /// Lists the times of the bars. A day is represented by its first hour.
     fn times(&self) -> impl DoubleEndedIterator<Item = Hour> + use<> {
         let hours = match self.step {
             ChartStep::Day => 1,
@@ -153,7 +148,6 @@ impl Chart<'_> {
         self.series.iter().fold(0, |sum: i64, series| sum.saturating_add(self.on(series, time)))
     }
 
-    /// Names what a bar stands for.
     const fn unit(&self) -> &'static str {
         match self.step {
             ChartStep::Day => "day",
@@ -161,7 +155,6 @@ impl Chart<'_> {
         }
     }
 
-    /// Names the time of a bar.
     fn name(&self, time: Hour) -> String {
         match self.step {
             ChartStep::Day => time.day().to_string(),
@@ -169,12 +162,12 @@ impl Chart<'_> {
         }
     }
 
-    /// Draws the picture, with the table behind it.
+    /// Draws the chart, with its table below.
     pub fn markup(&self) -> Markup {
         let (measure, count) = (self.measure, self.times().count());
         let most = self.times().map(|time| self.total(time)).max().unwrap_or_default();
         if most <= 0 {
-            return html! { p.empty { "No request was billed " (words(&self.days)) "." } };
+            return html! { p.empty { "No requests were billed " (words(&self.days)) "." } };
         }
         let (step, colours, unit) = (step(most), colours(self.series), self.unit());
         let says = format!(
@@ -197,7 +190,7 @@ impl Chart<'_> {
                             (self.column(time, at, count, &self.bars(time, step.saturating_mul(LINES), &colours)))
                         }
                     }
-                    // For the pointer alone: the table has the same links for the keyboard and for screen readers.
+                    // For the pointer only: the table has the same links for keyboards and screen readers.
                     div.days aria-hidden="true" {
                         @for time in self.times() { a href=(self.requests_of(time)) tabindex="-1" {} }
                     }
@@ -222,7 +215,7 @@ impl Chart<'_> {
         }
     }
 
-    /// Draws the bar of a time, which is number `at` of `count`. `bars` are the colours and heights of its parts.
+    /// Draws bar number `at` of `count`. `bars` are the colours and heights of its series.
     fn column(&self, time: Hour, at: usize, count: usize, bars: &[(usize, i64)]) -> Markup {
         let mut y = HEIGHT;
         let (dated, text) = match self.step {
@@ -245,13 +238,13 @@ impl Chart<'_> {
         }
     }
 
-    /// Returns the colour and the height of each part of a bar. `top` is the top of the scale.
+    /// Returns the colour and height of each series in a bar. `top` is the value of the highest grid line.
     fn bars(&self, time: Hour, top: i64, colours: &[usize]) -> Vec<(usize, i64)> {
         colours.iter().copied().zip(self.heights(time, top)).collect()
     }
 
-    /// Returns the height of each part of a bar. Together they are as high as the sum, and at least a pixel. A part is as
-    /// high as its share of that, so it may be too small to be seen.
+    /// Returns the height of each series in a bar. The bar is at least one pixel high, and each series gets its share of
+    /// it, which may be nothing.
     fn heights(&self, time: Hour, top: i64) -> Vec<i64> {
         let parts: Vec<i64> = self.series.iter().map(|series| self.on(series, time).max(0)).collect();
         let sum: i128 = parts.iter().copied().map(i128::from).sum();
@@ -260,7 +253,7 @@ impl Chart<'_> {
         let (mut below, mut y) = (0, 0);
         let heights = parts.into_iter().map(|part| {
             below += i128::from(part);
-            // The end of a part is rounded, not its height, so that rounded parts add up to the height of the day.
+            // Rounding the upper edge instead of the height makes the parts add up to the bar.
             let end =
                 i64::try_from((2 * below * i128::from(height) + sum) / (2 * sum).max(1)).unwrap_or(height);
             end - std::mem::replace(&mut y, end)
@@ -268,7 +261,7 @@ impl Chart<'_> {
         heights.collect()
     }
 
-    /// Writes a row for each bar, with a column for each part. The box at the pointer shows the row too.
+    /// Renders a row for each bar and a column for each series. The box at the pointer shows the same row.
     fn table(&self) -> Markup {
         let cell = |amount: i64| {
             html! { td.n { @if amount == 0 { "–" } @else { (self.measure.aligned(amount)) } } }
@@ -276,7 +269,7 @@ impl Chart<'_> {
         let head = html! {
             th scope="col" { @match self.step { ChartStep::Day => "Day (UTC)", ChartStep::Hour => "Hour (UTC)" } }
             @for series in self.series { th.n scope="col" { (series.name) } }
-            th.n scope="col" { "Sum" }
+            th.n scope="col" { "Total" }
         };
         let rows = html! {
             @for time in self.times().rev() {
@@ -292,16 +285,16 @@ impl Chart<'_> {
     }
 }
 
-/// Place of a day's date below a chart.
+/// Whether a bar is labelled below the chart.
 enum Dated {
     No,
-    /// The date is shown if there is room.
+    /// Only on a wide page.
     Wide,
     Always,
 }
 
-/// Decides which days have a date. A week has one for each day, longer times have one for each Monday, and very long ones
-/// one for the first day of a month. A narrow page shows every second one, every fourth week's, or a quarter's first.
+/// Decides which days are labelled: in a week all, in longer ranges Mondays, and above 100 days the first of each month. A
+/// narrow page keeps every second day, every fourth Monday, or the first of each quarter.
 fn dated(day: Day, at: usize, count: usize) -> Dated {
     match count {
         ..=7 if at.is_multiple_of(2) => Dated::Always,
@@ -318,7 +311,7 @@ fn dated(day: Day, at: usize, count: usize) -> Dated {
     }
 }
 
-/// Decides which hours of a day are named: every sixth, and every third one if there is room.
+/// Decides which hours are labelled: every sixth, and on wide pages every third.
 const fn timed(time: Hour) -> Dated {
     match time.of_day() {
         hour if hour.is_multiple_of(6) => Dated::Always,
@@ -332,7 +325,7 @@ fn clock(time: Hour) -> String {
     format!("{:02}:00", time.of_day())
 }
 
-/// Says on which days something was.
+/// Writes `on 2026-11-23` or `from … to …`.
 fn words(days: &RangeInclusive<Day>) -> String {
     if days.start() == days.end() {
         return format!("on {}", days.start());
@@ -340,7 +333,7 @@ fn words(days: &RangeInclusive<Day>) -> String {
     format!("from {} to {}", days.start(), days.end())
 }
 
-/// Returns the smallest round step of which [`LINES`] reach an amount.
+/// Returns the smallest round step for which [`LINES`] steps reach `most`.
 fn step(most: i64) -> i64 {
     let mut power: i64 = 1;
     loop {
@@ -353,7 +346,7 @@ fn step(most: i64) -> i64 {
     }
 }
 
-/// Returns the share of the picture's width that tenths of a day take.
+/// Returns a horizontal position as a share of the picture's width. `tenths` are tenths of a bar.
 fn across(tenths: usize, days: usize) -> String {
     let hundredths = tenths * 1_000 / days;
     format!("{}.{:02}%", hundredths / 100, hundredths % 100)
@@ -367,11 +360,11 @@ fn short(day: Day) -> String {
     format!("{month} {}", number(date.get(8..10)))
 }
 
-/// Chooses the colour of each part. If another part has it already, the next free one is taken.
+/// Chooses the colour of each series: the one for its place or, if that is taken, the next free one.
 fn colours(series: &[Series]) -> Vec<usize> {
     let mut colours = vec![COLOURS; series.len()];
     let mut order: Vec<usize> = (0..series.len()).filter(|at| !series[*at].is_rest).collect();
-    // Parts are sorted by place rather than amount, so that a colour does not change with the amounts.
+    // Sorted by place rather than amount, so that colours do not change with the amounts.
     order.sort_by_key(|at| (series[*at].place.is_none(), series[*at].place));
     for at in order {
         let wanted = series[at].place.unwrap_or(COLOURS - 1);
@@ -493,10 +486,10 @@ mod tests {
         assert_eq!(page.matches("<th scope=\"row\">").count(), 24);
         assert_eq!(page.matches("href=\"/r?from=2026-11-23&to=2026-11-23&hour=14\"").count(), 2);
         assert!(page.contains(">06:00</text>") && page.contains("Hour (UTC)"), "{page}");
-        assert!(chart(today..=today, &[]).contains("No request was billed on 2026-11-23."));
+        assert!(chart(today..=today, &[]).contains("No requests were billed on 2026-11-23."));
     }
 
-    /// A colour in the space in which distances are as people see them (CIELAB), for eyes of some kind.
+    /// Converts a colour to CIELAB, where distances match perception, as eyes of this kind see it.
     fn seen(colour: &str, eyes: [[f64; 3]; 3]) -> [f64; 3] {
         let part = |at: usize| f64::from(u8::from_str_radix(&colour[at..at + 2], 16).unwrap()) / 255.0;
         let linear = [1, 3, 5]
@@ -504,7 +497,7 @@ mod tests {
             .map(|c| if c <= 0.040_45 { c / 12.92 } else { ((c + 0.055) / 1.055).powf(2.4) });
         let product = |row: &[f64; 3], of: [f64; 3]| row.iter().zip(of).map(|(a, b)| a * b).sum::<f64>();
         let rgb = eyes.map(|row| product(&row, linear).clamp(0.0, 1.0));
-        // Of the white of screens (D65).
+        // Relative to D65, the white of screens.
         let whites = [[0.4338, 0.3762, 0.1899], [0.2126, 0.7152, 0.0722], [0.0177, 0.1095, 0.8729]];
         let roots = whites.map(|row| match product(&row, rgb) {
             light if light > 0.008_856 => light.cbrt(),
@@ -516,7 +509,7 @@ mod tests {
 
     #[test]
     fn colours_are_told_apart_by_people_who_see_two_primary_colours() {
-        // All cones; without the first and the second kind (Machado, Oliveira and Fernandes 2009).
+        // Normal vision, protanopia and deuteranopia (Machado, Oliveira and Fernandes 2009).
         let eyes = [
             [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
             [

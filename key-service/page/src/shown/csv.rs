@@ -1,13 +1,13 @@
-//! Texts in the cells of files that spreadsheets open.
+//! CSV cells that no spreadsheet takes for a formula.
 
-/// Characters with which spreadsheets let a formula begin.
+/// Characters that start a formula in spreadsheets.
 const FORMULA: [char; 10] = ['=', '+', '-', '@', '\t', '\r', '＝', '＋', '－', '＠'];
 
-/// Characters after which a cell may begin: separators, quotes and line breaks of any spreadsheet's settings.
+/// Characters after which a cell may begin, whatever the spreadsheet's settings: separators, quotes and line breaks.
 const CELL_ENDS: [char; 7] = [',', ';', '\t', '"', '\'', '\n', '\r'];
 
-/// Writes a text for a cell. A spreadsheet takes a formula with an apostrophe before it for a text. If its separator is
-/// not the comma, it finds cells within the text, so formulas are marked wherever a cell may begin.
+/// Writes a text as a quoted cell. An apostrophe before a formula makes spreadsheets treat it as text. A spreadsheet whose
+/// separator is not the comma finds cells inside the text, so formulas are marked wherever a cell may begin.
 pub fn cell(text: &str) -> String {
     let (mut cell, mut may_begin) = (String::with_capacity(text.len() + 2), true);
     cell.push('"');
@@ -52,7 +52,7 @@ mod tests {
         }
     }
 
-    /// Cells of a line for a program that separates by `separator`, and reads quotes if `minds_quotes`.
+    /// Splits a line as a program would that separates by `separator` and, if `minds_quotes`, understands quotes.
     fn cells(line: &str, separator: char, minds_quotes: bool) -> Vec<String> {
         let (mut cells, mut is_quoted) = (vec![String::new()], false);
         for c in line.chars() {

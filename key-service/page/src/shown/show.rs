@@ -1,4 +1,4 @@
-//! Amounts, times and keys as shown on pages.
+//! How amounts, times and keys look on pages.
 
 use maud::{Markup, html};
 use shared::{
@@ -20,17 +20,17 @@ pub fn usd(amount: NanoUsd) -> String {
 /// Decimals of an amount in a column.
 const COLUMN_DECIMALS: usize = 6;
 
-/// Shows an amount at a glance: two decimals, rounded down, with the exact amount at hand.
+/// Shows an amount with two decimals, rounded down. The tooltip has the exact amount.
 pub fn glance(amount: NanoUsd) -> Markup {
     shortened(amount, 2, "< $0.01")
 }
 
-/// Shows an amount in a column, with its point below those of other amounts, and the exact amount at hand.
+/// Shows an amount in a column, so that decimal points line up. The tooltip has the exact amount.
 pub fn aligned(amount: NanoUsd) -> Markup {
     shortened(amount, COLUMN_DECIMALS, "< $0.000001")
 }
 
-/// Shows an amount cut to these decimals, or a word if it would be zero.
+/// Shows an amount cut to `decimals`, or `less` if that would read as zero.
 fn shortened(amount: NanoUsd, decimals: usize, less: &str) -> Markup {
     let exact = usd(amount);
     let (whole, fraction) = exact.split_once('.').unwrap_or((&exact, ""));
@@ -56,7 +56,7 @@ pub fn requests(n: u64) -> String {
     format!("{} {}", count(n), if n == 1 { "request" } else { "requests" })
 }
 
-/// A time in milliseconds, in three digits or so.
+/// Writes a duration with about three digits.
 pub fn duration(millis: u64) -> String {
     match millis {
         0..1_000 => format!("{millis} ms"),
@@ -66,7 +66,7 @@ pub fn duration(millis: u64) -> String {
     }
 }
 
-/// A count with a comma at every thousand.
+/// Writes a count with thousands separators.
 pub fn count(n: u64) -> String {
     grouped(&n.to_string())
 }
@@ -82,29 +82,29 @@ fn grouped(digits: &str) -> String {
     text
 }
 
-/// Shows an instant to the minute in UTC. A script replaces it by the reader's time, or by "3 minutes ago".
+/// Shows a time in UTC, to the minute. The script replaces it with the reader's local time, or with "3 minutes ago".
 pub fn time(at: Timestamp) -> Markup {
     let exact = at.to_string();
     html! { time datetime=(exact) title=(utc(&exact, 19)) { (utc(&exact, 16)) } }
 }
 
-/// Shows an instant to the second in UTC. A script replaces it by the reader's time.
+/// Shows a time in UTC, to the second. The script replaces it with the reader's local time.
 pub fn time_to_second(at: Timestamp) -> Markup {
     let exact = at.to_string();
     html! { time datetime=(exact) title=(utc(&exact, 19)) data-seconds { (utc(&exact, 19)) } }
 }
 
-/// Writes an RFC 3339 time in UTC, cut to a number of characters, in words.
+/// Writes the first `length` characters of an RFC 3339 time as `2026-11-20 09:00 UTC`.
 fn utc(exact: &str, length: usize) -> String {
     format!("{} UTC", exact.get(..length).unwrap_or(exact).replace('T', " "))
 }
 
-/// Shows an instant like [`time`]; `none` if there is no instant.
+/// Shows a time like [`time`], or the word `none`.
 pub fn time_or(at: Option<Timestamp>, none: &str) -> Markup {
     html! { @match at { Some(at) => (time(at)), None => span.quiet { (none) } } }
 }
 
-/// Shows a label separate from the direction of the text around it, or a word if it is empty.
+/// Shows a label, isolated from the text direction around it, or "no label".
 pub fn or_unnamed(label: &str) -> Markup {
     html! { @if label.trim().is_empty() { span.quiet { "no label" } } @else { bdi title=(label) { (label) } } }
 }
@@ -114,7 +114,6 @@ pub fn name_of(group: &Group) -> String {
     if group.name.trim().is_empty() { group.id.to_string() } else { group.name.clone() }
 }
 
-/// The status of a key.
 pub fn status(status: Status) -> Markup {
     html! { span class={ "badge " (status.as_str()) } { (status.as_str()) } }
 }
@@ -125,7 +124,7 @@ pub fn program() -> String {
     path.file_stem().map_or_else(|| "faregate".into(), |name| name.to_string_lossy().into_owned())
 }
 
-/// Shows a text with a button that copies it. Without a script, a click selects the text.
+/// Shows a text with a copy button. Without the script, a click selects the text.
 pub fn copyable(label: &str, text: &str) -> Markup {
     html! {
         div.copyable {
@@ -135,19 +134,19 @@ pub fn copyable(label: &str, text: &str) -> Markup {
     }
 }
 
-/// Shows a short text in a line, to be copied.
+/// Shows a short text on one line, with a copy button.
 pub fn copyable_line(label: &str, text: &str) -> Markup {
     html! {
         p.copyable-line { span.quiet { (label) } " " code data-copy { (text) } " " button.link type="button" data-copies { "Copy" } }
     }
 }
 
-/// Shows a plaintext, only this once.
+/// Shows the plaintext of a new key, which no other page shows again.
 pub fn new_key(plaintext: &SecretString) -> Markup {
     shown_once("Your new key", plaintext)
 }
 
-/// Shows a secret that no other page shows again, and a button that copies it.
+/// Shows a secret that no other page shows again, with a copy button.
 pub fn shown_once(label: &str, plaintext: &SecretString) -> Markup {
     html! {
         div.copyable.once data-shown-once {
@@ -157,12 +156,12 @@ pub fn shown_once(label: &str, plaintext: &SecretString) -> Markup {
     }
 }
 
-/// Makes a table that scrolls within the page, of the cells of its head and of its rows.
+/// Makes a table that scrolls within the page. `head` has the cells of the first row.
 pub fn scrolled_table(name: &str, head: &Markup, rows: &Markup) -> Markup {
     html! { div.scroll tabindex="0" role="region" aria-label=(name) { (table(head, rows)) } }
 }
 
-/// Makes a table of figures like [`scrolled_table`], in which the names of rows are not bold.
+/// Makes a table like [`scrolled_table`] for figures: the names of rows are not bold.
 pub fn scrolled_figures(name: &str, head: &Markup, rows: &Markup) -> Markup {
     html! { div.scroll.free tabindex="0" role="region" aria-label=(name) { (table(head, rows)) } }
 }

@@ -1,5 +1,5 @@
-//! The style sheet, the script and the icons, compiled in. Names change with the contents, so that browsers may keep
-//! assets for a year.
+//! The style sheet, the script and the icons, compiled in. Their names contain a hash, so browsers may cache them for a
+//! year.
 
 use std::sync::LazyLock;
 
@@ -7,7 +7,6 @@ use axum::response::{IntoResponse, Response};
 use domain::digest::Digest;
 use http::{StatusCode, header};
 
-/// A file of the dashboard.
 pub(crate) struct Asset {
     pub path: String,
     content_type: &'static str,
@@ -17,14 +16,13 @@ pub(crate) struct Asset {
 pub(crate) static STYLE: LazyLock<Asset> = LazyLock::new(|| {
     Asset::new("dashboard", "css", "text/css; charset=utf-8", include_bytes!("assets/dashboard.css"))
 });
-/// The script. Pages work without it, except copying, reading a day off a chart, the reader's time and *Try it*.
+/// The script adds copy buttons, local times, reading a chart with the pointer, and refreshing. Only *Try it* needs it.
 pub(crate) static SCRIPT: LazyLock<Asset> = LazyLock::new(|| {
     Asset::new("dashboard", "js", "text/javascript; charset=utf-8", include_bytes!("assets/dashboard.js"))
 });
-/// The icon in the browser's tab.
 pub(crate) static ICON: LazyLock<Asset> =
     LazyLock::new(|| Asset::new("icon", "svg", "image/svg+xml", include_bytes!("assets/icon.svg")));
-/// The icon of home screens, which accept no SVG.
+/// Icon for home screens, which do not accept SVG.
 pub(crate) static HOME_SCREEN_ICON: LazyLock<Asset> =
     LazyLock::new(|| Asset::new("icon", "png", "image/png", include_bytes!("assets/icon.png")));
 
@@ -37,7 +35,7 @@ impl Asset {
     }
 }
 
-/// Returns the asset of this name. The name of an earlier version is unknown, so its page is reloaded.
+/// Answers with the asset of this name, or 404. That includes names from before an upgrade; reloading the page fixes those.
 pub fn answer(name: &str) -> Response {
     let named = |asset: &&&LazyLock<Asset>| asset.path.rsplit('/').next() == Some(name);
     let Some(asset) = [&STYLE, &SCRIPT, &ICON, &HOME_SCREEN_ICON].iter().find(named).copied() else {

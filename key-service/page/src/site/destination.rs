@@ -1,23 +1,23 @@
-//! Addresses around signing in: why it is needed, and which page comes next.
+//! Where a sign-in leads, and why it is asked for.
 
 use http::{Method, request::Parts};
 
 use crate::site::paths::{HOME, SIGN_IN};
 
-/// Longest address in bytes. A list with all filters has some 300.
+/// Maximum length of an address in bytes. A list with all filters set needs about 300.
 const MAX_BYTES: usize = 1_000;
 
-/// A page of the dashboard by its path and query. It can be no other address.
+/// Path and query of a dashboard page. It can never be another address, so a redirect to it is safe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Destination(String);
 
 impl Destination {
-    /// Checks an address that comes from a client.
+    /// Accepts a dashboard page other than the sign-in.
     pub fn parse(address: &str) -> Option<Self> {
         Self::below(HOME, address).filter(|page| !page.as_str().starts_with(SIGN_IN))
     }
 
-    /// Checks an address that comes from a client: it is `home`, or a page below.
+    /// Accepts `home` or a page below it.
     pub(crate) fn below(home: &str, address: &str) -> Option<Self> {
         let path = address.split('?').next().unwrap_or_default();
         let is_below = path == home || path.strip_prefix(home).is_some_and(|rest| rest.starts_with('/'));
@@ -32,7 +32,7 @@ impl Destination {
         is_page.then(|| Self(address.to_owned()))
     }
 
-    /// Returns the page of a request, if a browser can go there again.
+    /// Returns the page of a request, if it is worth returning to: a GET other than the first page.
     pub fn of(parts: &Parts) -> Option<Self> {
         let is_home = parts.uri.path() == HOME;
         if parts.method != Method::GET || is_home {
@@ -58,13 +58,13 @@ shared::names! { SignInReason: Ended = "ended", Out = "out" }
 impl SignInReason {
     pub const fn sentence(self) -> &'static str {
         match self {
-            Self::Ended => "You were signed out. Sign in to go on.",
+            Self::Ended => "You were signed out. Sign in to continue.",
             Self::Out => "You are signed out.",
         }
     }
 }
 
-/// Makes the address that asks to sign in and then leads to a page.
+/// Returns the address of the sign-in page, which leads on to `destination`.
 pub fn sign_in_address(destination: Option<&Destination>, reason: Option<SignInReason>) -> String {
     let mut query = form_urlencoded::Serializer::new(String::new());
     query.extend_pairs(destination.map(|page| ("to", page.as_str())));

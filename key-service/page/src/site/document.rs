@@ -1,4 +1,4 @@
-//! The HTML document around every page, and parts of forms.
+//! The HTML document around every page, and small parts of forms.
 
 use axum::response::{Html, IntoResponse, Response};
 use maud::{DOCTYPE, Markup, html};
@@ -8,7 +8,7 @@ use super::{
     theme::Theme,
 };
 
-/// Makes a page without navigation, for signing in and for failures.
+/// Renders a page without navigation, for signing in and for failures.
 pub fn bare(theme: Theme, title: &str, content: &Markup) -> Response {
     let body = html! {
         main.bare #content {
@@ -19,7 +19,7 @@ pub fn bare(theme: Theme, title: &str, content: &Markup) -> Response {
     document(theme, title, &body)
 }
 
-/// A whole page of HTML.
+/// Renders the whole HTML document.
 pub(crate) fn document(theme: Theme, title: &str, body: &Markup) -> Response {
     let markup = html! {
         (DOCTYPE)
@@ -29,7 +29,7 @@ pub(crate) fn document(theme: Theme, title: &str, body: &Markup) -> Response {
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
                 title { (title) }
-                // The page is painted only as a whole, so that nothing moves while a slow line brings the rest.
+                // Delay painting until the document is complete, so that nothing moves on a slow connection.
                 link rel="expect" href="#end" blocking="render";
                 link rel="stylesheet" href=(STYLE.path);
                 link rel="icon" type="image/svg+xml" href=(ICON.path);
@@ -42,7 +42,6 @@ pub(crate) fn document(theme: Theme, title: &str, body: &Markup) -> Response {
     Html(markup.into_string()).into_response()
 }
 
-/// The picture beside the name.
 pub(crate) fn mark() -> Markup {
     html! {
         svg.mark viewBox="0 0 32 32" aria-hidden="true" {
@@ -52,8 +51,8 @@ pub(crate) fn mark() -> Markup {
     }
 }
 
-/// Makes a field with a hint below it. The input has the id, and names the hint as its description rather than as part
-/// of its name.
+/// Renders a field with a hint below it. The input must have the id, and `aria-describedby` for the hint, so that the hint
+/// is not part of its name.
 pub fn hinted(id: &str, name: &str, hint: &str, input: &Markup) -> Markup {
     html! {
         div.field {
@@ -64,12 +63,12 @@ pub fn hinted(id: &str, name: &str, hint: &str, input: &Markup) -> Markup {
     }
 }
 
-/// Makes a button that shows a password, and hides it again.
+/// Renders a button that shows or hides a password.
 pub fn reveals(id: &str) -> Markup {
-    html! { div.needs-script { button.link type="button" data-reveals=(id) aria-pressed="false" { "Show the password" } } }
+    html! { div.needs-script { button.link type="button" data-reveals=(id) aria-pressed="false" { "Show password" } } }
 }
 
-/// Shows a problem with a form above its fields.
+/// Shows a problem above the fields of a form.
 pub fn problem(problem: Option<&str>) -> Markup {
     html! { @if let Some(problem) = problem { p.problem role="alert" { (problem) } } }
 }

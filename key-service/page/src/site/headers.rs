@@ -1,15 +1,15 @@
-//! Headers that keep a page from being framed, stored, sniffed or mixed with foreign sources, and from being requested
-//! without TLS if a browser used it.
+//! Security headers: no framing, caching, content sniffing or third-party sources, and HSTS once a browser came over TLS.
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
-/// Sources of everything on a page: this server, and pictures that the page makes itself.
+/// Allows this server alone, and images that the page builds as `data:` URLs.
 const CONTENT_SECURITY_POLICY: HeaderValue = HeaderValue::from_static(
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
      form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
 );
 
-/// Headers of every answer that is no asset. With `no-referrer`, browsers would not name the origin of forms.
+/// Headers of every answer except assets. The referrer policy is not `no-referrer`, since browsers would then send forms
+/// without their origin.
 const SECURITY_HEADERS: [(HeaderName, HeaderValue); 6] = [
     (header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY),
     (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
@@ -19,11 +19,10 @@ const SECURITY_HEADERS: [(HeaderName, HeaderValue); 6] = [
     (HeaderName::from_static("cross-origin-opener-policy"), HeaderValue::from_static("same-origin")),
 ];
 
-/// Tells a browser to come only with TLS for a year. Other hosts of the domain are not included, since they may not be
-/// ours.
+/// HSTS for a year. Subdomains are left out, since they may belong to someone else.
 const TRANSPORT_SECURITY: HeaderValue = HeaderValue::from_static("max-age=31536000");
 
-/// Sets the headers of an answer. `over_tls` says that the browser came over TLS.
+/// Sets the security headers. `over_tls` says that the browser came over TLS.
 pub fn secure(headers: &mut HeaderMap, over_tls: bool) {
     for (name, value) in SECURITY_HEADERS {
         headers.insert(name, value);

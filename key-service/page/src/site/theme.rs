@@ -1,10 +1,10 @@
-//! Colours of the pages, as the reader chose them.
+//! The theme that a reader chose: light, dark, or as the system has it.
 
 use http::{HeaderMap, header};
 
 use crate::site::destination::Destination;
 
-/// Colours that a browser asks for.
+/// Kept in a cookie, so each browser has its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Theme {
     System,
@@ -14,8 +14,8 @@ pub enum Theme {
 
 shared::names! { Theme: System = "system", Light = "light", Dark = "dark" }
 
-/// Returns the address of the page that a form was on: that of an object, or of a part of the pages below `home`. A page that
-/// asks first leads to its object. A page made by a form has no address.
+/// Returns the page to go back to after choosing a theme. From a page below an object or a list, that is the object or the
+/// list: the page itself may have answered a form and cannot be loaded again.
 pub(crate) fn place_of_choice(headers: &HeaderMap, base: &str, home: &str) -> String {
     let referer = headers.get(header::REFERER).and_then(|value| value.to_str().ok());
     let place = referer.and_then(|address| Destination::below(home, address.strip_prefix(base)?));

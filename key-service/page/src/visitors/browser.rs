@@ -1,4 +1,4 @@
-//! Facts of a request that come from the browser and from the gateway before us.
+//! What a request says about its browser: cookies, host, scheme and address. Also the CSRF checks.
 
 use std::convert::Infallible;
 
@@ -25,7 +25,7 @@ use key_service_management::members::{KnownBrowser, SignInClient, Token};
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// Names of cookies, which begin with [`HOST_PREFIX`] under TLS.
+/// Names of cookies. Under TLS, [`HOST_PREFIX`] comes first.
 const SESSION: &str = "faregate";
 const OPERATOR: &str = "faregate-operator";
 const VISIT: &str = "faregate-visit";
@@ -33,48 +33,47 @@ const THEME: &str = "faregate-theme";
 const ACCOUNT: &str = "faregate-account";
 const NOTICE: &str = "faregate-notice";
 const DESTINATION: &str = "faregate-destination";
-/// Beginning of the names of cookies that mark members who signed in before.
+/// Prefix of the cookies that mark members who signed in here before.
 const KNOWN: &str = "faregate-known-";
-/// Beginning of the name of a cookie that other hosts of the domain cannot set.
+/// Prefix for cookies that other hosts of the domain cannot set.
 const HOST_PREFIX: &str = "__Host-";
 
-/// Seconds that a browser keeps cookies. Sessions end earlier.
+/// Lifetimes of cookies in seconds. Sessions end earlier.
 const SESSION_AGE: i64 = 7 * 24 * 3600;
 const VISIT_AGE: i64 = 3600;
-/// Seconds for the page after an act to arrive.
+/// The next page shows the notice, so a minute is plenty.
 const NOTICE_AGE: i64 = 60;
 const THEME_AGE: i64 = 365 * 24 * 3600;
-/// Browsers keep no cookie for longer than 400 days.
+/// Browsers cap a cookie's lifetime at 400 days.
 const KNOWN_AGE: i64 = 400 * 24 * 3600;
 
-/// Marks of members that are read. Few people share a browser.
+/// Marks read from a request. Few people share a browser.
 const MAX_KNOWN: usize = 16;
 
-/// A browser that asks for something.
+/// The browser that sent a request.
 #[derive(Clone, Debug)]
 pub struct Browser {
-    /// The browser reaches the dashboard over TLS.
+    /// Whether the browser came over TLS.
     pub secure: bool,
     /// Host and port that the browser used.
     pub(crate) host: String,
-    /// Network address of the browser, as far as known.
+    /// IP address of the browser; empty if unknown.
     pub address: String,
     pub agent: String,
-    /// Colours chosen in the browser.
     pub theme: Theme,
     /// Token of a member's session, which may have ended.
     pub session: Option<Token>,
     /// Token of an operator's session, which may have ended.
     pub operator: Option<Token>,
-    /// Token of the visit before the sign-in.
+    /// Token of a visit before signing in. CSRF tokens are derived from it.
     pub visit: Option<Token>,
-    /// Marks of members who signed in before.
+    /// Marks of members who signed in here before.
     pub known: Vec<String>,
-    /// Sealed sentence about the last act.
+    /// Sealed sentence about the last action.
     pub notice: Option<String>,
-    /// Page that was requested before the sign-in.
+    /// Page to open after signing in.
     pub destination: Option<Destination>,
-    /// Name of the account that a password last signed in to; empty if there is none.
+    /// Account of the last sign-in with a password, to fill in the form; may be empty.
     pub account: String,
 }
 
@@ -100,75 +99,75 @@ impl Browser {
         }
     }
 
-    /// Describes the browser as a sign-in knows it.
+    /// Describes the browser for rate limits and sessions.
     pub fn client(&self) -> SignInClient<'_> {
         SignInClient { agent: &self.agent, address: &self.address, known: &self.known }
     }
 
-    /// Returns whether the host that the browser used is one of the site's.
+    /// Returns whether the site serves the host that the browser used.
     pub fn is_at(&self, site: &Site) -> bool {
         site.hosts.as_ref().is_none_or(|hosts| hosts.serve(&self.host))
     }
 
-    /// Address that clients use, for commands to paste.
+    /// Scheme and host that clients use, for commands to paste.
     pub fn base(&self) -> String {
         format!("{}://{}", if self.secure { "https" } else { "http" }, self.host)
     }
 
-    /// The cookie of a session.
+    /// Returns a `Set-Cookie` header that stores a member's session.
     pub fn session_cookie(&self, token: &Token) -> String {
         self.set_cookie(SESSION, reveal(token).as_str(), SESSION_AGE)
     }
 
-    /// The cookie of an operator's session. Its path is the whole site, since a name that no other host of the domain can
-    /// set (`__Host-`) has no other.
+    /// Returns a `Set-Cookie` header that stores an operator's session. Its path is the whole site, as the `__Host-` prefix
+    /// requires.
     pub fn operator_cookie(&self, token: &Token) -> String {
         self.set_cookie(OPERATOR, reveal(token).as_str(), SESSION_AGE)
     }
 
-    /// Returns the header that removes the cookie of an operator's session.
+    /// Returns a `Set-Cookie` header that removes an operator's session.
     pub fn no_operator_cookie(&self) -> String {
         self.set_cookie(OPERATOR, "", 0)
     }
 
-    /// The cookie of a visit.
+    /// Returns a `Set-Cookie` header that stores a visit.
     pub(crate) fn visit_cookie(&self, token: &Token) -> String {
         self.set_cookie(VISIT, reveal(token).as_str(), VISIT_AGE)
     }
 
-    /// Stores the colours that a form chose, and leads back to the page of the choice.
+    /// Stores the theme that a form chose and redirects back to its page.
     pub fn choose_theme(&self, form: &Fields, headers: &HeaderMap, home: &str) -> Response {
         let theme = Theme::parse(form.get("theme")).unwrap_or(Theme::System);
         let cookie = [(header::SET_COOKIE, self.set_cookie(THEME, theme.as_str(), THEME_AGE))];
         (cookie, Redirect::to(&place_of_choice(headers, &self.base(), home))).into_response()
     }
 
-    /// The cookie of the account that a password signed in to.
+    /// Returns a `Set-Cookie` header that remembers the account of a password sign-in.
     pub fn account_cookie(&self, name: &str) -> String {
         self.set_cookie(ACCOUNT, &URL_SAFE_NO_PAD.encode(name), KNOWN_AGE)
     }
 
-    /// The cookie by which the browser is known to a member.
+    /// Returns a `Set-Cookie` header that marks the browser as known to a member.
     pub fn known_cookie(&self, KnownBrowser { name, mark }: &KnownBrowser) -> String {
         self.set_cookie(&format!("{KNOWN}{name}"), mark, KNOWN_AGE)
     }
 
-    /// Returns the header that removes the cookie of a session.
+    /// Returns a `Set-Cookie` header that removes a member's session.
     pub fn no_session_cookie(&self) -> String {
         self.set_cookie(SESSION, "", 0)
     }
 
-    /// Makes the cookie with the sentence that the next page shows.
+    /// Returns a `Set-Cookie` header with the notice that the next page shows.
     pub(crate) fn notice_cookie(&self, sealed: &str) -> String {
         self.set_cookie(NOTICE, sealed, NOTICE_AGE)
     }
 
-    /// Makes the header that removes a sentence that a page has shown.
+    /// Returns a `Set-Cookie` header that removes a notice once it was shown.
     pub(crate) fn no_notice_cookie(&self) -> String {
         self.set_cookie(NOTICE, "", 0)
     }
 
-    /// Makes the cookie of the page that follows the sign-in; without a page, the header that removes the cookie.
+    /// Returns a `Set-Cookie` header that stores or, with `None`, removes the page to open after signing in.
     pub fn destination_cookie(&self, destination: Option<&Destination>) -> String {
         match destination {
             Some(page) => self.set_cookie(DESTINATION, page.as_str(), VISIT_AGE),
@@ -192,8 +191,8 @@ impl FromRequestParts<App> for Browser {
     }
 }
 
-/// Refuses a form that another site has sent. Browsers name the origin of every form; a client that names none must
-/// still know the form's token.
+/// Refuses a form from another site (CSRF). Browsers send the origin of every form; a client that sends none still needs
+/// the form's token.
 pub(crate) fn check_origin(headers: &HeaderMap, browser: &Browser) -> Result<(), Failure> {
     match (headers.get(header::ORIGIN), headers.get(SEC_FETCH_SITE)) {
         (Some(origin), _) if *origin == *browser.base() => Ok(()),
@@ -207,17 +206,17 @@ pub(crate) fn check_origin(headers: &HeaderMap, browser: &Browser) -> Result<(),
     }
 }
 
-/// Returns the token that a form needs, derived from a cookie that no other site can read.
+/// Returns the CSRF token of forms, derived from a cookie that no other site can read.
 pub fn form_token(cookie: &Token) -> String {
     hex::encode(cookie.digest("form").as_bytes())
 }
 
-/// Refuses a form with a wrong token.
+/// Refuses a form with the wrong CSRF token.
 pub(crate) fn check_form_token(cookie: &Token, presented: &str) -> Result<(), Failure> {
     if same(&form_token(cookie), presented) { Ok(()) } else { Err(Failure::StaleForm) }
 }
 
-/// Reads a text from a cookie, which may have any characters.
+/// Decodes a cookie's text, which is encoded since names may contain any character.
 fn decoded(cookie: &str) -> Option<String> {
     String::from_utf8(URL_SAFE_NO_PAD.decode(cookie).ok()?).ok()
 }
@@ -235,8 +234,8 @@ fn known(headers: &HeaderMap, secure: bool) -> Vec<String> {
     known.map(|(_, mark)| mark.to_owned()).take(MAX_KNOWN).collect()
 }
 
-/// Lists the cookies of a browser, by name without the prefix used with TLS. A name with a space before its `=` is not
-/// the name without it: browsers check the prefix of a name as it stands.
+/// Lists cookies with their names, without the TLS prefix. A space before the `=` is part of the name: browsers check the
+/// `__Host-` prefix on the name as it was sent.
 fn cookies(headers: &HeaderMap, secure: bool) -> impl Iterator<Item = (&str, &str)> {
     let values = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
     let prefix = if secure { HOST_PREFIX } else { "" };

@@ -1,6 +1,6 @@
-//! The sentence that says what an act has done, on the page that the act leads to.
+//! A notice: the sentence that says what an action did, shown on the page that it redirects to.
 //!
-//! The sentence travels in a cookie that is sealed with the session, since anyone could make up an address.
+//! It travels in a cookie that the session seals. In the address, anyone could forge it.
 
 use axum::response::{IntoResponse, Redirect, Response};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
@@ -10,16 +10,16 @@ use shared::secret::same;
 use super::session::SignedInBrowser;
 use key_service_management::members::Token;
 
-/// Longest sentence in characters, which fits into a cookie several times.
+/// Maximum length in characters, well below what fits into a cookie.
 const MAX_LINE_CHARS: usize = 300;
 
-/// Leads to a page that says once what was done.
+/// Redirects to a page that shows the notice once.
 pub fn done(person: &impl SignedInBrowser, path: &str, line: &str) -> Response {
     let cookie = person.browser().notice_cookie(&sealed(person.token(), line));
     ([(header::SET_COOKIE, cookie)], Redirect::to(path)).into_response()
 }
 
-/// Returns the sentence that an act of this session has left, if any.
+/// Returns the notice that this session left, if any.
 pub(crate) fn line(person: &impl SignedInBrowser) -> Option<String> {
     opened(person.token(), person.browser().notice.as_deref()?)
 }

@@ -1,4 +1,4 @@
-//! Extractors for pages and forms of one object: the member who asks, and the object that the address names.
+//! Extractors for pages and forms about one object. They find the signed-in member and the object in the path.
 
 use std::{marker::PhantomData, str::FromStr};
 
@@ -18,13 +18,13 @@ use crate::{
 use domain::{group::Group, key::ApiKey, member::Member, webhook::Webhook};
 use key_service_store::store::ManagementKey;
 
-/// An object with pages of its own, whose addresses have its id.
+/// An object that has pages, with its id in their paths.
 pub trait PageObject: Sized {
-    /// Finds the object of an id, if the member reaches it.
+    /// Finds an object by its id, if the member may see it.
     fn find(app: &App, viewer: &Viewer, id: &str) -> impl Future<Output = Result<Self, Failure>> + Send;
 }
 
-/// A member on a page of an object. `V` is the viewer who may see it.
+/// A request for a page about an object. The extractor `V` decides who may see it.
 pub struct ObjectPage<T, V = Viewer> {
     pub app: App,
     pub viewer: Viewer,
@@ -32,7 +32,7 @@ pub struct ObjectPage<T, V = Viewer> {
     right: PhantomData<V>,
 }
 
-/// A form about an object that a member sent. `A` is the act that it has to be.
+/// A form about an object. The extractor `A` decides who may send it.
 pub struct ObjectAct<T, A = OwnerAct> {
     pub app: App,
     pub viewer: Viewer,
@@ -76,7 +76,7 @@ where
     }
 }
 
-/// Reads an id; a malformed one is reported as an unknown object.
+/// Reads an id. A malformed id counts as an unknown object.
 fn read<I: FromStr>(id: &str) -> Result<I, Failure> {
     id.parse().map_err(|_| Failure::NotFound)
 }

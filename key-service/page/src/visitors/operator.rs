@@ -1,4 +1,4 @@
-//! The operator who sent a request, and the right to act.
+//! The operator who sent a request, and the right to change something.
 
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use http::request::Parts;
@@ -15,7 +15,7 @@ use crate::{
 use key_service_management::members::{SignedIn, Token};
 use key_service_store::store::StoreError;
 
-/// Someone with an operator's session, who may have no second factor yet: for the page that sets it up, and for leaving.
+/// An operator's session, perhaps without a second factor yet. It is enough to set one up and to sign out.
 #[derive(Debug)]
 pub struct NewOperator {
     pub signed_in: SignedIn,
@@ -23,24 +23,22 @@ pub struct NewOperator {
     token: Token,
 }
 
-/// A signed-in operator with a second factor, who may see every account.
+/// An operator's session with a second factor. It may see every account.
 #[derive(Debug)]
 pub struct Operator(pub NewOperator);
 
 impl NewOperator {
-    /// Finds the operator who is signed in in a browser, if any.
+    /// Finds the operator who is signed in, if any.
     pub async fn of(app: &App, browser: Browser) -> Result<Option<Self>, StoreError> {
         let Some(token) = browser.operator.clone() else { return Ok(None) };
         let signed_in = app.management.operator_session(&token).await?;
         Ok(signed_in.map(|signed_in| Self { signed_in, browser, token }))
     }
 
-    /// The operator's name.
     pub fn name(&self) -> &str {
         &self.signed_in.member.name
     }
 
-    /// Returns whether the operator has a second factor.
     pub fn has_second_factor(&self) -> bool {
         self.signed_in.member.second_factor.is_some()
     }
@@ -84,15 +82,14 @@ impl FromRequestParts<App> for Operator {
     }
 }
 
-/// A form that someone with an operator's session sent from one of our pages. It allows changes of the operator's own
-/// sign-in.
+/// A form from an operator who may not have a second factor yet. It may change only the operator's own sign-in.
 #[derive(Debug)]
 pub struct NewOperatorAct {
     pub operator: NewOperator,
     pub form: Fields,
 }
 
-/// A form of an operator with a second factor. It allows acts on accounts.
+/// A form from an operator with a second factor. It may change accounts.
 #[derive(Debug)]
 pub struct OperatorAct {
     pub operator: Operator,

@@ -23,16 +23,15 @@ use key_service_management::{
 };
 use key_service_store::store::{Funds, StoreError};
 
-/// Someone who is signed in in a browser.
+/// Someone who is signed in: a member or an operator.
 pub trait SignedInBrowser {
     fn browser(&self) -> &Browser;
 
-    /// The token of the session.
     fn token(&self) -> &Token;
 }
 
-/// A signed-in member. Pages that take one show something of the whole account, so that no lead of a group gets in;
-/// those that take a [`KeysViewer`] show what [`Viewer::reach`] reaches.
+/// A signed-in member. As an extractor it admits only members who may see the whole account, so no lead of a group.
+/// [`KeysViewer`] admits leads too; its pages must stay within [`Viewer::reach`].
 #[derive(Debug)]
 pub struct Viewer {
     /// The member and the session.
@@ -40,15 +39,15 @@ pub struct Viewer {
     /// The account's name and money.
     pub funds: Funds,
     pub browser: Browser,
-    /// Whole days for which the credit lasts, if a page of the last days added up what is spent.
+    /// Days until the credit runs out, if this process knows the recent spend.
     pub days_left: Option<i64>,
-    /// Range of days of the address, as a query, for links to other pages that have one.
+    /// The range of days in the address, as a query for links that keep it.
     pub range: String,
     token: Token,
 }
 
 impl Viewer {
-    /// Finds the member who is signed in in a browser, if any.
+    /// Finds the member who is signed in, if any.
     pub async fn of(app: &App, browser: Browser) -> Result<Option<Self>, StoreError> {
         let Some(token) = browser.session.clone() else { return Ok(None) };
         let Some(signed_in) = app.management.session(&token).await? else { return Ok(None) };
@@ -59,32 +58,32 @@ impl Viewer {
         }))
     }
 
-    /// Acts of the member on the account.
+    /// Makes changes in the member's name.
     pub fn by<'a>(&self, app: &'a App) -> Acting<'a> {
         app.management.by(self.signed_in.account, self.signed_in.actor())
     }
 
-    /// Returns whether the member may change the account's data.
+    /// Returns whether the member may change everything in the account.
     pub fn is_owner(&self) -> bool {
         self.signed_in.member.is_owner()
     }
 
-    /// Returns whether the member may change API keys: those of the account, or of a group.
+    /// Returns whether the member may change API keys, of the account or of the group that the member leads.
     pub fn keeps_keys(&self) -> bool {
         self.may(Effect::Write, Subject::Keys).is_ok()
     }
 
-    /// Returns whether the credit is used up, or soon will be.
+    /// Returns whether the credit is used up or will be within days.
     pub fn is_credit_short(&self) -> bool {
         self.funds.credit <= NanoUsd::ZERO || self.days_left.is_some_and(|days| days < SOON)
     }
 
-    /// The part of the account that the member reaches.
+    /// Returns what the member may see: the account, or a group and its subgroups.
     pub const fn reach(&self) -> AccountReach {
         self.signed_in.reach()
     }
 
-    /// Judges what the member wants.
+    /// Checks that the member may read or change this kind of object.
     pub fn may(&self, effect: Effect, subject: Subject) -> Result<(), Failure> {
         if self.signed_in.is_over {
             return Err(Failure::GroupEnded);
@@ -96,7 +95,7 @@ impl Viewer {
         })
     }
 
-    /// Finds the member who sent a request, whatever the member may see.
+    /// Finds the member who sent a request, without checking any right.
     async fn of_request(parts: &Parts, app: &App) -> Result<Self, Failure> {
         let browser = Browser::of(&parts.headers, app.site.behind_tls);
         let has_ended = browser.session.is_some();
@@ -120,12 +119,12 @@ impl SignedInBrowser for Viewer {
     }
 }
 
-/// Account of the member who sent the request, once it is known, for the gateway's bounds. Cheap to clone.
+/// The account of the member who sent a request, once it is known. The gateway counts the request against it.
 #[derive(Clone, Debug, Default)]
 pub struct AskingAccount(Arc<OnceLock<AccountId>>);
 
 impl AskingAccount {
-    /// Writes the account into the headers of the answer.
+    /// Adds the account to the headers of the answer.
     pub fn write(&self, headers: &mut HeaderMap) {
         let value = self.0.get().and_then(|account| HeaderValue::try_from(account.to_string()).ok());
         headers.extend(value.map(|value| (X_ACCOUNT, value)));
@@ -142,7 +141,7 @@ impl FromRequestParts<App> for Viewer {
     }
 }
 
-/// A signed-in member on a page about API keys: those of the account, or of the group that the member leads.
+/// A signed-in member on a page that leads of groups may see as well.
 #[derive(Debug)]
 pub struct KeysViewer(pub Viewer);
 
@@ -174,7 +173,7 @@ impl FromRequestParts<App> for OwnViewer {
     }
 }
 
-/// A signed-in owner, for pages that viewers do not see.
+/// A signed-in owner, for pages that viewers must not see.
 #[derive(Debug)]
 pub struct Owner(pub Viewer);
 
@@ -187,7 +186,7 @@ impl FromRequestParts<App> for Owner {
     }
 }
 
-/// A form that a member sent from one of our pages. It allows changes of the member's own data, and searches.
+/// A form from any member, with the right origin and token. It may search, and change the member's own data.
 #[derive(Debug)]
 pub struct Act {
     pub viewer: Viewer,
@@ -207,7 +206,7 @@ impl FromRequest<App> for Act {
     }
 }
 
-/// A form that an owner sent, or the lead of a group. It allows changes of API keys that are reached.
+/// A form from an owner or the lead of a group. It may change the API keys that the member reaches.
 #[derive(Debug)]
 pub struct KeysAct(pub Act);
 
@@ -227,7 +226,7 @@ impl FromRequest<App> for KeysAct {
     }
 }
 
-/// A form that an owner sent. It allows changes of the account's data.
+/// A form from an owner. It may change anything in the account.
 #[derive(Debug)]
 pub struct OwnerAct(pub Act);
 

@@ -1,4 +1,4 @@
-//! Forms of a browser in which nobody has signed in yet. Their tokens are derived from the cookie of a visit.
+//! Forms for browsers in which nobody is signed in. Their CSRF tokens are derived from the visit's cookie.
 
 use axum::{
     extract::Request,
@@ -19,7 +19,7 @@ use key_service_management::{
     members::{MemberRefused, SignedIn, Token},
 };
 
-/// Makes a page with a form. The token of a form is derived from a cookie, which a first visit does not have.
+/// Renders a page with a form, and sets the visit's cookie that the form's token is derived from.
 pub fn form_page(
     app: &App,
     browser: &Browser,
@@ -36,13 +36,13 @@ pub fn form_page(
     (cookie, bare(browser.theme, "Sign in · Faregate", &content)).into_response()
 }
 
-/// A form for the code of a sign-in link, or the whole link, which goes to this path.
+/// Renders a form for a sign-in link or its code, which is sent to `path`.
 pub fn with_a_code(visit: &Token, path: &str) -> Markup {
     html! {
         p { "A sign-in link works once." }
         form.stack method="post" action=(path) data-link {
             input type="hidden" name="token" value=(form_token(visit));
-            (hinted("link", "Code", "The part after the # of the link, or the whole link.", &html! {
+            (hinted("link", "Code", "The whole link, or the part after its #.", &html! {
                 input #link name="link" required autocomplete="off" spellcheck="false" aria-describedby="link-hint";
             }))
             button.primary { "Continue" }
@@ -50,7 +50,7 @@ pub fn with_a_code(visit: &Token, path: &str) -> Markup {
     }
 }
 
-/// A form that uses a link up. `code` asks for the second factor, if there is one.
+/// Renders the form that uses up a link. `code` asks for the second factor, if there is one.
 pub fn link_form(visit: &Token, path: &str, link: &str, code: Option<Markup>) -> Markup {
     html! {
         form.stack method="post" action=(path) {
@@ -62,15 +62,14 @@ pub fn link_form(visit: &Token, path: &str, link: &str, code: Option<Markup>) ->
     }
 }
 
-/// A form of a browser in which no member has signed in.
+/// A form with the right origin and token from a browser in which nobody is signed in.
 pub struct VisitorsForm {
     pub browser: Browser,
-    /// The visit that the form belongs to.
     pub visit: Token,
     pub form: Fields,
 }
 
-/// Reads a form, and refuses one that came from no page of the visit.
+/// Reads a form, and refuses it unless a page of the same visit sent it.
 pub async fn visitors_form(app: &App, request: Request) -> Result<VisitorsForm, Failure> {
     let (parts, body) = request.into_parts();
     let browser = Browser::of(&parts.headers, app.site.behind_tls);
@@ -81,14 +80,14 @@ pub async fn visitors_form(app: &App, request: Request) -> Result<VisitorsForm, 
     Ok(VisitorsForm { browser, visit, form })
 }
 
-/// Returns the token of a link in a form. If the whole link was pasted, it stands after the `#`.
+/// Returns a link's token from a form. In a whole link, it follows the `#`.
 pub fn link_token(form: &Fields) -> Result<Token, Error<MemberRefused>> {
     let pasted = form.get("link").trim();
     let token = Token::parse(pasted.rsplit_once('#').map_or(pasted, |(_, token)| token));
     token.ok_or(Error::Refused(MemberRefused::LinkGone))
 }
 
-/// Makes a page with a form and, if the form before was refused, the reason.
+/// Renders a page with a form and, if the previous form was refused, the reason.
 pub fn answered(
     app: &App,
     browser: &Browser,
@@ -104,7 +103,7 @@ pub fn answered(
     (status, form_page(app, browser, wrong.as_deref(), form)).into_response()
 }
 
-/// Says why there is no session, and makes the form again.
+/// Renders the form again with the reason for the refusal.
 pub fn refused(
     app: &App,
     browser: &Browser,
@@ -117,7 +116,7 @@ pub fn refused(
     }
 }
 
-/// Ends a session here and in the store, if it is not over.
+/// Ends a session, if there is one.
 pub async fn end(app: &App, session: Option<SignedIn>) -> Result<(), Failure> {
     if let Some(SignedIn { account, member, session, .. }) = session {
         app.management.end_session(account, member.id, session.id).await?;

@@ -190,7 +190,7 @@ async fn a_key_in_trouble_is_seen_and_found() {
     assert!(!page.text().contains("Left <strong>"), "nothing is left of a revoked key: {page}");
     let page = viewer.get(&format!("/dashboard/keys/{}/revoke", revoked.id)).await;
     assert!(
-        page.text().contains("was revoked") && !page.text().contains("is refused, on every server"),
+        page.text().contains("was revoked") && !page.text().contains("is refused on every server"),
         "{page}"
     );
 }
@@ -256,7 +256,7 @@ async fn many_keys_are_changed_after_one_confirmation_that_names_their_number() 
     assert_eq!(field(&ids[0], "status").await, "active", "asking revokes nothing");
     for (deed, name, value, shown) in [
         ("move", "group_id", group.trim(), "2 API keys moved."),
-        ("extend", "expires_at", "2999-12-31T23:59", "2 API keys given the new expiry."),
+        ("extend", "expires_at", "2999-12-31T23:59", "2 API keys updated with the new expiry."),
         ("revoke", "unused", "", "2 API keys revoked."),
     ] {
         let fields = [&of(deed)[..], &[(name, value)]].concat();
@@ -293,7 +293,7 @@ async fn an_owner_can_neither_remove_itself_nor_become_a_viewer_by_itself() {
     let asked = bob.get(&format!("{path}/role")).await;
     assert!(asked.text().contains("Change role") && asked.text().contains("name=\"role\""), "{asked}");
     assert_eq!(bob.post(&format!("{path}/role"), &[("role", "viewer")]).await.status, 303);
-    assert!(bob.get(&path).await.text().contains("owner is a viewer now."));
+    assert!(bob.get(&path).await.text().contains("owner is now a viewer."));
     assert_eq!(owner.post("/dashboard/groups", &[("name", "mine")]).await.status, 403);
 }
 

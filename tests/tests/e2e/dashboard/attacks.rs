@@ -359,7 +359,7 @@ async fn a_new_password_asks_for_the_old_one_and_ends_links_and_other_sessions()
     assert_eq!(back.sign_in(&link).await.status, 303);
     let page = back.get("/dashboard/you").await;
     assert!(
-        !page.text().contains("Present password") && page.text().contains("with a link of an operator"),
+        !page.text().contains("Present password") && page.text().contains("with a link from an operator"),
         "{page}"
     );
     assert_eq!(back.post("/dashboard/you/password", &[("password", SECRET)]).await.status, 303);

@@ -354,7 +354,7 @@ async fn a_lead_whose_group_is_archived_sees_a_page_that_says_so_until_there_is_
     }
     let other = id(&group(&stack, json!({"name": "Next team"})).await);
     assert_eq!(owner.post(&path, &[("role", "lead"), ("group_id", &other)]).await.status, 303);
-    assert!(owner.get("/dashboard/members").await.text().contains("lena is a lead now."));
+    assert!(owner.get("/dashboard/members").await.text().contains("lena is now a lead."));
     let told = owner.get("/dashboard/events?type=member.role_changed").await;
     assert_eq!(told.text().matches("lead of <a ").count(), 2, "from one group to the other: {told}");
     assert!(told.text().contains("<bdi>Next team</bdi>"), "{told}");

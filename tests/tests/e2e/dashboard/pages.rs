@@ -99,7 +99,7 @@ async fn who_revokes_a_key_sees_how_many_requests_it_cuts_and_what_comes_back() 
     let key = stack.key_with(json!({"label": "Customer A"})).await;
     let mut owner = signed_in(&stack, &stack.account, "owner").await;
     let revoke = format!("/dashboard/keys/{}/revoke", key.id);
-    assert!(owner.get(&revoke).await.text().contains("No request of it is in flight right now."));
+    assert!(owner.get(&revoke).await.text().contains("It has no requests in flight right now."));
     let endless = || stack.call(&key, Script::tokens(12, 100_000).pace(20)).stream();
     let (mut first, mut second) = (endless().await, endless().await);
     first.read_tokens(2).await;
@@ -108,10 +108,10 @@ async fn who_revokes_a_key_sees_how_many_requests_it_cuts_and_what_comes_back() 
     let (_, held) = page
         .text()
         .split_once(
-            "2 requests in flight: streams are cut within five seconds; whole answers are finished. $",
+            "2 requests in flight: streams are cut within five seconds, other answers are completed. $",
         )
         .unwrap();
-    let (held, _) = held.split_once(" is held; what they do not use comes back.").unwrap();
+    let (held, _) = held.split_once(" is held; the unused part is released.").unwrap();
     assert!(usd(held) > usd("0"), "{page}");
     assert_eq!(owner.post(&revoke, &[]).await.status, 303);
     for stream in [first, second] {
@@ -150,7 +150,7 @@ async fn spend_shows_on_every_page_that_has_it_and_in_both_files() {
     assert_eq!(page.text().matches("<tr title=\"gen_").count(), 3, "{page}");
     for none in ["?outcome=shortfall", "?to=2020-01-01", "?model=Model+Max"] {
         let page = viewer.get(&format!("/dashboard/activity{none}")).await;
-        assert!(page.text().contains("Nothing matches"), "{none}: {page}");
+        assert!(page.text().contains("No requests match"), "{none}: {page}");
     }
     let csv = viewer.get(&format!("/dashboard/activity.csv{filters}")).await;
     assert_eq!((csv.status, csv.text().lines().count()), (200, 4), "{csv}");
@@ -220,7 +220,10 @@ async fn activity_is_filtered_by_group_and_by_the_days_of_a_zone() {
             assert_eq!(page.text().matches("<tr title=\"gen_").count(), 2, "{page}");
             assert!(page.text().contains("2 requests · ") && !page.text().contains("outside"), "{page}");
             assert!(
-                page.text().contains(&format!(" Of the group <strong><bdi>{}", of["name"].as_str().unwrap()))
+                page.text().contains(&format!(
+                    " Filtered to the group <strong><bdi>{}",
+                    of["name"].as_str().unwrap()
+                ))
             );
             let csv = viewer.get(&format!("/dashboard/activity.csv{query}")).await;
             assert_eq!(csv.text().lines().count(), 3, "{csv}");
@@ -261,7 +264,7 @@ async fn the_first_steps_lead_to_a_key_that_says_how_to_use_it() {
     let account = stack.open_account("new", usd("5"));
     let mut owner = signed_in(&stack, &account, "owner").await;
     let page = owner.get("/dashboard").await;
-    assert!(page.text().contains("Send a first request: the new key's page has it"), "{page}");
+    assert!(page.text().contains("Send a first request. The new key's page has commands"), "{page}");
     let key = stack.key_of(&account, json!({"label": "First"})).await;
     let page = owner.get("/dashboard").await;
     assert!(page.text().contains(&format!("href=\"/dashboard/keys/{}/use\"", key.id)), "{page}");
@@ -372,7 +375,7 @@ async fn refused_requests_are_counted_and_shown() {
     let named = format!("<li><a href=\"/dashboard/keys/{}\"><bdi title=\"Customer A\">", key.id);
     let requests =
         format!("<a href=\"/dashboard/activity?outcome=refused&amp;key={}\">3 refused today</a>", key.id);
-    for shown in ["1 key cannot spend", &named, &requests, "needs-a-look"] {
+    for shown in ["1 key is out of budget", &named, &requests, "needs-a-look"] {
         assert!(page.text().contains(shown), "{shown}: {page}");
     }
     assert!(viewer.get("/dashboard/keys?status=trouble").await.text().contains("Customer A"));
@@ -605,7 +608,7 @@ async fn a_bill_and_a_refused_call_are_found_by_the_id_of_their_request() {
     let page = viewer.get(&format!("/dashboard/activity/{}", served.header("x-generation-id"))).await;
     assert!(page.text().contains(served.header("x-request-id")), "{page}");
     let unknown = viewer.get("/dashboard/activity?request=req_1").await;
-    assert!(unknown.text().contains("is not the id of a request"), "{unknown}");
+    assert!(unknown.text().contains("is not a request id"), "{unknown}");
 }
 
 #[apply(fact)]

@@ -26,7 +26,7 @@ pub(crate) async fn enrol_at(page: &str, browser: &mut Browser, present: &str) -
     assert!(
         offered.text().contains("<svg class=\"qr\"") && offered.text().contains("otpauth://totp/Faregate:")
     );
-    let secret = offered.text().split_once("Or type the secret in:").unwrap().1;
+    let secret = offered.text().split_once("Or enter the secret by hand:").unwrap().1;
     let secret = secret.split_once("data-copy>").unwrap().1.split('<').next().unwrap();
     let app = Builder::new().with_secret(Secret::try_from_base32(secret).unwrap()).build_noncompliant();
     let factor = attribute(&offered, "name=\"factor\" value=\"").unwrap();

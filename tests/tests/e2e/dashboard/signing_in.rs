@@ -65,7 +65,7 @@ async fn who_was_signed_out_is_told() {
     let sign_in = asked.header("location").to_owned();
     assert_eq!(sign_in, "/dashboard/sign-in?to=%2Fdashboard%2Fcredit&reason=ended");
     let page = elsewhere.get(&sign_in).await;
-    assert!(page.text().contains("You were signed out. Sign in to go on."), "{page}");
+    assert!(page.text().contains("You were signed out. Sign in to continue."), "{page}");
     let page = elsewhere.get("/dashboard/sign-in?reason=%3Cb%3EHello").await;
     assert!(page.status == 200 && !page.text().contains("Hello"), "{page}");
     assert_eq!(elsewhere.get("/dashboard").await.header("location"), "/dashboard/sign-in", "it is told once");

@@ -55,7 +55,7 @@ async fn models_answer(stack: &Stack) {
     let deadline = Instant::now() + PATIENCE;
     loop {
         let page = viewer.get("/dashboard/models").await;
-        if page.text().contains("Answered within the last two hours") {
+        if page.text().contains("Answered in the last two hours") {
             return;
         }
         assert!(Instant::now() < deadline, "{page}");

@@ -135,7 +135,7 @@ async fn credit_is_asked_for_twice_and_a_payment_is_added_once_with_the_operator
         assert_eq!((added.status, added.header("location")), (303, path.as_str()), "{added}");
         let page = ann.get(&path).await;
         assert!(
-            page.text().contains("Payment in-7 of $1,000.50 is added. The credit was $1,005.50 then."),
+            page.text().contains("Payment in-7 of $1,000.50 was added. Balance after it: $1,005.50."),
             "{page}"
         );
         assert!(page.text().contains("Invoice 7"), "{page}");
@@ -172,7 +172,7 @@ async fn a_new_account_is_made_once_and_its_first_credit_names_the_operator() {
     let made = ann.post("/operator/accounts/new", &[("name", " Acme "), ("amount", "12.50")]).await;
     assert_eq!(made.status, 303, "{made}");
     let page = ann.get(made.header("location")).await;
-    assert!(page.text().contains("Acme is made, with $12.50 of credit."), "{page}");
+    assert!(page.text().contains("Created Acme with $12.50 of credit."), "{page}");
     let events = stack.cli(&["events", "export", "--account", "Acme"]);
     for told in ["account.created", "credit.added"] {
         let line = events.lines().find(|line| line.contains(told)).unwrap();

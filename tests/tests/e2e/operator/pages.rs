@@ -18,7 +18,7 @@ async fn accounts_are_listed_with_what_they_have_and_spend_and_found_by_name() {
     assert_eq!(stack.call(&key, Script::tokens(10, 100)).send().await.status, 200);
     let mut ann = operator(&stack, "ann").await;
     let page = ann.get("/operator").await;
-    for text in ["Northwind", "Empty", "default", "no credit", "not spent", "1–3 of 3"] {
+    for text in ["Northwind", "Empty", "default", "no credit", "no spend", "1–3 of 3"] {
         assert!(page.text().contains(text), "{text}: {page}");
     }
     for (order, first, direction) in [("credit", "Empty", "ascending"), ("spent", "default", "descending")] {

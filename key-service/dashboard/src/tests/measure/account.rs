@@ -30,40 +30,40 @@ use key_service_store::store::{Hour, Ledger as _, RefusedLine, Store, suite::act
 pub(super) static KEYS: LazyLock<u64> = LazyLock::new(|| 100_000 / smaller());
 static GENERATIONS: LazyLock<u64> = LazyLock::new(|| 1_000_000 / smaller());
 static GROUPS: LazyLock<u64> = LazyLock::new(|| 1_000 / smaller());
-/// Groups that the other groups are in.
+/// Top-level groups. The other groups are inside them.
 const PARENTS: u64 = 10;
 /// Days over which the generations are spread.
 const DAYS: u64 = 30;
-/// Number of generations billed together, as where a few dozen requests run at once.
+/// Generations billed in one batch, as with a few dozen requests at once.
 const TOGETHER: u64 = 8;
-/// Keys made, and batches billed, at once, so that stores can group them.
+/// Keys created and batches billed concurrently, so that stores can group commits.
 const AT_ONCE: usize = 32;
-/// Management keys and webhooks, far from their bounds.
+/// Number of management keys and of webhooks, far below their limits.
 const FEW: u64 = 10;
-/// Words of labels.
+/// Words in labels.
 const TOWNS: [&str; 4] = ["Berlin", "Lagos", "Lima", "Osaka"];
 
 fn smaller() -> u64 {
     std::env::var("MEASURE_SMALLER").map_or(1, |by| by.parse().expect("it is a number"))
 }
 
-/// The time of a generation: spread evenly, up to now.
+/// Returns the time of a generation. They are spread evenly, up to now.
 fn time_of(n: u64, end: Timestamp) -> Timestamp {
     let all = DAYS * 24 * 3_600_000;
     end.minus(Duration::from_millis((*GENERATIONS - n) * (all / *GENERATIONS)))
 }
 
-/// The id of a group, made before all keys.
+/// Returns the id of a group. Groups are older than all keys.
 pub(super) fn group_id(n: u64, end: Timestamp) -> GroupId {
     GroupId::new(end.minus(Duration::from_secs((*KEYS + *GROUPS - n) * 300)), [7; 10])
 }
 
-/// The id of key `n`. Keys are made five minutes apart.
+/// Returns the id of key `n`. Keys are five minutes apart.
 pub(super) fn key_id(n: u64, end: Timestamp) -> KeyId {
     KeyId::new(end.minus(Duration::from_secs((*KEYS - n) * 300)), [7; 10])
 }
 
-/// Makes groups, keys, management keys and webhooks, and bills the generations.
+/// Creates groups, keys, management keys and webhooks, and bills the generations.
 pub(super) async fn fill(store: &Store, management: &Management, account: AccountId, end: Timestamp) {
     make_groups(store, account, end).await;
     make_keys(store, account, end).await;
@@ -78,7 +78,7 @@ pub(super) async fn fill(store: &Store, management: &Management, account: Accoun
     refuse(store, account, end).await;
 }
 
-/// Refused calls of today, of several reasons, as many as are kept.
+/// Adds 1,000 refused calls of today for several reasons. The store keeps no more than that.
 async fn refuse(store: &Store, account: AccountId, end: Timestamp) {
     let reasons = ["key_limit_reached", "rate_limit_exceeded", "invalid_api_key"];
     let call = |n: usize| {
@@ -102,7 +102,7 @@ async fn refuse(store: &Store, account: AccountId, end: Timestamp) {
 }
 
 async fn make_groups(store: &Store, account: AccountId, end: Timestamp) {
-    // Parents come first. A group of a parent changes the parent, so that each waits for the one before.
+    // Parents first. A child group changes its parent, so groups are created one after another.
     for n in 0..*GROUPS {
         let id = group_id(n, end);
         let mut group = Group::new(id, id.created_at().to_whole_seconds());
@@ -120,7 +120,7 @@ async fn make_keys(store: &Store, account: AccountId, end: Timestamp) {
         let mut key = ApiKey::new(id, hint, id.created_at().to_whole_seconds());
         key.label = format!("Customer {n:06} {}", TOWNS[usize::try_from(n % 4).unwrap()]);
         key.spend.expires_at = expires_at;
-        // A quarter of the keys has no group.
+        // A quarter of the keys have no group.
         key.spend.group = (!n.is_multiple_of(4)).then(|| group_id(n % *GROUPS, end));
         let digest = Digest::of(&n.to_be_bytes());
         store.create_key(NewKey { account, key, digest, most: *KEYS }, None, &act(end)).await.unwrap();
@@ -145,7 +145,7 @@ async fn bill(store: &Store, account: AccountId, end: Timestamp) {
         let commands = (first..first + TOGETHER).flat_map(|n| {
             let mut unique = [0; 10];
             unique[..8].copy_from_slice(&n.to_be_bytes());
-            // Keys that begin with an expiry or a revocation are left out.
+            // Skips keys that are expired or revoked.
             let key = key_id(n.wrapping_mul(7_919) % (*KEYS / 10) * 10 + 2 + n % 8, end);
             let (generation, amount) = (GenerationId::new(at, unique), NanoUsd::from_nanos(1_000_000));
             let model = if n % 3 == 0 { "Model Max" } else { "Model Flash" }.to_owned();
@@ -159,7 +159,7 @@ async fn bill(store: &Store, account: AccountId, end: Timestamp) {
             }));
             let new = new_hold(key, generation, amount);
             let hold = Command::Hold(NewHold { model: model.clone(), origin, ..new });
-            // The cost of one model to the operator is known.
+            // Only Model Flash has a known upstream cost.
             let upstream_cost = (n % 3 > 0).then(|| NanoUsd::from_nanos(cost.nanos() / 2));
             let course = Some(Arc::new(Course {
                 upstream: Some(format!("upstream-{}", 1 + n % 4)),

@@ -1,8 +1,8 @@
-// Copying, the code of a sign-in link, the reader's time, a chart's day at the pointer, and pages that keep up with what happens. Every
-// page works without this, but for Try it.
+// Copy buttons, sign-in links, local times, reading a chart with the pointer, and pages that refresh themselves. Every page works
+// without this script, except Try it.
 'use strict';
 
-// Copies a text; without the clipboard API (no TLS), through a selection.
+// Copies a text. Without the clipboard API (no TLS), it copies a selection.
 async function copy(text, element) {
   try {
     await navigator.clipboard.writeText(text);
@@ -20,7 +20,7 @@ async function copy(text, element) {
 let uncopied = document.querySelector('[data-shown-once]') !== null;
 
 document.addEventListener('click', async (event) => {
-  // Fills an offered value into its field.
+  // A button fills its value into a field.
   const offer = event.target.closest('[data-fills]');
   if (offer) document.getElementById(offer.dataset.fills).value = offer.value;
   const reveals = event.target.closest('[data-reveals]');
@@ -41,15 +41,15 @@ document.addEventListener('click', async (event) => {
 });
 document.addEventListener('copy', () => { uncopied = false; });
 
-// A key that is shown once is not dismissed by accident, and loading the page again makes no second one.
+// Ask before leaving a key that was not copied. Reloading the page leads to the list instead of sending the form again.
 if (uncopied) {
   addEventListener('beforeunload', (event) => { if (uncopied) event.preventDefault(); });
   const list = document.querySelector('[data-done]');
   if (list) history.replaceState(null, '', list.getAttribute('href'));
 }
 
-// The code of a sign-in link stands behind its #, which no server and no log sees. It does not stay in the history either.
-// To look it up uses nothing up, so the form is sent at once; the page that follows asks.
+// The code of a sign-in link follows the #, so that no server and no log sees it. Keep it out of the history too.
+// Looking a link up does not use it up, so send the form at once; the next page asks for confirmation.
 const code = document.querySelector('form[data-link] [name="link"]');
 if (code && location.hash.length > 1) {
   code.value = location.hash.slice(1);
@@ -57,18 +57,18 @@ if (code && location.hash.length > 1) {
   code.form.requestSubmit();
 }
 
-// The box that finds anything has the focus after `/` outside of fields, and after Ctrl+K.
+// `/` outside of fields, or Ctrl+K anywhere, focuses the search box.
 addEventListener('keydown', (event) => {
   const find = document.querySelector('.find input[name="q"]');
   const isMeant = event.key === '/' ? !event.target.closest('input, select, textarea') : event.key === 'k' && (event.ctrlKey || event.metaKey);
   if (!find || !isMeant) return;
   event.preventDefault();
-  // On a narrow screen it is in the menu.
+  // On a narrow screen the box is in the menu.
   if (!find.checkVisibility()) document.getElementById('menu').showPopover();
   find.focus();
 });
 
-// Chooses all rows of a list, or none.
+// The box in a table's head selects all rows or none.
 document.addEventListener('change', ({ target }) => {
   if (!('choosesAll' in target.dataset)) return;
   for (const box of target.closest('table').querySelectorAll('[name="key"]')) box.checked = target.checked;
@@ -76,7 +76,7 @@ document.addEventListener('change', ({ target }) => {
 
 for (const button of document.querySelectorAll('[data-prints]')) button.addEventListener('click', () => print());
 
-// Times in the reader's zone, those of the last day as "3 minutes ago"; their titles say them in UTC.
+// Show times in the reader's zone, and those of the last day as "3 minutes ago". The tooltip has UTC.
 const ago = new Intl.RelativeTimeFormat('en');
 function showTimes() {
   for (const time of document.querySelectorAll('time')) {
@@ -95,10 +95,11 @@ function showTimes() {
   }
 }
 
-// The reader's zone, by name where times are shown.
+// Name of the reader's time zone, such as GMT+1.
 const zone = new Intl.DateTimeFormat('en', { timeZoneName: 'shortOffset' }).formatToParts().find(({ type }) => type === 'timeZoneName').value;
 
-// Days of a filter are the reader's, and are sent with their offsets from UTC; those of an address from elsewhere stay as they are.
+// Days in a filter are in the reader's zone and are sent with their offsets from UTC. Days from an address that someone shared keep
+// its offsets.
 function useZone(daysOf) {
   const { from, to, from_offset: fromOffset, to_offset: toOffset } = daysOf.elements;
   const offset = ({ value }, more) => {
@@ -113,7 +114,7 @@ function useZone(daysOf) {
   }
 }
 
-// A chart's day under the pointer or the finger, or chosen by arrow keys, with its row of the table behind.
+// Shows the table row of the bar under the pointer or finger, or chosen with the arrow keys.
 function followPointer(chart) {
   const [plot, picture, links, box] = ['.plot', 'svg', '.days', '.box'].map((part) => chart.querySelector(part));
   const names = [...chart.querySelectorAll('thead th')].map((cell) => cell.textContent);
@@ -144,7 +145,7 @@ function followPointer(chart) {
     const [area, bar] = [plot, days[chosen]].map((element) => element.getBoundingClientRect());
     const right = bar.right - area.left + 8;
     const left = right + box.offsetWidth <= area.width ? right : bar.left - area.left - box.offsetWidth - 8;
-    // Moved by a transform, which shifts no layout.
+    // A transform moves the box without a layout shift.
     box.style.transform = `translateX(${Math.max(0, left)}px)`;
   };
   const at = (event) => {
@@ -154,7 +155,7 @@ function followPointer(chart) {
   for (const [name, value] of [['tabindex', 0], ['role', 'slider'], ['aria-valuemin', 0], ['aria-valuemax', days.length - 1], ['aria-valuenow', chosen]]) {
     picture.setAttribute(name, value);
   }
-  // A finger chooses a day first, and follows its link when it comes again.
+  // The first tap on a bar chooses it, the second follows its link.
   let isFirst = false;
   links.addEventListener('pointermove', at);
   links.addEventListener('pointerdown', (event) => {
@@ -177,7 +178,7 @@ function followPointer(chart) {
   });
 }
 
-// What a page is made of, when it comes and whenever its content comes again.
+// Sets up the page's content, after loading and after each refresh.
 function begin() {
   showTimes();
   for (const name of document.querySelectorAll('[data-zone="now"]')) name.textContent = zone;
@@ -187,8 +188,8 @@ function begin() {
 begin();
 setInterval(showTimes, 60_000);
 
-// A page about a range of days asks for itself again while it is seen, until something is entered on it, and not while it is in use.
-// One that nobody attends to stops asking, so that its session ends as any unused one.
+// A page about a range of days refreshes itself while it is visible and not in use, and stops once something was entered on it.
+// After an hour without a pointer or a key it stops too, so that an idle session can expire.
 const [AGAIN_MS, ATTENDED_MS] = [10_000, 3_600_000];
 let [isEntered, attendedAt] = [false, Date.now()];
 function isInUse(main) {
@@ -217,7 +218,7 @@ if (document.querySelector('[data-live]')) {
   setInterval(askAgain, AGAIN_MS);
 }
 
-// The dialects of *Try it*: their paths, bodies of a conversation, and what an event says.
+// The APIs of *Try it*: path, request body for a conversation, and how to read a streamed event.
 const parts = ({ text, image }, ofText, ofImage) => (image ? [ofText(text), ofImage(image)] : text);
 const textPart = (text) => ({ type: 'text', text });
 const DIALECTS = {
@@ -259,7 +260,7 @@ const DIALECTS = {
   },
 };
 
-// Try it: a chat that streams through the public API. The key is kept in the field and nowhere else.
+// Try it: a chat that streams through the public API. The key stays in its field and is stored nowhere.
 const form = document.querySelector('[data-try]');
 if (form) {
   const { key, model, dialect, system, temperature, message, image, send, stop, clear } = form.elements;
@@ -269,7 +270,7 @@ if (form) {
   let messages = [];
   let running = null;
 
-  // Changes the conversation, and shows its end unless the reader has scrolled away from it.
+  // Changes the conversation and keeps its end in view, unless the reader has scrolled up.
   const show = (change) => {
     const atEnd = talk.scrollHeight - talk.scrollTop - talk.clientHeight < 40;
     change();
@@ -285,18 +286,18 @@ if (form) {
   const read = (file) => new Promise((resolve, reject) => {
     const reader = new FileReader();
     reader.onload = () => resolve(reader.result);
-    reader.onerror = () => reject(new Error('The image cannot be read. Choose it again.'));
+    reader.onerror = () => reject(new Error('The image could not be read. Choose it again.'));
     reader.readAsDataURL(file);
   });
   const explained = (status, error) => {
     const hint = {
-      402: 'Raise the limit on the key\u2019s page, or add credit.',
+      402: 'Raise the limit in the key\u2019s settings, or add credit.',
       429: 'Try again in a moment.',
     }[status];
     return [`${status} ${error?.code ?? error?.type ?? ''}: ${error?.message ?? 'no answer'}`.trim(), hint].filter(Boolean).join('\n');
   };
 
-  // The events of a stream: their text, and the JSON value in it.
+  // Yields the events of a stream, each as its line and the parsed JSON.
   async function* events(body) {
     const decoder = new TextDecoder();
     let rest = '';
@@ -312,7 +313,7 @@ if (form) {
     }
   }
 
-  // Shows the command that sends the same, without the key and the bytes of images.
+  // Shows a curl command for the same request, without the key and the bytes of images.
   function showCommand(path, json) {
     const shown = json.replaceAll(/;base64,[^"]+|("data":)"[^"]+/g, (_, data) => (data ? `${data}"\u2026` : ';base64,\u2026'));
     command.hidden = false;
@@ -322,7 +323,7 @@ if (form) {
     ].join('\n');
   }
 
-  // Sends the conversation. What comes of it is shown, and is part of it, also where it is stopped or breaks off.
+  // Sends the conversation and shows the answer. What arrived stays in the conversation, even if the answer is stopped or breaks off.
   async function ask(conversation, signal) {
     const { path, body, says } = DIALECTS[dialect.value];
     const request = { model: model.value, ...body(system.value.trim(), conversation), stream: true };
@@ -356,7 +357,7 @@ if (form) {
     }
   }
 
-  // What an answer cost. The amount is taken from the text: as a number of JavaScript it would be a float.
+  // Shows what an answer cost. The amount is read from the text, since JavaScript would parse it as a float.
   function billed(usage, source) {
     const [prompt, output] = [usage.prompt_tokens ?? usage.input_tokens, usage.completion_tokens ?? usage.output_tokens];
     const amount = /"cost":([0-9.]+)/.exec(source);
@@ -370,7 +371,7 @@ if (form) {
     event.preventDefault();
     const text = message.value.trim();
     if (running || text === '') return;
-    // From here on a second press does nothing, however long the image takes to be read.
+    // From here on a second press does nothing, even while the image is still being read.
     running = new AbortController();
     send.disabled = true;
     stop.disabled = false;
@@ -387,10 +388,10 @@ if (form) {
       image.value = '';
       await ask(conversation, signal);
     } catch (error) {
-      // Of a conversation that was left behind nothing more is said.
+      // The reader has started a new chat meanwhile.
       if (conversation !== messages) return;
-      if (error.name === 'AbortError') cost.textContent = 'Stopped: what was generated is billed.';
-      else say('problem', error instanceof TypeError ? 'The connection broke off. Try again.' : error.message);
+      if (error.name === 'AbortError') cost.textContent = 'Stopped. What was generated so far is billed.';
+      else say('problem', error instanceof TypeError ? 'The connection was lost. Try again.' : error.message);
     } finally {
       running = null;
       send.disabled = false;

@@ -26,7 +26,7 @@ async fn a_group_is_created_filled_changed_and_archived() {
     };
     let (school, page) = made(&[("name", "School"), ("limit", "1,000.00"), ("resets", "month")]).await;
     assert!(
-        page.text().contains("The group is created.") && page.text().contains("At most $1,000 a month."),
+        page.text().contains("Group created.") && page.text().contains("At most $1,000 a month."),
         "{page}"
     );
     let school_id = school.rsplit('/').next().unwrap().to_owned();
@@ -38,7 +38,7 @@ async fn a_group_is_created_filled_changed_and_archived() {
         "{page}"
     );
     let (again, page) = made(&[("name", "Another"), ("external_id", "c101")]).await;
-    assert!(again == course && page.text().contains("has the external id already"), "{page}");
+    assert!(again == course && page.text().contains("already has that external id"), "{page}");
     let course_id = course.rsplit('/').next().unwrap().to_owned();
     let key = stack.key_with(json!({"label": "Student", "limit": 5, "group_id": course_id})).await;
     assert_eq!(stack.call(&key, Script::tokens(100, 50)).send().await.status, 200);
@@ -60,7 +60,10 @@ async fn a_group_is_created_filled_changed_and_archived() {
     assert!(viewer.get(&format!("{PATH}?q=northwind")).await.text().contains("No groups match."));
     for path in [PATH, &school] {
         let page = viewer.get(path).await;
-        assert!(page.text().contains("0 keys, 1 in 1 group"), "keys of child groups count: {path}: {page}");
+        assert!(
+            page.text().contains("0 keys, 1 in 1 subgroup"),
+            "keys of child groups count: {path}: {page}"
+        );
     }
     let page = viewer.get(&format!("/dashboard/keys/{}", key.id)).await;
     assert!(page.text().contains("At most $5 in all. Also counts toward Course 101 ($400 in all)"), "{page}");
@@ -91,7 +94,7 @@ async fn all_keys_of_a_group_are_revoked_together() {
     let outside = stack.key().await;
     let mut owner = signed_in(&stack, &stack.account, "owner").await;
     let asked = owner.get(&format!("{path}/revoke-keys")).await;
-    assert!(asked.text().contains("1 key in it"), "{asked}");
+    assert!(asked.text().contains("1 key in the group"), "{asked}");
     assert_eq!(owner.post(&format!("{path}/revoke-keys"), &[]).await.status, 303);
     assert!(owner.get(&path).await.text().contains("1 API key revoked."));
     let status =
@@ -162,10 +165,13 @@ async fn the_page_of_a_group_has_a_chart_its_requests_and_the_use_of_each_key() 
             assert_eq!(requests.text().matches("<tr title=\"gen_").count(), 2, "{requests}");
             assert!(requests.text().contains("2 requests · "), "{requests}");
             let earlier = viewer.get(&format!("{path}/requests?range=last-month")).await;
-            assert!(earlier.text().contains("There was no request on these days."), "{earlier}");
+            assert!(earlier.text().contains("There were no requests on these days."), "{earlier}");
             assert!(viewer.get(&format!("{path}/use")).await.text().contains("/v1/chat/completions"));
             let settings = viewer.get(&format!("{path}/settings")).await;
-            assert!(settings.text().contains("Owners change the settings of a group."), "{settings}");
+            assert!(
+                settings.text().contains("Only owners can change the settings of a group."),
+                "{settings}"
+            );
         }
         // The table of keys shows each key's charges in these days, next to its total.
         let path = format!("{PATH}/{}", course["id"].as_str().unwrap());

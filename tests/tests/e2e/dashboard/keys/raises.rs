@@ -36,7 +36,7 @@ async fn a_reached_limit_of_a_key_or_a_group_is_raised_for_today_from_the_first_
         assert_eq!(send(&stack, key).await.status, 402);
     }
     // Gateways add up refused calls, and report them together.
-    let is_counted = async || owner.get("/dashboard").await.text().contains("2 keys cannot spend");
+    let is_counted = async || owner.get("/dashboard").await.text().contains("2 keys are out of budget");
     until("the refused call to be counted", is_counted).await;
     let cases = [
         (&key, &of_key, "never", format!("/keys/{}", key.id)),

@@ -32,7 +32,7 @@ async fn the_pages_show_their_own_events(deployment: Deployment) {
 
     let page = viewer.get(&format!("/dashboard/keys/{}", inside.id)).await;
     let label = |n: usize| format!("<bdi>inside {n}</bdi>");
-    let change = format!("label {} → {}", label(CHANGES - 1), label(CHANGES));
+    let change = format!("label: {} → {}", label(CHANGES - 1), label(CHANGES));
     assert!(page.text().contains("key.revoked") && page.text().contains(&change), "{page}");
     assert!(page.text().contains("management key <bdi>"), "{page}");
     assert!(!page.text().contains("key.created") && !page.text().contains("outside"), "{page}");
@@ -57,8 +57,8 @@ async fn the_pages_show_their_own_events(deployment: Deployment) {
     patch(&outside.id, json!({"limits": [{"amount": 35, "per": "month"}], "group_id": group.trim()})).await;
     let page = viewer.get(&format!("/dashboard/events?key={}", outside.id)).await;
     for change in [
-        "limits by window <bdi>no limit</bdi> → <bdi>$35 a month</bdi>",
-        "group <bdi>no group</bdi> → <bdi>Agents</bdi>",
+        "limits by window: <bdi>no limit</bdi> → <bdi>$35 a month</bdi>",
+        "group: <bdi>no group</bdi> → <bdi>Agents</bdi>",
     ] {
         assert!(page.text().contains(change), "{change}: {page}");
     }
@@ -66,7 +66,7 @@ async fn the_pages_show_their_own_events(deployment: Deployment) {
         patch(&outside.id, json!({"metadata": metadata})).await;
     }
     let page = viewer.get(&format!("/dashboard/events?key={}", outside.id)).await;
-    let change = "metadata team <bdi>search</bdi> → <bdi>ops</bdi>";
+    let change = "metadata team: <bdi>search</bdi> → <bdi>ops</bdi>";
     assert!(page.text().contains(change) && !page.text().contains("{&quot;"), "{page}");
     let other = stack.open_account("other", usd("1"));
     let mut stranger = signed_in(&stack, &other, "owner").await;

@@ -113,7 +113,7 @@ async fn the_first_page_a_group_and_the_list_count_the_same_keys_in_trouble() {
     let here = format!("/dashboard/groups/{}", team["id"].as_str().unwrap());
     for path in ["/dashboard", &here] {
         let page = viewer.get(path).await;
-        assert!(page.text().contains(&format!("{KEYS} keys cannot spend")), "{path}: {page}");
+        assert!(page.text().contains(&format!("{KEYS} keys are out of budget")), "{path}: {page}");
     }
     let list = viewer.get("/dashboard/keys?status=trouble").await;
     assert!(list.text().contains(&format!("1–{KEYS} of {KEYS}")), "{list}");

@@ -36,7 +36,7 @@ async fn a_webhook_is_made_once_tested_disabled_and_deleted() {
 
     let (_, rest) = list.text().split_once("<a href=\"/dashboard/webhooks/wh_").unwrap();
     let page = format!("{PATH}/wh_{}", rest.split('"').next().unwrap());
-    assert!(owner.get(&page).await.text().contains("Nothing was sent yet."));
+    assert!(owner.get(&page).await.text().contains("Nothing has been sent yet."));
     assert_eq!(owner.post(&format!("{page}/test"), &[]).await.status, 303);
     let deliveries = receiver.until("the test arrives", |all| all.len() == 1).await;
     assert_eq!(deliveries[0].event()["type"], "webhook.test");
