@@ -1,4 +1,4 @@
-//! The token that calls between the services carry. It may be replaced while the services run.
+//! Token that authenticates calls between the services. It may be replaced while the services run.
 
 use std::sync::Arc;
 

@@ -40,15 +40,15 @@ const MIN_TOKEN_BYTES: usize = 16;
 /// Settings that both services have.
 #[derive(Args, Clone, Debug)]
 pub struct Common {
-    /// The catalogue of models [default: config/models.toml, or a built-in copy]
+    /// Catalogue of models [default: config/models.toml, or a built-in copy]
     #[arg(long, env = "FAREGATE_MODELS", value_name = "FILE")]
     pub models: Option<PathBuf>,
 
-    /// The token that calls between the services carry
+    /// Token that authenticates calls between the services
     #[arg(long, env = "FAREGATE_INTERNAL_TOKEN", value_name = "TOKEN", hide_env_values = true, value_parser = parse_secret)]
     pub internal_token: Option<SecretString>,
 
-    /// A file that holds the internal token
+    /// File with the internal token
     #[arg(long, env = "FAREGATE_INTERNAL_TOKEN_FILE", value_name = "FILE")]
     pub internal_token_file: Option<PathBuf>,
 
@@ -56,12 +56,13 @@ pub struct Common {
     #[arg(long, env = "FAREGATE_KEY_PREFIX", value_name = "PREFIX", default_value = "fg", value_parser = parse_prefix)]
     pub key_prefix: Prefix,
 
-    /// Names by which the admin port is reached, such as a container's, with commas in between; it always serves localhost
-    /// and its own addresses
+    /// Host names that the admin port accepts, such as a container's, separated by commas; localhost and its own
+    /// addresses always work
     #[arg(long, env = "FAREGATE_ADMIN_HOSTS", value_name = "HOSTS", value_delimiter = ',')]
     pub admin_hosts: Vec<Host>,
 
-    /// Seconds between a signal to stop and the shutdown: requests are still accepted, but probes say that the process stops, so that load balancers leave first
+    /// Seconds between a signal to stop and the shutdown: requests are still accepted but probes fail, so that load
+    /// balancers stop sending first
     #[arg(long = "drain-pause-seconds", env = "FAREGATE_DRAIN_PAUSE_SECONDS", value_name = "SECONDS", default_value = "0",
           value_parser = clap::value_parser!(u32).range(0..=3600).map(u64::from).map(Duration::from_secs))]
     pub drain_pause: Duration,

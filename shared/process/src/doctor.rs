@@ -27,10 +27,10 @@ const TOO_OPEN: u32 = 0o027;
 /// Open files below which a process serves few connections.
 const FEW_FILES: usize = 4096;
 
-/// How a program reports on its installation. Exit status: 0 where all is well, 1 with warnings, 2 with errors
+/// How a program reports on its installation. Exit status: 0 if all is well, 1 with warnings, 2 with errors
 #[derive(Args, Clone, Debug)]
 pub struct DoctorOptions {
-    /// As a JSON array of objects with check, severity, says, todo
+    /// Print a JSON array of objects with check, severity, says and todo
     #[arg(long)]
     json: bool,
 }

@@ -14,8 +14,8 @@ const PATH: &str = "/log-level";
 /// Shows or replaces the filter of log lines of the running process.
 #[derive(Args, Debug)]
 pub struct LogLevel {
-    /// The new filter, until the process ends: a level, such as debug, or TARGET=LEVEL,… in the syntax of RUST_LOG; without
-    /// it, the filter in use is printed
+    /// New filter, in force until the process ends: a level such as debug, or TARGET=LEVEL,… in the syntax of RUST_LOG;
+    /// without it, the current filter is printed
     #[arg(value_name = "FILTER")]
     filter: Option<String>,
 }

@@ -72,7 +72,7 @@ pub struct ListedModel {
     pub owner: Option<String>,
     /// Tokens of prompt and output together.
     pub context_window: Option<u64>,
-    /// Tokens that one answer may have.
+    /// Most tokens of an answer.
     pub max_output_tokens: Option<u64>,
     /// True for a model of embeddings.
     pub embeddings: bool,
