@@ -153,7 +153,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// The admin port at this address, of a process with this data directory.
+    /// The admin port of the process at this address, with this data directory.
     pub fn admin(&self, listen: SocketAddr) -> AdminPort {
         AdminPort { listen, data_dir: Some(self.data_dir.clone()) }
     }
@@ -179,7 +179,7 @@ impl Options {
         previous.filter(|token| !token.expose_secret().is_empty()).map(checked_token).transpose()
     }
 
-    /// Returns whether the store is a Redis, which other processes may use too.
+    /// Returns whether other processes may use the store too, as with Redis.
     pub fn shares_store(&self) -> Result<bool, ConfigError> {
         let url = self.store_url()?;
         Ok(url.is_some_and(|url| {
@@ -192,7 +192,7 @@ impl Options {
         either(("FAREGATE_STORE", self.store.as_ref()), ("FAREGATE_STORE_FILE", self.store_file.as_deref()))
     }
 
-    /// Returns the URL of the store: the configured one, or that of a file in the data directory.
+    /// Returns the URL of the store: the configured one, or the default file in the data directory.
     fn store_or_default(&self) -> Result<SecretString, ConfigError> {
         let default = || format!("sqlite:{}", self.data_dir.join("faregate.db").display()).into();
         Ok(self.store_url()?.unwrap_or_else(default))
@@ -204,13 +204,13 @@ impl Options {
         Ok(url.expose_secret().strip_prefix("sqlite:").map(PathBuf::from))
     }
 
-    /// Refuses a command if there is no file of a store, which opening it would make.
+    /// Refuses a command if the store's file is missing, since opening it would create it.
     pub(crate) fn check_installed(&self, program: &'static str) -> Result<(), NoInstallation> {
         if self.store_or_default()?.expose_secret() == "memory:" {
             return Err(NoInstallation::InMemory);
         }
         match self.sqlite_file()? {
-            // What cannot be looked at is opened, and the error says why it cannot.
+            // A file that cannot be examined is opened all the same, and the error says what is wrong.
             Some(file) if matches!(file.try_exists(), Ok(false)) => Err(self.no_installation(program)),
             Some(_) | None => Ok(()),
         }
@@ -245,7 +245,6 @@ impl Options {
         Ok(self.store_over(&backend, clock))
     }
 
-    /// The store over a backend.
     pub(crate) fn store_over(&self, backend: &Backend, clock: &Arc<dyn Clock>) -> Arc<Store> {
         let events = EventBounds::with_life(Duration::from_hours(u64::from(self.event_days) * 24));
         let kept = match backend {
@@ -294,14 +293,14 @@ impl Options {
     }
 }
 
-/// What the data directory knows of a Redis that is opened.
+/// How an opened Redis is compared with the one that the data directory remembers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Seen {
-    /// The directory must know the Redis as it was last seen, and notes that it is seen again.
+    /// It must be the same, with no data lost. The directory notes its present state.
     Marked,
-    /// The directory must know the Redis as it was last seen.
+    /// It must be the same, with no data lost.
     Compared,
-    /// The directory may know another Redis.
+    /// It may be another one.
     New,
 }
 
@@ -311,7 +310,6 @@ pub(crate) enum Backend {
 }
 
 impl Backend {
-    /// The records that the backend keeps.
     pub(crate) fn records(&self) -> Arc<dyn Records> {
         match self {
             Self::Sqlite(sqlite) => sqlite.clone(),
@@ -349,7 +347,9 @@ pub(crate) enum NoInstallation {
     NoFile { data_dir: PathBuf, folder: PathBuf, program: &'static str },
     #[error("no installation in {place}. Name the store of the running `{program}` in FAREGATE_STORE")]
     NotInStore { place: String, program: &'static str },
-    #[error("FAREGATE_STORE: memory: is kept by the running program alone, so that no command can read it")]
+    #[error(
+        "FAREGATE_STORE: a memory: store exists only inside the running program, so commands cannot read it"
+    )]
     InMemory,
     #[error(transparent)]
     Setting(#[from] ConfigError),
@@ -370,22 +370,22 @@ impl From<ConfigError> for StoreNotOpened {
     }
 }
 
-/// Adds the chain of causes, since the operator needs the system's own message about the store.
+/// Adds the chain of causes: the operator needs the system's message about the store.
 fn unusable_store(error: impl std::error::Error + Send + Sync + 'static) -> ConfigError {
     ConfigError::new("FAREGATE_STORE", format!("{:#}", anyhow::Error::from(error)))
 }
 
-/// Parses the address that links and printed commands begin with. Nobody can connect to 0.0.0.0, so the loopback takes its
-/// place.
+/// Parses the address that links and printed commands begin with. Nobody can connect to 0.0.0.0, so it becomes the
+/// loopback.
 fn parse_public_url(text: &str) -> Result<Uri, String> {
     let url: Uri = text.parse().map_err(|e| format!("{e}"))?;
     let is_web = matches!(url.scheme_str(), Some("http" | "https")) && ServedHosts::of_site(&url).is_some();
     let Some(host) = url.host().filter(|_| is_web) else {
-        return Err("must begin with http:// or https://, and a host".into());
+        return Err("must begin with http:// or https:// and a host".into());
     };
     if host.bytes().all(|b| b.is_ascii_digit()) {
         return Err(format!(
-            "has a port, {host}, where the host belongs: write http://127.0.0.1:{host} (with Compose, FAREGATE_PUBLISH=127.0.0.1:{host})"
+            "has a port, {host}, in place of the host: write http://127.0.0.1:{host} (with Compose, FAREGATE_PUBLISH=127.0.0.1:{host})"
         ));
     }
     let loopback = match host {

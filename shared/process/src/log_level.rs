@@ -11,7 +11,6 @@ use super::admin_call::{AdminPort, ask, command_text};
 /// Path on every admin port.
 const PATH: &str = "/log-level";
 
-/// Shows or replaces the filter of log lines of the running process.
 #[derive(Args, Debug)]
 pub struct LogLevel {
     /// New filter, in force until the process ends: a level such as debug, or TARGET=LEVEL,… in the syntax of RUST_LOG;
@@ -21,7 +20,6 @@ pub struct LogLevel {
 }
 
 impl LogLevel {
-    /// Asks the process with this admin port.
     pub async fn run(&self, admin: &AdminPort, out: &mut (dyn Write + Send)) -> io::Result<()> {
         let answer = ask(admin, PATH, self.filter.as_deref()).await?;
         out.write_all(answer.as_bytes())
