@@ -177,7 +177,7 @@ crate::schema!(Rotation, "ApiKeyRotation", rotation_schema);
 
 fn rotation_schema(_: &mut SchemaGenerator) -> Schema {
     let grace = "Seconds for which the plaintext before works too.";
-    let force = "Rotate even while the plaintext before the last rotation works, which ends then.";
+    let force = "Rotate even if the plaintext before the last rotation still works, and end it.";
     json_schema!({"type": "object", "additionalProperties": false, "properties": {
         "grace_seconds": {
             "type": "integer", "minimum": 0, "maximum": MAX_GRACE_SECONDS, "default": 0, "description": grace,
