@@ -1,5 +1,5 @@
-//! Random histories of a few accounts, and a model store that executes them with the ledger alone. Used to test the
-//! ledger, and every store against the ledger.
+//! Random histories of a few accounts, and a model store that runs them with the ledger alone. They test the ledger,
+//! and every store against the ledger.
 
 mod world;
 
