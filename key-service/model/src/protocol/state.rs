@@ -133,7 +133,7 @@ pub(super) enum Phase {
     Spooled,
     /// The release is sent until it is confirmed.
     Releasing,
-    /// A hold may be opened that no request uses. It is released once that cannot happen any more.
+    /// A hold may still be opened that no request uses. It is released once that can no longer happen.
     Doubtful,
     /// The release of such a hold is sent.
     Orphan,
