@@ -319,7 +319,7 @@ impl<'a> Batch<'a> {
 }
 
 impl Effects {
-    /// Sets the numbers before the batch to those of the account.
+    /// Takes the numbers before the batch from the account.
     pub(crate) fn numbered(self, account: &AccountRecord) -> Self {
         Self { numbers: (account.entries, account.events), ..self }
     }

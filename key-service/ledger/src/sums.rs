@@ -50,7 +50,7 @@ pub struct AccountDay {
     pub users: Vec<UserDay>,
 }
 
-/// Sums to read besides those of models.
+/// Sums to read besides the models' sums.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OtherSums<'a> {
     pub groups: &'a [GroupId],

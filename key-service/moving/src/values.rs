@@ -37,7 +37,7 @@ pub(super) fn text(value: &Value) -> Result<Option<String>, RowFault> {
 
 /// A non-negative amount in US dollars. Infinity means none; less than half a nano-USD is zero.
 pub(super) fn amount(value: &Value) -> Result<Option<NanoUsd>, RowFault> {
-    let Some(number) = text(value).map_err(|_| "is no number")? else { return Ok(None) };
+    let Some(number) = text(value).map_err(|_| "is not a number")? else { return Ok(None) };
     if ["inf", "infinity"].contains(&number.to_ascii_lowercase().as_str()) {
         return Ok(None);
     }
@@ -51,7 +51,7 @@ pub(super) fn amount(value: &Value) -> Result<Option<NanoUsd>, RowFault> {
 
 /// A whole number that is not negative.
 pub(super) fn count(value: &Value) -> Result<Option<u64>, RowFault> {
-    let Some(number) = text(value).map_err(|_| "is no whole number")? else { return Ok(None) };
+    let Some(number) = text(value).map_err(|_| "is not a whole number")? else { return Ok(None) };
     let whole = number.strip_suffix(".0").unwrap_or(&number);
     whole.parse().map(Some).map_err(|_| "is not a whole number from 0".into())
 }

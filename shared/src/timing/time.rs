@@ -126,7 +126,7 @@ impl Serialize for Timestamp {
 impl<'de> Deserialize<'de> for Timestamp {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        Self::parse(&text).ok_or_else(|| serde::de::Error::custom(format!("`{text}` is no instant")))
+        Self::parse(&text).ok_or_else(|| serde::de::Error::custom(format!("`{text}` is not a time")))
     }
 }
 

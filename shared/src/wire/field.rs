@@ -147,7 +147,7 @@ macro_rules! bounds {
                 [$(Self::$bound),+].into_iter()
             }
 
-            /// The bounds without an end of their own, which are the ones that key defaults may have.
+            /// The bounds that do not expire. Only these may be key defaults.
             fn lasting() -> impl Iterator<Item = Self> {
                 Self::all().filter(|bound| *bound != Self::LimitRaised)
             }

@@ -64,7 +64,7 @@ pub struct Route {
     pub of: &'static str,
     /// Type of the id after it, the error for an unknown id, and the rest of the path.
     pub named: Option<(SchemaOf, Code, &'static str)>,
-    /// Query parameters besides those of a page.
+    /// Query parameters besides the paging ones.
     pub query: &'static [Parameter],
     /// Type of the cursor if the answer is a page.
     pub cursor: Option<SchemaOf>,

@@ -143,7 +143,7 @@ fn rates(out: &mut String, rates: Rates, named: &[bool; RATES]) -> std::fmt::Res
     Ok(())
 }
 
-/// Writes a text as a string of TOML, whose escapes are those of JSON.
+/// Writes a TOML string, which has the same escapes as JSON.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }

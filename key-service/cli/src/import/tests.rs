@@ -167,7 +167,7 @@ async fn a_line_that_is_wrong_is_named_and_nothing_is_imported() {
             &line(2, r#", "group_external_id": "nobody""#),
             "no group of the account has the external_id `nobody`",
         ),
-        (&line(1, ""), "is the key of FILE line 1 once more"),
+        (&line(1, ""), "repeats the key of FILE line 1"),
     ];
     for (bad, reason) in cases {
         let said = lines(&office, &[&good, "", bad]).await.unwrap_err();

@@ -104,7 +104,7 @@ impl TotpSecret {
         secrets.find(|secret| secret.digest() == factor.secret)
     }
 
-    /// Digest by which the secret is recognised.
+    /// Digest that identifies the secret.
     pub fn digest(&self) -> Digest {
         Digest::of(self.0.secret().as_ref())
     }

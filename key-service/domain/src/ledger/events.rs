@@ -83,7 +83,7 @@ impl CallEvents {
             && after.record != Record::None
             && let Some(event) = deposited(command, self.now)
         {
-            // Thresholds of the credit begin anew with the deposit.
+            // A deposit restarts the thresholds of the credit.
             self.credit_before = after.account.credit;
             self.told.push(Told { once: None, event });
         }

@@ -161,7 +161,7 @@ pub fn held(amount: NanoUsd) -> Outcome {
 /// The refusal of a key whose lifetime limit is reached.
 pub const KEY_LIMIT_REACHED: Refused = Refused::LimitReached { level: Level::Key, resets_at: None };
 
-/// Random part of an id. Larger numbers sort behind smaller numbers.
+/// Random part of an id. Larger numbers sort after smaller ones.
 fn chance(n: u8) -> [u8; 10] {
     [0, 0, 0, 0, 0, 0, 0, 0, 0, n]
 }

@@ -38,7 +38,7 @@ impl WebhookSecret {
         format!("whsec_{}", STANDARD.encode(self.0)).into()
     }
 
-    /// Digest by which the secret is recognised.
+    /// Digest that identifies the secret.
     pub fn digest(&self) -> Digest {
         Digest::of(&self.0)
     }

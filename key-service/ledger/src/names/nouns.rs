@@ -6,7 +6,7 @@ use domain::{digest::Digest, key::Status};
 use records::{Index, Log, Name, Set, Space};
 use shared::ids::{AccountId, GroupId, KeyId};
 
-// Sets of records in the space of an account. 1 to 6 are those of money.
+// Sets of records in the space of an account. 1 to 6 are for money.
 
 /// Data other than money, of an account (`a`), a key (`k` and its id) and a group (`g` and its id).
 pub const PROFILES: u8 = 7;
@@ -51,7 +51,7 @@ pub const INSTALLATION: u8 = 26;
 /// Bills of upstreams in the last hours, by model and name: space `upstreams`.
 pub const UPSTREAMS: u8 = 27;
 
-// Indexes of the space of an account. 1 to 6 are those of money.
+// Indexes of the space of an account. 1 to 6 are for money.
 
 /// All keys: id, label, a zero byte, hint.
 pub const KEYS: Index = Index(7);
@@ -73,7 +73,7 @@ pub const EXPIRING_ENDS: Index = Index(14);
 /// Links and sessions of members: id of the member, name of the record.
 pub const OF_MEMBERS: Index = Index(15);
 
-// Logs of the space of an account. 1 and 2 are those of the ledger.
+// Logs of the space of an account. 1 and 2 belong to the ledger.
 
 /// The last refused calls.
 pub const REFUSED_CALLS: Log = Log(3);

@@ -139,7 +139,7 @@ pub(super) enum Phase {
     Orphan,
     /// Nothing is left to do.
     Done,
-    /// The gateway has died, and knows nothing of the request.
+    /// The gateway has died and no longer knows the request.
     Lost,
 }
 

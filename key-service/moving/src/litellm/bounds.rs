@@ -82,7 +82,7 @@ impl RowFields<'_> {
 
     /// Limits for several windows.
     fn budget_limits(&mut self) -> Result<Vec<(Per, NanoUsd)>, RowFault> {
-        let fault = || "`budget_limits` is no list of budget_duration and max_budget".to_owned();
+        let fault = || "`budget_limits` is not a list of budget_duration and max_budget".to_owned();
         let limits = match self.take("budget_limits", values::json)? {
             Value::Null => return Ok(Vec::new()),
             Value::Array(limits) => limits,

@@ -234,7 +234,7 @@ fn every_wrong_row_is_named_with_its_reason_and_never_with_its_token() {
     let twice = wrong(json!({KEYS: [{"token": sha(1)}, {"token": sha(1).to_uppercase()}]}));
     assert_eq!(
         twice,
-        ["LiteLLM_VerificationToken row 2: is the key of LiteLLM_VerificationToken row 1 once more"]
+        ["LiteLLM_VerificationToken row 2: repeats the key of LiteLLM_VerificationToken row 1"]
     );
 }
 

@@ -92,7 +92,7 @@ impl Store {
             Ok(())
         });
         if let Err(error) = forgotten.await {
-            tracing::warn!(%error, "a credential that no key accepts is left behind");
+            tracing::warn!(%error, "cannot remove a credential that no key accepts; it is refused anyway");
         }
     }
 }

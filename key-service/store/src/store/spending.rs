@@ -47,7 +47,7 @@ pub trait Ledger: Send + Sync + 'static {
     /// the pages. An unreadable hold counts as due.
     async fn due_holds(&self, account: AccountId, after: Option<Cursor>) -> Result<DueHolds, StoreError>;
 
-    /// Our clock minus the store's; `None` if the store has no clock of its own. Fails while the store loads its data.
+    /// Our clock minus the store's; `None` if the store has no clock. Fails while the store loads its data.
     async fn clock_skew(&self) -> Result<Option<Skew>, StoreError>;
 
     /// Succeeds if the store answers and has loaded its data.

@@ -107,7 +107,7 @@ impl World {
         }
     }
 
-    /// Applies a command, as a call of its own.
+    /// Applies a command as a separate call.
     pub fn apply(
         &mut self,
         account: AccountId,
