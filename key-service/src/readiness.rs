@@ -183,7 +183,7 @@ mod tests {
     use domain::ledger::Command;
     use key_service_store::store::{Cursor, DueHolds, HoldIndex, Outcomes, StoreError};
 
-    /// A store with a clock of its own.
+    /// A store with a clock.
     struct Clocked(Mutex<Result<Option<Skew>, StoreError>>);
 
     impl Clocked {

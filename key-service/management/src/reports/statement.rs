@@ -185,7 +185,7 @@ mod tests {
         let deposits =
             vec![deposit(month.last.plus(3), 8), deposit(month.last, 16), deposit(month.first.plus(-1), 32)];
         let stated = state(month, MoneyReading { credit: NanoUsd::from_usd(100), deposits, spend });
-        // 100 now, of which 8 came later and 4 went later.
+        // 100 now: 8 were added and 4 charged after the month.
         assert_eq!(stated.closing, NanoUsd::from_usd(96));
         assert_eq!((stated.charged, stated.deposits.len()), (NanoUsd::from_usd(3), 1));
         assert_eq!(
