@@ -28,7 +28,6 @@ use key_service_records::{
 };
 use key_service_store::store::{EventBounds, Store, StoreRetention};
 
-/// The key-service's own settings.
 #[derive(Args, Clone, Debug)]
 #[group(id = "key-service")] // `faregate` has both services' options
 pub struct Options {

@@ -80,7 +80,7 @@ impl<S: Ledger + Capacity + ?Sized> Watch<S> {
         ping
     }
 
-    /// Checks the store forever.
+    /// Checks the store until dropped.
     async fn look(&self) {
         loop {
             if self.ping().await.is_ok() && self.is_write_due() {

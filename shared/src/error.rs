@@ -27,7 +27,7 @@ macro_rules! codes {
                 match self { $(Self::$variant => StatusCode::$status),+ }
             }
 
-            /// The error's `type`.
+            /// Returns the error's `type`.
             pub const fn kind(self) -> &'static str {
                 match self { $(Self::$variant => $kind),+ }
             }

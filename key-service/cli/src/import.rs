@@ -28,7 +28,6 @@ use shared::table;
 /// Most lines that an error lists.
 const NAMED: usize = 20;
 
-/// Imports from other gateways.
 #[derive(Debug, Subcommand)]
 pub enum ImportCommand {
     /// Import keys from JSON lines: {"sha256": "64 hexadecimal digits", "label": …, "limit": …}

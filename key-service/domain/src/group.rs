@@ -17,7 +17,7 @@ use crate::{
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
-    /// Ids sort by creation.
+    /// Ids sort by time of creation.
     pub id: GroupId,
     /// Name chosen by the owner.
     pub name: String,

@@ -17,7 +17,7 @@ use crate::{
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiKey {
-    /// Ids sort by creation.
+    /// Ids sort by time of creation.
     pub id: KeyId,
     /// Name chosen by the owner.
     pub label: String,

@@ -34,7 +34,7 @@ pub const KEPT_ATTEMPTS: usize = 20;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Webhook {
-    /// Ids sort by creation.
+    /// Ids sort by time of creation.
     pub id: WebhookId,
     pub url: WebhookUrl,
     /// Types of the events to send; `None` means all types.

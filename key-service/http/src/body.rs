@@ -34,7 +34,7 @@ pub(super) async fn read_draft<P: Patch>(request: Request) -> Result<P, ApiError
     settings(&json, true)
 }
 
-/// Reads a change.
+/// Reads the settings that a request changes.
 pub(super) async fn read_patch<P: Patch>(request: Request) -> Result<P, ApiError> {
     let json = read_json(request, Some(MERGE_PATCH)).await?;
     settings(&json, false)

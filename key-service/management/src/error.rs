@@ -14,7 +14,6 @@ pub enum Error<R> {
 }
 
 impl<R> Error<R> {
-    /// Converts the refusal.
     pub fn map<S>(self, form: impl FnOnce(R) -> S) -> Error<S> {
         match self {
             Self::Refused(reason) => Error::Refused(form(reason)),

@@ -6,7 +6,6 @@ use key_service_store::store::{Capacity as _, Ledger as _, Skew, StoreError};
 /// What the store reports about itself.
 #[derive(Clone, Debug)]
 pub struct StoreFacts {
-    /// Name of the backend.
     pub system: &'static str,
     /// Used share of the space, from 0 to 1; `None` without a bound.
     pub used: Option<f64>,

@@ -46,7 +46,6 @@ pub struct DraftKey {
     pub is_revoked: bool,
     /// Amount that the other gateway has billed.
     pub used: NanoUsd,
-    /// Settings without a group.
     pub settings: KeyPatch,
     /// External id of the key's group.
     pub group: Option<String>,

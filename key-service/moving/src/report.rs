@@ -10,7 +10,6 @@ pub struct Report {
     row: usize,
 }
 
-/// Rows of a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct RowCount {
     rows: usize,

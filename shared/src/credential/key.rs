@@ -127,7 +127,7 @@ pub fn without_keys(text: &str) -> Cow<'_, str> {
     if kept.is_empty() { Cow::Borrowed(text) } else { Cow::Owned(kept + rest) }
 }
 
-/// Finds the first secret.
+/// Returns where the first secret in a text is.
 fn secret(text: &str) -> Option<Range<usize>> {
     let secrets = BEFORE_SECRETS.into_iter().flat_map(|before| {
         text.match_indices(before).filter_map(move |(at, _)| {

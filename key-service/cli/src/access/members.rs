@@ -19,7 +19,6 @@ use key_service_management::{
 /// Most owners that an error lists.
 const NAMED: usize = 10;
 
-/// Commands on members.
 #[derive(Debug, Subcommand)]
 pub enum MemberCommand {
     /// Create a member, and print a link that signs the member in once, within 72 hours
@@ -63,7 +62,6 @@ pub enum MemberCommand {
     },
 }
 
-/// A sign-in link.
 #[derive(Args, Debug)]
 pub struct SignInLink {
     /// The account's name

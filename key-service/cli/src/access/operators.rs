@@ -11,7 +11,6 @@ use clap::Subcommand;
 use key_service_management::{Error, Management, members::MemberRefused, operators::link};
 use shared::table;
 
-/// Commands on operators.
 #[derive(Debug, Subcommand)]
 pub enum OperatorsCommand {
     /// Create an operator, and print a link that signs in once, within 15 minutes

@@ -18,7 +18,6 @@ use key_service_management::{
 };
 use key_service_objects::settings;
 
-/// Commands on groups.
 #[derive(Debug, Subcommand)]
 pub enum GroupCommand {
     /// Create a group, and print its id; if the external id exists already, print that group's id

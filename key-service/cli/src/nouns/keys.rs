@@ -22,7 +22,6 @@ use key_service_management::{
     rotation::RotationTerms,
 };
 
-/// Commands on API keys.
 #[derive(Debug, Subcommand)]
 pub enum KeyCommand {
     /// Create an API key, and print it as JSON with its plaintext, which cannot be shown again

@@ -14,7 +14,6 @@ use domain::webhook::{Webhook, WebhookPatch};
 use key_service_management::{Management, governed::Governed as _};
 use key_service_objects::settings;
 
-/// Commands on webhooks.
 #[derive(Debug, Subcommand)]
 pub enum WebhookCommand {
     /// Create a webhook, and print it as JSON with its secret, which cannot be shown again

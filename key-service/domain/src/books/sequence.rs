@@ -15,7 +15,6 @@ const NUMBER: u64 = (1 << NUMBER_BITS) - 1;
 const FIRST_HOUR: i64 = 1_735_689_600_000 / HOUR;
 const HOUR: i64 = 60 * 60 * 1_000;
 
-/// Epochs of a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sequence {
     /// All epochs except the first, which begins with the log.
@@ -32,7 +31,6 @@ pub struct Epoch {
     pub number: u64,
 }
 
-/// Why an epoch began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EpochBegin {
     /// The store was restored: all values of the epoch are new.

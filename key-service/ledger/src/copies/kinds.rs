@@ -30,13 +30,10 @@ pub(crate) trait RecordKind: Clone + Eq + Hash {
     fn read(message: &[u8]) -> Option<Self::Value>;
 }
 
-/// The account's own record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct TheAccount;
-/// The record of the turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct TheTurn;
-/// The record of the kept events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct TheEvents;
 /// The record of what housekeeping has dropped.

@@ -41,7 +41,6 @@ impl Passwords {
         Self { hashes: Arc::new(Semaphore::new(HASHES_AT_ONCE)) }
     }
 
-    /// Hashes a new password.
     pub(crate) async fn hash(
         &self,
         password: SecretString,

@@ -30,7 +30,7 @@ pub struct AccountPage {
     pub rows: Vec<AccountRow>,
     /// The last account of the page, if more follow.
     pub next: Option<AccountId>,
-    /// Accounts on all pages.
+    /// Number of accounts on all pages.
     pub total: u64,
 }
 

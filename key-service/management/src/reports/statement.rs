@@ -14,7 +14,6 @@ use key_service_store::store::{Deposit, StoreError};
 /// Attempts to read money that changes meanwhile. After that, a busy account is shown as last read.
 const READINGS: usize = 5;
 
-/// Names of months.
 const MONTHS: [&str; 12] = [
     "January",
     "February",

@@ -24,7 +24,6 @@ pub(crate) const MAX_DEPOSITS: usize = 100_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Grouping {
     Day,
-    /// The hour in UTC.
     Hour,
     Key,
     /// The group of the key.
@@ -51,7 +50,6 @@ impl Grouping {
     }
 }
 
-/// The usage to sum.
 #[derive(Clone, Debug)]
 pub struct UsageSearch {
     pub days: RangeInclusive<Day>,

@@ -54,7 +54,7 @@ struct Noted {
     /// Counted authorizations that lacked money, by key. The gateway then asks again: whether the key may spend at all,
     /// or for the least that the request can cost. Both belong to the counted request.
     waiting: HashMap<KeyId, Vec<(RefusalCounter, RefusalId)>>,
-    /// Number of waiting authorizations.
+    /// Number of authorizations in `waiting`.
     waits: usize,
 }
 

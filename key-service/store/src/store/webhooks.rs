@@ -1,4 +1,4 @@
-//! Webhooks of accounts.
+//! Webhooks of accounts, with their deliveries in `webhooks/deliveries.rs`.
 
 mod deliveries;
 mod records;
