@@ -1,6 +1,6 @@
 //! `faregate init` writes a first catalogue, with a model of a vendor or a local server.
 //!
-//! Flags give the answers; on a terminal, a person is asked for the rest. The file is written last, once everything is
+//! It takes its answers from flags and asks for the rest on a terminal. The file is written last, once everything is
 //! known. Credentials are neither written nor shown.
 
 mod ask;
@@ -30,14 +30,14 @@ use self::{
 };
 pub(crate) use options::InitOptions;
 
-/// Runs the command. Ctrl-C ends it at any time before the file is written, and leaves nothing behind.
+/// Runs the command. Ctrl-C before the file is written ends it and leaves nothing behind.
 pub(crate) async fn run(options: InitOptions, clock: &dyn Clock) -> anyhow::Result<()> {
     let mut interrupts = signal(SignalKind::interrupt())?;
     let terminal = Terminal::open();
     let missing = options.missing();
     if terminal.is_none() && !missing.is_empty() {
         bail!(
-            "there is no terminal to ask at; name what is missing as flags: {} (`faregate init --help` explains them)",
+            "there is no terminal to ask on; add the missing flags: {} (`faregate init --help` explains them)",
             missing.join("; ")
         );
     }
@@ -88,7 +88,7 @@ impl Init {
         Ok(say(&draft::farewell(preset, &name, sizes, &out))?)
     }
 
-    /// Finds the vendor that flags name, or asks the person.
+    /// Takes the vendor from flags, or asks for it.
     async fn vendor(&mut self) -> anyhow::Result<Vendor> {
         let Self { options, presets, terminal } = self;
         let has_upstream_key = env::var_os(UPSTREAM_KEY).is_some();
@@ -131,8 +131,8 @@ impl Init {
             {
                 let title = &vendor.preset.title;
                 bail!(
-                    "{variable} is not set: export the key for {title} in it, or name another variable with --api-key-env; it is read \
-                     from there, and never written"
+                    "{variable} is not set: export the key for {title} in it, or name another variable with \
+                     --api-key-env. The key is only read from there and never written to a file"
                 );
             }
         }
@@ -146,7 +146,7 @@ impl Init {
         Ok(Asked { vendor, upstream, list })
     }
 
-    /// Finds the model that a flag names, or asks the person.
+    /// Takes the model from a flag, or asks for it.
     async fn model(&mut self, asked: &Asked) -> anyhow::Result<String> {
         let all = ModelNames::of(asked.list.names());
         let is_free = asked.vendor.preset.names_unlisted;
@@ -173,15 +173,15 @@ impl Init {
         }
     }
 
-    /// Finds the price that a flag names, or asks the person.
+    /// Takes the price from flags, or asks for it.
     async fn price(&mut self, preset: &Preset, name: &str) -> anyhow::Result<ListedModel> {
         if let Some(source) = self.options.price.source() {
             return priced(&source, preset, name);
         }
         let terminal = self.terminal.as_mut().context("--prices, --price or --free is missing")?;
         say(
-            "What it is sold for: USD per million tokens such as input=3,output=15, a list of prices (LiteLLM's .json, models.dev's \
-             .toml; `faregate init --help` says where they are), or free",
+            "The price to sell it for: USD per million tokens such as input=3,output=15, a price list (LiteLLM's \
+             .json or models.dev's .toml; `faregate init --help` says where to find them), or free",
         )?;
         loop {
             let answer = terminal.ask("Price (rates, a file, or free):").await?;
@@ -199,7 +199,7 @@ impl Init {
             return Ok(());
         }
         if !model.serves.chat {
-            bail!("--check sends a chat, and this model serves embeddings alone: leave --check out");
+            bail!("--check sends a chat, but this model only makes embeddings: leave --check out");
         }
         for upstream in &model.upstreams {
             let answer = match ask::generation(upstream).await {
@@ -211,22 +211,21 @@ impl Init {
             };
             let billed = check::bill(model, &answer);
             let (usage, cost) = billed.context(
-                "--check: the server answers, but reports no usage that can be billed. Nothing was written; bills of this server would be \
-                 estimates: without --check it is taken all the same",
+                "--check: the server answers, but reports no usage that can be billed. Nothing was written. Without \
+                 --check the model is accepted, and its bills are estimates",
             )?;
             let (prompt, completion) = (usage.prompt, usage.completion);
-            say(&format!("checked: {prompt} tokens of prompt and {completion} of output cost {cost} USD"))?;
+            say(&format!("checked: {prompt} prompt tokens and {completion} output tokens cost {cost} USD"))?;
         }
         Ok(())
     }
 }
 
-/// Reads a preset in the way that the catalogue will be read.
+/// Reads a preset just as a server reads the written catalogue.
 fn upstream(preset: &Preset) -> anyhow::Result<Upstream> {
     draft::upstream(preset)?.context("the preset has no upstream")
 }
 
-/// Makes a model with the price that a source names.
 fn priced(source: &PriceSource, preset: &Preset, name: &str) -> anyhow::Result<ListedModel> {
     match source {
         PriceSource::Free => Ok(draft::free(name)),
@@ -237,7 +236,7 @@ fn priced(source: &PriceSource, preset: &Preset, name: &str) -> anyhow::Result<L
             let listed = list.model_of(preset, name).with_context(named)?;
             listed.with_context(|| {
                 format!(
-                    "{}: no price for \"{name}\" of {}; name one with --price input=…,output=… or say --free",
+                    "{}: no price for \"{name}\" of {}; set one with --price input=…,output=… or use --free",
                     named(),
                     preset.title
                 )

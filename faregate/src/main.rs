@@ -1,4 +1,4 @@
-//! Prepaid API keys for language models, in one program: gateway, key-service, embedded store and demo model.
+//! The all-in-one program: gateway, key-service, embedded store and demo model.
 
 mod init;
 mod secrets;
@@ -56,13 +56,13 @@ static EXPORTED: Exported = Exported {
     families: &[inference_gateway::FAMILIES, key_service::FAMILIES],
 };
 
-/// Requests that the demo model accepts at once. More are refused, and may be sent again later.
+/// Requests that the demo model accepts at once. Further requests are refused and can be retried.
 const DEMO_REQUESTS: usize = 64;
-/// Connections to the demo model: one for each request, and as many idle.
+/// Connections to the demo model: one for each request, and the same number idle.
 const DEMO_CONNECTIONS: usize = 2 * DEMO_REQUESTS;
 /// Ports that share the connections: the public port, and the key-service's ports together with all internal callers.
 const PORTS: usize = 2;
-/// Open files besides connections of clients: those of the store, and both ends of connections to the demo model.
+/// Open files besides client connections: the store's files, and both ends of the connections to the demo model.
 const OTHER_FILES: usize = 64 + 2 * DEMO_CONNECTIONS;
 
 /// Prepaid API keys for language models. Without a command, serves.
@@ -95,15 +95,13 @@ struct FaregateArguments {
     command: Option<FaregateCommand>,
 }
 
-/// Commands of this program.
 #[derive(Subcommand)]
 enum FaregateCommand {
-    /// Write a catalogue with a model of your own: a vendor's, or one on a server of yours
+    /// Write a catalogue for your own model, hosted by a vendor or on your own server
     Init(Box<InitOptions>),
-    /// Upstreams of the running gateway: list, drain, restore
+    /// List, drain or restore the upstreams of the running gateway
     #[command(subcommand)]
     Upstreams(UpstreamsCommand),
-    /// Commands of an operator.
     #[command(flatten)]
     Operator(OperatorCommand),
 }
@@ -133,7 +131,7 @@ async fn run(mut arguments: FaregateArguments) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Carries out a command instead of serving.
+/// Runs a command instead of serving.
 async fn carry_out(arguments: FaregateArguments, command: FaregateCommand) -> anyhow::Result<ExitCode> {
     let FaregateArguments { common, gateway, key_service, public_tls, admin_listen, .. } = &arguments;
     match command {
@@ -153,7 +151,7 @@ async fn carry_out(arguments: FaregateArguments, command: FaregateCommand) -> an
     Ok(ExitCode::SUCCESS)
 }
 
-/// Checks everything that a start checks, and reports.
+/// Runs `doctor`: makes every check of a start, and reports the results.
 async fn examine(arguments: &FaregateArguments, asked: &DoctorOptions) -> anyhow::Result<ExitCode> {
     let FaregateArguments { common, gateway, key_service, public_tls, limits, .. } = arguments;
     let mut doctor = Doctor::begin(common, InternalTokenOf::SettingsOrDataDirectory);
@@ -179,7 +177,7 @@ async fn serve_all(arguments: FaregateArguments) -> anyhow::Result<()> {
     let (models, catalog) = offer_models(&common, &clock, &process.limits).await?;
     reload_on_hangup(common.clone(), models.clone(), catalog.clone(), public_tls.clone());
     let internal_token = InternalToken::new(secrets.internal_token);
-    // Half of a port's share each, for both ports of the key-service.
+    // The key-service's two ports split one port's share.
     let bounds = process.limits.connections.bounds(sizes.bounds.connections / 4);
     let (starting, shutdown, stopping) =
         (Starting::new("starting"), process.shutdown.clone(), process.stopping.clone());
@@ -233,7 +231,7 @@ async fn serve_all(arguments: FaregateArguments) -> anyhow::Result<()> {
     Ok(process.until_signalled(announce, drain).await?)
 }
 
-/// Reads the catalogue, and starts the demo model if the catalogue has it.
+/// Reads the catalogue, and starts the demo model if the catalogue names it.
 async fn offer_models(
     common: &Common,
     clock: &Arc<dyn Clock>,
@@ -283,7 +281,7 @@ async fn start_builtin(
     Ok(Some(format!("http://{address}/v1").parse()?))
 }
 
-/// Returns the address at which this machine reaches a listener: the loopback, where it listens on every address.
+/// Returns the address at which this machine reaches a listener. For a listener on all addresses, that is the loopback.
 fn own_address(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         ip if !ip.is_unspecified() => ip,

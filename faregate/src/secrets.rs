@@ -1,4 +1,4 @@
-//! The secrets of an installation: configured, or made on the first run and kept beside the data.
+//! The secrets of an installation: configured, or made on the first run and stored in the data directory.
 
 use std::path::Path;
 
@@ -12,10 +12,9 @@ use shared::{
 };
 use shared_config::{Common, ConfigError, checked_token, internal_token::InternalTokens};
 
-/// Name of the file of the pepper in the data directory.
+/// File of the pepper in the data directory.
 const PEPPER: &str = "pepper";
 
-/// Secrets that only the services share.
 pub(crate) struct Secrets {
     /// Peppers for the hashes of keys.
     pub(crate) peppers: Peppers,
@@ -23,7 +22,7 @@ pub(crate) struct Secrets {
     pub(crate) internal_token: InternalTokens,
 }
 
-/// Takes the configured secrets. Those that are missing are read from the data directory, or made there.
+/// Takes the configured secrets. Missing ones are read from the data directory, or made there.
 pub(crate) fn open(common: &Common, options: &Options, clock: &dyn Clock) -> anyhow::Result<Secrets> {
     let folder = &options.data_dir;
     private_files::create_folder(folder)
@@ -43,7 +42,7 @@ pub(crate) fn open(common: &Common, options: &Options, clock: &dyn Clock) -> any
     Ok(Secrets { peppers, internal_token })
 }
 
-/// Takes the peppers for a command. They are made only for a command that may begin an installation.
+/// Takes the peppers for a command. Only a command that may begin an installation makes a missing pepper.
 pub(crate) fn peppers(
     of: PeppersFor,
     common: &Common,
@@ -54,7 +53,7 @@ pub(crate) fn peppers(
         PeppersFor::NewInstallation => Ok(open(common, options, clock)?.peppers),
         PeppersFor::Installation => found_peppers(options)?.with_context(|| {
             format!(
-                "FAREGATE_PEPPER: there is no file `{PEPPER}` in {}. Name the data directory of the installation with \
+                "FAREGATE_PEPPER: there is no file `{PEPPER}` in {}. Name the installation's data directory with \
                  --data-dir, or set FAREGATE_PEPPER or FAREGATE_PEPPER_FILE",
                 options.data_dir.display()
             )
@@ -62,15 +61,14 @@ pub(crate) fn peppers(
     }
 }
 
-/// Finds the peppers that are configured or stored; `None` if the first start makes one.
+/// Finds the configured or stored peppers; `None` if the first start is yet to make one.
 pub(crate) fn found_peppers(options: &Options) -> Result<Option<Peppers>, ConfigError> {
     if let Some(peppers) = options.peppers()? {
         return Ok(Some(peppers));
     }
     if options.shares_store()? {
-        // Other processes would not know keys hashed with a pepper that only this one has.
-        let reason =
-            "must be set, or FAREGATE_PEPPER_FILE, the same in all processes over this FAREGATE_STORE";
+        // Other processes could not find keys hashed with a pepper that only this one has.
+        let reason = "must be set, or FAREGATE_PEPPER_FILE, to the same value in all processes that use this FAREGATE_STORE";
         return Err(ConfigError::new("FAREGATE_PEPPER", reason));
     }
     let file = options.data_dir.join(PEPPER);

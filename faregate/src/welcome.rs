@@ -1,4 +1,4 @@
-//! The first screen: where everything is and, on the first run, commands to paste.
+//! The first screen: the addresses and, on the first run, commands to paste.
 
 use std::{
     io::{self, Write},
@@ -31,8 +31,8 @@ impl Addresses {
     }
 }
 
-/// Prints the screen. `public` is the address that clients use. Programs read the `listening` lines too, so these keep
-/// their form.
+/// Prints the screen. `public` is the address that clients use. Programs parse the `listening` lines, so their form
+/// never changes.
 pub(crate) fn print(
     out: &mut impl Write,
     at: &Addresses,
@@ -66,10 +66,10 @@ fn models(out: &mut impl Write, catalog: &Catalog) -> io::Result<()> {
     writeln!(out, "models: {}", catalog.ids().join(", "))?;
     let builtin = catalog.models.iter().flat_map(|m| &m.upstreams).any(|u| u.kind == UpstreamKind::Builtin);
     if builtin {
-        writeln!(out, "{} stands in for them: {}", local_model::NAME, local_model::DESCRIPTION)?;
+        writeln!(out, "{} answers for them: {}", local_model::NAME, local_model::DESCRIPTION)?;
         writeln!(
             out,
-            "To connect a real one, run `faregate init`, or give a model an upstream with a `url` in config/models.toml (FAREGATE_MODELS)."
+            "To connect a real model, run `faregate init`, or give a model an upstream with a `url` in config/models.toml (FAREGATE_MODELS)."
         )?;
     }
     Ok(())

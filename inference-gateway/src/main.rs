@@ -106,7 +106,7 @@ enum GatewayCommand {
     /// Captures that this gateway could not deliver yet
     #[command(subcommand)]
     Spool(SpoolCommand),
-    /// Upstreams of the running gateway: list, drain, restore
+    /// List, drain or restore the upstreams of the running gateway
     #[command(subcommand)]
     Upstreams(UpstreamsCommand),
     /// Show or replace the filter of log lines of the running gateway

@@ -22,10 +22,10 @@ use key_service_records::sqlite::{
     copy::{self, CopyError, LayoutVersion},
 };
 
-/// Name of the file in a folder of backups.
+/// File in the backup folder.
 const NAME: &str = "faregate.db";
 
-/// Copies the store's file while it is served, proves the copy, and replaces the previous backup with it.
+/// Copies the store's file while it is in use, audits the copy, and replaces the previous backup with it.
 pub(crate) async fn backup(
     place: &BackupTo,
     common: &Common,
@@ -41,7 +41,7 @@ pub(crate) async fn backup(
     let proven = prove(&source, &draft, common, options, peppers, clock).await;
     copy::tidy(&draft);
     if proven.is_err() {
-        // If it cannot be removed, it is in the way of no later backup.
+        // A file left behind does not disturb a later backup, which uses another name.
         let _ = fs::remove_file(&draft);
     }
     let audited = proven?;
@@ -50,11 +50,11 @@ pub(crate) async fn backup(
     copy::sync(&backup)?;
     let size = fs::metadata(&backup).map_or(0, |found| found.len());
     writeln!(out, "{}: {size} bytes, {audited}", backup.display())?;
-    writeln!(out, "Keep the pepper too, apart from it: neither is of use without the other.")?;
+    writeln!(out, "Back up the pepper too, in another place: neither is of use without the other.")?;
     Ok(())
 }
 
-/// Copies the file and audits the copy. Returns what was proven.
+/// Copies the file and audits the copy. Returns the result as words.
 async fn prove(
     source: &Path,
     draft: &Path,
@@ -66,7 +66,7 @@ async fn prove(
     let version = copy::copy(source, draft)?;
     if !version.is_current() {
         // This version cannot open it as a store.
-        return Ok("whole; not audited, as a newer version wrote it");
+        return Ok("intact; not audited, because a newer version wrote it");
     }
     let audit = Command::audit();
     let of_copy = Options {
@@ -79,10 +79,10 @@ async fn prove(
         bail!("{} has no installation", source.display());
     };
     installation.audit().await.context("the books do not balance")?;
-    Ok("whole, and its books balance")
+    Ok("intact, and its books balance")
 }
 
-/// Puts a backup in the place of the store's file, which is kept beside it.
+/// Replaces the store's file with a backup. The old file is kept under another name.
 pub(crate) async fn restore(
     place: &RestoreFrom,
     options: &Options,
@@ -93,7 +93,7 @@ pub(crate) async fn restore(
     let LayoutVersion { found, known } = copy::check(&backup)?;
     copy::tidy(&backup);
     if found > known {
-        bail!("{} was written by a newer version: restore it with that one", backup.display());
+        bail!("{} was written by a newer version: restore it with that version", backup.display());
     }
     if let Some(folder) = target.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         private_files::create_folder(folder).with_context(|| format!("cannot make {}", folder.display()))?;
@@ -101,7 +101,7 @@ pub(crate) async fn restore(
     let draft = target.with_extension(format!("restoring-{}", std::process::id()));
     private_copy(&backup, &draft).with_context(|| format!("cannot write {}", draft.display()))?;
     if found == known {
-        // Programs that export entries and events must not take new ones for those that they have read.
+        // Programs that export entries and events must not mistake new ones for those they have already read.
         let prepared = begin_numbers_anew(&draft, &target, options, &clock).await;
         copy::tidy(&draft);
         if prepared.is_err() {
@@ -122,15 +122,15 @@ pub(crate) async fn restore(
     }
     writeln!(
         out,
-        "{} is restored from {}. Start the program, and prove the books: audit",
+        "{} is restored from {}. Start the program, then check the books with `audit`",
         target.display(),
         backup.display()
     )?;
     Ok(())
 }
 
-/// Begins new exported numbers in a restored file, above those of the file that it replaces. That one may be missing, or so
-/// damaged that it cannot be read.
+/// Starts new exported numbers in a restored file, above those of the file it replaces. The replaced file may be
+/// missing or unreadable.
 async fn begin_numbers_anew(
     restored: &Path,
     replaced: &Path,
@@ -138,7 +138,7 @@ async fn begin_numbers_anew(
     clock: &Arc<dyn Clock>,
 ) -> anyhow::Result<()> {
     let store = |file: Sqlite| options.store_over(&Backend::Sqlite(Arc::new(file)), clock);
-    // A file that is missing must not be made, and one that is served must be left alone.
+    // A missing file must not be created, and a file in use must be left alone.
     let replaced = match copy::check_unserved(replaced) {
         Err(served @ CopyError::Served(_)) => return Err(served.into()),
         Ok(()) if replaced.exists() => Sqlite::open(replaced).ok(),
@@ -159,8 +159,7 @@ fn file(options: &Options) -> Result<PathBuf, ConfigError> {
     options.sqlite_file()?.ok_or_else(|| {
         ConfigError::new(
             "FAREGATE_STORE",
-            "backup and restore are for an SQLite file; a Redis is backed up with `redis-cli --rdb` \
-             (docs/backup.md#redis)",
+            "backup and restore work on an SQLite file; back up a Redis with `redis-cli --rdb` (docs/backup.md#redis)",
         )
     })
 }

@@ -28,7 +28,6 @@ use key_service_records::{
 };
 use key_service_store::store::{EventBounds, Store, StoreRetention};
 
-/// The key-service's own settings.
 #[derive(Args, Clone, Debug)]
 #[group(id = "key-service")] // `faregate` has both services' options
 pub struct Options {
@@ -40,49 +39,50 @@ pub struct Options {
     #[arg(long, env = "FAREGATE_KEY_GRPC_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:50051")]
     pub key_grpc_listen: SocketAddr,
 
-    /// Store of keys and money: sqlite:FILE, memory:, redis://…, redis+cluster://… or redis+sentinel://…
+    /// URL of the store for keys and money: sqlite:FILE, memory:, redis://…, redis+cluster://… or redis+sentinel://…
     /// [default: faregate.db in the data directory]
     #[arg(long, env = "FAREGATE_STORE", value_name = "URL", hide_env_values = true, global = true, value_parser = parse_secret)]
     pub store: Option<SecretString>,
 
-    /// A file that holds the URL of the store, for a URL with a password
+    /// File with the URL of the store, for a URL that contains a password
     #[arg(long, env = "FAREGATE_STORE_FILE", value_name = "FILE", global = true)]
     pub store_file: Option<PathBuf>,
 
-    /// First part of all names in Redis; installations that share a Redis have different prefixes
+    /// Prefix of all names in Redis; installations that share a Redis need different prefixes
     #[arg(long, env = "FAREGATE_REDIS_PREFIX", value_name = "PREFIX", default_value = "fg",
           value_parser = parse_redis_prefix, global = true)]
     pub redis_prefix: String,
 
-    /// Most entries that Redis keeps of an account's journal, some 140 bytes each; older entries are dropped
+    /// Journal entries that Redis keeps per account, about 140 bytes each; older entries are dropped
     #[arg(long, env = "FAREGATE_REDIS_JOURNAL_ENTRIES", value_name = "ENTRIES", default_value_t = 100_000,
           value_parser = clap::value_parser!(u32).range(1_000..=100_000_000), global = true)]
     pub redis_journal_entries: u32,
 
-    /// Days that Redis keeps counters of usage: for each key and model used on a day some 100 bytes, and 15 for each hour of use
+    /// Days that Redis keeps usage counters; each key and model used on a day takes about 100 bytes, plus 15 per hour
+    /// of use
     #[arg(long, env = "FAREGATE_REDIS_USAGE_DAYS", value_name = "DAYS", default_value_t = 400,
           value_parser = clap::value_parser!(u32).range(1..=36_500), global = true)]
     pub redis_usage_days: u32,
 
-    /// Days for which events of an account are kept, the last 100,000 and 64 MiB of them
+    /// Days that an account's events are kept, up to the last 100,000 events and 64 MiB
     #[arg(long, env = "FAREGATE_EVENT_DAYS", value_name = "DAYS", default_value_t = 400,
           value_parser = clap::value_parser!(u32).range(1..=36_500), global = true)]
     pub event_days: u32,
 
-    /// Accept a Redis without an append-only file, which forgets all keys and money when it stops
+    /// Accept a Redis without an append-only file, which loses all keys and money when it stops
     #[arg(long, env = "FAREGATE_REDIS_ALLOW_VOLATILE", global = true)]
     pub redis_allow_volatile: bool,
 
-    /// Replicas that every change of money and keys must have reached before it is answered; with fewer, nothing is served
+    /// Replicas that must confirm every change of money and keys before it is answered; with fewer, nothing is served
     #[arg(long, env = "FAREGATE_REDIS_WAIT_REPLICAS", value_name = "COUNT", default_value_t = 0,
           value_parser = clap::value_parser!(u32).range(0..=16), global = true)]
     pub redis_wait_replicas: u32,
 
-    /// PEM file of the authority that signed the certificate of a rediss:// server [default: the public authorities]
+    /// PEM file of the CA that signed the certificate of a rediss:// server [default: the public CAs]
     #[arg(long, env = "FAREGATE_REDIS_TLS_CA", value_name = "FILE", global = true)]
     pub redis_tls_ca: Option<PathBuf>,
 
-    /// PEM file of the certificate that a rediss:// server is shown
+    /// PEM file of the client certificate for a rediss:// server
     #[arg(
         long,
         env = "FAREGATE_REDIS_TLS_CERT",
@@ -102,11 +102,11 @@ pub struct Options {
     )]
     pub redis_tls_key: Option<PathBuf>,
 
-    /// The folder for all that is kept
+    /// Data directory
     #[arg(long, env = "FAREGATE_DATA_DIR", value_name = "DIR", default_value = "./data", global = true)]
     pub data_dir: PathBuf,
 
-    /// The secret that keys are hashed with: 64 hexadecimal digits
+    /// Secret that keys are hashed with: 64 hexadecimal digits
     #[arg(long, env = "FAREGATE_PEPPER", value_name = "HEX", hide_env_values = true, value_parser = parse_secret)]
     pub pepper: Option<SecretString>,
 
@@ -114,46 +114,45 @@ pub struct Options {
     #[arg(long, env = "FAREGATE_PEPPER_FILE", value_name = "FILE")]
     pub pepper_file: Option<PathBuf>,
 
-    /// During a rotation, the pepper before: keys made with the old pepper are still found
+    /// Previous pepper during a rotation; keys made with it still work
     #[arg(long, env = "FAREGATE_PREVIOUS_PEPPER", value_name = "HEX", hide_env_values = true, value_parser = parse_secret)]
     pub previous_pepper: Option<SecretString>,
 
-    /// A file that holds the pepper before
+    /// File with the previous pepper
     #[arg(long, env = "FAREGATE_PREVIOUS_PEPPER_FILE", value_name = "FILE")]
     pub previous_pepper_file: Option<PathBuf>,
 
-    /// During a rotation, the internal token before: gateways that still present it are served. An empty text is none
+    /// Previous internal token, still accepted during a rotation; empty for none
     #[arg(long, env = "FAREGATE_PREVIOUS_INTERNAL_TOKEN", value_name = "TOKEN", hide_env_values = true, value_parser = parse_secret)]
     pub previous_internal_token: Option<SecretString>,
 
-    /// A file that holds the internal token before, or nothing
+    /// File with the previous internal token; may be empty
     #[arg(long, env = "FAREGATE_PREVIOUS_INTERNAL_TOKEN_FILE", value_name = "FILE")]
     pub previous_internal_token_file: Option<PathBuf>,
 
-    /// API keys that an account may have, revoked keys included; it may have as many groups
+    /// Most API keys per account, revoked keys included; the same bound applies to groups
     #[arg(long, env = "FAREGATE_MAX_KEYS_PER_ACCOUNT", value_name = "COUNT", default_value_t = MAX_KEYS_PER_ACCOUNT,
           value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     pub max_keys_per_account: u64,
 
-    /// The address that clients use, for printed links and commands; with https, cookies are kept to TLS. Pages are served
-    /// at its host, at localhost and at literal addresses, and at no other name [default: where the gateway listens, and
-    /// pages at any name]
+    /// Address that clients use, for printed links and commands. With https, cookies require TLS. Pages are served only
+    /// at its host, at localhost and at IP addresses [default: the gateway's listen address, and pages at any host]
     #[arg(long, env = "FAREGATE_PUBLIC_URL", value_name = "URL", value_parser = parse_public_url, global = true)]
     pub public_url: Option<Uri>,
 
-    /// Networks that webhooks may lead to although they are not public, such as 10.0.0.0/8, with commas in between
+    /// Private networks that webhooks may reach, such as 10.0.0.0/8, separated by commas
     #[arg(long, env = "FAREGATE_WEBHOOK_NETWORKS", value_name = "NETWORKS", value_delimiter = ',')]
     pub webhook_networks: Vec<Network>,
 
-    /// Seconds that a hold outlives the last renewal by its gateway; expiry follows at most a sixth and a second
-    /// later
+    /// Seconds that a hold lives after its gateway last renewed it; then it expires within a sixth of this time plus
+    /// one second
     #[arg(long = "hold-lease-seconds", env = "FAREGATE_HOLD_LEASE_SECONDS", value_name = "SECONDS",
           default_value = "30", value_parser = clap::value_parser!(u64).range(3..=3600).map(Duration::from_secs))]
     pub hold_lease: Duration,
 }
 
 impl Options {
-    /// The admin port at this address, of a process with this data directory.
+    /// The admin port of the process at this address, with this data directory.
     pub fn admin(&self, listen: SocketAddr) -> AdminPort {
         AdminPort { listen, data_dir: Some(self.data_dir.clone()) }
     }
@@ -179,7 +178,7 @@ impl Options {
         previous.filter(|token| !token.expose_secret().is_empty()).map(checked_token).transpose()
     }
 
-    /// Returns whether the store is a Redis, which other processes may use too.
+    /// Returns whether other processes may use the store too, as with Redis.
     pub fn shares_store(&self) -> Result<bool, ConfigError> {
         let url = self.store_url()?;
         Ok(url.is_some_and(|url| {
@@ -192,7 +191,7 @@ impl Options {
         either(("FAREGATE_STORE", self.store.as_ref()), ("FAREGATE_STORE_FILE", self.store_file.as_deref()))
     }
 
-    /// Returns the URL of the store: the configured one, or that of a file in the data directory.
+    /// Returns the URL of the store: the configured one, or the default file in the data directory.
     fn store_or_default(&self) -> Result<SecretString, ConfigError> {
         let default = || format!("sqlite:{}", self.data_dir.join("faregate.db").display()).into();
         Ok(self.store_url()?.unwrap_or_else(default))
@@ -204,13 +203,13 @@ impl Options {
         Ok(url.expose_secret().strip_prefix("sqlite:").map(PathBuf::from))
     }
 
-    /// Refuses a command if there is no file of a store, which opening it would make.
+    /// Refuses a command if the store's file is missing, since opening it would create it.
     pub(crate) fn check_installed(&self, program: &'static str) -> Result<(), NoInstallation> {
         if self.store_or_default()?.expose_secret() == "memory:" {
             return Err(NoInstallation::InMemory);
         }
         match self.sqlite_file()? {
-            // What cannot be looked at is opened, and the error says why it cannot.
+            // A file that cannot be examined is opened all the same, and the error says what is wrong.
             Some(file) if matches!(file.try_exists(), Ok(false)) => Err(self.no_installation(program)),
             Some(_) | None => Ok(()),
         }
@@ -245,7 +244,6 @@ impl Options {
         Ok(self.store_over(&backend, clock))
     }
 
-    /// The store over a backend.
     pub(crate) fn store_over(&self, backend: &Backend, clock: &Arc<dyn Clock>) -> Arc<Store> {
         let events = EventBounds::with_life(Duration::from_hours(u64::from(self.event_days) * 24));
         let kept = match backend {
@@ -294,14 +292,14 @@ impl Options {
     }
 }
 
-/// What the data directory knows of a Redis that is opened.
+/// How an opened Redis is compared with the one that the data directory remembers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Seen {
-    /// The directory must know the Redis as it was last seen, and notes that it is seen again.
+    /// It must be the same, with no data lost. The directory notes its present state.
     Marked,
-    /// The directory must know the Redis as it was last seen.
+    /// It must be the same, with no data lost.
     Compared,
-    /// The directory may know another Redis.
+    /// It may be another one.
     New,
 }
 
@@ -311,7 +309,6 @@ pub(crate) enum Backend {
 }
 
 impl Backend {
-    /// The records that the backend keeps.
     pub(crate) fn records(&self) -> Arc<dyn Records> {
         match self {
             Self::Sqlite(sqlite) => sqlite.clone(),
@@ -349,7 +346,9 @@ pub(crate) enum NoInstallation {
     NoFile { data_dir: PathBuf, folder: PathBuf, program: &'static str },
     #[error("no installation in {place}. Name the store of the running `{program}` in FAREGATE_STORE")]
     NotInStore { place: String, program: &'static str },
-    #[error("FAREGATE_STORE: memory: is kept by the running program alone, so that no command can read it")]
+    #[error(
+        "FAREGATE_STORE: a memory: store exists only inside the running program, so commands cannot read it"
+    )]
     InMemory,
     #[error(transparent)]
     Setting(#[from] ConfigError),
@@ -370,22 +369,22 @@ impl From<ConfigError> for StoreNotOpened {
     }
 }
 
-/// Adds the chain of causes, since the operator needs the system's own message about the store.
+/// Adds the chain of causes: the operator needs the system's message about the store.
 fn unusable_store(error: impl std::error::Error + Send + Sync + 'static) -> ConfigError {
     ConfigError::new("FAREGATE_STORE", format!("{:#}", anyhow::Error::from(error)))
 }
 
-/// Parses the address that links and printed commands begin with. Nobody can connect to 0.0.0.0, so the loopback takes its
-/// place.
+/// Parses the address that links and printed commands begin with. Nobody can connect to 0.0.0.0, so it becomes the
+/// loopback.
 fn parse_public_url(text: &str) -> Result<Uri, String> {
     let url: Uri = text.parse().map_err(|e| format!("{e}"))?;
     let is_web = matches!(url.scheme_str(), Some("http" | "https")) && ServedHosts::of_site(&url).is_some();
     let Some(host) = url.host().filter(|_| is_web) else {
-        return Err("must begin with http:// or https://, and a host".into());
+        return Err("must begin with http:// or https:// and a host".into());
     };
     if host.bytes().all(|b| b.is_ascii_digit()) {
         return Err(format!(
-            "has a port, {host}, where the host belongs: write http://127.0.0.1:{host} (with Compose, FAREGATE_PUBLISH=127.0.0.1:{host})"
+            "has a port, {host}, in place of the host: write http://127.0.0.1:{host} (with Compose, FAREGATE_PUBLISH=127.0.0.1:{host})"
         ));
     }
     let loopback = match host {

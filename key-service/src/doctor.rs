@@ -16,14 +16,14 @@ use domain::{digest::Peppers, pepper_record::PepperRecord};
 use key_service_records::sqlite::copy::{self, LayoutVersion};
 use key_service_store::store::{Capacity as _, Ledger as _, Store};
 
-/// Used share of the store's space above which it should grow, as in the alert `StoreFilling`.
+/// Used share of the store's space at which it should grow, as in the alert `StoreFilling`.
 const FILLING: f64 = 0.7;
-/// Used share above which little time is left, as in the alert `StoreNearlyFull`.
+/// Used share at which little time is left, as in the alert `StoreNearlyFull`.
 const NEARLY_FULL: f64 = 0.9;
-/// Time that the audit of the books may take.
+/// Longest time that `doctor` waits for the audit.
 const LONGEST_AUDIT: Duration = Duration::from_mins(1);
 
-/// Checks secrets and store. `peppers` is `None` if the first start makes a pepper.
+/// Checks secrets and store. `peppers` is `None` if the first start is yet to make a pepper.
 pub async fn examine(
     doctor: &mut Doctor,
     common: &Common,
@@ -43,11 +43,11 @@ pub async fn examine(
     doctor.check("secrets", previous, |previous| {
         let is_rotating =
             if previous.is_some() { "is accepted too: a rotation is under way" } else { "is not accepted" };
-        format!("an internal token before {is_rotating}")
+        format!("a previous internal token {is_rotating}")
     });
     let peppers = doctor.check("secrets", peppers, |peppers| match peppers {
         Some(peppers) => format!(
-            "the record of the pepper is \"{}\": it is the same in all key-services",
+            "the pepper's record is \"{}\"; it must be the same in all key-services",
             PepperRecord::of(peppers)
         ),
         None => "the first start makes a pepper".to_owned(),
@@ -60,7 +60,7 @@ pub async fn examine(
     }
     match peppers {
         Some(peppers) => examine_store(doctor, common, options, peppers, clock).await,
-        None => doctor.well("store", "nothing was made yet"),
+        None => doctor.well("store", "nothing has been created yet"),
     }
 }
 
@@ -68,11 +68,10 @@ pub async fn examine(
 fn is_current(doctor: &mut Doctor, file: &Path) -> bool {
     match copy::version(file) {
         Ok(None) => {
-            doctor.well("store", format!("{} is made by the first start", file.display()));
+            doctor.well("store", format!("the first start creates {}", file.display()));
             false
         }
         Ok(Some(version)) if version.is_current() => true,
-        // A file of an earlier layout is refused below.
         Ok(Some(LayoutVersion { found, known })) => {
             let says = format!("{} has layout {found}, and this program knows {known}", file.display());
             doctor.fail("store", says, "use the version that wrote it");
@@ -96,7 +95,7 @@ async fn examine_store(
     let opened = Installation::open_to_examine(common, options, parts).await;
     let says = |(_, is_there): &(Installation, bool)| {
         let says = if *is_there {
-            "is there, and fits the pepper and this version"
+            "exists, and matches the pepper and this version"
         } else {
             "is empty: the first start makes the installation"
         };
@@ -109,12 +108,12 @@ async fn examine_store(
     let store = &installation.store;
     match store.try_write().await {
         Ok(()) => doctor.well("store", "takes writes"),
-        Err(e) => doctor.fail("store", e, "give it room, or see why it refuses"),
+        Err(e) => doctor.fail("store", e, "free some space, or find out why it refuses"),
     }
     room(doctor, store).await;
     let warnings = store.persistence_warnings().await;
     if warnings.is_empty() {
-        doctor.well("store", "keeps what it has answered");
+        doctor.well("store", "is durable: it keeps every confirmed write");
     }
     for says in warnings {
         doctor.warn("store", says, "see docs/store.md#what-may-be-lost");
@@ -122,15 +121,15 @@ async fn examine_store(
     clocks(doctor, store).await;
 }
 
-/// Audits the books, unless that takes long.
+/// Audits the books for at most [`LONGEST_AUDIT`].
 async fn books(doctor: &mut Doctor, installation: &Installation) {
     match timeout(LONGEST_AUDIT, installation.audit()).await {
         Ok(Ok(says)) => doctor.well("books", says),
         Ok(Err(e)) => {
             let says = e.root_cause().to_string();
-            doctor.fail("books", says, "leave the store as it is, and see what `audit` lists");
+            doctor.fail("books", says, "leave the store as it is, and run `audit` for the list");
         }
-        Err(_) => doctor.warn("books", "are too many to prove in a minute", "run `audit`"),
+        Err(_) => doctor.warn("books", "are too large to audit within a minute", "run `audit`"),
     }
 }
 
@@ -139,7 +138,7 @@ async fn room(doctor: &mut Doctor, store: &Store) {
     match store.used_ratio().await {
         Ok(None) => doctor.well("store", "has no bound"),
         Ok(Some(ratio)) => {
-            let says = format!("uses {:.0} % of its room", ratio * 100.0);
+            let says = format!("uses {:.0} % of its space", ratio * 100.0);
             if ratio > NEARLY_FULL {
                 doctor.fail("store", says, TODO);
             } else if ratio > FILLING {
@@ -148,24 +147,24 @@ async fn room(doctor: &mut Doctor, store: &Store) {
                 doctor.well("store", says);
             }
         }
-        Err(e) => doctor.warn("store", e, "see why its room cannot be asked"),
+        Err(e) => doctor.warn("store", e, "find out why it does not report its space"),
     }
 }
 
 async fn clocks(doctor: &mut Doctor, store: &Store) {
     match store.clock_skew().await {
-        Ok(None) => doctor.well("clock", "the store has none of its own to compare with"),
+        Ok(None) => doctor.well("clock", "the store has no clock to compare with"),
         Ok(Some(skew)) => {
             let difference = Duration::from_millis(skew.millis.unsigned_abs());
             let says = format!("differs by {} ms from the store's", difference.as_millis());
             if difference > TOO_FAR {
-                doctor.fail("clock", says, "set it: beyond ten seconds a key-service is not ready");
+                doctor.fail("clock", says, "correct it: beyond ten seconds a key-service is not ready");
             } else if difference > NOTICEABLE {
-                doctor.warn("clock", says, "set it");
+                doctor.warn("clock", says, "correct it");
             } else {
                 doctor.well("clock", says);
             }
         }
-        Err(e) => doctor.warn("clock", e, "see why the store does not tell its time"),
+        Err(e) => doctor.warn("clock", e, "find out why the store does not report its time"),
     }
 }

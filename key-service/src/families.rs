@@ -9,47 +9,47 @@ pub const FAMILIES: &[Family] = &[
     Family::counter("keyservice_billed_nanousd_total", "money billed").labelled(),
     Family::counter(
         "keyservice_shortfall_nanousd_total",
-        "cost beyond what was left, or generated after a stream was cut, which was not billed",
+        "cost that was not billed: more than was left to spend, or generated after a stream was cut",
     )
     .labelled(),
     Family::gauge("keyservice_held_nanousd", "money held by requests in flight, of all accounts"),
-    Family::gauge("keyservice_accounts_with_holds", "accounts that have, or lately had, requests in flight"),
+    Family::gauge("keyservice_accounts_with_holds", "accounts that have or recently had requests in flight"),
     Family::counter("keyservice_expired_holds_total", "holds that ended without a capture"),
     Family::gauge(
         "keyservice_sweeper_lag_seconds",
-        "longest time for which the leases of an account with holds were not looked at",
+        "longest time since the leases of an account with holds were last checked",
     ),
     Family::histogram(
         "keyservice_store_duration_seconds",
         SECONDS,
-        "seconds of the store: `ledger` (holds and bills of an account, until they are durable); `script` (commits to Redis), `command` (other calls to it); `write`, `read` (SQLite)",
+        "seconds that the store takes: `ledger` (holds and bills of an account, until they are durable); `script` (commits to Redis), `command` (other Redis calls); `write`, `read` (SQLite)",
     )
     .labelled(),
-    Family::gauge("keyservice_ready", "1 while the key-service is ready, as `/readyz` says"),
-    Family::gauge("keyservice_store_up", "1 while the store answers; looked at every second"),
+    Family::gauge("keyservice_ready", "1 while `/readyz` reports the key-service as ready"),
+    Family::gauge("keyservice_store_up", "1 while the store answers; checked every second"),
     Family::gauge(
         "keyservice_store_used_ratio",
-        "share of the store's room that is used: of the memory of the fullest Redis, or of the disk under the SQLite file; 0 if unknown",
+        "used share of the store's space: the memory of the fullest Redis, or the disk under the SQLite file; 0 if unknown",
     ),
     Family::gauge(
         "keyservice_store_file_gone",
-        "1 while the SQLite file is removed or replaced under the process: not ready, nothing is written",
+        "1 while the SQLite file has been removed or replaced under the process: not ready, nothing is written",
     ),
     Family::counter(
         "keyservice_store_conflicts_total",
-        "commits that were decided again, as another process had changed what they were decided by",
+        "commits that were decided again, since another process had changed the records they were based on",
     ),
     Family::counter(
         "keyservice_store_damaged_records_total",
-        "times that a record could not be read: the log names it; what needs it is refused",
+        "failed reads of damaged records: the log names the record; requests that need it are refused",
     ),
     Family::counter(
         "keyservice_store_failovers_total",
-        "replicas of Redis that took over; charges and other changes that one had not received are lost",
+        "replicas of Redis that took over; charges and other changes that the replica had not received are lost",
     ),
     Family::counter(
         "keyservice_store_forgot_total",
-        "times that Redis had forgotten writes of seconds that it had confirmed",
+        "times that Redis had lost seconds of writes that it had confirmed",
     ),
     Family::counter(
         "keyservice_webhook_attempts_total",
@@ -58,6 +58,6 @@ pub const FAMILIES: &[Family] = &[
     .labelled(),
     Family::counter(
         "keyservice_webhooks_disabled_total",
-        "webhooks that were disabled since an event could not be delivered for a day, or 410 was answered",
+        "webhooks disabled because an event could not be delivered for a day, or the answer was 410",
     ),
 ];

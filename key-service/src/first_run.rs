@@ -1,4 +1,4 @@
-//! Setup of a new installation: an account with credit, a management key, and commands to paste.
+//! Sets up a new installation: an account with credit, a management key, and commands to paste.
 
 use std::io::{self, Write};
 
@@ -20,29 +20,26 @@ use key_service_management::{
     members::{OWNER, Token, link},
 };
 
-/// Name of the account that a first run makes.
 pub const ACCOUNT: &str = "default";
-/// Credit of the account that a first run makes.
 pub const CREDIT: NanoUsd = NanoUsd::from_usd(10);
 
-/// Result of a first run.
 pub struct FirstRun {
-    /// The plaintext of the management key, to be shown once.
+    /// Shown once, and stored only as a digest.
     management_key: SecretString,
     /// The token of a link that signs the owner in to the dashboard.
     sign_in: Token,
 }
 
 impl FirstRun {
-    /// Makes an account and a key if there is no account at all. Returns `None` on every later run, and for all but one
-    /// of several concurrent first runs.
+    /// Makes an account and a key if there is no account at all. Returns `None` on every later run; of several
+    /// concurrent first runs, only one gets `Some`.
     pub async fn prepare(management: &Management) -> anyhow::Result<Option<Self>> {
         if !management.accounts().await?.is_empty() {
             return Ok(None);
         }
         let account = match management.create_account(ACCOUNT, CREDIT, Actor::System).await {
             Ok(account) => account,
-            // Another process is making the first run on the same store right now, and prints its results.
+            // Another process is doing the first run on the same store right now and prints the result.
             Err(Error::Refused(AccountRefused::NameTaken)) => return Ok(None),
             Err(e) => return Err(e.into()),
         };
@@ -53,7 +50,7 @@ impl FirstRun {
         Ok(Some(Self { management_key, sign_in }))
     }
 
-    /// Prints the key, and the commands up to a billed answer. `public` is the address that clients use.
+    /// Prints the key and the commands that lead to a first billed answer. `public` is the address that clients use.
     pub fn print(&self, out: &mut impl Write, public: &str, catalog: &Catalog) -> io::Result<()> {
         let public = public.trim_end_matches('/');
         let (link, key) = (link(public, &self.sign_in), self.management_key.expose_secret());
@@ -62,13 +59,13 @@ impl FirstRun {
         write!(
             out,
             r#"
-First run: made the account "{ACCOUNT}" with ${CREDIT} of credit, and a management key.
+First run: created the account "{ACCOUNT}" with ${CREDIT} of credit, and a management key.
 
 dashboard {public}/dashboard
-Sign in with this link, once, within 15 minutes:
+Sign in with this link. It works once, within 15 minutes:
   {link}
 
-The key is shown this once. Paste:
+The key is shown only now. Paste:
 
   export MANAGEMENT_KEY={key}
 
@@ -77,7 +74,7 @@ The key is shown this once. Paste:
     -H "Authorization: Bearer $MANAGEMENT_KEY" -H 'Content-Type: application/json' \
     -d '{{"label": "first", "limit": 1}}' | sed 's/.*"key":"\([^"]*\)".*/\1/')
 
-  # a first answer; add "stream": true to see it come word by word
+  # a first answer; add "stream": true to see it arrive word by word
   curl {public}/v1/chat/completions \
     -H "Authorization: Bearer $API_KEY" -H 'Content-Type: application/json' \
     -d '{{"model": "{model}", "messages": [{{"role": "user", "content": "What is an API key?"}}]}}'
@@ -92,7 +89,6 @@ The key is shown this once. Paste:
     }
 }
 
-/// Indents the lines of commands like others on the screen.
 fn indented(commands: &[String]) -> String {
     let lines = commands.iter().flat_map(|command| command.lines());
     lines.map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")

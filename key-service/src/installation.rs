@@ -1,4 +1,4 @@
-//! Data of an installation, with the use-cases that the commands and the server need.
+//! An open installation: its store, and the use-cases that commands and the server need.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -17,11 +17,10 @@ use key_service_credentials::{Credentials, PepperFault};
 use key_service_management::Management;
 use key_service_store::store::{Store, StoreError};
 
-/// Pauses between attempts to open a store. They end soon after the store is there, and are long enough not to burden
-/// it.
+/// Pauses between attempts to open a store: short enough to notice its return quickly, long enough not to burden it.
 const PAUSES: Backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(5));
 
-/// What an installation is opened with, beside its settings.
+/// Everything besides the settings that opening an installation needs.
 pub struct InstallationParts {
     pub peppers: Peppers,
     pub clock: Arc<dyn Clock>,
@@ -41,8 +40,8 @@ pub struct Installation {
 }
 
 impl Installation {
-    /// Opens the configured store for this command. If the store is away, the command fails. `None` if the command
-    /// needs an installation and the store has none.
+    /// Opens the configured store for a command. Fails if the store is unreachable. `None` if the command needs an
+    /// installation and the store has none.
     pub(crate) async fn open(
         common: &Common,
         options: &Options,
@@ -55,12 +54,16 @@ impl Installation {
             return Ok(None);
         }
         if let Some(cause) = opened.check_peppers().await? {
-            tracing::warn!(cause, "the pepper was not compared with the store, which does not answer yet");
+            tracing::warn!(
+                cause,
+                "cannot compare the pepper with the store yet, since the store does not answer"
+            );
         }
         Ok(Some(opened))
     }
 
-    /// Opens the configured store to look at it. Returns whether it has an installation, whose peppers are compared.
+    /// Opens the configured store for inspection. Returns whether it has an installation; if so, the peppers were
+    /// compared with it.
     pub(crate) async fn open_to_examine(
         common: &Common,
         options: &Options,
@@ -75,8 +78,8 @@ impl Installation {
         Ok((opened, is_there))
     }
 
-    /// Opens the configured store to serve, and waits for it, since it may start last after a reboot. Fails at once if
-    /// waiting cannot help.
+    /// Opens the configured store to serve. Waits for the store, which may be the last to start after a reboot, and
+    /// fails at once if waiting cannot help.
     pub async fn open_when_up(
         common: &Common,
         options: &Options,
@@ -113,7 +116,7 @@ impl Installation {
         Self { store, clock, credentials, management: Arc::new(management), public_url }
     }
 
-    /// Returns whether the store has no installation, as far as it answers.
+    /// Returns whether the store is known to have no installation.
     async fn is_unused(&self) -> Result<bool, StoreError> {
         match self.credentials.are_unused().await {
             Err(StoreError::Unavailable(_)) => Ok(false),
@@ -121,7 +124,7 @@ impl Installation {
         }
     }
 
-    /// Compares the peppers with the store. If the store does not answer, returns why.
+    /// Compares the peppers with the store. Returns the reason if the store does not answer.
     async fn check_peppers(&self) -> anyhow::Result<Option<String>> {
         match self.credentials.check_peppers(self.clock.now()).await {
             Ok(()) => Ok(None),
@@ -140,12 +143,12 @@ impl Installation {
         self.public_url.as_ref().map_or_else(default, Uri::to_string)
     }
 
-    /// Runs a command of the operator, and writes the result to standard output.
+    /// Runs an operator's command and writes the result to standard output.
     pub async fn run(&self, command: Command, public_url: &str) -> anyhow::Result<()> {
         key_service_cli::run(command, &self.management, public_url, &mut io::stdout()).await
     }
 
-    /// Audits the books of all accounts. Returns the sentence of the result; the error has the wrong figures.
+    /// Audits the books of all accounts. Returns the result as a sentence; the error lists the wrong figures.
     pub(crate) async fn audit(&self) -> anyhow::Result<String> {
         let mut found = Vec::new();
         let audited = key_service_cli::run(Command::audit(), &self.management, "", &mut found).await;
@@ -162,12 +165,11 @@ impl Installation {
     }
 }
 
-/// A wait for a store, told to probes, and to the log once for each cause.
+/// A wait for a store. Probes report it, and the log gets one line per cause.
 struct Wait<'a> {
     pauses: Backoff,
     clock: &'a dyn Clock,
     starting: &'a Starting,
-    /// The cause that was logged last.
     logged: String,
 }
 

@@ -1,8 +1,7 @@
-//! The process of a key-service: its configuration, the store it opens, the commands that need no more than that, and
-//! what it starts.
+//! The key-service process: its configuration, the store it opens, its commands, and the servers and tasks it starts.
 //!
-//! Dependencies point one way. Spending, deliveries, the management API, the dashboard and the command line are crates
-//! below, which know neither this one nor each other.
+//! Dependencies point one way. Spending, deliveries, the management API, the dashboard and the command line are
+//! separate crates, and none of them depends on this one.
 
 mod backup;
 pub mod config;

@@ -47,10 +47,10 @@ static EXPORTED: Exported = Exported { program: env!("CARGO_PKG_NAME"), families
 const PORTS: usize = 2;
 /// Open files of the store: a cluster's connections, or the files of SQLite.
 const STORE_FILES: usize = 256;
-/// Address for clients if none is configured: that of a gateway on this machine.
+/// Address for clients if none is configured: the default address of a gateway on this machine.
 const DEFAULT_PUBLIC: &str = "http://127.0.0.1:8080";
 
-/// Decides who may spend and remembers what was spent.
+/// Keeps keys and money: decides which requests may spend, and records what they spent. Without a command, serves.
 #[derive(Parser)]
 #[command(name = "key-service", version = key_service::server::version())]
 struct KeyServiceArguments {
@@ -73,7 +73,7 @@ struct KeyServiceArguments {
     #[arg(long, env = "FAREGATE_ADMIN_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:9091")]
     admin_listen: SocketAddr,
 
-    /// If there is no account yet, make an account with credit and a management key, and print how to use them
+    /// If there is no account yet, create one with credit and a management key, and print how to use them
     #[arg(long, env = "FAREGATE_FIRST_RUN")]
     first_run: bool,
 
@@ -103,7 +103,7 @@ async fn run(mut arguments: KeyServiceArguments) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Carries out a command instead of serving.
+/// Runs a command instead of serving.
 async fn carry_out(arguments: KeyServiceArguments, command: OperatorCommand) -> anyhow::Result<ExitCode> {
     let KeyServiceArguments { common, options, admin_listen, .. } = &arguments;
     let operator = Operator { common, options, program: env!("CARGO_PKG_NAME"), admin_listen: *admin_listen };
@@ -181,7 +181,7 @@ fn required_peppers(options: &Options) -> Result<Peppers, ConfigError> {
     options.peppers()?.ok_or_else(unset)
 }
 
-/// Checks everything that a start checks, and reports.
+/// Runs `doctor`: makes every check of a start, and reports the results.
 async fn examine(arguments: &KeyServiceArguments, asked: &DoctorOptions) -> anyhow::Result<ExitCode> {
     let KeyServiceArguments { common, options, internal_tls, limits, .. } = arguments;
     let mut doctor = Doctor::begin(common, InternalTokenOf::Settings);

@@ -1,4 +1,4 @@
-//! Commands of an operator, which every program with a store runs in the same way.
+//! An operator's commands, which run the same way in every program with a store.
 
 use std::{io, net::SocketAddr, process::ExitCode, sync::Arc};
 
@@ -20,7 +20,7 @@ use crate::{
 use domain::digest::Peppers;
 use key_service_cli::{Command, OperatorCommand, StoreCommand};
 
-/// Settings of a program that commands of an operator need.
+/// A program's settings that an operator's commands need.
 pub struct Operator<'a> {
     pub common: &'a Common,
     pub options: &'a Options,
@@ -30,12 +30,12 @@ pub struct Operator<'a> {
     pub admin_listen: SocketAddr,
 }
 
-/// Peppers that a command asks for.
+/// Which peppers a command needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeppersFor {
-    /// An installation, which may begin with this command. The peppers may be made.
+    /// The command may begin an installation, so missing peppers may be made.
     NewInstallation,
-    /// An installation that there is. Nothing is made.
+    /// The command needs an existing installation. Nothing is made.
     Installation,
 }
 
@@ -46,10 +46,10 @@ impl PeppersFor {
 }
 
 impl Operator<'_> {
-    /// Carries out a command. The peppers are requested only by commands that need them, and `default_url` only if no
-    /// address for clients is configured. `examine` is the program's own `doctor`.
+    /// Runs a command. `peppers` is called only for commands that need them, and `default_url` only if no address for
+    /// clients is configured. `examine` is the program's `doctor`.
     ///
-    /// Only `accounts create` makes an installation. Every other command that needs one fails without it and creates
+    /// Only `accounts create` makes an installation. Without one, every other command that needs it fails and creates
     /// nothing.
     pub async fn carry_out(
         &self,

@@ -1,10 +1,10 @@
 //! Readiness of a key-service: the store answers and takes writes, and its clock agrees with ours.
 //!
-//! Expiry of keys and calendar windows follow the clock of the key-service that decides. If several share a store, its
-//! clock is the common reference.
+//! Key expiry and calendar windows depend on the clock of the key-service that decides. The store's clock is the common
+//! reference for all key-services that share it.
 //!
-//! The store is checked without any traffic, so that metrics report it before a client does, and so that a store that
-//! was full becomes ready again by itself.
+//! The store is checked even without traffic, so that metrics show an outage before clients do, and a store that was
+//! full becomes ready again by itself.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,22 +16,19 @@ use tokio_util::sync::CancellationToken;
 
 use key_service_store::store::{Capacity, Ledger, Skew};
 
-/// Difference of the clocks that is worth a log line.
+/// Clock difference that is worth a log line.
 pub(crate) const NOTICEABLE: Duration = Duration::from_secs(1);
-/// Difference of the clocks beyond which keys would expire at the wrong time.
+/// Clock difference beyond which keys would expire at the wrong time.
 pub(crate) const TOO_FAR: Duration = Duration::from_secs(10);
-/// Pause between two comparisons of the clocks.
 const COMPARE_AGAIN: Duration = Duration::from_mins(1);
-/// Pauses after a failed comparison.
 const RETRY: Backoff = Backoff::new(Duration::from_secs(1), COMPARE_AGAIN);
-/// Pause between two checks of the store. An outage shows within a second, and a ping costs microseconds.
+/// An outage shows within a second, and a ping costs microseconds.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Time for which a successful write, and a check of the space, count for the next ones, since each write is a sync of
-/// the disk.
+/// How long a successful write and space check stay valid. Each write syncs the disk, so they are rarer than pings.
 const WRITE_EVERY: Duration = Duration::from_secs(5);
 
-/// Reports readiness while the store answers and takes writes, and the clocks agree. It checks both at once and
-/// regularly, until `shutdown`.
+/// Reports ready while the store answers and takes writes and the clocks agree. Checks now and then regularly, until
+/// `shutdown`.
 pub(crate) fn readiness<S: Ledger + Capacity + ?Sized>(
     store: Arc<S>,
     clock: Arc<dyn Clock>,
@@ -52,7 +49,6 @@ pub(crate) fn readiness<S: Ledger + Capacity + ?Sized>(
     })
 }
 
-/// A store, with the findings of its last checks.
 struct Watch<S: ?Sized> {
     found: Mutex<StoreState>,
     store: Arc<S>,
@@ -70,7 +66,7 @@ struct StoreState {
 }
 
 impl<S: Ledger + Capacity + ?Sized> Watch<S> {
-    /// Asks the store, and returns why the process is not ready.
+    /// Asks the store. The error is the reason why the process is not ready.
     async fn verdict(&self) -> Result<(), String> {
         self.ping().await?;
         self.found.lock().verdict()
@@ -84,7 +80,7 @@ impl<S: Ledger + Capacity + ?Sized> Watch<S> {
         ping
     }
 
-    /// Checks the store forever.
+    /// Checks the store until dropped.
     async fn look(&self) {
         loop {
             if self.ping().await.is_ok() && self.is_write_due() {
@@ -128,7 +124,7 @@ impl<S: Ledger + Capacity + ?Sized> Watch<S> {
                     self.found.lock().clocks_agree = Some(skew.is_none_or(agrees));
                     COMPARE_AGAIN
                 }
-                // Probes ask the store themselves, so it does not matter here if it is away.
+                // Probes ask the store themselves and report an outage.
                 Err(unavailable) => {
                     tracing::debug!(error = %unavailable, "cannot compare our clock with the store's");
                     retry.pause(clock)
@@ -142,19 +138,21 @@ impl<S: Ledger + Capacity + ?Sized> Watch<S> {
 impl StoreState {
     fn verdict(&self) -> Result<(), String> {
         let looked = |result: &Option<Result<(), String>>| {
-            result.clone().unwrap_or_else(|| Err("the store was not looked at yet".to_owned()))
+            result.clone().unwrap_or_else(|| Err("the store has not been checked yet".to_owned()))
         };
         looked(&self.ping)?;
         looked(&self.write)?;
         match self.clocks_agree {
             Some(true) => Ok(()),
-            Some(false) => Err(format!("the clock is more than {} s from the store's", TOO_FAR.as_secs())),
-            None => Err("the clock was not compared with the store's yet".to_owned()),
+            Some(false) => {
+                Err(format!("the clock differs by more than {} s from the store's", TOO_FAR.as_secs()))
+            }
+            None => Err("the clock has not been compared with the store's yet".to_owned()),
         }
     }
 }
 
-/// Logs a change from one result to another.
+/// Logs only when the result changes.
 fn report(before: Option<&Result<(), String>>, now: &Result<(), String>, recovered: &str) {
     match (before, now) {
         (None | Some(Ok(())), Err(why)) => tracing::error!("not ready: {why}"),
@@ -163,16 +161,15 @@ fn report(before: Option<&Result<(), String>>, now: &Result<(), String>, recover
     }
 }
 
-/// Returns whether the clocks are close enough to serve.
 fn agrees(Skew { millis }: Skew) -> bool {
     let difference = Duration::from_millis(millis.unsigned_abs());
     if difference > TOO_FAR {
         tracing::error!(
             ours_less_the_stores_ms = millis,
-            "our clock is too far from the store's: not ready; set it"
+            "our clock differs too much from the store's, so the process is not ready; correct the clock"
         );
     } else if difference > NOTICEABLE {
-        tracing::warn!(ours_less_the_stores_ms = millis, "our clock differs from the store's; set it");
+        tracing::warn!(ours_less_the_stores_ms = millis, "our clock differs from the store's; correct it");
     }
     difference <= TOO_FAR
 }
@@ -186,7 +183,7 @@ mod tests {
     use domain::ledger::Command;
     use key_service_store::store::{Cursor, DueHolds, HoldIndex, Outcomes, StoreError};
 
-    /// A store with a clock of its own.
+    /// A store with a clock.
     struct Clocked(Mutex<Result<Option<Skew>, StoreError>>);
 
     impl Clocked {

@@ -1,4 +1,4 @@
-//! The running key-service: both listeners, the sweeper, and their shutdown.
+//! Starts and stops the key-service: both listeners and the sweeper.
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -27,19 +27,16 @@ use key_service_spending::{
 };
 
 pub struct KeyServiceParts {
-    /// The store, and the use-cases over it.
     pub installation: Installation,
-    /// Models, their ids and prices.
     pub catalog: Arc<Current<Catalog>>,
-    /// Tokens in the calls between the services.
     pub internal_token: InternalToken,
     /// TLS of both listeners, if configured.
     pub tls: Option<Tls>,
     /// Clients come over TLS, whatever the public address says.
     pub clients_use_tls: bool,
-    /// The bounds on the connections of each listener.
+    /// Connection bounds of each listener.
     pub bounds: Bounds,
-    /// Metrics of the process, which operators see.
+    /// Metrics of the process, for the operators' pages.
     pub metrics: RenderMetrics,
 }
 
@@ -47,7 +44,7 @@ pub struct RunningKeyService {
     /// Address of the management API and the dashboard.
     pub http: SocketAddr,
     pub grpc: SocketAddr,
-    /// The use-cases of spending, for a gateway in the same process.
+    /// For a gateway in the same process.
     pub service: Arc<dyn KeyService>,
     tasks: TaskTracker,
 }
@@ -107,10 +104,10 @@ impl RunningKeyService {
         Ok(Self { http: http_at, grpc: grpc_at, service, tasks })
     }
 
-    /// Waits a bounded time for the shutdown that the token began.
+    /// Waits a bounded time for the servers and tasks to end after the shutdown token was cancelled.
     pub async fn stopped(self) {
         if timeout(DRAIN + Duration::from_secs(1), self.tasks.wait()).await.is_err() {
-            tracing::warn!("the key-service did not come to an end in time");
+            tracing::warn!("the key-service did not stop in time; its remaining tasks are abandoned");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `store copy` and `store show`: what an operator does with the store itself.
+//! `store copy` and `store show`.
 
 use std::{
     io::{self, IsTerminal, Write},
@@ -23,11 +23,10 @@ use key_service_records::{
 };
 use key_service_store::store::Store;
 
-/// Pause between two lines of progress.
 const SHOWN_EVERY: Duration = Duration::from_secs(1);
-/// Characters of the bar of progress.
+/// Characters of the progress bar.
 const BAR: usize = 30;
-/// The file of a data directory that remembers a Redis.
+/// File in the data directory that remembers which Redis was used, so that another one is noticed.
 const REDIS_SEEN: &str = "redis-seen";
 
 pub(crate) async fn copy(
@@ -44,7 +43,7 @@ pub(crate) async fn copy(
     let copied = copy::copy(&source.records(), &target.records(), |step| progress.show(step)).await;
     progress.end();
     let Copied { records, entries, values, .. } = copied.map_err(|error| advise(&error))?;
-    writeln!(out, "copied, and compared: {}", counts(records, entries, values))?;
+    writeln!(out, "copied and compared: {}", counts(records, entries, values))?;
     match target {
         // The target drops no entry of a journal, but the source may have.
         Backend::Sqlite(_) => options.store_over(&target, clock).note_first_entries().await?,
@@ -55,18 +54,21 @@ pub(crate) async fn copy(
         writeln!(
             out,
             "{whose}: {}",
-            audited.with_context(|| format!("{whose}, which is whole and copied"))?
+            audited.with_context(|| format!("{whose}, which was copied completely"))?
         )?;
     }
     tell_what_is_next(&target, options, out)?;
     Ok(())
 }
 
-/// Refuses what cannot be copied before anything is opened, since opening a missing file would make it.
+/// Refuses impossible copies before anything is opened, since opening a missing file would create it.
 fn check_urls(from: &SecretString, to: &SecretString) -> anyhow::Result<()> {
-    ensure!(from.expose_secret() != to.expose_secret(), "--to: is the store that is copied");
+    ensure!(from.expose_secret() != to.expose_secret(), "--to: is the same store as --from");
     for (flag, url) in [("--from", from), ("--to", to)] {
-        ensure!(url.expose_secret() != "memory:", "{flag}: memory: has nothing to copy, and keeps nothing");
+        ensure!(
+            url.expose_secret() != "memory:",
+            "{flag}: a memory: store cannot be copied, since it exists only inside its process"
+        );
     }
     let [source, target] = [from, to].map(|url| url.expose_secret().strip_prefix("sqlite:").map(Path::new));
     if let Some(source) = source {
@@ -75,21 +77,21 @@ fn check_urls(from: &SecretString, to: &SecretString) -> anyhow::Result<()> {
     }
     if let Some(target) = target {
         if let (Some(source), Ok(found)) = (source, target.canonicalize()) {
-            ensure!(source.canonicalize()? != found, "--to: is the file that is copied");
+            ensure!(source.canonicalize()? != found, "--to: is the same file as --from");
         }
         sqlite::copy::check_unserved(target).context("--to")?;
     }
     Ok(())
 }
 
-/// Refuses a Redis that is served. A file was checked before it was opened here.
+/// Refuses a Redis that is in use. Files were checked before they were opened.
 async fn check_unserved(backend: &Backend, flag: &str) -> anyhow::Result<()> {
     match backend {
         Backend::Sqlite(_) => {}
         Backend::Redis(redis) => {
             ensure!(
                 !redis.is_served().await.context(flag.to_owned())?,
-                "{flag}: this Redis is served: stop every faregate and key-service that uses it, and try again"
+                "{flag}: this Redis is in use: stop every faregate and key-service that uses it, and try again"
             );
         }
     }
@@ -100,19 +102,19 @@ async fn check_unserved(backend: &Backend, flag: &str) -> anyhow::Result<()> {
 fn advise(error: &CopyError) -> anyhow::Error {
     let advice = match error {
         CopyError::NotEmpty(_) => {
-            "Nothing was written. Give an empty store: another file, another FAREGATE_REDIS_PREFIX or another Redis."
+            "Nothing was written. Use an empty store: another file, another FAREGATE_REDIS_PREFIX or another Redis."
         }
         CopyError::Differs(_) => {
-            "Somebody wrote to one of them meanwhile: stop what serves either, empty the target, and copy again."
+            "One of the stores changed during the copy: stop every program that uses either, empty the target, and copy again."
         }
         CopyError::Unavailable(_) | CopyError::Damaged(_) => {
-            "The source is as it was. The same command completes the copy."
+            "The source is unchanged. Run the same command again to complete the copy."
         }
     };
     anyhow::anyhow!("{error}\n{advice}")
 }
 
-/// Audits all accounts, and says how many there are.
+/// Audits all accounts, and returns a sentence with the totals.
 async fn audit(store: &Store) -> anyhow::Result<String> {
     let (mut accounts, mut keys, mut entries) = (0, 0, 0);
     for (id, name) in store.audited_accounts().await? {
@@ -129,8 +131,8 @@ async fn audit(store: &Store) -> anyhow::Result<String> {
 fn tell_what_is_next(target: &Backend, options: &Options, out: &mut (dyn Write + Send)) -> io::Result<()> {
     writeln!(
         out,
-        "\nNext: set FAREGATE_STORE (or what FAREGATE_STORE_FILE names) to the URL of --to, keep the pepper, and start. Start \
-         nothing with the store of --from again: what it spends is not in the copy."
+        "\nNext: set FAREGATE_STORE (or the file of FAREGATE_STORE_FILE) to the URL of --to, keep the pepper, and \
+         start. Never start a program with the store of --from again: what it spends would be missing from the copy."
     )?;
     match target {
         Backend::Sqlite(_) => {}
@@ -139,7 +141,7 @@ fn tell_what_is_next(target: &Backend, options: &Options, out: &mut (dyn Write +
             if pepper.exists() {
                 writeln!(
                     out,
-                    "Over Redis the pepper has to be named: FAREGATE_PEPPER_FILE={}",
+                    "With Redis, name the pepper explicitly: FAREGATE_PEPPER_FILE={}",
                     pepper.display()
                 )?;
             }
@@ -147,15 +149,16 @@ fn tell_what_is_next(target: &Backend, options: &Options, out: &mut (dyn Write +
             if seen.exists() {
                 writeln!(
                     out,
-                    "If {} remembers another Redis, a start with this one is refused: remove that file, here and in every \
-                     other data directory, before the first start.",
+                    "If {} remembers another Redis, a start with this one is refused. Before the first start, \
+                     remove that file here and in every other data directory.",
                     seen.display()
                 )?;
             }
             writeln!(
                 out,
-                "Redis keeps the last {} entries of the journal of each account (FAREGATE_REDIS_JOURNAL_ENTRIES), and usage of {} \
-                 days (FAREGATE_REDIS_USAGE_DAYS): older ones go as new ones come. Raise both before the start to keep more.",
+                "Redis keeps the last {} journal entries of each account (FAREGATE_REDIS_JOURNAL_ENTRIES) and {} \
+                 days of usage (FAREGATE_REDIS_USAGE_DAYS); older data is dropped. To keep more, raise both before \
+                 the first start.",
                 options.redis_journal_entries, options.redis_usage_days
             )?;
         }
@@ -163,7 +166,7 @@ fn tell_what_is_next(target: &Backend, options: &Options, out: &mut (dyn Write +
     Ok(())
 }
 
-/// Shows how far a copy is: on a terminal in one line that is rewritten, otherwise in one line a second.
+/// Shows a copy's progress: on a terminal as a bar, otherwise as one line per second.
 struct TransferProgress {
     on_terminal: bool,
     shown: Mutex<Instant>,
@@ -186,7 +189,7 @@ impl TransferProgress {
             Phase::Comparing => "compared",
         };
         let line = format!("{done} {}", counts(records, entries, values));
-        // If nobody reads it, there is nothing to do.
+        // Progress that nobody reads does not matter.
         let _ = if self.on_terminal {
             let share = usize::try_from(ended * BAR as u64 / places.max(1)).unwrap_or_default();
             write!(io::stderr(), "\r[{:<BAR$}] {line}\x1b[K", "#".repeat(share))
@@ -207,7 +210,7 @@ fn counts(records: u64, entries: u64, values: u64) -> String {
     format!("{records} records, {entries} entries of indexes, {values} entries of journals and events")
 }
 
-/// A number with a comma before every three digits.
+/// Writes a number with thousands separators.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -231,7 +234,7 @@ pub(crate) async fn show(
         bail!("--account: there is no account {account}; see `accounts list`");
     };
     let records = store.show(owner, *id).await?;
-    ensure!(!records.is_empty(), "--id: the account has nothing of this id");
+    ensure!(!records.is_empty(), "--id: the account has nothing with this id");
     for record in &records {
         writeln!(out, "{}", serde_json::to_string(record)?)?;
     }

@@ -1,4 +1,4 @@
-//! A call of a model: how it was asked and went, why it is refused, and how its rates stand.
+//! A model call: its origin and course, reasons to refuse it, and the state of its rate bounds.
 
 pub mod generation;
 pub mod rates;

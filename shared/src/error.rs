@@ -27,7 +27,7 @@ macro_rules! codes {
                 match self { $(Self::$variant => StatusCode::$status),+ }
             }
 
-            /// The `type` that stands beside the code.
+            /// Returns the error's `type`.
             pub const fn kind(self) -> &'static str {
                 match self { $(Self::$variant => $kind),+ }
             }
@@ -44,7 +44,7 @@ codes! {
     InvalidApiKey = "invalid_api_key", UNAUTHORIZED, "authentication_error";
     /// Unknown, malformed or revoked management key.
     InvalidManagementKey = "invalid_management_key", UNAUTHORIZED, "authentication_error";
-    /// API key that is disabled.
+    /// A disabled API key.
     KeyDisabled = "key_disabled", UNAUTHORIZED, "authentication_error";
     /// The `expires_at` of the API key has passed.
     KeyExpired = "key_expired", UNAUTHORIZED, "authentication_error";
@@ -68,9 +68,9 @@ codes! {
     InsufficientCredits = "insufficient_credits", PAYMENT_REQUIRED, "billing_error";
     /// Requests in flight hold the rest, so the request may fit once they end.
     SpendReserved = "spend_reserved", TOO_MANY_REQUESTS, "rate_limit_error";
-    /// A rate of the key or of a group of the key, or the number of requests at a time.
+    /// A rate bound of the key or of its groups, or their bound on requests in flight.
     RateLimitExceeded = "rate_limit_exceeded", TOO_MANY_REQUESTS, "rate_limit_error";
-    /// The body is not JSON, repeats a name in an object, or is bad UTF-8.
+    /// The body is not JSON, repeats a name in an object, or is not UTF-8.
     InvalidJson = "invalid_json", BAD_REQUEST, "invalid_request_error";
     /// A `Content-Type` that is not JSON.
     UnsupportedMediaType = "unsupported_media_type", UNSUPPORTED_MEDIA_TYPE, "invalid_request_error";
@@ -80,7 +80,7 @@ codes! {
     MissingRequiredParameter = "missing_required_parameter", BAD_REQUEST, "invalid_request_error";
     /// A parameter has the wrong JSON type.
     InvalidType = "invalid_type", BAD_REQUEST, "invalid_request_error";
-    /// A parameter has the right type and an impossible value.
+    /// A parameter has the right type and an invalid value.
     InvalidValue = "invalid_value", BAD_REQUEST, "invalid_request_error";
     /// An integer below the lower bound.
     IntegerBelowMinValue = "integer_below_min_value", BAD_REQUEST, "invalid_request_error";
@@ -100,9 +100,9 @@ codes! {
     EmptyArray = "empty_array", BAD_REQUEST, "invalid_request_error";
     /// A string that needs a character has none.
     EmptyString = "empty_string", BAD_REQUEST, "invalid_request_error";
-    /// A parameter that is known and not supported.
+    /// A known parameter that is not supported.
     UnsupportedParameter = "unsupported_parameter", BAD_REQUEST, "invalid_request_error";
-    /// A value that is known and not supported.
+    /// A known value that is not supported.
     UnsupportedValue = "unsupported_value", BAD_REQUEST, "invalid_request_error";
     /// A parameter that the management API does not have.
     UnknownParameter = "unknown_parameter", BAD_REQUEST, "invalid_request_error";
@@ -124,11 +124,11 @@ codes! {
     MethodNotAllowed = "method_not_allowed", METHOD_NOT_ALLOWED, "invalid_request_error";
     /// The route does not speak WebSocket.
     UpgradeRequired = "upgrade_required", UPGRADE_REQUIRED, "invalid_request_error";
-    /// The account is at the bound of keys of this class.
+    /// The account has reached the bound on keys of this class.
     TooManyKeys = "too_many_keys", BAD_REQUEST, "invalid_request_error";
-    /// The account is at the bound of groups.
+    /// The account has reached the bound on groups.
     TooManyGroups = "too_many_groups", BAD_REQUEST, "invalid_request_error";
-    /// The account is at the bound of webhooks.
+    /// The account has reached the bound on webhooks.
     TooManyWebhooks = "too_many_webhooks", BAD_REQUEST, "invalid_request_error";
     /// A revoked key cannot be changed.
     KeyRevoked = "key_revoked", CONFLICT, "invalid_request_error";
@@ -144,7 +144,7 @@ codes! {
     Overloaded = "overloaded", SERVICE_UNAVAILABLE, "server_error";
     /// The store is nearly full, and the rest is kept for holds and captures.
     StoreFull = "store_full", SERVICE_UNAVAILABLE, "server_error";
-    /// A fault of this program, which its log describes.
+    /// A bug. The log has the details.
     InternalError = "internal_error", INTERNAL_SERVER_ERROR, "server_error";
     /// The upstream failed, sent an invalid answer, or refused our credential.
     UpstreamError = "upstream_error", BAD_GATEWAY, "server_error";
@@ -157,8 +157,7 @@ codes! {
 }
 
 impl Code {
-    /// Seconds after which a client may try again, as `Retry-After`, if the error itself has no time. Short, since SDKs
-    /// wait for exactly this time.
+    /// Default for `Retry-After`, in seconds. Short, since SDKs wait for exactly this time.
     pub const fn retry_after(self) -> Option<u32> {
         match self {
             Self::SpendReserved | Self::RateLimitExceeded | Self::Overloaded => Some(1),
@@ -169,7 +168,7 @@ impl Code {
     }
 }
 
-/// An error of the public API. Its message never contains an internal address or another account's data; details for
+/// An error of the public API. Its message never contains an internal address or another account's data. Details for
 /// the operator are logged where the error is made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiError {
@@ -182,7 +181,7 @@ pub struct ApiError {
     pub valid_models: Vec<String>,
     /// End of the window of spending that is used up, for `key_limit_reached` and `group_limit_reached`.
     pub resets_at: Option<Timestamp>,
-    /// Seconds after which a client may try again, if they are not those of the code.
+    /// Seconds for `Retry-After`, if they differ from the code's default.
     pub retry_after: Option<u32>,
     /// Asks SDKs not to try again: the request was billed, or can never succeed.
     pub final_answer: bool,
@@ -212,7 +211,7 @@ impl ApiError {
         Self { param: Some(param.into()), ..Self::new(code, message) }
     }
 
-    /// The error for an unavailable key-service or store. Requests are then refused rather than served unbilled.
+    /// The error while the key-service or the store is unavailable: requests are refused rather than served unbilled.
     pub fn service_unavailable() -> Self {
         Self::new(
             Code::ServiceUnavailable,
@@ -226,9 +225,9 @@ impl ApiError {
     }
 }
 
-/// Most characters of an error's message: a longer one only repeats its input.
+/// Longest error message in characters. A longer one only repeats its input.
 const MAX_MESSAGE_CHARS: usize = 2_000;
-/// Most characters of the place that an error names.
+/// Longest `param` in characters.
 const MAX_PARAM_CHARS: usize = 300;
 
 /// The body of an error: `{"error":{"message","type","param","code"}}`, all four always present.
@@ -252,7 +251,7 @@ struct ErrorFields<'a> {
 }
 
 impl ApiError {
-    /// Writes the error's JSON, as a body or as an event of a stream. Text repeated from the request is cut.
+    /// Writes the error's JSON, for a body or an event of a stream. Text quoted from the request is cut.
     pub fn to_json(&self) -> String {
         let error = ErrorFields {
             message: cut(&self.message, MAX_MESSAGE_CHARS),
@@ -284,14 +283,14 @@ impl IntoResponse for ApiError {
             headers.insert(header::RETRY_AFTER, seconds.into());
         }
         if self.code == Code::RequestTooLarge {
-            // The rest of the body was not read, so the connection cannot carry another request.
+            // The rest of the request's body was not read, so the connection cannot carry another request.
             headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
-        // Agents keep trying with a refused credential unless they are told not to.
+        // Without this header, agents keep retrying with a refused credential.
         if self.final_answer || self.code.status() == StatusCode::UNAUTHORIZED {
             headers.insert(X_SHOULD_RETRY, HeaderValue::from_static("false"));
         }
-        // Another dialect reads the error from here, and writes it in its own form.
+        // Other dialects read the error from here and write it in their own form.
         response.extensions_mut().insert(self);
         response
     }

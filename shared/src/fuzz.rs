@@ -1,4 +1,4 @@
-//! Fuzz targets of the words that come from outside.
+//! Fuzz targets for values that come from outside.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::{
     timing::{calendar::Per, time::Timestamp},
 };
 
-/// An amount is the number that JSON and a float read, to half a nano-USD; and it reads back as it is written.
+/// An amount equals the number that a JSON parser reads, to half a nano-USD, and survives writing and reading.
 #[test]
 fn money() {
     let examples =
@@ -47,7 +47,7 @@ fn money() {
     });
 }
 
-/// An instant is the one that chrono reads where both read one; and it reads back as it is written.
+/// An instant equals the one that chrono reads, if both can, and survives writing and reading.
 #[test]
 fn timestamps() {
     let examples = [
@@ -81,7 +81,7 @@ fn timestamps() {
     });
 }
 
-/// An id has one spelling.
+/// Every id has exactly one spelling.
 #[test]
 fn ids() {
     let examples = ["ak_0198f1a2b3c4d5e6f708192a3b4c5d6e", "req_ffffffffffffffffffffffffffffffff"];
@@ -94,7 +94,7 @@ fn ids() {
     });
 }
 
-/// A changed key is none of ours, and none is ever shown.
+/// A changed key is not recognised as ours, and no key is ever shown.
 #[test]
 fn keys() {
     let prefix = Prefix::parse("fg").unwrap();
@@ -115,7 +115,7 @@ fn keys() {
     });
 }
 
-/// An object has the members that `serde_json` finds, each as it is spelled.
+/// An object has the members that `serde_json` finds, with their exact spelling.
 #[test]
 fn json_objects() {
     fuzz!(
@@ -130,7 +130,7 @@ fn json_objects() {
                         assert_eq!(text(raw).ok().as_deref(), theirs[name].as_str());
                     }
                 }
-                // Numbers, nesting and halves of surrogate pairs that a tree cannot hold are left to whoever reads the member.
+                // Numbers, nesting and lone surrogates that a tree cannot hold are left to the reader of the member.
                 (Ok(_), Err(_)) => {
                     assert!(serde_json::from_slice::<&serde_json::value::RawValue>(input.bytes()).is_ok());
                 }
@@ -144,7 +144,7 @@ fn json_objects() {
     );
 }
 
-/// What is shown has an end, and commands nothing.
+/// Shown text is bounded and cannot control a terminal.
 #[test]
 fn shown_texts() {
     let examples = ["plain, größer, 漢字", "a\u{1b}[31mb\nc\u{202e}d\u{2028}", " a\u{200b}"];
@@ -157,7 +157,7 @@ fn shown_texts() {
     });
 }
 
-/// A network has the address that it is written with.
+/// A network contains the address it is written with.
 #[test]
 fn networks() {
     fuzz!(Examples::of(["10.0.0.0/8", "192.168.1.7", "fd00::/8", "::ffff:1.2.3.4/128"]), |input: &Input| {

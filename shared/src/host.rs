@@ -1,4 +1,4 @@
-//! The machine: its networks, its files, its terminal.
+//! The machine: networks, files and the terminal.
 
 pub mod bounded_file;
 pub mod network;

@@ -11,7 +11,6 @@ use crate::timing::{
     time::Timestamp,
 };
 
-/// The text is not an identifier of the expected kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected `{prefix}` and 32 lower-case hexadecimal digits")]
 pub struct InvalidId {
@@ -25,10 +24,9 @@ macro_rules! id {
         pub struct $name(Uuid);
 
         impl $name {
-            /// Prefix of every identifier of this kind.
             pub const PREFIX: &'static str = $prefix;
 
-            /// Makes an identifier from a time, by which identifiers sort, and random bytes.
+            /// Makes an identifier from a time and random bytes. Identifiers sort by their times.
             pub fn new(now: Timestamp, random: [u8; 10]) -> Self {
                 let millis = u64::try_from(now.millis()).unwrap_or(0);
                 Self(uuid::Builder::from_unix_timestamp_millis(millis, &random).into_uuid())
@@ -46,7 +44,8 @@ macro_rules! id {
                 Timestamp::from_millis(i64::try_from(millis).unwrap_or(i64::MAX))
             }
 
-            /// The identifier's 16 bytes, as sent between the services.
+            /// The identifier's 16 bytes, as records store it. Between the services it travels as text, except for a
+            /// `RequestId`.
             pub fn as_bytes(&self) -> &[u8; 16] {
                 self.0.as_bytes()
             }
@@ -103,7 +102,7 @@ macro_rules! id {
 }
 
 id!(
-    /// An account: owns keys and credit.
+    /// An account, which owns keys and credit.
     AccountId,
     "acct_"
 );
@@ -128,12 +127,12 @@ id!(
     "mem_"
 );
 id!(
-    /// A session of a member, as named in lists of sessions. No credential.
+    /// A session of a member, as named in lists of sessions. It is not a credential.
     SessionId,
     "ses_"
 );
 id!(
-    /// A generation: a chat request. Also the billing and idempotency id of the hold.
+    /// A generation: one model call. It identifies the hold and the bill, and makes commands on them idempotent.
     GenerationId,
     "gen_"
 );
@@ -148,12 +147,12 @@ id!(
     "dep_"
 );
 id!(
-    /// An event: an act that governed an account, or a threshold that was passed.
+    /// An event: a change in an account, or a threshold that was crossed.
     EventId,
     "evt_"
 );
 id!(
-    /// A webhook: the address that an account's events are sent to.
+    /// A webhook: an address that receives an account's events.
     WebhookId,
     "wh_"
 );

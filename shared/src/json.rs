@@ -13,19 +13,18 @@ use crate::{
     text::shown,
 };
 
-/// Number of members up to which all pairs are compared to find duplicates; more members use a set.
+/// Up to this many members, duplicates are found by comparing all pairs; beyond it, by a set.
 const FEW_MEMBERS: usize = 16;
 
-/// Most members of an object: far more than any valid object has, and few enough that an object of very short names
-/// takes little memory.
+/// Most members of an object: far more than any valid object has, and few enough that very short names take little
+/// memory.
 const MAX_MEMBERS: usize = 4096;
 
-/// Characters of a member's name that an error repeats.
 const MAX_SHOWN_NAME: usize = 80;
-/// Characters of a parser's error that an answer repeats; the error may quote the wrong value.
+/// A parser's error may quote the wrong value, so answers cut it.
 const MAX_SHOWN_ERROR: usize = 300;
 
-/// Kind of a JSON value, told by its first character.
+/// Kind of a JSON value, recognised by its first character.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Null,
@@ -62,7 +61,7 @@ impl Kind {
     }
 }
 
-/// Members of a JSON object in order; names are unique, values unparsed.
+/// Members of a JSON object in order. Names are unique; values are unparsed.
 #[derive(Debug, Default)]
 pub struct Object<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
 
@@ -81,7 +80,7 @@ impl<'a> Object<'a> {
         self.0.iter().find(|(n, _)| n == name).map(|(_, value)| *value)
     }
 
-    /// The object without the members of these names.
+    /// Returns the object without these members.
     #[must_use]
     pub fn without(mut self, names: &[&str]) -> Self {
         self.0.retain(|(name, _)| !names.contains(&&**name));
@@ -93,11 +92,11 @@ impl<'a> Object<'a> {
     }
 }
 
-/// Reads JSON. UTF-8 is checked once for the whole text, which costs a fraction of checking each string.
+/// Reads JSON. Checks UTF-8 once for the whole text, which is much cheaper than checking each string.
 pub fn from_slice<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, serde_json::Error> {
     match std::str::from_utf8(bytes) {
         Ok(text) => serde_json::from_str(text),
-        // The text is not UTF-8: the parser's error names the place.
+        // The text is not UTF-8; the parser's error names the position.
         Err(_) => serde_json::from_slice(bytes),
     }
 }
@@ -107,8 +106,8 @@ pub fn elements(value: &RawValue) -> Result<Vec<&RawValue>, serde_json::Error> {
     serde_json::from_str(value.get())
 }
 
-/// Passes each element of an array to `take` while reading, so that an array of millions is never held as a list. It
-/// fails if `take` returns false.
+/// Passes each element of an array to `take` while reading, so that an array of millions is never held as a list. Fails
+/// if `take` returns false.
 pub fn each_element<'a, T: Deserialize<'a>>(
     array: &'a RawValue,
     take: impl FnMut(T) -> bool,
@@ -135,22 +134,22 @@ impl<'de, T: Deserialize<'de>, F: FnMut(T) -> bool> Visitor<'de> for Elements<F,
     }
 }
 
-/// Error of a parser, short enough to be answered to the sender.
+/// A parser's error, cut for an answer.
 pub fn parse_error(error: &serde_json::Error) -> String {
     shown(&error.to_string(), MAX_SHOWN_ERROR)
 }
 
-/// Reads a body as the JSON object that it must be.
+/// Reads a body that must be a JSON object.
 pub fn parse_object(body: &[u8]) -> Result<Object<'_>, ApiError> {
     Object::from_slice(body).map_err(|e| invalid_json(&e))
 }
 
-/// The error of a body that is not a JSON object of unique names.
+/// The error for a body that is not a JSON object with unique names.
 pub fn invalid_json(error: &serde_json::Error) -> ApiError {
     ApiError::new(Code::InvalidJson, format!("The body is not a valid JSON object: {}.", parse_error(error)))
 }
 
-/// The text of a string, borrowed if free of escapes.
+/// The text of a string, borrowed if it has no escapes.
 pub fn text(value: &RawValue) -> Result<Cow<'_, str>, serde_json::Error> {
     serde_json::from_str::<Text<'_>>(value.get()).map(|text| text.0)
 }

@@ -1,7 +1,7 @@
-//! Terms that both services use, and how they look on the wire.
+//! Terms that both services share, with their wire formats.
 //!
-//! The types here hold everywhere: an amount is an integer of nano-USD, a key has a class and a checksum, an error has
-//! one code and one status. Decisions about spending are made elsewhere.
+//! These types mean the same everywhere: an amount is an integer of nano-USD, a key has a class and a checksum, an
+//! error has one code and one status. Spending decisions are made elsewhere.
 
 mod call;
 mod credential;

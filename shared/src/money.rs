@@ -20,21 +20,19 @@ pub struct NanoUsd(i64);
 impl NanoUsd {
     pub const ZERO: Self = Self(0);
 
-    /// The largest stored amount: 9,000,000 $. It is below 2^53 nano-USD, and so exact as a double, which many readers
-    /// of JSON use for numbers.
+    /// The largest stored amount: 9,000,000 $. It is below 2^53 nano-USD, so that JSON readers that use doubles keep it
+    /// exact.
     pub const MAX: Self = Self(9_000_000 * NANOS_PER_USD);
 
-    /// The amount of `nanos` nano-USD.
     pub const fn from_nanos(nanos: i64) -> Self {
         Self(nanos)
     }
 
-    /// An amount from whole USD, saturating at the range of an `i64`.
+    /// Saturates at the range of an `i64`.
     pub const fn from_usd(usd: i64) -> Self {
         Self(usd.saturating_mul(NANOS_PER_USD))
     }
 
-    /// The nano-USD of this amount.
     pub const fn nanos(self) -> i64 {
         self.0
     }
@@ -64,9 +62,9 @@ impl NanoUsd {
         if rest < 0 { Self::ZERO } else { Self(rest) }
     }
 
-    /// The exact amount that a decimal number spells, in JSON's number grammar (`25`, `0.5`, `1e-3`, `-0`).
+    /// Parses a decimal number in JSON's number grammar (`25`, `0.5`, `1e-3`, `-0`), exactly.
     ///
-    /// More than nine decimals are rounded half to even. A number that is not zero but rounds to zero is refused, since
+    /// More than nine decimals are rounded half to even. A number other than zero that rounds to zero is refused, since
     /// it was hardly meant as zero. `-0` is zero.
     pub fn parse(number: &str) -> Result<Self, MoneyError> {
         let decimal = Decimal::scan(number).ok_or(MoneyError::NotANumber)?;
@@ -105,7 +103,7 @@ impl fmt::Display for NanoUsd {
         let mut digits = itoa::Buffer::new();
         f.write_str(digits.format(whole))?;
         if nanos > 0 {
-            // The digit in front keeps the zeros after the point.
+            // The leading digit keeps the zeros after the point.
             let decimals = &digits.format(1_000_000_000 + nanos)[1..];
             f.write_str(".")?;
             f.write_str(decimals.trim_end_matches('0'))?;
@@ -114,7 +112,7 @@ impl fmt::Display for NanoUsd {
     }
 }
 
-/// A JSON number written from the integer, with no float in between.
+/// Written as a JSON number straight from the integer, with no float in between.
 impl Serialize for NanoUsd {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         RawValue::from_string(self.to_string()).map_err(serde::ser::Error::custom)?.serialize(serializer)
@@ -127,7 +125,7 @@ crate::schema!(
     |_| json_schema!({"type": "number", "description": "US dollars, exact to nine decimal places."})
 );
 
-/// Parses a string with the number, as in configuration. The API's numbers are read from raw tokens instead.
+/// Reads a string with the number, as configuration has it. The API's numbers are parsed from raw tokens instead.
 impl<'de> Deserialize<'de> for NanoUsd {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
@@ -135,7 +133,6 @@ impl<'de> Deserialize<'de> for NanoUsd {
     }
 }
 
-/// A scanned decimal: sign, digits and position of the point.
 struct Decimal {
     negative: bool,
     /// Significant digits without leading zeros, as values 0..=9.
@@ -209,8 +206,7 @@ impl Decimal {
     }
 }
 
-/// Value of the exponent. An absurd exponent saturates; the amount is then out of range or rounds to zero, as it
-/// should.
+/// Value of the exponent. An absurd one saturates, and the amount is then out of range or rounds to zero, as it should.
 fn scan_exponent(text: &str) -> Option<i64> {
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
     if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {

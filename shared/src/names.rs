@@ -1,6 +1,6 @@
-//! Names of variants, from one list for each enum.
+//! Names of enum variants, from one list per enum.
 
-/// Gives an enum `ALL` of its variants, in this order, the name of each, and the variant of a name.
+/// Gives an enum `ALL`, `as_str` and `parse` from one list of variants and names.
 #[macro_export]
 macro_rules! names {
     ($of:ident: $($variant:ident = $name:literal),+ $(,)?) => {

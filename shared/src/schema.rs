@@ -1,6 +1,6 @@
-//! JSON Schemas of types that no derivation describes.
+//! JSON Schemas of types for which `schemars` cannot derive one.
 
-/// Gives a type the schema of this name, which a function makes.
+/// Implements `JsonSchema` with a name and a function.
 #[macro_export]
 macro_rules! schema {
     ($of:ty, $name:expr, $describe:expr) => {

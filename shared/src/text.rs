@@ -1,4 +1,4 @@
-//! Texts from outside, made fit for log lines, error messages and labels.
+//! Makes texts from outside safe for log lines, error messages and labels.
 
 use std::fmt::Write;
 
@@ -6,14 +6,13 @@ use http::{Method, Uri};
 
 use crate::credential::key::without_keys;
 
-/// Mark that stands for the rest of a cut text.
+/// Ends a cut text.
 const CUT: char = '…';
-/// Characters of a path that an error or a log line repeats.
 const MAX_SHOWN_PATH: usize = 200;
-/// Characters of a method shown in an error or a log line; clients may invent methods.
+/// Clients may invent methods of any length.
 const MAX_SHOWN_METHOD: usize = 20;
 
-/// Shows at most `most` characters of a text, with escapes for characters that could deceive a terminal or a reader.
+/// Shows at most `most` characters of a text. Characters that could deceive a terminal or a reader are escaped.
 pub fn shown(text: &str, most: usize) -> String {
     let mut shown = String::with_capacity(text.len().min(most));
     for (place, c) in text.chars().enumerate() {
@@ -31,7 +30,7 @@ pub fn shown(text: &str, most: usize) -> String {
     shown
 }
 
-/// Returns a request's path for errors and logs: without keys, which some clients put there.
+/// Returns a request's path for errors and logs, without the keys that some clients put there.
 pub fn shown_path(uri: &Uri) -> String {
     shown(&without_keys(uri.path()), MAX_SHOWN_PATH)
 }
@@ -41,13 +40,13 @@ pub fn shown_method(method: &Method) -> String {
     shown(method.as_str(), MAX_SHOWN_METHOD)
 }
 
-/// Returns the beginning of a text, at most `most` characters.
+/// Returns at most the first `most` characters of a text.
 pub fn cut(text: &str, most: usize) -> &str {
     text.char_indices().nth(most).map_or(text, |(end, _)| &text[..end])
 }
 
-/// Returns whether a character acts rather than shows: control characters, separators of lines and paragraphs, and
-/// marks that turn the direction of the text after them, which can make a name read as another.
+/// Returns whether a character has an effect instead of a shape: control characters, separators of lines and
+/// paragraphs, and bidirectional controls, which can make one name read as another.
 pub fn is_control(c: char) -> bool {
     c.is_control()
         || matches!(
@@ -56,10 +55,9 @@ pub fn is_control(c: char) -> bool {
         )
 }
 
-/// Returns whether a character cannot be told from another, or from none, by looking. These are the characters of
-/// [`is_control`], blanks other than the space, format characters (Unicode's category Cf), and everything else shown as
-/// nothing (`Default_Ignorable_Code_Point`, and the blank of Braille). A name with such a character could pass for
-/// another name.
+/// Returns whether a character is invisible or looks like a space, so that a name with it could pass for another. These
+/// are the characters of [`is_control`], spaces other than U+0020, format characters (Unicode's category Cf), and all
+/// that is rendered as nothing (`Default_Ignorable_Code_Point`, and the blank of Braille).
 fn is_invisible(c: char) -> bool {
     is_control(c)
         || (c.is_whitespace() && c != ' ')
@@ -74,8 +72,7 @@ fn is_invisible(c: char) -> bool {
         )
 }
 
-/// Returns whether a text is a name of at most `most` characters that fits on one line and differs visibly from every
-/// other name.
+/// Returns whether a text is a name of at most `most` characters, on one line and without invisible characters.
 pub fn is_name(text: &str, most: usize) -> bool {
     let is_short = (1..=most).contains(&text.chars().count());
     is_short && text.trim() == text && !text.chars().any(is_invisible)

@@ -1,4 +1,4 @@
-//! Instants, windows of the calendar, the clock, and pauses between attempts.
+//! Instants, calendar windows, the clock, and back-off.
 
 pub mod backoff;
 pub mod calendar;

@@ -1,38 +1,35 @@
 use serde::{Deserialize, Serialize};
 
-/// Usage of a request by the model server's count. `completion` includes reasoning tokens.
+/// Usage of a request as the model server counts it. `completion` includes reasoning tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
     /// Tokens of the prompt, cached tokens included.
     pub prompt: u64,
-    /// Tokens of the prompt that the model server had cached; at most `prompt`.
+    /// Prompt tokens that the model server had cached; at most `prompt`.
     pub cached: u64,
     /// Tokens generated, over all choices.
     pub completion: u64,
-    /// Parts of the above that may have prices of their own.
+    /// Parts of the above that may have separate prices.
     #[serde(default, skip_serializing_if = "UsageDetails::is_empty")]
     pub details: UsageDetails,
 }
 
-/// Parts of a usage that may have prices of their own. All zero for most requests.
+/// Parts of a usage that may have separate prices. All zero for most requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct UsageDetails {
-    /// Tokens of the prompt that were written to the cache for some minutes.
+    /// Prompt tokens written to the cache for some minutes.
     pub cache_write: u64,
-    /// Tokens of the prompt that were written to the cache for an hour or longer; not in `cache_write`.
+    /// Prompt tokens written to the cache for an hour or longer; not included in `cache_write`.
     pub cache_write_long: u64,
-    /// Tokens of the prompt that are audio.
     pub audio_input: u64,
-    /// Number of images in the prompt. Their tokens are counted in the prompt.
+    /// Number of images in the prompt. `prompt` includes their tokens.
     pub images: u64,
-    /// Tokens of the completion that are reasoning.
     pub reasoning: u64,
-    /// Tokens of the completion that are audio.
     pub audio_output: u64,
 }
 
-/// Number of the kinds of tokens that metrics and spans tell apart.
+/// Number of token kinds that metrics and spans distinguish.
 pub const TOKEN_KINDS: usize = 5;
 
 impl Usage {
@@ -48,14 +45,14 @@ impl Usage {
         Self { prompt, cached, completion, details }
     }
 
-    /// Tokens of the kinds that metrics and spans tell apart: input, output, input read from a cache, input written to
+    /// Tokens by the kinds that metrics and spans distinguish: input, output, input read from a cache, input written to
     /// one, reasoning.
     pub const fn by_kind(&self) -> [u64; TOKEN_KINDS] {
         let Self { prompt, cached, completion, details } = self;
         [*prompt, *completion, *cached, details.cache_write + details.cache_write_long, details.reasoning]
     }
 
-    /// Takes the larger value of each field: usage only grows, whatever the order of reports.
+    /// Takes the larger value of each field. Usage only grows, and reports may arrive in any order.
     #[must_use]
     pub fn max(self, other: Self) -> Self {
         self.zip(other, u64::max)

@@ -1,4 +1,5 @@
-//! The management API on the wire: types that the key-service reads and writes, and the gateway describes.
+//! The management API on the wire: types that the key-service reads and writes, and that the gateway describes in
+//! `/openapi.json`.
 
 mod bounds;
 mod event;

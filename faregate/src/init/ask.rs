@@ -11,17 +11,15 @@ use shared_client::upstream_call::{UpstreamAnswer, UpstreamCall};
 
 use super::check::Generation;
 
-/// Longest time for a list of models.
 const LIST_DEADLINE: Duration = Duration::from_secs(15);
 /// Longest time for a generation, since a local server may first load the weights.
 const GENERATION_DEADLINE: Duration = Duration::from_mins(2);
-/// Most characters of a server's words that an error repeats.
+/// Most characters of a server's error that ours repeats.
 const MAX_SHOWN_WORDS: usize = 300;
 
-/// Reason why a server gave no list, or no generation.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum AskRefused {
-    /// The server has nothing at the address, for example no list of models.
+    /// The server has nothing at this address. Some servers have no list of models.
     NoSuchPath(String),
     /// Any other failure. Both variants hold a sentence that says what to do next.
     Other(String),
@@ -34,12 +32,12 @@ pub(super) async fn models(upstream: &Upstream) -> Result<ServerDescription, Ask
     let described = ServerDescription::read_list(&answer.body);
     described.ok_or_else(|| {
         AskRefused::Other(format!(
-            "{uri} answers, but lists no models; is --address that of a model server, with its /v1?"
+            "{uri} answers, but lists no models. Check that --address is a model server's, with its /v1"
         ))
     })
 }
 
-/// Returns the window that the list has, or else asks the server for it.
+/// Returns the window from the list, or else asks the server.
 pub(super) async fn window(upstream: &Upstream, listed: &ServerDescription, model: &str) -> Option<u64> {
     if let Some(window) = listed.window_of(model) {
         return Some(window);
@@ -68,7 +66,7 @@ async fn send(
     deadline: Duration,
 ) -> Result<(Uri, UpstreamAnswer), AskRefused> {
     let access = &upstream.access;
-    let uri = address.ok_or_else(|| AskRefused::Other("no request can be sent to this --address".into()))?;
+    let uri = address.ok_or_else(|| AskRefused::Other("--address: no request can be sent there".into()))?;
     let answer = UpstreamCall { uri: &uri, access, body, deadline }.send().await.map_err(|e| {
         AskRefused::Other(format!("{uri}: {e}. Start the server, or name its address with --address"))
     })?;
@@ -87,7 +85,7 @@ fn refused(uri: &Uri, status: StatusCode, words: &str, access: &Access) -> AskRe
         let todo = match variable(access) {
             Some(variable) => format!("Check the key in {variable}"),
             None => {
-                "It wants a credential: put it into an environment variable, and name that with --api-key-env"
+                "It needs a credential: put it into an environment variable, and name the variable with --api-key-env"
                     .into()
             }
         };
@@ -106,7 +104,7 @@ fn refused(uri: &Uri, status: StatusCode, words: &str, access: &Access) -> AskRe
     }
 }
 
-/// Returns whether a server refuses the credential. Google and xAI answer 400 to a wrong one, so only their words show
+/// Returns whether a server refuses the credential. Google and xAI answer a wrong one with 400, so only the text shows
 /// it.
 fn is_about_the_credential(status: StatusCode, words: &str) -> bool {
     match status {
@@ -123,7 +121,7 @@ fn variable(access: &Access) -> Option<&str> {
     })
 }
 
-/// Values of the credentials, which must not appear on a screen among a server's words.
+/// Values of the credentials. A server's error may quote them, and they must not reach the screen.
 fn credentials(access: &Access) -> Vec<String> {
     let variables = access.headers.iter().filter_map(|header| match &header.source {
         Source::Variable(name) => env::var(name).ok(),
@@ -132,7 +130,7 @@ fn credentials(access: &Access) -> Vec<String> {
     variables.map(|value| value.trim().to_owned()).filter(|value| !value.is_empty()).collect()
 }
 
-/// Returns a server's own words about a refusal, without credentials and fit for a terminal.
+/// Returns the server's text about a refusal, without credentials and safe for a terminal.
 fn words(body: &[u8], credentials: &[String]) -> String {
     let text = String::from_utf8_lossy(body);
     let json: Option<Value> = serde_json::from_str(&text).ok();
@@ -141,7 +139,7 @@ fn words(body: &[u8], credentials: &[String]) -> String {
             let places = ["/error/message", "/message", "/error", "/detail", "/0/error/message"];
             places.into_iter().find_map(|place| json.pointer(place)?.as_str()).unwrap_or_default()
         }
-        // A page is for browsers, and says nothing here.
+        // An HTML page is made for browsers and does not help here.
         None if text.trim_start().starts_with('<') => "",
         None => text.trim(),
     };

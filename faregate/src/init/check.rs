@@ -1,4 +1,4 @@
-//! A small generation by the API that a server speaks, and the exact cost of the usage that it reports.
+//! A small generation through the API that a server speaks, and the exact cost of the usage it reports.
 
 use answer::Reported;
 use key_service_domain::pricing;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use shared::{money::NanoUsd, tokens::Usage};
 use shared_catalog::{Model, Upstream, UpstreamApi};
 
-/// Output that is requested: the least that OpenAI's API accepts.
+/// Output to request: the least that OpenAI's API accepts.
 const MAX_OUTPUT_TOKENS: u64 = 16;
 const QUESTION: &str = "Say yes.";
 
@@ -18,7 +18,6 @@ pub(super) struct Generation {
 }
 
 impl Generation {
-    /// Makes the generation for the first API that the server speaks.
     pub(super) fn of(upstream: &Upstream) -> Self {
         let model = &upstream.model;
         let messages = json!([{"role": "user", "content": QUESTION}]);

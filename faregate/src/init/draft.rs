@@ -1,4 +1,4 @@
-//! Writes the text of the catalogue, the model's sizes, and the last words on the screen.
+//! Writes the catalogue, the model's sizes, and the final message on the screen.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use shared_catalog::{Catalog, CatalogError, Preset, Rates, Upstream};
 
 /// Context window of a model whose window is not known.
 const GUESSED_WINDOW: u64 = 32_768;
-/// Limit of output if none is known: long enough for a file of code, and cheap to hold.
+/// Output limit if none is known: enough for a source file, and cheap to hold.
 const GUESSED_OUTPUT: u64 = 8_192;
 
 const HEAD: &str = r#"# The catalogue of models, written by `faregate init`. docs/catalogue.md explains every field. After a change, run
@@ -25,11 +25,10 @@ docs = "https://docs.example.com"
 pub(super) struct Sizes {
     pub(super) context_window: u64,
     pub(super) max_output_tokens: u64,
-    /// Neither flags, server nor lists had the window.
+    /// The window was found neither in the flags, nor on the server, nor in a price list.
     pub(super) window_is_guessed: bool,
 }
 
-/// Sizes of a model from every source.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ToldSizes {
     pub(super) named_window: Option<u64>,
@@ -42,22 +41,22 @@ pub(super) struct ToldSizes {
 }
 
 impl Sizes {
-    /// Takes each size from the first source that has it: flag, server, software's default, list of prices. A flag
-    /// larger than the server's own size is an error.
+    /// Takes each size from the first source that has it: flag, server, software's default, price list. A flag above
+    /// the server's own size is an error.
     pub(super) fn of(told: ToldSizes) -> Result<Self, String> {
         let ToldSizes { named_window, named_output, served_window, .. } = told;
         if let (Some(named), Some(served)) = (named_window, served_window)
             && named > served
         {
             return Err(format!(
-                "--context-window: the server has {served} tokens for this model; name at most that"
+                "--context-window: the server's window for this model is {served} tokens; use at most that"
             ));
         }
         let known = named_window.or(served_window).or(told.usual_window).or(told.listed_window);
         let context_window = known.unwrap_or(GUESSED_WINDOW);
         if let Some(named) = named_output.filter(|named| *named > context_window) {
             return Err(format!(
-                "--max-output-tokens: {named} is more than the window of {context_window}; name less, or a larger --context-window"
+                "--max-output-tokens: {named} is more than the window of {context_window}; use less, or a larger --context-window"
             ));
         }
         // Prompt and output share the window, so an answer must leave room for its prompt.
@@ -69,7 +68,6 @@ impl Sizes {
     }
 }
 
-/// Reads the server of a preset as the catalogue will have it.
 pub(super) fn upstream(preset: &Preset) -> Result<Option<Upstream>, CatalogError> {
     let listed = free("any");
     let sizes = Sizes { context_window: 1, max_output_tokens: 1, window_is_guessed: false };
@@ -106,19 +104,19 @@ pub(super) fn text(preset: &Preset, listed: ListedModel, name: &str, sizes: Size
     format!("{HEAD}{}\n", entry.text().trim_end())
 }
 
-/// Tells what was written, and the command that serves it.
+/// Reports what was written, and the command that serves it.
 pub(super) fn farewell(preset: &Preset, name: &str, sizes: Sizes, file: &Path) -> String {
     let Sizes { context_window, max_output_tokens, window_is_guessed } = sizes;
     let file = shell_word(&file.display().to_string());
-    let guessed = "The window is a guess, since neither the server nor a list of prices tells it: set it in the file, or with \
-                   --context-window.";
+    let guessed = "The window is a guess, since neither the server nor a price list has it. Set it in the file, or \
+                   with --context-window.";
     let variable = preset.api_key_env.as_ref();
     let lines = [
         Some(format!("wrote {file}: \"{name}\" at {}", preset.url)),
         Some(format!("context_window {context_window}, max_output_tokens {max_output_tokens}")),
         window_is_guessed.then(|| guessed.to_owned()),
         preset.hint.as_ref().map(|hint| format!("{}: {hint}.", preset.title)),
-        variable.map(|variable| format!("The credential is read from {variable} whenever it starts.")),
+        variable.map(|variable| format!("The credential is read from {variable} at every start.")),
         Some(format!("\nServe it with\n\n  faregate --models {file}\n")),
     ];
     lines.into_iter().flatten().collect::<Vec<_>>().join("\n")

@@ -1,4 +1,4 @@
-//! A file that is written as a whole or not at all, and never over another.
+//! Writes a file completely or not at all, and never over another file.
 
 use std::{
     fs::{self, File},
@@ -22,7 +22,7 @@ pub(super) fn must_be_new(path: &Path) -> anyhow::Result<()> {
 }
 
 pub(super) fn publish(path: &Path, text: &str, clock: &dyn Clock) -> anyhow::Result<()> {
-    let name = path.file_name().with_context(|| format!("--out: {} is no file's name", path.display()))?;
+    let name = path.file_name().with_context(|| format!("--out: {} is not a file name", path.display()))?;
     let random = hex::encode(random_bytes::<8>(clock));
     let draft = folder(path).join(format!(".{}.{random}.tmp", name.to_string_lossy()));
     match write(path, &draft, text) {
@@ -37,7 +37,7 @@ fn write(path: &Path, draft: &Path, text: &str) -> io::Result<()> {
         file.write_all(text.as_bytes())?;
         file.sync_all()
     });
-    // A link, unlike renaming, fails if the name is taken.
+    // Unlike a rename, a hard link fails if the name is taken.
     let published = written.and_then(|()| fs::hard_link(draft, path));
     let removed = fs::remove_file(draft);
     published.and(removed)
@@ -51,7 +51,7 @@ fn folder(path: &Path) -> PathBuf {
 }
 
 fn taken(path: &Path) -> String {
-    format!("{} is there already, and is not overwritten; name another file with --out", path.display())
+    format!("{} exists already and is not overwritten; name another file with --out", path.display())
 }
 
 #[cfg(test)]

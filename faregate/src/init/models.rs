@@ -1,4 +1,4 @@
-//! Finds the model that a person names among those that a server lists.
+//! Finds the model that a person names in a server's list.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use shared::text::{is_control, shown};
 
 /// Models that a screen shows at once.
 const SHOWN_AT_ONCE: usize = 30;
-/// Models that an error names, of possibly hundreds.
+/// Models that an error names; a server may have hundreds.
 const SHOWN_IN_ERROR: usize = 12;
 /// Characters of a name that are shown.
 const MAX_SHOWN_NAME: usize = 100;
@@ -18,13 +18,13 @@ pub(super) struct ModelNames(Vec<String>);
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Chosen {
     Model(String),
-    /// Several models, whose names contain the answer.
+    /// Several models have names that contain the answer.
     Among(ModelNames),
     Nothing,
 }
 
 impl ModelNames {
-    /// Takes the names of a list, without those that no catalogue could have.
+    /// Takes the names of a list, except those that a catalogue cannot contain.
     pub(super) fn of<'a>(names: impl Iterator<Item = &'a str>) -> Self {
         let usable = names.filter(|name| !name.is_empty() && !name.chars().any(is_control));
         Self(usable.map(str::to_owned).collect())
@@ -43,11 +43,13 @@ impl ModelNames {
         }
         match self.0.len().saturating_sub(SHOWN_AT_ONCE) {
             0 => menu,
-            others => format!("{menu}      and {others} others: a part of a name shows those that have it\n"),
+            others => {
+                format!("{menu}      and {others} others; enter a part of a name to see the matching ones\n")
+            }
         }
     }
 
-    /// Reads an answer to the menu of these names: a name or its number, or a part of names of the whole list.
+    /// Reads an answer to the menu of these names: a number, a name, or a part of any name in the whole list.
     pub(super) fn chosen(&self, all: &Self, answer: &str) -> Chosen {
         let number = answer.parse::<usize>().ok().and_then(|number| self.0.get(number.checked_sub(1)?));
         if let Some(model) = all.0.iter().find(|name| *name == answer).or(number) {
@@ -67,7 +69,7 @@ impl ModelNames {
         Self(self.0.iter().filter(is_like).cloned().collect())
     }
 
-    /// Says that the server has no model of this name, and which models it has, similar ones first.
+    /// Returns an error: no model has this name, and these are the models there are, similar ones first.
     pub(super) fn unknown(&self, name: &str) -> String {
         let alike = self.with(name);
         let others = self.0.iter().filter(|other| !alike.0.contains(other));
@@ -83,7 +85,7 @@ impl ModelNames {
             0 => String::new(),
             more => format!(" and {more} others"),
         };
-        format!("the server lists no model \"{name}\"; it has {}{more}", names.join(", "))
+        format!("the server has no model \"{name}\"; its models are {}{more}", names.join(", "))
     }
 }
 
@@ -121,10 +123,10 @@ mod tests {
         assert!(many.menu().contains("and 70 others"));
         let said = many.unknown("model-99");
         assert!(
-            said.contains("it has model-9, model-99, model-0") && said.ends_with("and 88 others"),
+            said.contains("its models are model-9, model-99, model-0") && said.ends_with("and 88 others"),
             "{said}"
         );
         assert_eq!(names(&["a\nb", "", "\u{202e}x", "c"]), names(&["c"]));
-        assert_eq!(names(&["c"]).unknown("d"), "the server lists no model \"d\"; it has c");
+        assert_eq!(names(&["c"]).unknown("d"), "the server has no model \"d\"; its models are c");
     }
 }

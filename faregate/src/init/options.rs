@@ -6,12 +6,11 @@ use clap::Args;
 use shared::money::NanoUsd;
 use shared_catalog::{RATES, Rates, WrittenRates};
 
-/// Public lists of prices that `--prices` reads, for `--help`.
-const LISTS: &str = "Public lists of prices, for --prices:
+const LISTS: &str = "Public price lists, for --prices:
   LiteLLM     https://raw.githubusercontent.com/BerriAI/litellm/main/model_prices_and_context_window.json
-  models.dev  https://github.com/anomalyco/models.dev/tree/dev/providers, a file VENDOR/models/MODEL.toml for each model
+  models.dev  https://github.com/anomalyco/models.dev/tree/dev/providers, one file VENDOR/models/MODEL.toml per model
 
-On a terminal, init asks for what no flag says.";
+On a terminal, init asks for whatever the flags leave open.";
 
 #[derive(Args, Debug)]
 #[command(after_help = LISTS)]
@@ -22,39 +21,39 @@ pub(crate) struct InitOptions {
     /// Base address with its /v1, if it is not the vendor's usual one; without --vendor, the server is recognised
     #[arg(long, value_name = "URL")]
     pub(super) address: Option<String>,
-    /// The server's name for the model; an unknown name lists those it has
+    /// The server's name for the model; an unknown name lists the models that the server has
     #[arg(long, value_name = "MODEL")]
     pub(super) model: Option<String>,
-    /// Environment variable that holds the credential, if it is not the vendor's usual one
+    /// Environment variable with the credential, if it is not the vendor's usual one
     #[arg(long, value_name = "VARIABLE")]
     pub(super) api_key_env: Option<String>,
     #[command(flatten)]
     pub(super) price: PriceOptions,
-    /// Tokens of prompt and output together, if neither the server nor a list of prices says
+    /// Context window: tokens of prompt and output together, if neither the server nor a price list has it
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u64).range(1..))]
     pub(super) context_window: Option<u64>,
-    /// Tokens that one answer may have
+    /// Most tokens of an answer
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u64).range(1..))]
     pub(super) max_output_tokens: Option<u64>,
-    /// The file to write; an existing file is never overwritten
+    /// File to write; an existing file is never overwritten
     #[arg(long, value_name = "FILE", default_value = "models.toml")]
     pub(super) out: PathBuf,
-    /// Before writing, send one request of at most 16 tokens, and show what it costs
+    /// Before writing the file, send one request of at most 16 tokens and show its cost
     #[arg(long)]
     pub(super) check: bool,
 }
 
-/// Flags that say what the model is sold for.
+/// Flags for the model's price.
 #[derive(Args, Debug)]
 #[group(multiple = false)]
 pub(crate) struct PriceOptions {
-    /// A public list of prices: LiteLLM's .json, or a model's .toml of models.dev
+    /// Public price list: LiteLLM's .json, or a model's .toml from models.dev
     #[arg(long, value_name = "FILE")]
     prices: Option<PathBuf>,
     /// USD per million tokens, such as input=3,output=15,cached_input=0.30
     #[arg(long = "price", value_name = "RATES", value_parser = rates)]
     rates: Option<WrittenRates>,
-    /// Sell for nothing
+    /// Sell the model for free
     #[arg(long)]
     free: bool,
 }
@@ -62,9 +61,8 @@ pub(crate) struct PriceOptions {
 /// Source of a model's price.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PriceSource {
-    /// A file of a public list.
+    /// A file of a public price list.
     List(PathBuf),
-    /// Rates that the operator names.
     Rates(WrittenRates),
     Free,
 }
@@ -82,7 +80,7 @@ impl InitOptions {
 }
 
 impl PriceOptions {
-    /// Returns the source that a flag names.
+    /// Returns the source of the price, if a flag names one.
     pub(super) fn source(&self) -> Option<PriceSource> {
         let Self { prices, rates, free } = self;
         let named = prices.clone().map(PriceSource::List).or(rates.map(PriceSource::Rates));
@@ -107,16 +105,18 @@ fn rates(text: &str) -> Result<WrittenRates, String> {
     let mut rates = [None; RATES];
     for pair in text.split(',') {
         let Some((name, amount)) = pair.split_once('=') else {
-            return Err(format!("\"{pair}\" is no rate such as input=3; without prices, say free"));
+            return Err(format!(
+                "\"{pair}\" is not a rate such as input=3; to sell for nothing, answer free"
+            ));
         };
         let field = Rates::FIELDS.iter().position(|field| *field == name.trim());
-        let field = field.ok_or_else(|| format!("no rate is called \"{name}\"; there are {}", names()))?;
+        let field = field.ok_or_else(|| format!("there is no rate \"{name}\"; the rates are {}", names()))?;
         let amount = NanoUsd::parse(amount.trim()).map_err(|e| format!("{name} {e}"))?;
         if !(NanoUsd::ZERO..=NanoUsd::MAX).contains(&amount) {
             return Err(format!("{name} must be 0 to {} USD", NanoUsd::MAX));
         }
         if rates[field].replace(amount).is_some() {
-            return Err(format!("{name} is named twice"));
+            return Err(format!("{name} is given twice"));
         }
     }
     // Input and output have no default, so both must be named.
@@ -167,11 +167,11 @@ mod tests {
         for (text, expected) in [
             ("input=3", "output is missing"),
             ("output=3", "input is missing"),
-            ("input=3,output", "is no rate such as input=3"),
-            ("input=3,outputs=4", "no rate is called \"outputs\"; there are input, cached_input"),
+            ("input=3,output", "is not a rate such as input=3"),
+            ("input=3,outputs=4", "there is no rate \"outputs\"; the rates are input, cached_input"),
             ("input=-3,output=4", "input must be 0 to"),
             ("input=x,output=4", "input is not a number"),
-            ("input=3,output=4,input=3", "input is named twice"),
+            ("input=3,output=4,input=3", "input is given twice"),
         ] {
             assert!(read(text).unwrap_err().contains(expected), "{text}");
         }

@@ -11,13 +11,13 @@ use tokio::sync::mpsc;
 /// Lines read ahead of a question, so that a person may paste several answers at once.
 const LINES_AHEAD: usize = 16;
 
-/// The terminal of a person. A thread reads its lines, so that Ctrl-C ends a question at once.
+/// A person's terminal. A separate thread reads its lines, so that Ctrl-C ends a question at once.
 pub(super) struct Terminal {
     lines: mpsc::Receiver<String>,
 }
 
 impl Terminal {
-    /// Opens the terminal, if there is one for questions and answers.
+    /// Opens the terminal; `None` if questions or answers cannot pass through one.
     pub(super) fn open() -> Option<Self> {
         if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
             return None;
@@ -34,19 +34,18 @@ impl Terminal {
         Some(Self { lines })
     }
 
-    /// Asks, and returns the next line without blanks around it.
+    /// Asks, and returns the next line, trimmed.
     pub(super) async fn ask(&mut self, question: &str) -> anyhow::Result<String> {
         let mut out = io::stdout();
         write!(out, "{question} ")?;
         out.flush()?;
         match self.lines.recv().await {
             Some(line) => Ok(line.trim().to_owned()),
-            None => bail!("the input has ended; nothing was written"),
+            None => bail!("the input ended; nothing was written"),
         }
     }
 }
 
-/// Prints a text, on a terminal or not.
 pub(super) fn say(text: &str) -> io::Result<()> {
     let mut out = io::stdout();
     writeln!(out, "{}", text.trim_end())?;

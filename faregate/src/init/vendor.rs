@@ -18,7 +18,7 @@ pub(super) struct Vendor {
     pub(super) is_unknown: bool,
 }
 
-/// The vendor in a person's words.
+/// The vendor as a person named it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct VendorNamed<'a> {
     pub(super) name: Option<&'a str>,
@@ -27,8 +27,7 @@ pub(super) struct VendorNamed<'a> {
 }
 
 impl Vendor {
-    /// Finds the vendor of these words; `None` if none was named. `has_upstream_key` says whether `UPSTREAM_KEY` is
-    /// set.
+    /// Finds the named vendor; `None` if none was named. `has_upstream_key` says whether `UPSTREAM_KEY` is set.
     pub(super) fn of(
         presets: &[Preset],
         named: VendorNamed<'_>,
@@ -58,7 +57,7 @@ impl Vendor {
         Ok(Some(vendor))
     }
 
-    /// Replaces an unknown server by the one that names this owner in its list of models.
+    /// Replaces an unknown server with the preset whose servers list this owner for their models.
     pub(super) fn recognised(self, presets: &[Preset], owner: Option<&str>) -> Self {
         let known = owner.and_then(|owner| presets.iter().find(|preset| preset.is_of(owner)));
         match known {
@@ -71,11 +70,11 @@ impl Vendor {
         }
     }
 
-    /// Says what to do about a word in the vendor's address that the operator must replace.
+    /// Returns what to do about a placeholder in the vendor's address, if it has one.
     pub(super) fn blank(&self) -> Option<String> {
         let blank = self.preset.blank()?;
         let Preset { title, url, .. } = &self.preset;
-        Some(format!("the address of {title} is {url} with your own word for {blank}"))
+        Some(format!("the address of {title} is {url}; replace {blank} with your own value"))
     }
 }
 
@@ -86,7 +85,7 @@ fn by_name<'a>(presets: &'a [Preset], name: &str) -> Result<&'a Preset, String> 
         let names: Vec<&str> = presets.iter().map(|preset| preset.name.as_str()).collect();
         let name = shown(name, MAX_SHOWN_ANSWER);
         format!(
-            "no vendor is called \"{name}\"; there are {}; any other server by its --address",
+            "there is no vendor \"{name}\"; the vendors are {}. Name any other server with --address",
             names.join(", ")
         )
     })
@@ -98,10 +97,10 @@ fn checked_address(text: &str) -> Result<Uri, String> {
     let uri = uri.filter(|uri| matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some());
     let uri = uri.ok_or_else(|| {
         let text = shown(text, MAX_SHOWN_ANSWER);
-        format!("\"{text}\" is no address such as http://127.0.0.1:8000/v1")
+        format!("\"{text}\" is not an address such as http://127.0.0.1:8000/v1")
     })?;
     if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
-        return Err("an address cannot hold a credential; put it into an environment variable, and name that with --api-key-env".into());
+        return Err("an address cannot hold a credential; put it into an environment variable, and name the variable with --api-key-env".into());
     }
     Ok(uri)
 }
@@ -166,14 +165,14 @@ mod tests {
     fn what_no_vendor_can_be_made_of_is_said_with_what_there_is() {
         let fault = |name, address| of(name, address, None).unwrap_err();
         let unknown = fault(Some("opnai\u{1b}"), None);
-        assert!(unknown.contains(r#""opnai\u{1b}"; there are openai, anthropic"#), "{unknown}");
+        assert!(unknown.contains(r#""opnai\u{1b}"; the vendors are openai, anthropic"#), "{unknown}");
         for address in ["127.0.0.1:8000", "ftp://a/v1", "http://", "vllm"] {
-            assert!(fault(None, Some(address)).contains("is no address such as"), "{address}");
+            assert!(fault(None, Some(address)).contains("is not an address such as"), "{address}");
         }
         let secret = fault(None, Some("https://user:secret@a/v1"));
         assert!(secret.contains("--api-key-env") && !secret.contains("secret@"), "{secret}");
         let blank = of(Some("azure"), None, None).unwrap().unwrap().blank().unwrap();
-        assert!(blank.contains("your own word for RESOURCE"), "{blank}");
+        assert!(blank.contains("replace RESOURCE with your own value"), "{blank}");
     }
 
     #[test]

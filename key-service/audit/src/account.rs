@@ -1,4 +1,4 @@
-//! The account: its money, its profile, its place in indexes of accounts, and its deposits.
+//! Audits the account: its money, profile, entries in indexes of accounts, and deposits.
 
 use std::collections::HashSet;
 
@@ -43,7 +43,7 @@ impl AccountMoment {
         Holds::read(&self.due).all()
     }
 
-    /// Returns whether nothing of an account is there.
+    /// Returns whether the account has no records at all.
     fn is_empty(&self) -> bool {
         let Self { record, profile, due, deposited, has_entries, last_event } = self;
         let has_records = record.is_some() || profile.is_some();
@@ -52,7 +52,7 @@ impl AccountMoment {
 }
 
 impl Books<'_> {
-    /// Reads the account; `None` if there is nothing of it.
+    /// Reads the account; `None` if it has no records.
     pub(super) async fn account_moment(&self, space: &Space) -> Result<Option<AccountMoment>, StoreError> {
         let last =
             |log: Log| Question::Values { log, from: 0, to: u64::MAX, order: Order::Descending, limit: 1 };
@@ -110,8 +110,8 @@ impl Books<'_> {
         self.prove_holder(account, &moment.due, auditor).await
     }
 
-    /// Checks that an account with open holds is listed, so that they expire. It is listed before it has holds, and
-    /// removed from the list only while it has no hold.
+    /// Checks that an account with open holds is listed, so that they expire. It is listed before it has holds and
+    /// removed only while it has none.
     async fn prove_holder(
         &self,
         account: AccountId,
@@ -130,21 +130,20 @@ impl Books<'_> {
         let space = names::space(account);
         let later =
             self.read().entries(&space, names::DUE, (Vec::new(), None), Order::Ascending, ALL).await?;
-        // A hold that was open all the while kept the account in the list.
+        // A hold that was open all the time keeps the account in the list.
         if !generations(due).is_disjoint(&generations(&later)) {
             auditor.missing(Stored::Holder);
         }
         Ok(())
     }
 
-    /// Finds the account that the index of names has for a name.
     async fn account_of_name(&self, name: &str) -> Result<Option<AccountId>, StoreError> {
         let (space, of_name) = layout::account_name(name);
         let owner = self.read().get::<messages::AccountName>(&space, of_name).await?;
         Ok(owner.and_then(|owner| AccountId::from_slice(&owner.account)))
     }
 
-    /// Reads the amounts of the deposits, each of which is compared with the list of deposits and with its payment.
+    /// Reads the amounts of the deposits. Compares each deposit with the list of deposits and with its payment.
     pub(super) async fn prove_deposits(
         &self,
         account: AccountId,
@@ -177,8 +176,7 @@ impl Books<'_> {
     }
 }
 
-/// Returns whether a deposit has the time of its entry and the id of its payment. The id of a deposit with a payment has
-/// no time.
+/// Returns whether a deposit matches its entry's time and its payment's id. The id of a payment's deposit has no time.
 fn fits(account: AccountId, id: DepositId, entry: &[u8], deposited: &Deposited) -> bool {
     match &deposited.payment {
         None => id.created_at() != Timestamp::from_millis(0),

@@ -1,4 +1,4 @@
-//! Balances of keys and groups, with the open holds of the same moment.
+//! Balances of keys and groups, with the open holds at the same moment.
 
 use std::collections::HashMap;
 
@@ -30,7 +30,7 @@ pub(super) struct Balanced {
     pub(super) last_entry: u64,
     of: BudgetOwner,
     budget: Budget,
-    /// Amount that was spent before an import, with which `used` began.
+    /// Amount spent before an import; `used` started from it.
     opening: NanoUsd,
     holds: Held,
 }
@@ -51,7 +51,7 @@ pub(super) struct Holds {
 }
 
 impl Holds {
-    /// Adds up entries of the index of open holds. An entry that cannot be read proves nothing, and is skipped.
+    /// Sums the entries of the index of open holds. Unreadable entries prove nothing and are skipped.
     pub(super) fn read(due: &[Vec<u8>]) -> Self {
         let mut holds = Self::default();
         for DueMoney { key, groups: [group, parent], amount, levels } in
@@ -101,12 +101,12 @@ impl Balanced {
         Ok(Self { last_entry, of, budget, opening: codec::usd(opening.unwrap_or(0)), holds: holds.of(of) })
     }
 
-    /// Gives an audit the bounds, before it has any entry.
+    /// Passes the bounds to an audit before its first entry.
     pub(super) fn tell_bounds(&self, auditor: &mut Auditor) {
         auditor.bounds(self.of, &self.budget);
     }
 
-    /// Adds the balance to an audit that has all entries up to the balance's last one.
+    /// Passes the balance to an audit that has all entries up to the balance's last one.
     pub(super) fn add_to(self, auditor: &mut Auditor, numbers: &LastNumbers) {
         let Self { of, budget, opening, holds: Held { nanos, in_flight }, last_entry } = self;
         numbers.last(auditor, of, last_entry);
@@ -116,7 +116,7 @@ impl Balanced {
 }
 
 impl Books<'_> {
-    /// Reads the balances of all groups and keys, each page at one moment.
+    /// Reads the balances of all groups and keys, each page as of one moment.
     pub(super) async fn all_balances(
         &self,
         space: &Space,
@@ -145,7 +145,7 @@ impl Books<'_> {
         Ok(balances)
     }
 
-    /// Lists the ids after an id with which entries of an index begin; `None` if there are no more.
+    /// Lists the ids, after a given one, that index entries begin with; `None` if there are no more.
     async fn ids_behind(
         &self,
         space: &Space,
@@ -167,7 +167,8 @@ impl Books<'_> {
         Ok(Some(ids).filter(|ids| !ids.is_empty()))
     }
 
-    /// Reads the balances of these keys or groups, as far as they exist, and adds the entries that they must have.
+    /// Reads the balances of these keys or groups, as far as they exist, and collects the index entries that they must
+    /// have.
     pub(super) async fn balances_of(
         &self,
         space: &Space,

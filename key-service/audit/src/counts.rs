@@ -21,7 +21,7 @@ use crate::{
 const ID: usize = 16;
 
 impl Books<'_> {
-    /// Compares the account's numbers of keys and groups, and those of each group, each page of groups at one moment.
+    /// Compares the account's and each group's numbers of keys and groups, each page of groups as of one moment.
     pub(super) async fn prove_counts(&self, space: &Space, auditor: &mut Auditor) -> Result<(), StoreError> {
         let profile = Question::Records(vec![layout::account_profile()]);
         let questions = vec![profile, Question::whole(layout::KEYS), Question::whole(layout::GROUPS)];
@@ -42,7 +42,7 @@ impl Books<'_> {
         Ok(())
     }
 
-    /// Compares the numbers of groups, which are in the order of their ids.
+    /// Compares the numbers of groups, sorted by id.
     async fn prove_counts_of_groups(
         &self,
         space: &Space,

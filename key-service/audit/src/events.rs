@@ -15,7 +15,7 @@ use shared::ids::EventId;
 
 use crate::{bounds::AT_ONCE, reading::Books};
 
-/// Bytes of a value of the log before the event's JSON: the event's id.
+/// Bytes of the event's id, before its JSON in the log.
 const ID: usize = 16;
 /// Indexes of events and of thresholds.
 const INDEXES: [Index; 3] = [names::EVENT_IDS, names::EVENTS_OF, names::TOLD_AT];
@@ -30,14 +30,14 @@ struct EventIndexes {
 }
 
 impl Books<'_> {
-    /// Compares the kept events with the indexes of them, and thresholds that were told with theirs. Events that are
-    /// dropped meanwhile prove nothing.
+    /// Compares kept events and reported thresholds with their indexes. Events that are dropped meanwhile prove
+    /// nothing.
     pub(super) async fn prove_events(&self, space: &Space, auditor: &mut Auditor) -> Result<(), StoreError> {
         let mut indexes = self.event_indexes(space).await?;
         let mut thresholds = indexes.entries[2].clone();
         let (events, unlisted) = self.read_events(space, &mut indexes).await?;
         let untold = self.read_thresholds(space, indexes.last, &mut thresholds).await?;
-        // Read last, so that nothing counts that was dropped since.
+        // Read last, so that events dropped meanwhile do not count.
         let first = self.first_event(space).await?;
         let kept = |number: &u64| (first..=indexes.last).contains(number);
         for number in unlisted.into_iter().filter(kept) {
@@ -90,8 +90,8 @@ impl Books<'_> {
         Ok(kept.map_or(1, |kept| kept.first))
     }
 
-    /// Reads the events of the indexes, and takes their entries out. Returns the numbers of all events, and of those
-    /// without all entries.
+    /// Reads the events and removes their entries from the indexes. Returns the numbers of all events, and of those
+    /// that lack entries.
     async fn read_events(
         &self,
         space: &Space,
@@ -120,7 +120,7 @@ impl Books<'_> {
         Ok((events, unlisted))
     }
 
-    /// Reads the thresholds that were told, and takes their entries out. Returns the events of those without an entry.
+    /// Reads the reported thresholds and removes their entries. Returns the events of thresholds without an entry.
     async fn read_thresholds(
         &self,
         space: &Space,

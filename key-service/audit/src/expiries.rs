@@ -1,4 +1,4 @@
-//! Finds what entries add to the counters of their day, if they tell what they correct.
+//! Finds what entries add to the counters of their day, as far as it is known what they correct.
 
 use std::collections::HashMap;
 
@@ -10,13 +10,13 @@ use shared::{ids::GenerationId, time::Timestamp};
 
 use crate::bounds::LATE;
 
-/// Bills of expiries that are remembered until a late capture, in some 30 MB.
+/// Most bills of expiries remembered for late captures, in about 30 MB.
 const MOST_EXPIRIES: usize = 100_000;
 
 /// Bills of expiries that a late capture may correct.
 pub(super) struct Expiries {
     bills: HashMap<GenerationId, Settlement>,
-    /// Time from which generations have all their entries here; `None` if there are too many to know.
+    /// Generations since this time have all their entries here; `None` if there were too many to remember.
     known_from: Option<Timestamp>,
 }
 
@@ -60,8 +60,8 @@ impl Expiries {
     }
 }
 
-/// Returns what the capture of an expired generation adds. One that is so old that the bill of the expiry may be
-/// forgotten charges nothing, and counts as a request of its own.
+/// Returns what the capture of an expired generation adds. If it is so late that the expiry's bill may have been
+/// dropped, it charges nothing and counts as a separate request.
 fn corrected(generation: GenerationId, expired: &Settlement, entry: &Entry) -> Adds {
     let charges_nothing = entry.delta.nanos() == 0 && entry.settlement.charged.nanos() == 0;
     let is_remembered = entry.settlement.at <= generation.created_at().plus(REMEMBERED);

@@ -1,4 +1,4 @@
-//! Open holds, compared with the index by which they are added up and expire.
+//! Compares open holds with their index, which is used to sum and expire them.
 
 use std::collections::{HashMap, HashSet};
 
@@ -22,12 +22,12 @@ use crate::{
     reading::Books,
 };
 
-/// Sets of generations read at a time: twelve hours, most of which are empty in an idle account.
+/// Sets of generations read at a time: twelve hours. In an idle account, most are empty.
 const SETS_AT_ONCE: usize = 72;
-/// Sets after the present one that are read, since gateways choose ids by their own clocks.
+/// Future sets to read, since gateways make ids with their own clocks.
 const SETS_AHEAD: u32 = 2;
 
-/// Entries of the index of open holds by generation. There is one for each, unless something is wrong.
+/// Entries of the index of open holds, by generation: one each, unless something is wrong.
 struct Due(HashMap<GenerationId, Vec<Vec<u8>>>);
 
 impl Due {
@@ -45,7 +45,7 @@ impl Due {
         self.0.get(&id).map_or(&[], Vec::as_slice)
     }
 
-    /// Returns whether the index has exactly the entry of the hold, or none if there is no hold.
+    /// Returns whether the index has exactly the hold's entry, or no entry without a hold.
     fn fits(&self, id: GenerationId, hold: Option<&Hold>) -> bool {
         match (hold, self.entries(id)) {
             (None, []) => true,
@@ -62,7 +62,7 @@ impl Due {
 }
 
 impl Books<'_> {
-    /// Compares each open hold with its entry. If they do not fit, both are read again at one moment, since holds are
+    /// Compares each open hold with its entry. If they differ, both are read again as of one moment, since holds are
     /// opened and settled meanwhile.
     pub(super) async fn prove_holds(
         &self,
@@ -94,7 +94,7 @@ impl Books<'_> {
         Ok(())
     }
 
-    /// Compares holds and entries at one moment.
+    /// Compares holds and entries as of one moment.
     async fn prove_doubted(
         &self,
         space: &Space,
@@ -122,7 +122,7 @@ impl Books<'_> {
         Ok(())
     }
 
-    /// Passes on the generations of all sets that housekeeping has left; `None` for any that cannot be read.
+    /// Passes every generation in the sets that housekeeping has left to the callback; `None` for unreadable ones.
     async fn each_generation(
         &self,
         account: AccountId,
@@ -162,7 +162,7 @@ fn read(record: &Record) -> Option<Generation> {
     codec::read_generation(message::<messages::Generation>(record).ok()?)
 }
 
-/// Adds the differences between a hold and its entry.
+/// Reports the differences between a hold and its entry.
 fn compare(auditor: &mut Auditor, id: GenerationId, hold: Option<&Hold>, due: &Due) {
     let (recorded, listed) = (hold.map_or(NanoUsd::ZERO, |hold| hold.amount), due.amount(id));
     let lease =

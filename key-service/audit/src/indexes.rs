@@ -1,6 +1,6 @@
-//! Keys and groups, compared with the indexes by which they are found.
+//! Compares keys and groups with the indexes that find them.
 //!
-//! Indexes are read page by page while keys change. What does not fit is looked at again, at one moment.
+//! Indexes are read page by page while keys change. Apparent faults are checked again as of one moment.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -35,9 +35,9 @@ const INDEXES: [Index; 7] = [
     layout::KEYS_BY_STATUS,
     layout::KEYS_EXPIRING,
 ];
-/// Keys or groups that are looked at again at one moment.
+/// Keys or groups that are checked again together.
 const DOUBTED_AT_ONCE: usize = 50;
-/// Attempts to see a key and its entries at one moment while the key's settings change.
+/// Attempts to read a key and its entries as of one moment while its settings change.
 const ATTEMPTS: u32 = 10;
 const ID: usize = 16;
 
@@ -48,11 +48,11 @@ type IndexEntry = (Index, Vec<u8>);
 #[derive(Default)]
 struct Entries {
     must: Vec<IndexEntry>,
-    /// An active key that expires is listed as active and as expiring, or else as expired.
+    /// An active key with an expiry is listed either as active and expiring, or as expired.
     expiring: Option<[IndexEntry; 3]>,
 }
 
-/// Entries that the keys and groups of an account must have, and how far they were found.
+/// Entries that the keys and groups of an account must have, and which of them were found.
 #[derive(Default)]
 pub(super) struct ExpectedEntries {
     must: HashMap<IndexEntry, BudgetOwner>,
@@ -86,7 +86,7 @@ impl ExpectedEntries {
         Ok(())
     }
 
-    /// Takes an entry of an index.
+    /// Marks an index entry as found.
     fn find(&mut self, entry: IndexEntry) -> Result<(), StoreError> {
         if self.must.remove(&entry).is_some() {
             return Ok(());
@@ -102,7 +102,7 @@ impl ExpectedEntries {
         Ok(())
     }
 
-    /// Doubts whatever lacks an entry.
+    /// Marks everything without its entries for another check.
     fn doubt_missing(&mut self) {
         for of in self.must.values() {
             self.doubted.entry(*of).or_default();
@@ -113,13 +113,13 @@ impl ExpectedEntries {
     }
 }
 
-/// Returns whether an active key that expires is listed as active and expiring, or as expired.
+/// Returns whether an active key with an expiry is listed correctly.
 fn is_listed_once(found: [bool; 3]) -> bool {
     matches!(found, [true, true, false] | [false, false, true])
 }
 
 impl Books<'_> {
-    /// Compares the entries of all indexes with those that keys and groups must have.
+    /// Compares the entries of all indexes with the entries that keys and groups must have.
     pub(super) async fn prove_indexes(
         &self,
         space: &Space,
@@ -153,7 +153,7 @@ impl Books<'_> {
         Ok(())
     }
 
-    /// Compares keys and groups with their entries at one moment.
+    /// Compares keys and groups with their entries as of one moment.
     async fn look_again(
         &self,
         space: &Space,
@@ -194,8 +194,8 @@ impl Books<'_> {
         Err(StoreError::Busy("keys change faster than they can be audited"))
     }
 
-    /// Reads keys or groups, and which of these entries there are, at one moment. The entries of the keys by spend,
-    /// which move with each bill, are all read.
+    /// Reads keys or groups, and which of these entries exist, as of one moment. Entries of keys by spend move with
+    /// each bill, so all of them are read.
     async fn with_entries(
         &self,
         space: &Space,
@@ -221,7 +221,7 @@ impl Books<'_> {
     }
 }
 
-/// Notes the entries that a key or a group lacks, and those of `entries` that it must not have.
+/// Reports the entries that a key or a group lacks, and the ones in `entries` that it must not have.
 fn judge(
     of: BudgetOwner,
     now: &Entries,
@@ -242,7 +242,7 @@ fn judge(
     }
     let mut has = now.must.iter().chain(now.expiring.iter().flatten()).collect::<HashSet<_>>();
     for entry in entries.iter().filter(|entry| present.contains(entry) && has.insert(entry)) {
-        // An entry that is in another place than it must be is one fault.
+        // An entry in the wrong place is a single fault.
         if !missing.contains(&listing(entry.0)) {
             auditor.unfounded(Stored::Listed(of, listing(entry.0)));
         }
@@ -260,7 +260,7 @@ fn records_of(owners: &[BudgetOwner]) -> Question {
     Question::Records(owners.iter().flat_map(names).collect())
 }
 
-/// Makes the entries that follow from the records of a key or a group, as far as these are there.
+/// Makes the entries that follow from the existing records of a key or a group.
 fn entries_of(
     of: BudgetOwner,
     money: Option<&Record>,

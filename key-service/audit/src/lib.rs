@@ -1,9 +1,9 @@
 //! The audit of the books, while spending continues.
 //!
-//! The figures may be of different moments, since each balance names the last entry of the journal that changed it.
-//! Balances are read page by page, each as it is, and then the journal in its order; each balance is compared after its
-//! last entry. The held money is compared with the index of open holds, which is read together with a page of balances.
-//! Holds, and the numbers of keys and groups, are compared with their indexes at one moment.
+//! Figures may come from different moments, since each balance names the last journal entry that changed it. Balances
+//! are read page by page, and then the journal in order; each balance is compared after its last entry. Held money is
+//! compared with the index of open holds, which is read together with a page of balances. Holds, and the numbers of
+//! keys and groups, are compared with their indexes as of one moment.
 
 mod account;
 mod balances;
@@ -50,18 +50,18 @@ use self::{
 };
 pub use reading::Books;
 
-/// Entries of a journal that a store with a bound keeps at least, whatever the bound is.
+/// Fewest journal entries that a store with a bound keeps, whatever the bound.
 const FEWEST_KEPT: u64 = 1_000;
-/// Time by which an account may know an earlier last expiry than its journal, since clocks differ.
+/// How much an account's last expiry may be behind its journal's, since clocks differ.
 const EXPIRY_LATE: Duration = Duration::from_hours(24);
 /// Attempts before an audit gives up. Entries are normally read faster than they are dropped.
 pub const AUDIT_ATTEMPTS: u32 = 10;
-/// Rounds in which keys and groups that were made during the audit are looked up.
+/// Rounds of looking up keys and groups created during the audit.
 const LATE_ROUNDS: u32 = 10;
 /// Result of reading the books once.
 enum ReadAttempt {
     Done(Box<Option<Audit>>),
-    /// Entries were dropped before they were read, or keys made faster than they were looked up.
+    /// Entries were dropped before they were read, or keys were created faster than they could be looked up.
     Overtaken,
 }
 
@@ -83,7 +83,7 @@ struct JournalRead {
 }
 
 impl Books<'_> {
-    /// Audits the account's books while spending continues. `None` if the account does not exist. It reads the whole
+    /// Audits the account's books while spending continues. `None` if the account does not exist. Reads the whole
     /// journal in bounded memory.
     pub async fn audit(&self, account: AccountId) -> Result<Option<Audit>, StoreError> {
         for _ in 0..AUDIT_ATTEMPTS {
@@ -102,7 +102,7 @@ impl Books<'_> {
             return Ok(ReadAttempt::Done(Box::new(None)));
         };
         let Some(record) = moment.record else {
-            // Nothing can be compared with money that is not there.
+            // Without the account's money, nothing can be compared.
             let mut auditor = Auditor::new(true);
             auditor.missing(Stored::AccountMoney);
             let audit = auditor.account(Account::default(), NanoUsd::ZERO, std::iter::empty());
@@ -111,7 +111,7 @@ impl Books<'_> {
         let mut expected = ExpectedEntries::default();
         let mut balances = self.all_balances(&space, &mut expected).await?;
         let mut reading = self.begin_reading(account, record.entries).await?;
-        // Balances count entries that the credit has not paid, and nothing shows any more how much these are.
+        // Balances count entries that the credit has not paid, and their amount is no longer known.
         if reading.next > record.entries.saturating_add(1) {
             return Ok(ReadAttempt::Overtaken);
         }
@@ -127,7 +127,7 @@ impl Books<'_> {
             if !self.read_on(account, &mut reading, balances).await? {
                 return Ok(ReadAttempt::Overtaken);
             }
-            // A key or group that has entries but was not listed may have been made meanwhile.
+            // A key or group with entries that was not listed may have been created meanwhile.
             let unknown: Vec<BudgetOwner> = reading.auditor.unknown().collect();
             balances = Vec::new();
             for owners in unknown.chunks(AT_ONCE) {
@@ -152,7 +152,7 @@ impl Books<'_> {
         let JournalRead { mut auditor, next, sums, bills, last_expiry, .. } = reading;
         sums.finish(&mut auditor);
         self.finish_remembered(bills, next, &mut auditor).await?;
-        // A time that is too late only remembers bills for longer.
+        // A time that is too late only keeps bills longer.
         let recorded = record.last_expiry.unwrap_or(Timestamp::from_millis(0));
         if let Some(proven) = last_expiry.filter(|at| recorded.plus(EXPIRY_LATE) < *at) {
             let count = |at: Timestamp| Quantity::Count(at.millis().unsigned_abs());
@@ -162,7 +162,7 @@ impl Books<'_> {
         Ok(auditor.account(record.money, moment.held(), deposits.into_iter()))
     }
 
-    /// Begins to read at the first entry that is still there.
+    /// Begins reading at the first entry that still exists.
     async fn begin_reading(&self, account: AccountId, entries: u64) -> Result<JournalRead, StoreError> {
         let (log, order) = (names::JOURNAL, Order::Ascending);
         let first = Question::Values { log, from: 0, to: u64::MAX, order, limit: 1 };
@@ -191,12 +191,12 @@ impl Books<'_> {
         Ok(JournalRead { auditor, next, until, paid, numbers, sums, listings, bills, last_expiry })
     }
 
-    /// Returns the highest number that the first entry of the journal may have. `records` are those of the account and
-    /// of housekeeping.
+    /// Returns the highest number that the journal's first entry may have. `records` are the account's and
+    /// housekeeping's.
     fn lowest_first(&self, records: &[Option<Record>]) -> Result<u64, StoreError> {
         let [account, house] = records else { return Err(no_answer()) };
         let Some(most) = self.journal_entries else {
-            // Such a store drops no entry, but one that it was copied from may have.
+            // Such a store drops no entries, but the store it was copied from may have.
             let house = house.as_ref().map(message::<messages::House>).transpose()?;
             return Ok(house.map_or(1, |house| house.journal.max(1)));
         };
@@ -205,8 +205,8 @@ impl Books<'_> {
         Ok(account.entries.saturating_add(1).saturating_sub(fewest).max(1))
     }
 
-    /// Continues to read the journal up to the last entry that the account or any balance counts, and adds each balance
-    /// after its last entry. Returns `false` if entries were dropped before they were read.
+    /// Reads the journal up to the last entry that the account or any balance counts, and adds each balance after its
+    /// last entry. Returns `false` if entries were dropped before they were read.
     async fn read_on(
         &self,
         account: AccountId,
@@ -239,14 +239,14 @@ impl Books<'_> {
                 self.add_entry(account, reading, &mut balances, entry).await?;
             }
         }
-        // A balance may count an entry that there is not.
+        // A balance may count an entry that does not exist.
         while let Some(balance) = balances.pop() {
             balance.add_to(&mut reading.auditor, &reading.numbers);
         }
         Ok(true)
     }
 
-    /// Adds the next entry of the journal, and before it the balances that do not count it.
+    /// Adds the next journal entry, and before it the balances that do not count it.
     async fn add_entry(
         &self,
         account: AccountId,
@@ -272,8 +272,7 @@ impl Books<'_> {
         Ok(())
     }
 
-    /// Returns the number of the first entry that is still there; 1 for an empty journal, since never all entries are
-    /// dropped.
+    /// Returns the number of the first existing entry; 1 for an empty journal, since entries are never all dropped.
     async fn first_number(&self, space: &Space) -> Result<u64, StoreError> {
         let first = self.read().values(space, names::JOURNAL, 0..=u64::MAX, Order::Ascending, 1).await?;
         Ok(first.first().map_or(1, |(number, _)| *number))
@@ -306,7 +305,7 @@ impl Books<'_> {
 }
 
 impl JournalRead {
-    /// Adds the balances whose last entry comes before the entry of this number.
+    /// Adds the balances with a last entry before this number.
     fn add_balances(&mut self, balances: &mut Vec<Balanced>, number: u64) {
         while let Some(balance) = balances.pop_if(|balance| balance.last_entry < number) {
             balance.add_to(&mut self.auditor, &self.numbers);

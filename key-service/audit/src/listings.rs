@@ -1,4 +1,4 @@
-//! Sums of payers, compared with the lists by which the sums of a key are found.
+//! Compares payers' sums with the lists that find the sums of a key.
 
 use std::collections::HashMap;
 
@@ -11,12 +11,12 @@ use crate::sums::RecordedSum;
 /// Keys whose lists are read at a time.
 const AT_ONCE: usize = 500;
 
-/// The lists of keys as they were read last. A list is read again for a day that it does not have.
+/// The keys' lists as last read. A list is read again for a day that it lacks.
 #[derive(Default)]
 pub(super) struct PayerListings(HashMap<KeyId, PayersOfKey>);
 
 impl PayerListings {
-    /// Returns the payers with sums on a day that the lists do not have.
+    /// Returns the payers with sums on a day that the lists lack.
     pub(super) async fn unlisted(
         &mut self,
         reader: &SumsReader<'_>,

@@ -1,4 +1,4 @@
-//! Numbers by which entries of a key or a group name the entries before them.
+//! Checks the numbers that link each entry of a key or group to the previous one.
 
 use std::collections::HashMap;
 
@@ -22,7 +22,7 @@ impl LastNumbers {
         Self { complete, of: HashMap::new() }
     }
 
-    /// Adds an entry, after it is compared with those before it.
+    /// Compares an entry with the previous ones, and adds it.
     pub(super) fn add(&mut self, auditor: &mut Auditor, entry: &JournalEntry) {
         let JournalEntry { number, before: EntriesBefore { key, groups }, .. } = *entry;
         let payer = &entry.entry.settlement.payer;
@@ -34,14 +34,14 @@ impl LastNumbers {
         }
     }
 
-    /// Compares the number that a balance has. All entries up to it were added, and no later one.
+    /// Checks a balance's number of the last entry. All entries up to it were added, and no later one.
     pub(super) fn last(&self, auditor: &mut Auditor, of: BudgetOwner, recorded: u64) {
         self.compare(auditor, Figure::Last(of), of, recorded);
     }
 
     fn compare(&self, auditor: &mut Auditor, figure: Figure, of: BudgetOwner, recorded: u64) {
         let none = self.complete.then_some(0);
-        // An entry that was dropped proves nothing.
+        // A dropped entry proves nothing.
         if let Some(last) = self.of.get(&of).copied().or(none) {
             auditor.quantity(figure, Quantity::Count(recorded), Quantity::Count(last));
         }

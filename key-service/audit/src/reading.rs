@@ -1,4 +1,4 @@
-//! The books of a store, read without changing them.
+//! Read access to the books of a store.
 
 use key_service_ledger::{
     StoreError,
@@ -24,12 +24,12 @@ impl Books<'_> {
     }
 }
 
-/// An entry of the journal as the log keeps it.
+/// Decodes a journal entry from the log.
 pub(crate) fn journal_entry(number: u64, value: &[u8]) -> Result<JournalEntry, StoreError> {
     read_entry(number, value).ok_or_else(|| StoreError::Damaged(format!("entry {number} of the journal")))
 }
 
-/// Error of a record that no program writes.
+/// Error for a record that no program writes.
 pub(crate) fn damaged(what: &str) -> StoreError {
     StoreError::Damaged(format!("{what} cannot be read"))
 }

@@ -1,4 +1,4 @@
-//! Bills that are remembered so that no generation is billed twice, compared with the journal.
+//! Compares remembered bills, which prevent double billing, with the journal.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -25,7 +25,7 @@ pub(super) struct RememberedBills {
     account: AccountId,
     /// What housekeeping had dropped when the audit began.
     house: messages::House,
-    /// Bills that did not fit the last entry so far. A later entry may have changed them.
+    /// Bills that differed from the last entry so far. A later entry may have changed them.
     doubted: BTreeMap<GenerationId, Settlement>,
 }
 
@@ -43,7 +43,7 @@ impl Books<'_> {
         Ok(RememberedBills { account, house, doubted: BTreeMap::new() })
     }
 
-    /// Compares the last of these entries of each generation with the bill that is remembered.
+    /// Compares the last of these entries of each generation with the remembered bill.
     pub(super) async fn compare_remembered(
         &self,
         bills: &mut RememberedBills,
@@ -73,7 +73,7 @@ impl Books<'_> {
         Ok(())
     }
 
-    /// Compares the doubted bills again, at one moment with the entries after `next`.
+    /// Compares the doubtful bills again, as of one moment with the entries after `next`.
     pub(super) async fn finish_remembered(
         &self,
         RememberedBills { account, doubted, .. }: RememberedBills,
@@ -115,7 +115,7 @@ impl Books<'_> {
     }
 }
 
-/// The name of a bill. Bills of expiries are remembered for longer.
+/// The name of a bill. Bills of expiries are remembered longer.
 fn name(generation: GenerationId, ending: Ending) -> Name {
     match ending {
         Ending::Captured | Ending::Late => names::generation(generation),
@@ -132,7 +132,7 @@ fn read_house(account: AccountId, house: Option<&Record>) -> Result<messages::Ho
     Ok(house.map(message).transpose()?.unwrap_or_else(|| house::begin(account)))
 }
 
-/// Returns whether housekeeping has not dropped the set of a bill.
+/// Returns whether the set of a bill still exists.
 fn must_have(house: &messages::House, name: &Name, ending: Ending) -> bool {
     let part = name.set.part;
     match ending {

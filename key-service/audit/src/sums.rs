@@ -1,4 +1,4 @@
-//! Sums of days, compared with the entries of each day.
+//! Compares the sums of days with the entries of each day.
 
 use std::collections::{BTreeMap, HashMap, hash_map::Entry as Slot};
 
@@ -24,37 +24,37 @@ use crate::{
     reading::damaged,
 };
 
-/// Sums that are in memory at a time, in some 200 MB: all days of most journals, or two days of 100,000 keys. The
-/// oldest day is compared first.
+/// Most sums in memory, in about 200 MB: all days of most journals, or two days of 100,000 keys. The oldest day is
+/// compared first.
 const MOST_SUMS: usize = 250_000;
 
 /// The sums of the days that entries have reached.
 pub(super) struct DaySums {
-    /// First day of which all entries are there.
+    /// First day with all entries.
     whole_from: Day,
     /// Number of the last entry up to which every sum must exist.
     paid: u64,
-    /// Days before this one were compared already.
+    /// Days before this one have been compared.
     open_from: Day,
     days: BTreeMap<Day, HashMap<Vec<u8>, SumWithEntries>>,
     expiries: Expiries,
 }
 
-/// A sum as it is recorded, with the number of the last entry that it counts.
+/// A recorded sum, with the number of the last entry that it counts.
 pub(super) struct RecordedSum {
     counters: DayCounters,
     last_entry: u64,
-    /// There is no record, though entries say that there must be one.
+    /// The record is missing although entries require it.
     is_absent: bool,
 }
 
-/// A sum with the entries so far.
+/// A sum, with its entries so far.
 struct SumWithEntries {
     recorded: RecordedSum,
     charged: i128,
     /// Number of the last entry.
     last: u64,
-    /// Counters that the entries add up to; `None` if an entry does not tell what it adds.
+    /// Sum of the entries; `None` if it is unknown what an entry adds.
     proven: Option<DayCounters>,
 }
 
@@ -147,7 +147,7 @@ impl DaySums {
         }
     }
 
-    /// Compares everything that was not compared yet.
+    /// Compares everything that has not been compared yet.
     pub(super) fn finish(self, auditor: &mut Auditor) {
         debug_assert!(self.whole_from <= self.open_from);
         for (day, sums) in self.days {
@@ -184,7 +184,7 @@ fn compare_all(auditor: &mut Auditor, day: Day, sums: HashMap<Vec<u8>, SumWithEn
         if recorded_charge.nanos() != COUNTED.cast_signed() && charged < i128::from(COUNTED) {
             auditor.sum(day, &of, recorded_charge, charged);
         }
-        // A missing sum shows in the charge or, if the requests were free, in their number.
+        // A missing sum is reported by its charge or, if the requests were free, by their number.
         let is_told = recorded.is_absent && charged != 0;
         if let Some(proven) = proven.filter(|_| !is_told) {
             auditor.counters(day, &of, &recorded.counters, &proven);
@@ -192,7 +192,7 @@ fn compare_all(auditor: &mut Auditor, day: Day, sums: HashMap<Vec<u8>, SumWithEn
     }
 }
 
-/// Reads whose sums a record has from its name.
+/// Reads the owner of a record's sums from its name.
 fn read_owner(name: &[u8]) -> Option<SumOwner> {
     match name.split_first()? {
         (b'p', _) => PayerName::read(name).map(|payer| SumOwner::Payer(payer.key, payer.model)),

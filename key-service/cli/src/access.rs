@@ -1,4 +1,4 @@
-//! Commands on those who govern: members, operators, and management keys.
+//! Commands for those who manage accounts: members, operators and management keys.
 
 pub(crate) mod management_keys;
 pub(crate) mod members;

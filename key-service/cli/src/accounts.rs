@@ -14,21 +14,20 @@ use crate::{
 use key_service_management::Management;
 use key_service_store::store::AccountSummary;
 
-/// Commands on accounts.
 #[derive(Debug, Subcommand)]
 pub enum Accounts {
-    /// Make an account, and print its id
+    /// Create an account, and print its id
     Create {
-        /// Its name, unique
+        /// Name of the account, unique in the installation
         #[arg(long, value_parser = name)]
         name: String,
-        /// Its first credit, in USD
+        /// Initial credit in USD
         #[arg(long, value_name = "USD", value_parser = credit, default_value = "0", allow_negative_numbers = true)]
         credit: NanoUsd,
     },
     /// List all accounts, oldest first
     List {
-        /// As a JSON array
+        /// Print a JSON array
         #[arg(long)]
         json: bool,
     },
@@ -85,7 +84,6 @@ impl<'a> AccountLine<'a> {
     }
 }
 
-/// Parses an amount in USD that is valid as first credit.
 fn credit(text: &str) -> Result<NanoUsd, String> {
     usd(text, NanoUsd::ZERO)
 }

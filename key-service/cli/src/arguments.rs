@@ -1,30 +1,28 @@
-//! Values of flags, and the operator who gives them.
+//! Values of flags, and the operator who runs the command.
 
 use shared::{money::NanoUsd, text::is_name};
 
 use domain::event::Actor;
 
-/// Most characters of a name, as many as a line of a listing has room for.
+/// Longest name: what fits on a line of a listing.
 const MAX_NAME_CHARS: usize = 80;
 
-/// Names the operator by the user who runs the command, if the environment says who.
+/// Names the operator after the user who runs the command, if the environment has the name.
 pub(crate) fn operator() -> Actor {
     let user = ["SUDO_USER", "USER"].into_iter().find_map(|variable| std::env::var(variable).ok());
     let user = user.and_then(|user| name(&user).ok());
     Actor::Operator { name: user.unwrap_or_else(|| "operator".to_owned()) }
 }
 
-/// Parses a name of an account, a management key, a member or a group: one that looks like no other.
+/// Parses a name of an account, a management key, a member or a group. Names without invisible characters cannot pass
+/// for one another.
 pub(crate) fn name(text: &str) -> Result<String, String> {
     if !is_name(text, MAX_NAME_CHARS) {
-        return Err(format!(
-            "must be 1 to {MAX_NAME_CHARS} characters that can be seen, without blanks around them"
-        ));
+        return Err(format!("must be 1 to {MAX_NAME_CHARS} visible characters, without spaces around them"));
     }
     Ok(text.to_owned())
 }
 
-/// Parses an amount in USD that may be added to an account.
 pub(crate) fn amount(text: &str) -> Result<NanoUsd, String> {
     usd(text, NanoUsd::from_nanos(1))
 }

@@ -1,4 +1,4 @@
-//! The commands that read the books: `journal export`, `usage`, and in `audit.rs` their proof.
+//! The commands that read the books: `journal export` and `usage`. `audit.rs` checks the books.
 
 use std::io::{BufWriter, Write};
 
@@ -27,24 +27,26 @@ use key_service_management::Management;
 use key_service_store::store::UsageLine;
 use shared::table;
 
-/// Days listed by default, today included.
+/// Default number of days, today included.
 const DAYS: i64 = 30;
-/// Most days of a listing, since all of it is in memory.
+/// Longest listing, since all of it is in memory.
 const MOST_DAYS: i64 = 366;
 
-/// Commands on the journal.
 #[derive(Debug, Subcommand)]
 pub enum Journal {
-    /// Write the entries of an account's journal as JSON lines, in the order in which generations were billed
+    /// Write an account's journal as JSON lines, in billing order
     ///
-    /// To go on later, pass the last `seq` with --after. Entries never change. After `restore`, and after a replica of Redis
-    /// took over, numbers go on far above those before, so that no entry is missed. If the replica may have lacked the entry
-    /// of `seq`, the export fails and says where to go on. A capture after the expiry of its hold
-    /// is a correction: another entry of the same `generation_id`, whose `charged` and tokens replace those of the
-    /// entry before. So either import entries by `generation_id`, the later over the earlier, and add up `charged`;
-    /// or keep all entries and add up `charged_change`, which is below zero where money was given back. `key_used` is
-    /// the balance of the key after the entry. A capture that comes hours late, after the bills of its time were
-    /// dropped, is no bill: its `generation_id` is null, `late_generation_id` names the generation, and `charged` is 0.
+    /// To continue later, pass the last `seq` with --after. Entries never change. After `restore`, and after a Redis
+    /// replica took over, numbers continue far above the earlier ones, so that you miss no entry. If the replica may
+    /// lack the entry of `seq`, the export fails and says where to continue.
+    ///
+    /// A capture after the expiry of its hold is a correction: another entry with the same `generation_id` that
+    /// replaces `charged` and the tokens of the entry before. So either import entries by `generation_id`, let the
+    /// later replace the earlier, and add up `charged`; or keep all entries and add up `charged_change`, which is below
+    /// zero for money given back. `key_used` is the key's balance after the entry.
+    ///
+    /// A capture that comes hours late, after the bills of its time were dropped, is not a bill: its `generation_id` is
+    /// null, `late_generation_id` names the generation, and `charged` is 0.
     Export {
         /// The account's name
         #[arg(long, value_name = "NAME")]
@@ -55,33 +57,32 @@ pub enum Journal {
     },
 }
 
-/// The usage to list.
 #[derive(Args, Debug)]
 pub struct UsageQuery {
     /// The account's name
     #[arg(long, value_name = "NAME")]
     account: String,
-    /// The first day, in UTC [default: 29 days before the last]
+    /// First day, in UTC [default: 29 days before the last]
     #[arg(long, value_name = "DAY", value_parser = day)]
     from: Option<Day>,
-    /// The last day, in UTC [default: today]
+    /// Last day, in UTC [default: today]
     #[arg(long, value_name = "DAY", value_parser = day)]
     to: Option<Day>,
-    /// Only of this key: ak_…
+    /// Only usage of this key: ak_…
     #[arg(long, value_name = "ID")]
     key: Option<KeyId>,
-    /// By hour in place of day, or by the user that callers name, in place of key and model
+    /// List by hour instead of day, or by the user that callers name instead of key and model
     #[arg(long, value_enum, conflicts_with = "margin")]
     by: Option<UsageBy>,
-    /// With the upstreams' charges, and the margin between charges and the upstreams' charges, where these are known
+    /// Add upstream costs, and the margin between charges and upstream costs, where costs are known
     #[arg(long)]
     margin: bool,
-    /// As a JSON array, margins included
+    /// Print a JSON array, with margins
     #[arg(long)]
     json: bool,
 }
 
-/// Exports a journal page by page, in memory that does not grow with the journal.
+/// Exports a journal page by page, in constant memory.
 pub(crate) async fn journal(
     command: Journal,
     management: &Management,
@@ -99,7 +100,7 @@ pub(crate) async fn journal(
             tracing::warn!(
                 account,
                 up_to = page.gone_until,
-                "the store has dropped entries that were not exported yet"
+                "the store has dropped entries that had not been exported"
             );
         }
         for entry in &page.entries {
@@ -114,7 +115,6 @@ pub(crate) async fn journal(
     }
 }
 
-/// Lists the counters of usage.
 pub(crate) async fn usage(
     command: UsageQuery,
     management: &Management,
@@ -127,7 +127,7 @@ pub(crate) async fn usage(
     ensure!(to.number() - from.number() < MOST_DAYS, "--from: more than {MOST_DAYS} days before {to}");
     let id = management.account(&account).await.map_err(operator_error)?;
     if let Some(by) = by {
-        ensure!(by != UsageBy::User || key.is_none(), "--by user: users are not counted by key");
+        ensure!(by != UsageBy::User || key.is_none(), "--by user: usage by user has no breakdown by key");
         let sums = management.sums_of_usage(id, &by.search(from..=to, key)).await?;
         return by.write(&sums, json, out);
     }
@@ -147,7 +147,7 @@ pub(crate) async fn usage(
     Ok(())
 }
 
-/// Columns of a listing of usage, and those that operators who ask for margins see beside them.
+/// Columns of a usage listing, and the further ones that `--margin` adds.
 const COLUMNS: [&str; 8] = ["DAY", "KEY", "MODEL", "REQUESTS", "PROMPT", "CACHED", "COMPLETION", "CHARGED"];
 const MARGIN_COLUMNS: [&str; 2] = ["UPSTREAM", "MARGIN"];
 

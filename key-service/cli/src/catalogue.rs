@@ -1,4 +1,4 @@
-//! The commands on the catalogue: entries from public lists of prices, and checks.
+//! The `catalogue` commands: entries from public price lists, and checks.
 
 mod entry;
 #[cfg(test)]
@@ -28,35 +28,37 @@ pub use self::{
 
 #[derive(Debug, Subcommand)]
 pub enum Catalogue {
-    /// Print entries for models of a public list of prices: to read, to complete and to keep
+    /// Print catalogue entries for models from a public price list, to review and complete
     ///
-    /// Address, name of the key and further settings of the upstream come with the vendors that `init` knows.
+    /// For vendors that `init` knows, entries include the upstream's address, the variable of its key and further
+    /// settings.
     Import {
-        /// The list: a file of models.dev (one model's, its id is the file's stem), or LiteLLM's JSON
+        /// The price list: LiteLLM's JSON, or a models.dev file (for one model, with the id as its name)
         #[arg(long, value_name = "FILE")]
         from: PathBuf,
-        /// The list's format
+        /// Format of the list
         #[arg(long)]
         format: Format,
-        /// Ids of the models in the list
+        /// Ids of models in the list
         #[arg(long, value_name = "ID", required = true, num_args = 1..)]
         model: Vec<String>,
-        /// Take the list's prices as costs, and sell for this factor of them, such as 1.2
+        /// Use the list's prices as costs, and sell at this multiple of them, such as 1.2
         #[arg(long, value_name = "FACTOR", value_parser = factor)]
         markup: Option<String>,
     },
-    /// Check the catalogue, and list the models that may lose money
+    /// Check the catalogue, and list models that may lose money
     Check {
-        /// A public list of prices (.toml of models.dev, .json of LiteLLM): list what differs, and then fail
+        /// Public price list (models.dev's .toml or LiteLLM's .json): list the differences; any difference is an error
         #[arg(long, value_name = "FILE")]
         against: Option<PathBuf>,
-        /// Ask each server for its models and its window: list what the catalogue promises and no server has, and then fail
+        /// Ask each server for its models and windows: list what the catalogue promises and no server has; any is an
+        /// error
         #[arg(long)]
         ask: bool,
     },
 }
 
-/// Runs a command on the catalogue. It needs no store, and the services may be running.
+/// Runs a catalogue command. It needs no store, and works while the services run.
 pub async fn catalogue(
     command: &Catalogue,
     common: &Common,
@@ -83,7 +85,7 @@ fn import(
     markup: Option<&str>,
     out: &mut (dyn Write + Send),
 ) -> anyhow::Result<()> {
-    // All are read before the first is printed, since half a list is easily taken for a whole one.
+    // All are read before the first is printed, since half a list is easily mistaken for a whole one.
     let listed = models.iter().map(|id| {
         let found = list.model(id).with_context(|| format!("--model {id}"))?;
         found.with_context(|| format!("--model {id}: the list does not have this model"))
@@ -98,14 +100,14 @@ fn import(
     Ok(())
 }
 
-/// Returns the vendor's own name for a model. LiteLLM's list puts the vendor before it.
+/// Returns the vendor's own name for a model, without the vendor that LiteLLM's list puts before it.
 fn name_at<'a>(preset: Option<&Preset>, listed: &'a ListedModel) -> &'a str {
     let owner = preset.and(listed.owner.as_deref());
     let stripped = owner.and_then(|owner| listed.id.strip_prefix(owner)?.strip_prefix('/'));
     stripped.unwrap_or(&listed.id)
 }
 
-/// Writes how a catalogue without a fault may still lose money.
+/// Writes how a valid catalogue may still lose money.
 fn write_hints(catalog: &Catalog, out: &mut (dyn Write + Send)) -> anyhow::Result<()> {
     for (model, upstream, hint) in hints(catalog) {
         writeln!(out, "model \"{}\", upstream \"{}\": {hint}", model.id, upstream.model)?;
@@ -126,7 +128,7 @@ fn compare(catalog: &Catalog, file: &Path, out: &mut (dyn Write + Send)) -> anyh
             writeln!(out, "model \"{id}\", upstream \"{name}\": not in the list.")?;
             continue;
         };
-        // A missing rate in the list says nothing.
+        // A rate that the list lacks proves nothing.
         let ours = upstream.cost.as_ref().unwrap_or(&model.price);
         for pair in ours.beside(&listed.price).filter(|pair| listed.rates[pair.field]) {
             let (ours, theirs) = (pair.first, pair.second);
@@ -152,8 +154,8 @@ fn compare(catalog: &Catalog, file: &Path, out: &mut (dyn Write + Send)) -> anyh
     }
 }
 
-/// Writes what the catalogue promises and the servers do not have. A broken promise is an error; a server that does not
-/// answer is not.
+/// Writes what the catalogue promises and the servers do not have. Each broken promise is an error; a server that does
+/// not answer is not.
 async fn ask(catalog: &Catalog, out: &mut (dyn Write + Send)) -> anyhow::Result<()> {
     let mut broken = 0;
     for ServerFinding { model, upstream, kind } in check_servers(catalog).await {
@@ -168,7 +170,7 @@ async fn ask(catalog: &Catalog, out: &mut (dyn Write + Send)) -> anyhow::Result<
     }
     match broken {
         0 => Ok(()),
-        n => bail!("the catalogue promises what servers do not have (promises: {n})"),
+        n => bail!("the catalogue promises what the servers do not have (promises: {n})"),
     }
 }
 

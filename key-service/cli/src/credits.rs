@@ -1,4 +1,4 @@
-//! Commands that add credit to an account.
+//! The `credits` commands.
 
 use std::io::Write;
 
@@ -17,30 +17,28 @@ use key_service_management::{
 };
 use key_service_store::store::StoreError;
 
-/// Longest note of a deposit: a line of an invoice.
+/// Longest note of a deposit: enough for a line of an invoice.
 const MAX_NOTE_CHARS: usize = 200;
 
-/// Commands on credit.
 #[derive(Debug, Subcommand)]
 pub enum Credits {
-    /// Add to the credit of an account
+    /// Add credit to an account
     Add {
         /// The account's name
         #[arg(long, value_name = "NAME")]
         account: String,
-        /// The amount, in USD
+        /// Amount in USD
         #[arg(long, value_name = "USD", value_parser = amount, allow_negative_numbers = true)]
         amount: NanoUsd,
-        /// The reason, such as an invoice's number; shown to the people of the account
+        /// Reason, such as an invoice number; the account's members see it
         #[arg(long, value_name = "TEXT", value_parser = note, default_value = "")]
         note: String,
-        /// The payment's id in your billing system: the payment is added once, also if the command runs again or twice at once
+        /// The payment's id in your billing system; each payment is added once, even if the command runs twice
         #[arg(long, value_name = "ID", value_parser = payment_id)]
         payment_id: Option<PaymentId>,
     },
 }
 
-/// Runs a command on credit.
 pub(crate) async fn run(
     command: Credits,
     management: &Management,
@@ -68,13 +66,12 @@ pub(crate) async fn run(
     Ok(())
 }
 
-/// Turns an error of a payment into its message for the operator. A payment, unlike any other deposit, can be sent
-/// again.
+/// Turns a payment's error into a message for the operator. A payment, unlike other deposits, is safe to retry.
 fn payment_error(error: Error<AccountRefused>) -> anyhow::Error {
     match error {
         Error::Store(cause @ StoreError::Unavailable(_)) => {
             anyhow!(
-                "{cause}\nWhether it was done is unknown: run the command again, which adds the payment once."
+                "{cause}\nIt is unknown whether the payment was added: run the command again; it adds each payment only once."
             )
         }
         error @ (Error::Refused(_) | Error::Store(_)) => operator_error(error),
@@ -93,8 +90,8 @@ fn note(text: &str) -> Result<String, String> {
 fn payment_id(text: &str) -> Result<PaymentId, String> {
     PaymentId::parse(text).ok_or_else(|| {
         format!(
-            "must be 1 to {MAX_PAYMENT_ID_CHARS} characters of printable ASCII, without blanks around them and with \
-             single blanks inside"
+            "must be 1 to {MAX_PAYMENT_ID_CHARS} characters of printable ASCII, without spaces around them and with \
+             single spaces inside"
         )
     })
 }

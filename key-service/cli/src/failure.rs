@@ -6,7 +6,7 @@ use shared::error::ApiError;
 use key_service_management::{Error, Refused, accounts::AccountRefused};
 use key_service_store::store::StoreError;
 
-/// Turns an error into its message for the operator. A refusal names the flag that caused it.
+/// Turns an error into a message for the operator. A refusal names the flag that caused it.
 pub(crate) fn operator_error(error: Error<AccountRefused>) -> anyhow::Error {
     match error {
         Error::Refused(refused) => anyhow!("{}: {refused}", flag(refused)),
@@ -14,7 +14,8 @@ pub(crate) fn operator_error(error: Error<AccountRefused>) -> anyhow::Error {
     }
 }
 
-/// Turns an error into its message, in the words of the management API, with the command that shows the present state.
+/// Turns an error into a message with the management API's sentence. `show` is the command that lists the current
+/// state.
 pub(crate) fn refused(show: &'static str) -> impl Fn(Error<Refused>) -> anyhow::Error {
     move |error| match error {
         Error::Refused(refused) => anyhow!("{}", ApiError::from(refused).message),
@@ -22,11 +23,13 @@ pub(crate) fn refused(show: &'static str) -> impl Fn(Error<Refused>) -> anyhow::
     }
 }
 
-/// Turns a failure of the store into its message for the operator, with the command that shows the present state.
+/// Turns a store failure into a message for the operator. `show` is the command that lists the current state.
 pub(crate) fn store_error(cause: &StoreError, show: &str) -> anyhow::Error {
     match cause {
         StoreError::Unavailable(_) => {
-            anyhow!("{cause}\nWhether it was done is unknown: look at `{show}` before trying again.")
+            anyhow!(
+                "{cause}\nIt is unknown whether the change was made: check with `{show}` before trying again."
+            )
         }
         StoreError::Busy(_) | StoreError::Conflict(_) | StoreError::Damaged(_) => {
             anyhow!("{cause}\nNothing was changed.")

@@ -25,43 +25,41 @@ use key_service_management::{Error, Management};
 use key_service_moving::{Draft, ImportRefused, Plan, Report, Wrong};
 use shared::table;
 
-/// Wrong lines that an error lists.
+/// Most lines that an error lists.
 const NAMED: usize = 20;
 
-/// Imports from other gateways.
 #[derive(Debug, Subcommand)]
 pub enum ImportCommand {
-    /// Import keys from lines of JSON: {"sha256": "64 hexadecimal digits", "label": …, "limit": …}
+    /// Import keys from JSON lines: {"sha256": "64 hexadecimal digits", "label": …, "limit": …}
     Keys {
         #[command(flatten)]
         into: Into,
-        /// File with a key in each line
+        /// File with one key per line
         #[arg(long, value_name = "KEYS.jsonl")]
         file: PathBuf,
     },
-    /// Import keys and teams from tables of LiteLLM, and say what became of each field
+    /// Import keys and teams from LiteLLM's tables, and report how each field was handled
     Litellm {
         #[command(flatten)]
         into: Into,
-        /// Files with the tables: JSON, {"table": [row, …]}, or CSV with a header, one table a file
+        /// Files with the tables: JSON, {"table": [row, …]}, or CSV with a header, one table per file
         #[arg(long, value_name = "EXPORT", num_args = 1.., required = true)]
         file: Vec<PathBuf>,
     },
 }
 
-/// Where an import goes.
 #[derive(Debug, Args)]
 pub struct Into {
     /// The account's name
     #[arg(long, value_name = "NAME")]
     account: String,
-    /// Say what would be made, and make nothing
+    /// Report what would be imported, and change nothing
     #[arg(long)]
     dry_run: bool,
 }
 
 impl ImportCommand {
-    /// Returns whether the import makes what it reads.
+    /// Returns whether the import changes the store.
     pub(crate) fn writes(&self) -> bool {
         let (Self::Keys { into, .. } | Self::Litellm { into, .. }) = self;
         !into.dry_run
@@ -121,11 +119,11 @@ fn write_summary(
     };
     let existing: Vec<_> = plan.existing_groups.iter().map(|at| draft.groups[*at].place.as_str()).collect();
     if !existing.is_empty() {
-        writeln!(out, "{} groups exist, and stay as they are: {}", existing.len(), places(existing))?;
+        writeln!(out, "{} groups exist already and stay unchanged: {}", existing.len(), places(existing))?;
     }
     let existing: Vec<_> = plan.existing_keys.iter().map(|at| draft.keys[*at].place.as_str()).collect();
     if !existing.is_empty() {
-        writeln!(out, "{} keys exist, and stay as they are: {}", existing.len(), places(existing))?;
+        writeln!(out, "{} keys exist already and stay unchanged: {}", existing.len(), places(existing))?;
     }
     Ok(())
 }
@@ -140,7 +138,6 @@ fn wrong(rows: &[Wrong]) -> anyhow::Error {
     if more > 0 { anyhow!("{message}\n  and {more} more") } else { anyhow!(message) }
 }
 
-/// The error of an import that the store does not take.
 fn refused(error: Error<ImportRefused>, draft: &Draft) -> anyhow::Error {
     let at = |key: usize, reason: &str| {
         let place = draft.keys[key].place.clone();
@@ -154,20 +151,20 @@ fn refused(error: Error<ImportRefused>, draft: &Draft) -> anyhow::Error {
             at(
                 key,
                 &format!(
-                    "no group of the account has the external_id `{group}`; import or make the group first"
+                    "no group of the account has the external_id `{group}`; import or create the group first"
                 ),
             )
         }
         Error::Refused(ImportRefused::TooManyKeys) => {
-            anyhow!("--account: would have more keys than it may; nothing was imported")
+            anyhow!("--account: the import would exceed the account's bound on keys; nothing was imported")
         }
         Error::Refused(ImportRefused::TooManyGroups) => {
-            anyhow!("--account: would have more groups than it may; nothing was imported")
+            anyhow!("--account: the import would exceed the account's bound on groups; nothing was imported")
         }
         Error::Refused(ImportRefused::StoreFull) => anyhow!("--store: is nearly full; nothing was imported"),
         Error::Store(cause) => match store_error(&cause, "accounts list") {
             error if matches!(cause, key_service_store::store::StoreError::Unavailable(_)) => {
-                error.context("the import may be made in part: run it again to complete it")
+                error.context("part of the import may have been made: run it again to complete it")
             }
             error => error,
         },

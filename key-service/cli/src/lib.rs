@@ -40,39 +40,39 @@ use nouns::{
 use output::unless_read_enough;
 pub use store_place::{StoreCommand, StoreCopy, StoreShow};
 
-/// Commands of an operator; the same in every binary that has a store.
+/// An operator's commands, the same in every program with a store.
 #[derive(Debug, Subcommand)]
 pub enum OperatorCommand {
-    /// Commands that need the store.
     #[command(flatten)]
     Stored(Command),
-    /// Captures that a gateway could not deliver yet
+    /// Captures that a gateway has not delivered yet
     #[command(subcommand)]
     Spool(SpoolCommand),
-    /// Show or replace the filter of log lines of the running process
+    /// Show or replace the log filter of the running process
     LogLevel(LogLevel),
-    /// The catalogue of models: take over public prices, and check
+    /// Check the catalogue of models, or import public prices into it
     #[command(subcommand)]
     Catalogue(Catalogue),
-    /// Look at the whole installation, and say of each part what is well or what to do
+    /// Check the whole installation and report what works and what to fix
     ///
-    /// Settings, secrets, catalogue, store (reach, room, persistence), clock, limits, certificates, and every upstream. Changes no
-    /// setting, no key and no money. Exit status: 0 where all is well, 1 with warnings, 2 with errors.
+    /// Checks settings, secrets, catalogue, store (connection, space, persistence), clock, limits, certificates and
+    /// every upstream. Changes no setting, no key and no money. Exit status: 0 if all is well, 1 with warnings, 2 with
+    /// errors.
     Doctor(DoctorOptions),
-    /// Copy an SQLite file while it is served, prove the copy, and put it in the place of the backup before
+    /// Copy an SQLite file while it is in use, check the copy, and replace the previous backup with it
     ///
-    /// Over Redis it fails: `redis-cli --rdb` is the way there, as docs/backup.md says; this command does not do it yet.
+    /// Not for Redis: there, use `redis-cli --rdb` as docs/backup.md explains.
     Backup(BackupTo),
-    /// Put a backup of an SQLite file in its place; the file that was there is kept beside it
+    /// Restore an SQLite file from a backup; the replaced file is kept under another name
     ///
     /// Refused while a program has the file open. Not for Redis.
     Restore(RestoreFrom),
-    /// The store itself: copy it to another, and look at its records
+    /// Copy the store to another one, or show its records
     #[command(subcommand)]
     Store(StoreCommand),
 }
 
-/// Commands of an operator on what the store has.
+/// Commands that need the store.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Accounts, which own keys and credit
@@ -87,56 +87,55 @@ pub enum Command {
     /// API keys, which make model calls
     #[command(subcommand)]
     Keys(KeyCommand),
-    /// Groups of API keys, which share bounds: teams, courses, customers
+    /// Groups of API keys with shared bounds, such as teams, courses or customers
     #[command(subcommand)]
     Groups(GroupCommand),
-    /// Move keys in from another gateway, with what they spent: callers keep the keys they have
+    /// Import keys from another gateway with their spend; callers keep their keys
     #[command(subcommand)]
     Import(import::ImportCommand),
     /// The people who sign in to the dashboard of an account
     #[command(subcommand)]
     Members(MemberCommand),
-    /// Print a link that signs a member in to the dashboard: once, within 15 minutes
+    /// Print a link that signs a member in to the dashboard once, within 15 minutes
     ///
-    /// Earlier links of the member no longer work. A member with a second factor is asked for a code as well. Where phone and
-    /// recovery codes are lost, remove it first, with `members remove-second-factor`.
+    /// The member's earlier links stop working. A member with a second factor is asked for a code as well. If phone and
+    /// recovery codes are lost, remove the second factor first, with `members remove-second-factor`.
     SignInLink(members::SignInLink),
-    /// The people who run the installation, and sign in at `/operator`
+    /// The people who run the installation and sign in at `/operator`
     #[command(subcommand)]
     Operators(OperatorsCommand),
     /// The bills of all generations
     #[command(subcommand)]
     Journal(books::Journal),
-    /// Calls of an account that were refused
+    /// An account's refused calls
     #[command(subcommand)]
     Refusals(refusals::RefusalCommand),
-    /// Who governed an account, and which thresholds were passed
+    /// Who changed what in an account, and which thresholds were crossed
     #[command(subcommand)]
     Events(events::EventCommand),
-    /// Addresses that get the events of an account
+    /// Addresses that receive an account's events
     #[command(subcommand)]
     Webhooks(WebhookCommand),
-    /// List what was used, by day, key and model
+    /// List usage by day, key and model
     Usage(books::UsageQuery),
     /// Check that balances, usage, remembered bills and indexes agree with the journal, the open holds and the deposits
     ///
-    /// Safe to run on a busy server. Lists every figure that is off, and by how much. Exit status: 0 if the books balance, 1 if they
-    /// do not, or could not be read.
+    /// Safe to run on a busy server. Lists every figure that is off, and by how much. Exit status: 0 if the books
+    /// balance, 1 if they do not balance or cannot be read.
     Audit(books::audit::AuditOf),
 }
 
 impl Command {
-    /// Makes the command that audits all accounts.
     pub fn audit() -> Self {
         Self::Audit(books::audit::AuditOf::all())
     }
 
-    /// Returns whether the command may begin an installation. All others need one.
+    /// Returns whether the command may create an installation. All others need an existing one.
     pub const fn begins_installation(&self) -> bool {
         matches!(self, Self::Accounts(Accounts::Create { .. }))
     }
 
-    /// Returns whether the command changes the store rather than only reads it.
+    /// Returns whether the command changes the store.
     pub fn writes(&self) -> bool {
         match self {
             Self::Accounts(Accounts::Create { .. })
@@ -190,7 +189,7 @@ impl Command {
 }
 
 impl Command {
-    /// Returns whether the command may name models, whose aliases the catalogue knows.
+    /// Returns whether the command may name models. It then needs the catalogue for their aliases.
     pub const fn names_models(&self) -> bool {
         matches!(
             self,
@@ -203,9 +202,9 @@ impl Command {
     }
 }
 
-/// Runs a command and writes its result, and nothing else, to `out`.
+/// Runs a command and writes only its result to `out`.
 ///
-/// `public` is the address that clients use: links begin with it.
+/// Links begin with `public`, the address that clients use.
 pub async fn run(
     command: Command,
     management: &Management,

@@ -1,4 +1,4 @@
-//! Commands on what owners govern: keys, groups and webhooks.
+//! Commands for keys, groups and webhooks.
 
 pub(crate) mod groups;
 pub(crate) mod keys;

@@ -1,4 +1,4 @@
-//! Stores and records, as `store copy` and `store show` take them.
+//! Arguments of `store copy` and `store show`.
 
 use clap::{Args, Subcommand};
 use shared::secret::SecretString;
@@ -6,33 +6,31 @@ use shared_config::parse_secret;
 
 use key_service_store::store::ShownObject;
 
-/// Commands on the store itself.
 #[derive(Clone, Debug, Subcommand)]
 pub enum StoreCommand {
-    /// Copy everything to an empty store, such as from an SQLite file to a Redis, compare both, and audit both
+    /// Copy everything to an empty store, for example from an SQLite file to a Redis, then compare and audit both
     ///
-    /// Stop every program that serves either before. A copy that ended early is completed by the same command. Settings of Redis
-    /// (prefix, certificates) hold for both stores.
+    /// First stop every program that uses either store. If the copy ends early, run the same command again to complete
+    /// it. The Redis settings (prefix, certificates) apply to both stores.
     Copy(StoreCopy),
-    /// Print the records of an account, or of something that it has, as JSON lines
+    /// Print the records of an account, or of one of its objects, as JSON lines
     ///
-    /// Without --id the records of the account itself: money, profile, house-keeping, lists. Secrets, and digests and hashes of
-    /// secrets, are shown as "hidden". Amounts are in nano-USD, times in milliseconds since 1970. Works while the store is served.
+    /// Without --id, prints the records of the account itself: money, profile, house-keeping and lists. Secrets and
+    /// their digests and hashes are shown as "hidden". Amounts are in nano-USD, times in milliseconds since 1970. Works
+    /// while the store is in use.
     Show(StoreShow),
 }
 
-/// The stores of a copy.
 #[derive(Args, Clone, Debug)]
 pub struct StoreCopy {
-    /// URL of the store that is copied, which stays as it is: as FAREGATE_STORE takes it, but for memory:
+    /// URL of the store to copy from, which stays unchanged: as in FAREGATE_STORE, except memory:
     #[arg(long, value_name = "URL", value_parser = parse_secret)]
     pub from: SecretString,
-    /// URL of the store that is written: an empty one, or one that an earlier copy has begun to write
+    /// URL of the store to copy to: an empty one, or one that an earlier copy began to fill
     #[arg(long, value_name = "URL", value_parser = parse_secret)]
     pub to: SecretString,
 }
 
-/// The records to show.
 #[derive(Args, Clone, Debug)]
 pub struct StoreShow {
     /// The account's name

@@ -280,7 +280,7 @@ async fn a_journal_is_exported_line_by_line_from_where_one_left_off() {
     assert_eq!(lines, expected);
     assert_eq!(say(&office, &[&export[..], &["--after", "1"]].concat()).await.unwrap(), "");
     let lost = say(&office, &[&export[..], &["--after", "2"]].concat()).await.unwrap_err();
-    assert!(lost.starts_with("--after: the journal ends at 1, so 2 is of another store"), "{lost}");
+    assert!(lost.starts_with("--after: the journal ends at 1, so 2 is from another store"), "{lost}");
     let nobody = say(&office, &["journal", "export", "--account", "nobody"]).await.unwrap_err();
     assert!(nobody.starts_with("--account"), "{nobody}");
 }

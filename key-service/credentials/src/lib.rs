@@ -1,4 +1,4 @@
-//! Creates credentials, and finds the key of a presented one.
+//! Creates credentials and finds the keys of presented ones.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -22,29 +22,29 @@ use domain::{
 };
 use key_service_store::store::{Credential, ManagementKey, Store, StoreError};
 
-/// Mappings kept in memory, of some 100 bytes each.
+/// Cached mappings, about 100 bytes each.
 const CACHED_CREDENTIALS: usize = 100_000;
 
-/// Creates and recognises credentials. The only type that has the peppers.
+/// Creates and recognises credentials. The only type with the peppers.
 pub struct Credentials {
     store: Arc<Store>,
     peppers: Peppers,
     prefix: Prefix,
     /// Credentials by digest. Owner and number never change, so an entry is never wrong. Unknown digests are not
-    /// cached. The cache never says whether the key still accepts the credential.
+    /// cached. Whether the key still accepts the credential is not cached either.
     known: Cache<Digest, Credential>,
-    /// The store's record, while no pepper is proven. Only a proof replaces it.
+    /// The store's record while no pepper is proven. Only a proof replaces it.
     unproven: RwLock<Option<PepperRecord>>,
 }
 
-/// Reason why the peppers were not found to fit the store.
+/// Reason why the peppers cannot be used with the store.
 #[derive(Debug, thiserror::Error)]
 pub enum PepperFault {
-    /// The peppers are not those of the store's keys.
+    /// The store's keys were made with another pepper.
     #[error(
-        "is not the pepper that the keys in this store were made with, so none of them would be found: set that one \
-         (FAREGATE_PEPPER or FAREGATE_PEPPER_FILE; for `faregate` also the file `pepper` in its data directory), and during a \
-         rotation FAREGATE_PREVIOUS_PEPPER as well"
+        "is not the pepper that this store's keys were made with, so none of them would be found. Set that pepper \
+         (FAREGATE_PEPPER or FAREGATE_PEPPER_FILE; for `faregate` also the file `pepper` in its data directory), and \
+         during a rotation FAREGATE_PREVIOUS_PEPPER as well"
     )]
     Wrong,
     /// The store did not answer with a record.
@@ -52,14 +52,14 @@ pub enum PepperFault {
     Store(#[from] StoreError),
 }
 
-/// Owner of a presented credential, on a route that needs a class of keys.
+/// Owner of a presented credential, on a route for one class of keys.
 #[derive(Clone, Debug)]
 pub enum Identified {
     /// A live API key, on a route for API keys.
     ApiKey(AccountId, Box<ApiKey>),
     /// A live management key, on a route for management keys.
     ManagementKey(AccountId, ManagementKey),
-    /// No such credential, or none for this route.
+    /// Unknown credential, or the wrong class for this route.
     Refused(Refusal),
 }
 
@@ -81,12 +81,12 @@ impl Credentials {
         Self { store, peppers, prefix, known, unproven: RwLock::default() }
     }
 
-    /// Returns whether no process has opened the store before to serve or to write.
+    /// Returns whether the store has never been opened to serve or write.
     pub async fn are_unused(&self) -> Result<bool, StoreError> {
         Ok(self.store.pepper_record().await?.is_none() && !has_keys(&self.store).await?)
     }
 
-    /// Compares the peppers with the store's record of them, and updates the record.
+    /// Compares the peppers with the store's record, and updates the record.
     pub async fn check_peppers(&self, now: Timestamp) -> Result<(), PepperFault> {
         loop {
             let text = self.store.pepper_record().await?;
@@ -106,24 +106,24 @@ impl Credentials {
         }
     }
 
-    /// Records the peppers once a key older than the record was found.
+    /// Records the peppers once a key older than the record has been found.
     async fn prove(&self, found: Credential) -> Result<(), StoreError> {
         let Some(record) = *self.unproven.read() else { return Ok(()) };
         let created_at = match found.owner {
             Principal::ApiKey(_, id) => id.created_at(),
             Principal::ManagementKey(_, id) => id.created_at(),
         };
-        // A later credential of an old key may have been made with any pepper.
+        // Later credentials of an old key may have been made with any pepper.
         if found == Credential::first(found.owner) && record.is_proven_by(created_at) {
             let proven = PepperRecord::of(&self.peppers).to_string();
             self.store.replace_pepper_record(Some(record.to_string()), proven).await?;
             *self.unproven.write() = None;
-            tracing::info!("the pepper is proven by a key that it was made with");
+            tracing::info!("a key proves that the pepper is right");
         }
         Ok(())
     }
 
-    /// Finds a credential with its owner; `None` if there is none.
+    /// Finds a credential with its owner; `None` if it is unknown.
     pub async fn find(&self, presented: &str) -> Result<Option<Credential>, StoreError> {
         let text = match self.prefix.recognise(presented) {
             Presented::Own(_) => Cow::Borrowed(presented),
@@ -143,10 +143,10 @@ impl Credentials {
         Ok(None)
     }
 
-    /// Identifies the owner on a route that needs this class of keys.
+    /// Identifies the owner on a route for this class of keys.
     ///
-    /// A live key of the wrong class is refused with its class. A revoked key is refused like an unknown key, as is a
-    /// credential that a rotation has ended. The ledger decides whether an API key may spend.
+    /// A live key of the wrong class is refused with its class. A revoked key, and a credential that a rotation has
+    /// ended, are refused like unknown ones. The ledger decides whether an API key may spend.
     pub async fn identify(
         &self,
         credential: Option<Credential>,
@@ -207,7 +207,7 @@ impl Credentials {
         TotpSecret::of(&self.peppers, member, factor)
     }
 
-    /// Returns the digest to store for a key of another gateway, or the one under which it is stored.
+    /// Returns the digest for a key of another gateway: the stored one, or else a new one.
     pub async fn digest_of(&self, key: &ForeignKey) -> Result<Digest, StoreError> {
         let text = key.text();
         let current = self.peppers.digest(&text.clone().into());
@@ -219,18 +219,18 @@ impl Credentials {
         Ok(current)
     }
 
-    /// Digests a text that is no key, in a way that needs the pepper. The text must contain a NUL, which no key has.
+    /// Digests a text that is not a key, with the pepper. The text must contain a NUL, which no key has.
     pub fn keyed_digest(&self, text: String) -> Digest {
         self.peppers.digest(&text.into())
     }
 
-    /// Digests that a text may have been stored under, like [`Self::keyed_digest`].
+    /// Possible stored digests of a text, as [`Self::keyed_digest`] makes them.
     pub fn keyed_digests(&self, text: &str) -> Vec<Digest> {
         self.peppers.candidates(text).collect()
     }
 }
 
-/// Refusal of a credential that is not known, on a route that needs this class of keys.
+/// Refusal of an unknown credential on a route for this class of keys.
 const fn unknown(required: Class) -> Refusal {
     match required {
         Class::Api => Refusal::InvalidApiKey,
@@ -238,7 +238,7 @@ const fn unknown(required: Class) -> Refusal {
     }
 }
 
-/// Reads a plaintext as that of another gateway's key.
+/// Reads a plaintext as another gateway's key.
 fn foreign(plaintext: &str) -> ForeignKey {
     let mut sha256 = [0; 32];
     sha256.copy_from_slice(hash(&SHA256, plaintext.as_bytes()).as_ref());

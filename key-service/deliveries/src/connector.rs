@@ -1,4 +1,5 @@
-//! Connections to receivers of webhooks. Every address is judged, and exactly the judged address is connected.
+//! Connections to receivers of webhooks, safe against SSRF and DNS rebinding: every address is checked, and exactly the
+//! checked address is connected.
 
 use std::{
     io,
@@ -21,7 +22,7 @@ use tower::Service;
 
 use domain::webhook::{AddressRefused, Host, may_connect};
 
-/// Longest time to connect to an address, so that another one of the same host gets a try.
+/// Longest time to connect to an address, so that the host's other addresses get a try.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(3);
 /// Addresses of a host that are tried.
 const TRIED_ADDRESSES: usize = 3;
@@ -66,7 +67,7 @@ impl Connector {
         Self { resolver, allowed: allowed.into() }
     }
 
-    /// Connects to the URL's host. If one of its addresses is refused, none is connected.
+    /// Connects to the URL's host. If any of its addresses is refused, none is connected.
     async fn connect(self, url: Uri) -> Result<TokioIo<FairRead<TcpStream>>, NotConnected> {
         let host = url.host().and_then(Host::parse).ok_or(NotConnected::NoHost)?;
         let name = match &host {
@@ -83,7 +84,7 @@ impl Connector {
         }
         for address in found.into_iter().take(TRIED_ADDRESSES) {
             if let Ok(Ok(stream)) = timeout(CONNECT_DEADLINE, TcpStream::connect(address)).await {
-                // Fair reads lie below TLS, since a receiver may send messages of TLS itself without end.
+                // Fair reads are below TLS, since a receiver may send endless TLS messages.
                 return Ok(TokioIo::new(FairRead::new(stream, CountedReads)));
             }
         }

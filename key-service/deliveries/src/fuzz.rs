@@ -4,7 +4,7 @@ use domain::webhook::{Host, WebhookUrl};
 use http::Uri;
 use shared_fuzz::{Examples, Input, fuzz};
 
-/// The client that connects reads the same host of a URL as the check that lets it.
+/// The HTTP client and the check read the same host from a URL.
 #[test]
 fn webhook_addresses() {
     let examples = [

@@ -1,7 +1,7 @@
-//! Deliveries of events to webhooks, by every key-service side by side.
+//! Delivers events to webhooks. Every key-service does so in parallel.
 //!
-//! Making deliveries of events also moves the webhook's cursor, and each attempt is claimed in the store. So no two
-//! key-services make the same attempt, and an attempt that a dead one had begun falls due again.
+//! Creating deliveries also moves the webhook's cursor, and each attempt is claimed in the store. So no two
+//! key-services make the same attempt, and an attempt of a dead key-service becomes due again.
 
 mod connector;
 #[cfg(test)]
@@ -45,12 +45,11 @@ use key_service_store::store::{EventSlice, EventsPage, NumberedEvent, Store, Sto
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// Accounts that are checked at the same time.
 const LOOKED_AT_ONCE: usize = 16;
-/// Events of an account that become deliveries in one check, so that an account with many leaves time to others.
+/// Events of an account that become deliveries in one check, so that a busy account leaves time for others.
 const EVENTS_AT_ONCE: usize = 64;
-/// Time after which a claimed delivery falls due again: longer than an attempt and writing its end.
+/// A claimed delivery becomes due again after this time: longer than an attempt and recording its result.
 const CLAIMED_FOR: Duration = Duration::from_secs(30);
 
-/// Sends the events of all accounts.
 pub struct Dispatcher {
     store: Arc<Store>,
     clock: Arc<dyn Clock>,
@@ -63,7 +62,6 @@ pub struct Dispatcher {
 }
 
 impl Dispatcher {
-    /// Makes a dispatcher of the events in this store.
     pub fn new(
         store: Arc<Store>,
         clock: Arc<dyn Clock>,
@@ -111,7 +109,7 @@ impl Dispatcher {
         }
     }
 
-    /// Makes deliveries of some new events, and begins the attempts that are due.
+    /// Creates deliveries for some new events, and begins due attempts.
     async fn deliver(self: &Arc<Self>, account: AccountId, look: usize) -> Result<(), StoreError> {
         let webhooks = self.store.webhooks(account).await?;
         let last = self.store.events(account, EventSearch::default(), EventSlice::latest(1)).await?.found;
@@ -129,8 +127,8 @@ impl Dispatcher {
         Ok(())
     }
 
-    /// Makes deliveries of the page of events `after` this one, for each webhook whose next event is on it. A webhook
-    /// without room stays where it is, as does one that another key-service handled first.
+    /// Creates deliveries from the page of events `after` this one, for each webhook with its next event on the page. A
+    /// webhook without room waits, and so does one that another key-service handled first.
     async fn fan_out(
         &self,
         account: AccountId,
@@ -170,7 +168,7 @@ impl Dispatcher {
             let (dispatcher, webhook) = (Arc::clone(self), webhook.clone());
             self.running.spawn(async move {
                 if let Err(error) = dispatcher.attempt(account, webhook, delivery).await {
-                    tracing::warn!(%account, %error, "the end of a delivery is not written; it is repeated");
+                    tracing::warn!(%account, %error, "cannot record a delivery's result; it will be sent again");
                 }
                 drop(place);
             });
@@ -178,7 +176,7 @@ impl Dispatcher {
         Ok(())
     }
 
-    /// Makes an attempt, and writes what follows.
+    /// Makes an attempt and records the result.
     async fn attempt(
         &self,
         account: AccountId,
@@ -198,7 +196,7 @@ impl Dispatcher {
         let (next, ends) = match outcome {
             DeliveryOutcome::Done => (None, None),
             DeliveryOutcome::Again(next) => (Some(next), None),
-            // If this process dies before the webhook is disabled, another attempt decides anew.
+            // If this process dies before the webhook is disabled, another attempt decides again.
             DeliveryOutcome::Disable(reason) => (Some(now.plus(CLAIMED_FOR)), Some(reason)),
         };
         let attempt = Attempt { event, kind, at, milliseconds, answer };
@@ -214,7 +212,7 @@ impl Dispatcher {
     }
 }
 
-/// Number after which the page of this check begins. Webhooks that wait for different events take turns.
+/// Number of the event after which this check's page begins. Webhooks that wait for different events take turns.
 fn page_of_look(webhooks: &[StoredWebhook], last: u64, look: usize) -> Option<u64> {
     let behind = webhooks.iter().filter(|stored| stored.is_behind(last));
     let cursors: BTreeSet<u64> = behind.map(|stored| stored.cursor).collect();

@@ -1,4 +1,4 @@
-//! Places for attempts. They are few, and shared so that slow receivers of one account take none from the others.
+//! Slots for attempts. They are few, and shared so that one account's slow receivers do not block the others.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -8,23 +8,23 @@ use std::{
 use parking_lot::Mutex;
 use shared::ids::{AccountId, WebhookId};
 
-/// Running attempts in this process; each has its own connection.
+/// Concurrent attempts in this process, each with its own connection.
 const MAX_ATTEMPTS: usize = 64;
-/// Running attempts of one webhook in this process, so that slow receivers leave places to the account's other
+/// Concurrent attempts of one webhook in this process, so that a slow receiver leaves slots for the account's other
 /// webhooks.
 const MAX_ATTEMPTS_OF_A_WEBHOOK: usize = 4;
-/// Places that must stay free for each one that an account takes. A single account gets a quarter of all, and even a
-/// dozen greedy ones leave places to whoever comes later. Once few are free, only accounts without any get one.
+/// Slots that must stay free for each one that an account takes. So a single account gets a quarter of all, and even a
+/// dozen greedy ones leave slots for later accounts. Once few are free, only accounts without a slot get one.
 const FREE_FOR_EACH: usize = 3;
 
-/// The places, and the turns of accounts and webhooks.
+/// The slots, and the turns of accounts and webhooks.
 #[derive(Clone, Default)]
 pub(super) struct Places(Arc<Mutex<Taken>>);
 
 #[derive(Default)]
 struct Taken {
     places: usize,
-    /// Counts the times that places were taken, to know the last turn of each.
+    /// Counts how often slots were taken, to order turns.
     turn: u64,
     accounts: HashMap<AccountId, OfAccount>,
 }
@@ -42,7 +42,7 @@ struct OfWebhook {
     last_turn: u64,
 }
 
-/// A place for an attempt, given back when dropped.
+/// A slot for an attempt, released when dropped.
 pub(super) struct AttemptPlace {
     places: Places,
     account: AccountId,
@@ -50,8 +50,7 @@ pub(super) struct AttemptPlace {
 }
 
 impl Places {
-    /// Sorts accounts by their turn: those with the fewest running attempts first, and among these the one that waits
-    /// longest. Other accounts are forgotten.
+    /// Sorts accounts by their turn: fewest running attempts first, then longest wait. Other accounts are forgotten.
     pub(super) fn accounts_in_turn(&self, mut accounts: Vec<AccountId>) -> Vec<AccountId> {
         let mut taken = self.0.lock();
         let present: HashSet<&AccountId> = accounts.iter().collect();
@@ -61,7 +60,7 @@ impl Places {
         accounts
     }
 
-    /// Sorts the webhooks of an account by their turn, as accounts are sorted. Other webhooks are forgotten.
+    /// Sorts an account's webhooks by their turn, like accounts. Other webhooks are forgotten.
     pub(super) fn webhooks_in_turn(
         &self,
         account: AccountId,
@@ -77,13 +76,13 @@ impl Places {
         webhooks
     }
 
-    /// Takes as many more places as a webhook may have.
+    /// Takes as many slots as the webhook may still have.
     pub(super) fn take(&self, account: AccountId, webhook: WebhookId) -> Vec<AttemptPlace> {
         let mut taken = self.0.lock();
         let free = MAX_ATTEMPTS - taken.places;
         let of_account = taken.accounts.entry(account).or_default();
         let left = free.saturating_sub(FREE_FOR_EACH * of_account.places) / (FREE_FOR_EACH + 1);
-        // An account without any place may take the last one.
+        // An account without a slot may take the last one.
         let left = if of_account.places == 0 { left.max(1).min(free) } else { left };
         let of_webhook = of_account.webhooks.entry(webhook).or_default();
         let more = left.min(MAX_ATTEMPTS_OF_A_WEBHOOK - of_webhook.places);

@@ -1,4 +1,4 @@
-//! One attempt to deliver an event: a signed POST, whose answer is a status.
+//! One attempt to deliver an event: a signed POST. Only the answer's status counts.
 
 use std::{error::Error, io, time::Duration};
 
@@ -13,9 +13,9 @@ use tokio::time::{Instant, timeout_at};
 use super::connector::{Connector, NotConnected};
 use domain::webhook::{Delivery, ReceiverAnswer, WebhookSecret, WebhookUrl};
 
-/// Longest time of an attempt, from resolving the host to the end of the answer.
+/// Longest duration of an attempt, from resolving the host to the end of the answer.
 pub(super) const ATTEMPT_DEADLINE: Duration = Duration::from_secs(10);
-/// Bytes of an answer's body that are read and dropped, so that most receivers can finish writing.
+/// Bytes of an answer's body that are read and discarded, so that most receivers can finish writing.
 const DRAINED_BYTES: usize = 16 << 10;
 /// Name of this client in requests.
 const USER_AGENT: &str = concat!("Faregate/", env!("CARGO_PKG_VERSION"));
@@ -24,7 +24,7 @@ const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
 const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
 const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
 
-/// Sends events. Every attempt has its own connection, since the host may resolve to another address by the next one.
+/// Sends events. Every attempt opens a new connection, since the host may resolve to another address next time.
 pub struct Sender {
     client: HttpClient<Full<Bytes>, Connector>,
     pub(super) deadline: Duration,
@@ -36,7 +36,7 @@ impl Sender {
         Self::over(Connector::new(allowed), None)
     }
 
-    /// Makes a sender over these connections. It trusts the authorities of the web unless `tls` says otherwise.
+    /// Makes a sender over these connections. Trusts the web's CAs unless `tls` is given.
     pub(super) fn over(connector: Connector, tls: Option<ClientConfig>) -> Self {
         let deadline = ATTEMPT_DEADLINE;
         let settings =
@@ -65,7 +65,7 @@ impl Sender {
         match timeout_at(deadline, self.client.request(request)).await {
             Ok(Ok(response)) => {
                 let status = response.status().as_u16();
-                // Only the status counts, even if the answer does not end.
+                // Only the status counts, even if the answer never ends.
                 let rest = Limited::new(response.into_body(), DRAINED_BYTES).collect();
                 drop(timeout_at(deadline, rest).await);
                 ReceiverAnswer::Status(status)

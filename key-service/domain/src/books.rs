@@ -1,4 +1,4 @@
-//! What was billed and refused: counters, filters, and the proof that the books add up.
+//! Counters of billed and refused calls, filters, and the audit of the books.
 
 pub mod audit;
 pub mod refused;

@@ -1,4 +1,4 @@
-//! Credentials: what of a key or a member is stored, and what a management key may do.
+//! Credentials: their stored form, and the rights of management keys and members.
 
 pub mod access;
 pub mod digest;

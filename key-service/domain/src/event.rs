@@ -1,4 +1,4 @@
-//! Events: acts that governed an account, and thresholds that bills crossed.
+//! Events: changes made to an account, and thresholds that bills crossed.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -20,7 +20,7 @@ pub use self::{
     threshold::{MoneyBound, Threshold},
 };
 
-/// An act that governs an account, with the randomness for the ids of its events.
+/// A change to an account, with its time, its actor, and randomness for the ids of its events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Act {
     pub actor: Actor,
@@ -40,15 +40,15 @@ pub enum Actor {
         /// Name of the operator's user on the machine where the command ran, or of the operator who signed in.
         name: String,
     },
-    /// The service, without a person or a program behind the act.
+    /// The service itself.
     System,
 }
 
-/// An event. The same event has the same id wherever it is read.
+/// An event. It has the same id wherever it is read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
     pub id: EventId,
-    /// Time of the act, or of the bill that crossed the threshold.
+    /// Time of the change, or of the bill that crossed the threshold.
     pub at: Timestamp,
     pub actor: Actor,
     /// The key that the event is about.
@@ -93,9 +93,9 @@ kinds! {
         previous_key_expires_at: Option<Timestamp>,
     } = "key.rotated",
     KeyRevoked {} = "key.revoked",
-    /// A part of a key's limit is used.
+    /// A share of a key's limit is used.
     KeyThresholdReached(Threshold) = "key.threshold_reached",
-    /// A limit of a key is used up, or its rest cannot pay for a request.
+    /// A limit of a key is used up, or what is left cannot pay for a request.
     KeyLimitReached(Threshold) = "key.limit_reached",
     GroupCreated {
         /// Settings of the group; each `before` is empty.
@@ -108,9 +108,9 @@ kinds! {
         changes: Vec<Change>,
     } = "group.updated",
     GroupArchived {} = "group.archived",
-    /// A part of a group's limit is used.
+    /// A share of a group's limit is used.
     GroupThresholdReached(Threshold) = "group.threshold_reached",
-    /// A limit of a group is used up, or its rest cannot pay for a request.
+    /// A limit of a group is used up, or what is left cannot pay for a request.
     GroupLimitReached(Threshold) = "group.limit_reached",
     CreditAdded {
         deposit_id: DepositId,
@@ -125,13 +125,13 @@ kinds! {
     } = "credit.added",
     /// Little of the account's credit is left.
     CreditThresholdReached(Threshold) = "credit.threshold_reached",
-    /// The account's credit is used up, or its rest cannot pay for a request.
+    /// The account's credit is used up, or what is left cannot pay for a request.
     CreditExhausted(Threshold) = "credit.exhausted",
     /// A management key was made.
     ManagementKeyCreated {
         management_key_id: ManagementKeyId,
         name: String,
-        /// Extent of what the management key may do; `None` in events of versions that recorded no rights.
+        /// What the management key may do; `None` in events of versions that did not record rights.
         #[serde(default)]
         scope: Option<String>,
         /// The only group that the management key reaches, if any.
@@ -143,7 +143,7 @@ kinds! {
     } = "management_key.created",
     /// A management key was revoked.
     ManagementKeyRevoked { management_key_id: ManagementKeyId, name: String } = "management_key.revoked",
-    /// A member was made, who signs in with a link.
+    /// A member was created and got a sign-in link.
     MemberInvited {
         member_id: MemberId,
         name: String,
@@ -188,14 +188,15 @@ pub struct EventSearch {
     pub key: Option<KeyId>,
     /// Group of the events; `None` matches any.
     pub group: Option<GroupId>,
-    /// Part of the name of who acted, in lower case; `None` matches any.
+    /// Part of the actor's name, in lower case; `None` matches any.
     pub by: Option<String>,
-    /// Groups of which the events may be: the reach of who asks. `None` matches any, and events of no group.
+    /// Only events of these groups, which are all that the reader may see. `None` matches every event, also those
+    /// without a group.
     pub within: Option<Vec<GroupId>>,
 }
 
 impl Act {
-    /// The act whose first event is the `n`th of this act, counted from zero.
+    /// Returns an act that continues this one: its first event is this act's `n`th, counted from zero.
     #[must_use]
     pub fn nth(mut self, n: u32) -> Self {
         for (byte, flipped) in self.chance[6..].iter_mut().zip(n.to_be_bytes()) {
@@ -212,7 +213,7 @@ impl Act {
 }
 
 impl Event {
-    /// The event as it is written to programs, and kept by stores.
+    /// The event's form for programs and stores.
     pub fn object(&self) -> EventObject {
         let Self { id, at, actor, key, group, kind } = self;
         let (r#type, data) = kind.parts();
@@ -241,7 +242,7 @@ impl Event {
     }
 }
 
-/// Type and data of an event. The type comes first, as the reader of a kind expects.
+/// Type and data of an event. The type comes first, as reading a kind requires.
 #[derive(Serialize, Deserialize)]
 struct EventParts {
     r#type: String,
@@ -249,7 +250,7 @@ struct EventParts {
 }
 
 impl EventKind {
-    /// The threshold of the event, if it tells one.
+    /// The threshold, if the event reports one.
     pub const fn threshold(&self) -> Option<&Threshold> {
         match self {
             Self::KeyThresholdReached(threshold)
@@ -286,13 +287,13 @@ impl EventKind {
 }
 
 impl EventSearch {
-    /// Returns the id of the key, or else of the group, that every wanted event is about, if the search names one.
+    /// Returns the id of the key, or else of the group, that the search names.
     pub fn subject(&self) -> Option<&[u8; 16]> {
         let key = self.key.as_ref().map(KeyId::as_bytes);
         key.or(self.group.as_ref().map(GroupId::as_bytes))
     }
 
-    /// Returns whether every event of the subject matches, so that none is read in vain.
+    /// Returns whether every event of the subject matches, so that no event is read in vain.
     pub const fn is_whole(&self) -> bool {
         self.kind.is_none() && self.by.is_none() && self.within.is_none()
     }
@@ -311,7 +312,7 @@ impl EventSearch {
 }
 
 impl Actor {
-    /// Returns whether the name of who acted has a part, which is in lower case.
+    /// Returns whether the actor's name contains `part`, which is in lower case.
     fn is_named(&self, part: &str) -> bool {
         match self {
             Self::ManagementKey { name, .. } | Self::Member { name, .. } | Self::Operator { name } => {

@@ -11,7 +11,7 @@ use crate::{
     webhook::{Host, WebhookUrl},
 };
 
-/// What is read of a stored text is read again of the text that is written of it.
+/// Stored texts survive reading and writing.
 #[test]
 fn stored_texts() {
     let hex = "0f".repeat(32);
@@ -53,7 +53,7 @@ fn stored_texts() {
     });
 }
 
-/// An event is read again as it is written.
+/// Events survive writing and reading.
 #[test]
 fn events() {
     let event = |kind: &str, actor: &str, data: &str| {
@@ -82,7 +82,8 @@ fn events() {
     });
 }
 
-/// A URL that is taken is encrypted or leads to this machine by its address, and no name in it is an address.
+/// An accepted URL is encrypted or leads to this machine by its address, and a host name in it is never an address in
+/// disguise.
 #[test]
 fn webhook_urls() {
     let examples = [

@@ -1,4 +1,4 @@
-//! Life of a group of API keys: it is created, changed and archived.
+//! The life of a group of API keys: created, changed, archived.
 
 use std::time::Duration;
 
@@ -17,17 +17,17 @@ use crate::{
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
-    /// Identifier; the order of identifiers is the order of creation.
+    /// Ids sort by time of creation.
     pub id: GroupId,
     /// Name chosen by the owner.
     pub name: String,
     /// The caller's own id, unique in the account.
     pub external_id: Option<String>,
     pub metadata: Metadata,
-    /// Settings of keys made in the group that name none of their own.
+    /// Default settings of keys made in the group.
     pub key_defaults: KeyDefaults,
     pub created_at: Timestamp,
-    /// Number of keys in the group, revoked keys included; counted by the store.
+    /// Number of keys in the group, including revoked ones; the store counts them.
     pub keys: u64,
     pub spend: ledger::Group,
 }
@@ -37,14 +37,14 @@ pub struct Group {
 pub struct NewGroup {
     pub account: AccountId,
     pub group: Group,
-    /// Bound on the number of the account's groups, archived groups and the new group included.
+    /// Most groups of the account, including archived ones and this one.
     pub most: u64,
 }
 
-/// Settings of keys made in a group that name none of their own.
+/// Default settings of keys made in a group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyDefaults {
-    /// Bounds of each key; nothing of them is ever used.
+    /// Bounds of each key. Only its bounds matter; nothing is spent from it.
     pub budget: Budget,
     /// Seconds from creation to expiry of a key.
     pub expires_in_seconds: Option<u64>,
@@ -69,7 +69,7 @@ pub enum GroupNotChanged {
     TooMuchMetadata,
     /// The new parent cannot be a parent.
     Parent(BadGroup),
-    /// A limit cannot be raised so.
+    /// A limit cannot be raised this way.
     Raise(BadRaise),
 }
 
@@ -80,7 +80,7 @@ pub enum BadGroup {
     Unknown,
     /// The group, or the parent, is archived.
     Archived,
-    /// A parent would have a parent: there are two levels of groups.
+    /// The parent has a parent itself: groups have two levels.
     TooDeep,
 }
 
@@ -104,15 +104,15 @@ fields! {
     }
 }
 
-/// Judges whether keys may be made in a group or moved to it. `group` and `parent` are what the account has under the
-/// ids of the group and of its parent.
+/// Decides whether keys may be created in a group or moved to it. `group` and `parent` are what the account has under
+/// the ids of the group and its parent.
 pub fn takes_keys(group: Option<&ledger::Group>, parent: Option<&ledger::Group>) -> Result<(), BadGroup> {
     let group = group.ok_or(BadGroup::Unknown)?;
     let is_archived = group.archived_at.or(parent.and_then(|parent| parent.archived_at)).is_some();
     if is_archived { Err(BadGroup::Archived) } else { Ok(()) }
 }
 
-/// Judges whether a group may become the parent of another. `group` is what the account has under the id of the parent.
+/// Decides whether a group may become the parent of another. `group` is what the account has under the parent's id.
 pub fn may_be_parent(
     parent: GroupId,
     group: Option<&ledger::Group>,
@@ -152,8 +152,7 @@ impl Group {
         (!changes.is_empty()).then_some(EventKind::GroupUpdated { changes })
     }
 
-    /// Applies a patch to the group. `parent` is the judgement of [`may_be_parent`] on the patch's parent, if it has
-    /// one.
+    /// Applies a patch to the group. `parent` is [`may_be_parent`]'s decision on the patch's parent, if it has one.
     pub fn updated(
         self,
         patch: &GroupPatch,
@@ -196,7 +195,7 @@ impl KeyDefaults {
     fn value(&self, field: DefaultField) -> Value {
         match field {
             DefaultField::Bound(Bound::Limits) => self.budget.settings().windows.to_value(),
-            // The time does not matter: nothing of the defaults is used.
+            // The time does not matter, since nothing is spent from defaults.
             DefaultField::Bound(bound) => self.budget.value(bound, Timestamp::from_millis(0)),
             DefaultField::ExpiresInSeconds => self.expires_in_seconds.to_value(),
             DefaultField::Metadata => MetadataPatch::value_of(&self.metadata),

@@ -1,4 +1,4 @@
-//! Life of an API key: it is created, updated, rotated, expired, revived and revoked.
+//! The life of an API key: created, updated, rotated, expired, revived, revoked.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::{
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiKey {
-    /// Identifier; the order of identifiers is the order of creation.
+    /// Ids sort by time of creation.
     pub id: KeyId,
     /// Name chosen by the owner.
     pub label: String,
@@ -34,11 +34,11 @@ pub struct NewKey {
     /// The key, not used yet.
     pub key: ApiKey,
     pub digest: Digest,
-    /// Bound on the number of the account's keys, revoked keys and the new key included.
+    /// Most keys of the account, including revoked ones and this one.
     pub most: u64,
 }
 
-/// State of a key. It is computed on read and never stored.
+/// State of a key, computed on read and never stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
     Active,
@@ -51,17 +51,17 @@ pub enum Status {
 
 shared::names! { Status: Active = "active", Disabled = "disabled", Expired = "expired", Revoked = "revoked" }
 
-/// Time before the expiry from which a key expires soon: its owner has a week to extend it.
+/// How long before its expiry a key counts as expiring soon: its owner has a week to extend it.
 pub const SOON: Duration = Duration::from_hours(7 * 24);
 
-/// Condition of an active key that asks its owner for a change.
+/// A condition of an active key that needs its owner's attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
     /// A limit of the key or of its groups is reached, so that requests are refused.
     LimitReached,
     /// The key expires within a week.
     ExpiresSoon,
-    /// Either of these, or nearly the first: four fifths of a limit of the key are used.
+    /// Either of these, or four fifths of a limit of the key are used.
     Trouble,
 }
 
@@ -73,7 +73,7 @@ shared::names! {
 /// What is wrong with a key, most urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyTrouble {
-    /// It cannot spend, since a limit of the key or of its groups is reached.
+    /// It cannot spend: a limit of the key or of its groups is reached.
     Limited,
     /// It is revoked, disabled or expired, and still called.
     Ended,
@@ -90,9 +90,9 @@ pub struct NewCredential {
     pub digest: Digest,
     /// Part of the plaintext that may be shown.
     pub hint: String,
-    /// Time for which the credential before is accepted as well.
+    /// How long the previous credential is still accepted.
     pub grace: Duration,
-    /// Ends the grace of an earlier rotation instead of being refused.
+    /// Ends a running grace of an earlier rotation instead of refusing.
     pub is_forced: bool,
 }
 
@@ -111,7 +111,7 @@ pub enum KeyNotChanged {
     Revoked,
     /// The metadata would have too many names.
     TooMuchMetadata,
-    /// A limit cannot be raised so.
+    /// A limit cannot be raised this way.
     Raise(BadRaise),
 }
 
@@ -164,7 +164,7 @@ impl ApiKey {
     }
 
     /// Returns whether an active key is in this condition. `is_limited` says that a limit of the key or of its groups
-    /// is reached. The key alone does not show this, since the rest may be too small for any request.
+    /// is reached. The key alone does not show this, since what is left may be too little for any request.
     pub fn is_in(&self, condition: Condition, is_limited: bool, now: Timestamp) -> bool {
         let is_so = match condition {
             Condition::LimitReached => is_limited,
@@ -210,8 +210,8 @@ impl ApiKey {
         EventKind::KeyRotated { previous_key_expires_at: self.previous_expires_at(now) }
     }
 
-    /// Gives the key a new credential. The previous one is accepted until its grace is over, and every older one is
-    /// refused. A disabled key can be rotated too, so that a leaked plaintext is replaced before the key works again.
+    /// Gives the key a new credential. The previous one is accepted during its grace, and every older one is refused. A
+    /// disabled key can be rotated too, so that a leaked plaintext is replaced before the key is enabled again.
     pub fn rotated(mut self, new: &NewCredential, now: Timestamp) -> Result<Self, KeyNotRotated> {
         match self.status(now) {
             Status::Revoked => return Err(KeyNotRotated::Revoked),
@@ -232,8 +232,8 @@ impl ApiKey {
         Ok(self)
     }
 
-    /// Returns what is wrong with the key. `is_limited` says that a limit of the key or of its groups is reached, and
-    /// `was_refused` that a call with it was refused today.
+    /// Returns what is wrong with the key. `is_limited` says that a limit of the key or of its groups is reached;
+    /// `was_refused`, that a call with it was refused today.
     pub fn trouble(&self, is_limited: bool, was_refused: bool, now: Timestamp) -> Option<KeyTrouble> {
         let is_in = |condition| self.is_in(condition, is_limited, now);
         if is_in(Condition::LimitReached) {

@@ -1,17 +1,16 @@
 //! Decides when a key-service advances the lease time of an account.
 //!
-//! Lease time is counted in ticks of the ledger. A key-service sends a tick one quantum after the last tick that it
-//! saw, by its own monotonic clock. It counts only time in which the ledger answered, so that a lease runs only while
-//! renewals are possible. If there are several key-services, the first whose quantum is over advances the tick; the
-//! others see the new tick and wait again. So ticks are never closer together than a quantum, whatever the clocks of
-//! machines say.
+//! Lease time is counted in ticks of the ledger. A key-service sends a tick one quantum after the last tick it saw, by
+//! its monotonic clock. It counts only time in which the ledger answered, so that leases run only while renewals are
+//! possible. Of several key-services, the one that completes its quantum first advances the tick; the others see the
+//! new tick and start over. So ticks are never less than a quantum apart, whatever the machines' clocks say.
 
 use std::time::Duration;
 
-/// Quanta in a lease: more of them expire a lost hold more exactly, and cost more writes.
+/// Quanta in a lease. More quanta expire a lost hold more precisely, but cost more writes.
 const QUANTA: u32 = 6;
 
-/// Ticks of a lease: its quanta and one more, since the first quantum may be almost over when the lease begins.
+/// Ticks of a lease: its quanta plus one, since the first quantum may be almost over when the lease begins.
 pub const LEASE_TICKS: u64 = 7;
 
 /// Longest gap between two answers of the ledger. Time in a longer gap does not count.
@@ -22,8 +21,7 @@ pub fn quantum(lease: Duration) -> Duration {
     lease / QUANTA
 }
 
-/// The lease time of an account, as observed by a key-service. Instants are durations on the key-service's monotonic
-/// clock.
+/// The lease time of an account, as one key-service observes it. Instants are durations on its monotonic clock.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LeaseClock {
     seen: Option<SeenTick>,
@@ -49,13 +47,13 @@ impl LeaseClock {
         before.is_none_or(|seen| seen.tick != tick)
     }
 
-    /// The tick to advance from, if a quantum has passed between the first and the last answer with that tick.
+    /// Returns the tick to advance from, if a quantum passed between the first and the last answer with that tick.
     pub fn due(&self, quantum: Duration) -> Option<u64> {
         let seen = self.seen?;
         (seen.last.saturating_sub(seen.since) >= quantum).then_some(seen.tick)
     }
 
-    /// The instant at which the next tick may be due; `None` before the first answer.
+    /// Returns the instant at which the next tick may be due; `None` before the first answer.
     pub fn next(&self, quantum: Duration) -> Option<Duration> {
         self.seen.map(|seen| seen.since.saturating_add(quantum))
     }

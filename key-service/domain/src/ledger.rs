@@ -1,29 +1,28 @@
-//! Decisions about money: the effect of a command on an account and a key of the account.
+//! Decisions about money: what a command does to an account and one of its keys.
 //!
-//! A generation **holds** the largest cost that it may have, may **extend** the hold, and is then **captured**
-//! (billed at its cost) or **released** (free of charge). An unresolved hold **expires**. Stores do not decide: a
-//! store loads the state, calls [`apply`], and writes the state that [`apply`] returns.
+//! A generation **holds** its largest possible cost, may **extend** the hold, and is then **captured** (billed at its
+//! cost) or **released** (free of charge). An unresolved hold **expires**. Stores do not decide: a store loads the
+//! state, calls [`apply`], and writes the state that [`apply`] returns.
 //!
-//! A key, its group and the group's parent are a **chain of budgets**: each has a limit, windows, rates. A hold is set
-//! aside at every budget of the chain, and remembers the chain: moving a key or a group changes later holds only.
-//! Windows turn by the time of holds and bills; a clock that steps back stays in the window that has begun. A limit may be
-//! raised until an instant: each command is judged by the bound in force at its own time.
+//! A key, its group and the group's parent are a **chain of budgets**, each with a limit, windows and rates. A hold
+//! sets money aside at every budget of the chain and remembers the chain, so moving a key or a group affects only later
+//! holds. The times of holds and bills move windows on; a clock that steps back stays in the current window. A limit
+//! may be raised until an instant: each command is judged by the bound in force at its own time.
 //!
-//! The time of a bill never goes back: it is that of the account's last bill if the clock is behind, and never before the
-//! windows that count the bill. What lies more than [`MOST_CARRIED`] ahead does not count: a clock was far ahead once, and
-//! bills go back to the time that it is.
+//! Bill times never go back: if the clock is behind, a bill takes the time of the account's last bill, and it is never
+//! earlier than the windows that count it. The exception is a last bill or window more than [`MOST_CARRIED`] ahead:
+//! then a clock was far ahead once, and bills return to the present time.
 //!
-//! Lease time is counted in ticks of the account. [`Command::Tick`] is a compare-and-set, sent by the key-services
-//! one quantum after the last tick that they saw (`domain::lease_clock`); no clock of a machine decides when a hold
-//! expires.
+//! Lease time is counted in ticks of the account. [`Command::Tick`] is a compare-and-set that key-services send one
+//! quantum after the last tick they saw (`domain::lease_clock`). No machine's clock decides when a hold expires.
 //!
 //! Invariants, after every step of any sequence of commands:
-//! - `used + held <= limit` for every budget, unless the limit was set or lowered, or its raise ended, afterwards; the
-//!   same holds for each of its windows, with what was used in the window and all that is held;
+//! - `used + held <= limit` for every budget, unless the limit was later set or lowered or its raise ended; the same
+//!   applies to each window, with the amount used in the window and everything held;
 //! - `held <= credit` for every account;
-//! - a budget's `used` is the sum of the charges of all settlements that have the budget in their chain, and the sum of
-//!   the changes in their journal entries;
-//! - a command sent again changes nothing and has the same outcome (an expiry: nothing left to expire).
+//! - a budget's `used` is the sum of the charges of all settlements with the budget in their chain, and the sum of the
+//!   changes in their journal entries;
+//! - a repeated command changes nothing and has the same outcome (for an expiry: nothing is left to expire).
 
 mod bounds;
 mod command;
@@ -55,16 +54,17 @@ pub use self::{
     state::{Account, Group, Groups, Key, LastDeposit, MOST_CARRIED, Rotation, State},
 };
 
-/// Age of a generation up to which every store remembers its settlement.
+/// Every store remembers a generation's settlement up to this age.
 pub const REMEMBERED: Duration = Duration::from_hours(2);
 
-/// Usual lead of a gateway's clock over ours.
+/// How far a gateway's clock is usually ahead of ours, at most.
 pub const CLOCK_LEAD: Duration = Duration::from_mins(1);
 
-/// Largest lead of a gateway's clock over ours at which bills are found by ids alone. Our clock may have gone back, too.
+/// Largest lead of a gateway's clock over ours with which bills are still found by id alone. It also covers our clock
+/// going back.
 pub const MOST_LEAD: Duration = Duration::from_hours(2);
 
-/// Applies a command to the state, or returns the reason of the refusal.
+/// Applies a command to the state. The error says why the command was refused.
 pub fn apply(state: State, command: &Command, now: Timestamp) -> Result<(State, Outcome), Refused> {
     let State { account, key, groups, record, is_forgotten } = state;
     match command {
@@ -88,7 +88,7 @@ pub fn apply(state: State, command: &Command, now: Timestamp) -> Result<(State, 
     }
     let key = key.ok_or(Refused::UnknownKey)?;
     if record.payer().is_some_and(|payer| command.key() != Some(payer.key)) {
-        // A generation is billed to the key of its hold; no other key can change it.
+        // A generation is billed to its hold's key, and no other key can change it.
         return Ok((State { account, key: Some(key), groups, record, is_forgotten }, Outcome::Gone));
     }
     let mut funds = Funds { account, key, groups, now };
@@ -188,7 +188,7 @@ fn deposit(
     Ok((Account { credit, last_deposit, ..account }, record, Outcome::Deposited(credit)))
 }
 
-/// Makes the journal entry for a change of a generation's record, if the change billed something.
+/// Makes the journal entry for a change of a generation's record. `None` if the change billed nothing.
 pub fn entry(before: &Record, after: &State) -> Option<Entry> {
     let Record::Closed(settlement) = &after.record else { return None };
     let charged_before = match before {

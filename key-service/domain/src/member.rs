@@ -16,7 +16,7 @@ use crate::{
     event::{Act, Actor, Event, EventKind},
 };
 
-/// Time after a sign-in with a link during which it stands for the member's password.
+/// How long a sign-in with a link can replace the member's password.
 const FRESH_SIGN_IN: Duration = Duration::from_mins(30);
 
 /// A person who signs in to the dashboard of an account.
@@ -29,7 +29,7 @@ pub struct Member {
     /// Hash of the password, once the member has set one.
     pub password: Option<PasswordHash>,
     pub created_at: Timestamp,
-    /// Last sign-in link that someone else made for the member, after the invitation.
+    /// The last sign-in link that someone else made for the member, apart from the invitation.
     pub last_link: Option<MadeLink>,
     pub second_factor: Option<SecondFactor>,
 }
@@ -57,12 +57,12 @@ pub enum Role {
     Owner,
     /// Sees everything but margins, and changes nothing.
     Viewer,
-    /// Governs the API keys of a group and of its child groups, and sees nothing else of the account.
+    /// Manages the API keys of a group and its child groups, and sees nothing else of the account.
     Lead(GroupId),
 }
 
 impl LinkMaker {
-    /// Returns the maker of a link that an act makes for another member.
+    /// Returns the maker of a link that this actor makes for another member.
     pub fn of(actor: &Actor) -> Self {
         match actor {
             Actor::Member { name, .. } => Self::Owner(name.clone()),
@@ -81,7 +81,7 @@ impl Role {
         }
     }
 
-    /// Finds the role of this name. A lead is one of a group, and others are of none.
+    /// Finds the role of this name. A lead needs a group, and other roles have none.
     pub fn parse(text: &str, group: Option<GroupId>) -> Option<Self> {
         let of_group = group.map(Self::Lead);
         let roles =
@@ -97,7 +97,7 @@ impl Role {
         }
     }
 
-    /// Rights of the role: those of a management key with this scope and group.
+    /// Rights of the role, in the form of a management key's scope and group.
     pub const fn access(self) -> Access {
         match self {
             Self::Owner => Access { scope: Scope::Full, group: None },
@@ -133,7 +133,7 @@ pub struct Link {
     /// Member that the link signs in.
     pub member: MemberId,
     pub expires_at: Timestamp,
-    /// Digest of the member's password when the link was made. Another password voids the link.
+    /// Digest of the member's password when the link was made. Changing the password voids the link.
     pub password: Option<Digest>,
     pub maker: LinkMaker,
 }
@@ -145,10 +145,10 @@ pub enum SignInWay {
     Link(LinkMaker),
 }
 
-/// The condition on which a session may set the member's password.
+/// What a session needs to set the member's password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PasswordCondition {
-    /// No condition: a fresh sign-in with a link stands for the password.
+    /// Nothing: a fresh sign-in with a link replaces the password.
     None,
     PresentPassword,
     /// A fresh sign-in with a link, since the member has no password to present.
@@ -163,37 +163,37 @@ pub struct Session {
     /// Name of the session in lists.
     pub id: SessionId,
     pub member: MemberId,
-    /// Browser, by its own description.
+    /// The browser's `User-Agent`.
     pub agent: String,
     /// Network address of the sign-in; empty if it is not known.
     pub address: String,
     pub created_at: Timestamp,
     /// Time of the last use, to the minute.
     pub seen_at: Timestamp,
-    /// Expiry of the session, unless used before.
+    /// Expiry of the session; using it moves the expiry.
     pub expires_at: Timestamp,
     pub way: SignInWay,
 }
 
 impl PasswordHash {
-    /// Returns a digest by which a link recognises the password.
+    /// Returns a digest that lets a link recognise the password.
     pub fn digest(&self) -> Digest {
         Digest::of(self.0.as_bytes())
     }
 }
 
 impl Link {
-    /// Returns whether the member still has the password of the time when the link was made.
+    /// Returns whether the member's password is still the one from when the link was made.
     pub fn is_of_password(&self, member: &Member) -> bool {
         self.password == member.password.as_ref().map(PasswordHash::digest)
     }
 }
 
 impl Session {
-    /// Returns the condition on which this session may set a password of its member at this time.
+    /// Returns what this session needs to set its member's password at this time.
     ///
-    /// An operator makes a link for a member who forgot the password. A link made by the member or another owner proves
-    /// less than the password, and replaces none.
+    /// A link from an operator is for a member who forgot the password. A link made by the member or another owner
+    /// proves less than the password and does not replace it.
     pub fn password_condition(&self, member: &Member, now: Timestamp) -> PasswordCondition {
         let is_fresh = now < self.created_at.plus(FRESH_SIGN_IN);
         match (&self.way, member.password.is_some()) {
@@ -252,7 +252,7 @@ impl SignInWay {
 }
 
 impl Member {
-    /// Event that tells of the member's invitation.
+    /// Event of the member's invitation.
     pub fn invitation(&self) -> EventKind {
         let (name, role) = (self.name.clone(), self.role.as_str().to_owned());
         EventKind::MemberInvited { member_id: self.id, name, role, group_id: self.role.group() }

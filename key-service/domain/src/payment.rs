@@ -1,4 +1,4 @@
-//! Payments: an operator's own ids, so that each payment is added to an account's credit once.
+//! Payments have ids from the operator's billing system, so that each is added to an account's credit only once.
 
 use serde::{Deserialize, Serialize};
 use shared::{
@@ -16,9 +16,9 @@ pub const MAX_PAYMENT_ID_CHARS: usize = 128;
 pub struct PaymentId(String);
 
 impl PaymentId {
-    /// Reads an id of 1 to [`MAX_PAYMENT_ID_CHARS`] characters of printable ASCII, without blanks around it and with
-    /// single blanks inside. Unicode has letters that look like others, and several ways to write the same letter, so
-    /// that a payment could be added twice.
+    /// Reads an id of 1 to [`MAX_PAYMENT_ID_CHARS`] printable ASCII characters, without spaces around it and with
+    /// single spaces inside. Unicode has look-alike letters and several ways to write the same letter, so a payment
+    /// could be added twice.
     pub fn parse(text: &str) -> Option<Self> {
         let is_plain = text.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic());
         Self::stored(text).filter(|_| is_plain && !text.contains("  "))
@@ -33,8 +33,8 @@ impl PaymentId {
         &self.0
     }
 
-    /// Derives the deposit of this payment to an account, the same each time. The deposit's id has no time, since
-    /// whoever sends a payment again does not know when it was sent first.
+    /// Derives the id of this payment's deposit to an account, the same each time. The id has no time, since a
+    /// repetition does not know when the payment was first sent.
     pub fn deposit(&self, account: AccountId) -> DepositId {
         let mut hasher = blake3::Hasher::new_derive_key("faregate 2026 deposits of payments");
         hasher.update(account.as_bytes()).update(self.0.as_bytes());

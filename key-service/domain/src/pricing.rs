@@ -8,11 +8,11 @@ use shared_catalog::{Price, Rates};
 /// Prices of tokens are per this many tokens.
 const TOKENS_PER_PRICE: i128 = 1_000_000;
 
-/// Price of a usage, bounded by [`NanoUsd::MAX`], since nothing costs more than an account can own.
+/// Returns the cost of a usage, at most [`NanoUsd::MAX`], since nothing costs more than an account can have.
 ///
 /// The prompt's size selects one tier, which prices the whole request. Parts of the prompt (cached, written, audio) and
-/// of the completion (reasoning, audio) are disjoint. If the parts add up to more than their whole, the dearest count
-/// first.
+/// of the completion (reasoning, audio) are disjoint. If the parts add up to more than the whole, the most expensive
+/// ones count first.
 pub fn cost(price: &Price, usage: Usage) -> NanoUsd {
     let rates = price.rates(usage.prompt);
     let Usage { prompt, cached, completion, details } = usage;
@@ -36,8 +36,8 @@ pub struct CostPart {
     pub cost: NanoUsd,
 }
 
-/// The parts of a usage's cost, to the nearest nano-dollar. Their sum may differ from [`cost`] by their roundings, and by
-/// more where parts add up to more than their whole.
+/// Returns the parts of a usage's cost, each to the nearest nano-dollar. Their sum may differ from [`cost`] by
+/// rounding, and by more if parts add up to more than the whole.
 pub fn parts(price: &Price, usage: Usage) -> impl Iterator<Item = CostPart> {
     let rates = price.rates(usage.prompt);
     let Usage { prompt, cached, completion, details } = usage;
@@ -67,7 +67,7 @@ pub fn parts(price: &Price, usage: Usage) -> impl Iterator<Item = CostPart> {
     of_tokens.chain(fees).filter(|part| part.number > 0)
 }
 
-/// Returns whether the parts of a usage add up to more than their whole.
+/// Returns whether the parts of a usage add up to more than the whole.
 pub fn contradicts(Usage { prompt, cached, completion, details }: Usage) -> bool {
     let beyond =
         |whole: u64, parts: &[u64]| parts.iter().map(|part| u128::from(*part)).sum::<u128>() > whole.into();
@@ -75,14 +75,13 @@ pub fn contradicts(Usage { prompt, cached, completion, details }: Usage) -> bool
         || beyond(completion, &[details.reasoning, details.audio_output])
 }
 
-/// Largest cost of a usage within these bounds, whatever its tokens turn out to be.
+/// Returns the largest cost of a usage within these bounds, whatever kinds of tokens it has.
 pub fn worst_case(price: &Price, prompt: u64, output: u64, images: u64) -> NanoUsd {
     let dearest = Dearest::of(price, prompt);
     round_up(dearest.input(prompt, images).saturating_add(times(output, dearest.output)))
 }
 
-/// Largest number of output tokens, up to `wanted`, that `amount` covers together with the prompt, at the
-/// [`worst_case`].
+/// Returns how many output tokens, up to `wanted`, `amount` covers together with the prompt in the [`worst_case`].
 pub fn covered_output(price: &Price, amount: NanoUsd, prompt: u64, images: u64, wanted: u64) -> u64 {
     let dearest = Dearest::of(price, prompt);
     let amount = i128::from(amount.nanos()) * TOKENS_PER_PRICE;
@@ -136,7 +135,7 @@ impl Dearest {
     }
 }
 
-/// Returns the scaled cost of tokens whose parts have rates of their own; the rest is billed at `plain`.
+/// Returns the scaled cost of tokens. Parts have separate rates; the rest is billed at `plain`.
 fn whole<const N: usize>(tokens: u64, plain: NanoUsd, mut parts: [(u64, NanoUsd); N]) -> i128 {
     parts.sort_unstable_by_key(|(_, rate)| Reverse(*rate));
     let (mut rest, mut scaled) = (tokens, 0_i128);
@@ -153,7 +152,7 @@ fn fees(request: NanoUsd, image: NanoUsd, images: u64) -> i128 {
     times(images, image).saturating_add(request.nanos().into()).saturating_mul(TOKENS_PER_PRICE)
 }
 
-/// Multiplies in 128 bits, which is exact: 2^64 tokens at 2^63 nano-USD fit. Sums of products saturate, far above every
+/// Multiplies in 128 bits, which is exact: 2^64 tokens at 2^63 nano-USD fit. Sums of products saturate far above every
 /// amount.
 fn times(count: u64, price: NanoUsd) -> i128 {
     i128::from(count) * i128::from(price.nanos())

@@ -1,5 +1,5 @@
-//! Settings of keys and groups: where each is kept, and how a change is applied. `shared::wire` has one row for each
-//! field, with its name, type, checks and description.
+//! Settings of keys and groups: where each is stored, and how a change is applied. `shared::wire` has a row per field
+//! with name, type, checks and description.
 
 use std::collections::BTreeMap;
 
@@ -27,12 +27,12 @@ pub struct MetadataPatch {
 pub trait Patch: Default {
     type Field: Fields;
 
-    /// Sets a field. Returns `false` where the field is no setting, or has values of another type.
+    /// Sets a field. Returns `false` if the field is not a setting, or the value has another type.
     #[must_use]
     fn set(&mut self, field: Self::Field, value: Value) -> bool;
 }
 
-/// A change that is merged into what is there (RFC 7396).
+/// A change that is merged into the stored value (RFC 7396).
 pub(crate) trait Merge: Sized {
     /// The stored setting that a change is merged into.
     type Kept;
@@ -46,7 +46,7 @@ pub(crate) trait Merge: Sized {
 }
 
 impl MetadataPatch {
-    /// Returns whether the changed metadata have at most as many names as they may.
+    /// Returns whether the changed metadata stay within the bound on names.
     pub fn fits(&self, metadata: &Metadata, now: Timestamp) -> bool {
         let mut changed = metadata.clone();
         self.apply(&mut changed, now);
@@ -87,7 +87,7 @@ impl BoundsPatch {
         Self { limit: Some(limit), ..Self::default() }
     }
 
-    /// Sets a bound. Returns `false` where the field is no setting, or has values of another type.
+    /// Sets a bound. Returns `false` if the field is not a setting, or the value has another type.
     pub(crate) fn set(&mut self, bound: Bound, value: Value) -> bool {
         match bound {
             Bound::Limit => keep(&mut self.limit, value),
@@ -112,8 +112,8 @@ impl Budget {
         match bound {
             Bound::Limit => self.limit.to_value(),
             Bound::Used => self.used.to_value(),
-            // The rest is below zero if the limit was lowered below the used amount, or its raise ended. Neither number
-            // is near the ends of an i64.
+            // Below zero if the limit was lowered below the used amount or its raise ended. Neither number is near the
+            // limits of an i64.
             Bound::LimitRemaining => {
                 self.limit_at(now).and_then(|limit| limit.checked_sub(self.used)).to_value()
             }
@@ -158,13 +158,13 @@ impl Budget {
     }
 }
 
-/// Keeps a value of the right type, and returns whether the type is right.
+/// Stores a value if it has the right type, and returns whether it has.
 pub(crate) fn keep<T: Kept>(place: &mut Option<T>, value: Value) -> bool {
     *place = T::from_value(value);
     place.is_some()
 }
 
-/// Returns whether a raise allows no more than before: no larger amount, and none for longer.
+/// Returns whether a raise allows no more than before: neither a larger amount nor a longer time.
 fn is_less_raised(before: Option<Raise>, after: Option<Raise>) -> bool {
     let is_no_more = |after: Raise| {
         before.is_some_and(|before| after.amount <= before.amount && after.until <= before.until)
@@ -172,9 +172,8 @@ fn is_less_raised(before: Option<Raise>, after: Option<Raise>) -> bool {
     after.is_none_or(is_no_more)
 }
 
-/// Returns whether a setting allows less than before. It does if a bound or an expiry is lower or is set for the first
-/// time, if a list lost entries, if a limit is raised no more, or if the key was disabled (the only flag of keys and
-/// groups).
+/// Returns whether a setting allows less than before: a bound or an expiry is lower or set for the first time, a list
+/// lost entries, a raise is lower or shorter, or the key was disabled (the only flag of keys and groups).
 pub(crate) fn is_lowered(before: &Value, after: &Value) -> bool {
     match (before, after) {
         (Value::Null, Value::Amount(_) | Value::Count(_) | Value::Time(_) | Value::Limits(_))
@@ -198,7 +197,7 @@ pub(crate) fn is_lowered(before: &Value, after: &Value) -> bool {
 }
 
 /// Implements an object's fields: its patch, and how each field is read and changed. A setting is a line `Field = name:
-/// Type, place;`. It stands under `merged` if a change is merged into what is there.
+/// Type, place;`, under `merged` if changes are merged into the stored value.
 macro_rules! fields {
     (
         $object:ident, $field:ident, $patch:ident

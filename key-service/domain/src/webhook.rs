@@ -1,4 +1,4 @@
-//! Webhooks: addresses that receive an account's events, and the schedule of the attempts.
+//! Webhooks: addresses that receive an account's events, and the schedule of delivery attempts.
 
 mod address;
 mod signature;
@@ -21,28 +21,28 @@ use crate::{
     settings::{Patch, keep},
 };
 
-/// Pause before the second attempt; each further pause is twice as long.
+/// Pause before the second attempt; every further pause is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_secs(5);
 /// Longest pause between two attempts.
 const LONGEST_PAUSE: Duration = Duration::from_hours(1);
-/// Time after the first attempt in which a delivery has to succeed.
+/// A delivery that has not succeeded this long after its first attempt is abandoned, and the webhook disabled.
 const GIVEN_UP_AFTER: Duration = Duration::from_hours(24);
-/// Deliveries that may wait for a webhook. Later events wait in the account.
+/// Most deliveries that wait for a webhook. Later events wait in the account's log.
 pub const MAX_PENDING_DELIVERIES: usize = 256;
-/// Attempts kept of a webhook, the last ones.
+/// Number of a webhook's last attempts that are kept.
 pub const KEPT_ATTEMPTS: usize = 20;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Webhook {
-    /// Identifier; the order of identifiers is the order of creation.
+    /// Ids sort by time of creation.
     pub id: WebhookId,
     pub url: WebhookUrl,
     /// Types of the events to send; `None` means all types.
     pub types: Option<Vec<String>>,
-    /// Digest of the secret, which tells the pepper that the secret was derived with.
+    /// Digest of the secret. It shows which pepper the secret was derived from.
     pub secret: Digest,
     pub created_at: Timestamp,
-    /// Time and reason of the disabling, if nothing is sent any more.
+    /// When and why the webhook was disabled, if it is.
     pub disabled: Option<(Timestamp, DisabledReason)>,
 }
 
@@ -75,14 +75,14 @@ pub struct WebhookPatch {
 /// An event on its way to a webhook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivery {
-    /// Id of the event, by which receivers recognise repetitions.
+    /// Receivers recognise repetitions by this id.
     pub event: EventId,
     /// Number of the event in the account; `None` for a test.
     pub number: Option<u64>,
     pub kind: String,
     pub body: String,
     pub created_at: Timestamp,
-    /// Number of attempts begun, the running one included. An attempt is over when the next has begun.
+    /// Number of attempts begun, including the running one. An attempt is over when the next begins.
     pub attempts: u32,
 }
 
@@ -175,12 +175,12 @@ impl Delivery {
         Self { event, number, kind, body, created_at: now, attempts: 0 }
     }
 
-    /// Decides what follows from an answer to the running attempt. `chance` is random and spreads the pauses.
+    /// Decides what to do after an answer to the running attempt. `chance` is random, for jitter.
     pub fn outcome(&self, answer: &ReceiverAnswer, now: Timestamp, chance: u16) -> DeliveryOutcome {
         match answer {
             ReceiverAnswer::Status(200..=299) => DeliveryOutcome::Done,
             ReceiverAnswer::Status(410) => DeliveryOutcome::Disable(DisabledReason::Gone),
-            // A test shows its answer, and is not repeated.
+            // A test shows its answer and is not repeated.
             ReceiverAnswer::Status(_) | ReceiverAnswer::None(_) if self.number.is_none() => {
                 DeliveryOutcome::Done
             }
@@ -198,7 +198,7 @@ impl Delivery {
 }
 
 impl Webhook {
-    /// Returns the event of the disabling, if it happened since `before`.
+    /// Returns the event if the webhook has been disabled since `before`.
     pub fn end_since(&self, before: &Self) -> Option<EventKind> {
         let (_, reason) = self.disabled.filter(|_| before.disabled.is_none())?;
         let (url, reason) = (self.url.as_str().to_owned(), reason.as_str().to_owned());
@@ -207,7 +207,7 @@ impl Webhook {
 }
 
 impl StoredWebhook {
-    /// Returns whether an event up to this number is still to be considered.
+    /// Returns whether events up to this number are still to be considered.
     pub fn is_behind(&self, last: u64) -> bool {
         self.webhook.disabled.is_none() && self.cursor < last
     }

@@ -1,4 +1,4 @@
-//! What every handler has.
+//! The state that all handlers share.
 
 use std::sync::Arc;
 
@@ -6,7 +6,6 @@ use shared::clock::Clock;
 
 use key_service_management::Management;
 
-/// The dependencies of every handler.
 #[derive(Clone)]
 pub(crate) struct Api {
     pub(crate) management: Arc<Management>,

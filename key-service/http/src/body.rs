@@ -1,4 +1,4 @@
-//! Request bodies: settings of an object, which are checked before anything changes.
+//! Request bodies: an object's settings, checked before anything changes.
 
 use std::time::Duration;
 
@@ -21,30 +21,30 @@ use key_service_objects::{
 /// Content type of RFC 7396, accepted by every PATCH route.
 const MERGE_PATCH: &str = "application/merge-patch+json";
 
-/// Header with the client's name for this attempt to make an object, or to rotate a key.
+/// Header with the client's idempotency key for creating an object or rotating a key.
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
-/// Header of an answer about an object that an earlier request made, or a key that it rotated.
+/// Header of an answer that repeats the result of an earlier request.
 pub(super) const IDEMPOTENT_REPLAYED: (HeaderName, HeaderValue) =
     (HeaderName::from_static("idempotent-replayed"), HeaderValue::from_static("true"));
 
-/// Reads the settings of the object that a client asks for. An unknown field is refused, not ignored, since a typo must
-/// not make a key without a limit or an expiry.
+/// Reads the settings of a new object. Unknown fields are refused, not ignored, since a typo must not create a key
+/// without a limit or an expiry.
 pub(super) async fn read_draft<P: Patch>(request: Request) -> Result<P, ApiError> {
     let json = read_json(request, None).await?;
     settings(&json, true)
 }
 
-/// Reads the change that a client asks for.
+/// Reads the settings that a request changes.
 pub(super) async fn read_patch<P: Patch>(request: Request) -> Result<P, ApiError> {
     let json = read_json(request, Some(MERGE_PATCH)).await?;
     settings(&json, false)
 }
 
-/// Reads the idempotency key, if any: 1 to 255 printable ASCII characters. Management keys of a group have their own,
-/// apart from all others of the account.
+/// Reads the idempotency key, if any: 1 to 255 printable ASCII characters. A group's management keys have a separate
+/// namespace in the account.
 pub(super) fn idempotency_key(headers: &HeaderMap, caller: &Governor) -> Result<Option<String>, ApiError> {
     let key = given_idempotency_key(headers)?;
-    // A line feed separates the two, since no header has one.
+    // A line feed separates the two, since headers cannot contain one.
     let of_group = |key: String| match caller.access.group {
         Some(group) => format!("{group}\n{key}"),
         None => key,

@@ -1,4 +1,4 @@
-//! Errors of the management API that only HTTP has: rights, cursors, and reads that failed.
+//! Errors of the management API that only HTTP has: missing rights, unknown cursors and failed reads.
 
 use domain::access::Forbidden;
 use key_service_management::{
@@ -8,16 +8,16 @@ use key_service_management::{
 use key_service_store::store::StoreError;
 use shared::error::{ApiError, Code};
 
-/// Makes the error for a management key that may not make a request. An object out of reach looks `unknown`, as one of
-/// another account does.
+/// Makes the error for a management key that may not make a request. An object out of reach looks `unknown`, like
+/// another account's.
 pub(super) fn forbidden(error: Error<Forbidden>, unknown: impl Into<ApiError>) -> ApiError {
     let said = |reason| match reason {
         Forbidden::ReadOnly => {
-            ApiError::new(Code::ReadOnlyKey, "The management key only reads; use one of full scope.")
+            ApiError::new(Code::ReadOnlyKey, "This management key may only read; use one with full scope.")
         }
         Forbidden::KeysOfGroupOnly => ApiError::new(
             Code::GroupKeyNotAllowed,
-            "The management key governs the API keys of its group alone; use one of the account.",
+            "This management key only manages the API keys of its group; use one for the whole account.",
         ),
         Forbidden::OutOfReach => unknown.into(),
     };
@@ -35,7 +35,7 @@ pub(super) fn list_error<T: Listed>(error: Error<UnknownCursor>) -> ApiError {
     error.map(|UnknownCursor| unknown_cursor::<T>()).into()
 }
 
-/// The error of a reading that the store could not do.
+/// The error for a failed read of the store.
 pub(super) fn read_error(cause: StoreError) -> ApiError {
     Error::<ApiError>::Store(cause).into()
 }

@@ -15,7 +15,7 @@ fn examples() -> Examples {
     ])
 }
 
-/// A page has a size within bounds, whatever else is asked for, and a refusal names a parameter.
+/// A page's size is within bounds for any query, and a refusal names a parameter.
 #[test]
 fn queries() {
     fuzz!(examples(), |input: &Input| {

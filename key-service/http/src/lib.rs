@@ -43,8 +43,8 @@ mod query;
 mod reach;
 mod reading;
 
-/// The public routes of the key-service: the management API, and beside it the pages. Trusts a gateway's client
-/// headers if it presents `internal_token`.
+/// The public routes of the key-service: the management API and the pages. Trusts a gateway's client headers if it
+/// presents `internal_token`.
 pub fn router(
     management: Arc<Management>,
     clock: Arc<dyn Clock>,
@@ -69,7 +69,7 @@ pub fn router(
         .layer(middleware::from_fn(drain_unread))
 }
 
-/// The handler of a route, whose parts know the route.
+/// The handler of a route. Its extractors know the route.
 #[expect(clippy::expect_used, reason = "the list has four methods, which all have a filter")]
 fn handler(route: &'static Route) -> MethodRouter<Api> {
     let method = MethodFilter::try_from(route.method()).expect("a method of the list");
@@ -93,14 +93,14 @@ fn handler(route: &'static Route) -> MethodRouter<Api> {
     handler.route_layer(Extension(route))
 }
 
-/// Middleware: forbids caches to store answers, which may have the plaintext of a key.
+/// Middleware: forbids caching, since answers may contain a key's plaintext.
 async fn no_store(mut response: Response) -> Response {
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
 }
 
-/// Middleware: logs one line for each request, measures its duration, and adds its ids to whatever is logged on the way. Account and key are
-/// known once the caller is authenticated.
+/// Middleware: logs one line per request, measures its duration, and adds its ids to everything logged on the way.
+/// Account and key are added once the caller is authenticated.
 async fn log_request(State(clock): State<Arc<dyn Clock>>, request: Request, next: Next) -> Response {
     let extensions = request.extensions();
     let matched = extensions.get::<MatchedPath>().map(MatchedPath::as_str);

@@ -1,4 +1,4 @@
-//! Response to a listing: a page, or every object in constant memory.
+//! Responses to listings: a page, or all objects in constant memory.
 
 use std::sync::Arc;
 
@@ -20,11 +20,11 @@ use key_service_management::{
 };
 use key_service_objects::Shown;
 
-/// Objects in memory at a time while all are listed: some 200 KiB of JSON.
+/// Objects in memory at a time while all are listed: about 200 KiB of JSON.
 const STREAMED_PAGE: usize = 500;
 
 /// Answers a listing. If one page has all requested objects, the answer has a length. Otherwise the objects are
-/// streamed page by page, as fast as the client reads.
+/// streamed page by page at the client's pace.
 pub(super) async fn respond<T: Shown>(
     api: Api,
     account: AccountId,
@@ -60,13 +60,13 @@ pub(super) fn unwritable(error: &serde_json::Error) -> ApiError {
     ApiError::internal()
 }
 
-/// The listing failed halfway. As the error of a body, this cuts the connection, so that no client takes the part for
-/// the whole.
+/// The listing failed halfway. As a body error, it cuts the connection, so that no client mistakes the part for the
+/// whole.
 #[derive(Debug, thiserror::Error)]
-#[error("the listing broke off")]
+#[error("the listing was cut off")]
 struct Broken;
 
-/// Remainder of a listing that is still to be sent.
+/// The rest of a listing that is still to be sent.
 struct RestOfListing<T: Listed> {
     management: Arc<Management>,
     account: AccountId,
@@ -74,7 +74,7 @@ struct RestOfListing<T: Listed> {
     json: ListJson<T>,
     /// A page that was read but not sent yet.
     page: Option<Page<T>>,
-    /// Span of the request, which would otherwise end with the head of the response.
+    /// Span of the request, which would otherwise end with the response's head.
     span: Span,
 }
 
@@ -88,7 +88,7 @@ impl<T: Shown> RestOfListing<T> {
             let read = rest.management.list(rest.account, &rest.listing).await;
             read.map_err(|error| rest.broken(&error))?
         };
-        // This is asked at the end, since objects dropped while the list was sent may be missing.
+        // This is read at the end, since objects dropped while the list was sent may be missing.
         let end = if page.has_more {
             None
         } else {
@@ -102,7 +102,7 @@ impl<T: Shown> RestOfListing<T> {
     }
 
     fn broken(&self, error: &dyn std::fmt::Debug) -> Broken {
-        self.span.in_scope(|| tracing::error!(?error, "a listing broke off"));
+        self.span.in_scope(|| tracing::error!(?error, "a listing was cut off"));
         Broken
     }
 }
@@ -115,7 +115,7 @@ struct ListingEnd {
 
 /// Writer of the JSON list, piece by piece.
 struct ListJson<T: Listed> {
-    /// Start of the listing, to which the shown states of objects refer.
+    /// Start of the listing. Objects are shown in their state at this time.
     now: Timestamp,
     begun: bool,
     first: Option<T::Id>,

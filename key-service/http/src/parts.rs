@@ -19,9 +19,8 @@ use domain::{
 use key_service_management::{OwnKey, governor::Governor};
 use key_service_store::store::ManagementKey;
 
-/// Management key in the request, which reaches what the route concerns. The handler keeps to what is in reach. The first
-/// argument of every handler, so that a missing credential is the first error reported, and a right that the key does not have
-/// the second.
+/// The request's management key, which may use the route. The handler checks the reach of objects. It is the first
+/// argument of every handler, so that a missing credential is reported first and a missing right second.
 pub(super) struct Caller(pub(super) Governor);
 
 impl FromRequestParts<Api> for Caller {
@@ -29,7 +28,7 @@ impl FromRequestParts<Api> for Caller {
 
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, ApiError> {
         let (account, key) = api.management.authenticate(bearer(&parts.headers)?).await?;
-        // This is also the span of the log line.
+        // The log line has the same span.
         let span = Span::current();
         span.record("account", display(account)).record("management_key", display(key.id));
         ConnectionTrust::of(&parts.extensions).grant(Owner::Account(account));
@@ -46,7 +45,7 @@ impl FromRequestParts<Api> for Caller {
     }
 }
 
-/// Holder of the API key in the request: the key, and its group with the parent.
+/// The request's API key, with its group and the group's parent.
 pub(super) struct Holder(pub(super) OwnKey);
 
 impl FromRequestParts<Api> for Holder {
@@ -64,8 +63,8 @@ impl FromRequestParts<Api> for Holder {
 pub(super) struct PathId<I>(Option<I>);
 
 impl<I: Copy> PathId<I> {
-    /// Returns the object's id; a malformed one is reported as an unknown object. It is called last, since the
-    /// existence of the object is checked last.
+    /// Returns the object's id; a malformed one is reported as an unknown object. Called last, since the existence of
+    /// the object is checked last.
     pub(super) fn or(&self, unknown: impl Into<ApiError>) -> Result<I, ApiError> {
         self.0.ok_or_else(|| unknown.into())
     }

@@ -1,4 +1,4 @@
-//! Queries of listings: `limit`, `after`, `order`, and the filters of each object. Other parameters are ignored.
+//! Query parameters of listings: `limit`, `after`, `order`, and each object's filters. Others are ignored.
 
 use std::{borrow::Cow, ops::Range, str::FromStr};
 
@@ -29,13 +29,13 @@ use key_service_store::store::Order;
 pub(super) struct ListQuery<T: Listed> {
     /// Size of the page; `None` lists all objects.
     pub(super) limit: Option<usize>,
-    /// Object after which the listing begins.
+    /// The listing begins after this object.
     pub(super) after: Option<T::Id>,
     pub(super) order: Order,
     pub(super) filter: T::Filter,
 }
 
-/// An object whose listing has filters in the query.
+/// An object with filters in the listing's query.
 pub(super) trait Filtered: Listed<Id: FromStr> {
     /// Reads and checks the filters.
     fn filter(query: &Query<'_>) -> Result<Self::Filter, ApiError>;
@@ -114,8 +114,8 @@ impl<'a> Query<'a> {
         Self(form_urlencoded::parse(query.unwrap_or_default().as_bytes()).collect())
     }
 
-    /// Returns the value of a parameter. A parameter that is given twice is refused, since client and server may
-    /// disagree about it.
+    /// Returns the value of a parameter. A repeated parameter is refused, since client and server may disagree about
+    /// its value.
     pub(super) fn one(&self, name: &str) -> Result<Option<&str>, ApiError> {
         let mut values = self.0.iter().filter(|(n, _)| n == name).map(|(_, value)| &**value);
         match (values.next(), values.next()) {
@@ -144,7 +144,7 @@ impl<'a> Query<'a> {
         id.transpose().map_err(|_| invalid(name, format!("`{name}` must be the id of {of}.")))
     }
 
-    /// Reads a time. A date is the whole day; an instant begins and ends at once.
+    /// Reads a time as a range: a date is the whole day; an instant is a range of one.
     pub(super) fn time(&self, name: &str) -> Result<Option<Range<Timestamp>>, ApiError> {
         let Some(text) = self.one(name)? else { return Ok(None) };
         let begins = |day: Day| Timestamp::from_millis(day.millis().0);
@@ -173,19 +173,19 @@ fn limit(text: &str) -> Result<usize, ApiError> {
     if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
         return Err(invalid("limit", format!("`limit` must be an integer from 1 to {MAX_PAGE}.")));
     }
-    // Digits that do not fit a usize form a number that is too large.
+    // Digits that do not fit a usize are too large anyway.
     let magnitude = digits.parse().unwrap_or(usize::MAX);
     if negative || magnitude == 0 {
         return Err(ApiError::at(Code::IntegerBelowMinValue, "limit", "`limit` must be at least 1."));
     }
     if magnitude > MAX_PAGE {
-        let message = format!("`limit` must be at most {MAX_PAGE}; leave it out to get all of them.");
+        let message = format!("`limit` must be at most {MAX_PAGE}; leave it out to list everything.");
         return Err(ApiError::at(Code::IntegerAboveMaxValue, "limit", message));
     }
     Ok(magnitude)
 }
 
-/// The error for a parameter with an impossible value.
+/// The error for a parameter with an invalid value.
 pub(super) fn invalid(param: &str, message: impl Into<Cow<'static, str>>) -> ApiError {
     ApiError::at(Code::InvalidValue, param, message)
 }

@@ -1,4 +1,4 @@
-//! Reach of callers: objects of the account that concern a group's management key.
+//! Reach of callers: which objects of the account a group's management key may use.
 
 use std::{fmt::Display, future::ready};
 
@@ -13,12 +13,12 @@ use domain::access::Forbidden;
 use key_service_management::{Error, Refused, governed::Governed, governor::Governor, listing::Listed};
 use key_service_objects::Shown;
 
-/// A noun that callers reach over HTTP. Of most, whoever reaches the account reaches all.
+/// A kind of object in the HTTP API. By default, callers who reach the account reach all of them.
 pub(super) trait HttpNoun: Governed + Filtered<Id: Display> + Shown {
-    /// Keeps a listing to what the caller reaches.
+    /// Limits a listing to the caller's reach.
     fn narrow(_: &mut Self::Filter, _: &Governor) {}
 
-    /// Judges the request by an object.
+    /// Checks whether the request may concern an object.
     fn judge(
         _: &Api,
         _: &Governor,
@@ -27,7 +27,7 @@ pub(super) trait HttpNoun: Governed + Filtered<Id: Display> + Shown {
         ready(Ok(()))
     }
 
-    /// Judges the request by where it puts an object, and puts a new one where the caller reaches it.
+    /// Checks where the request puts an object, and puts a new object within the caller's reach.
     fn place(
         _: &Api,
         _: &Governor,
@@ -51,7 +51,7 @@ impl Api {
         Ok(id)
     }
 
-    /// Finds the group of the path, whose keys the request concerns.
+    /// Finds the group in the path. The request concerns its keys.
     pub(super) async fn keys_of_group_in_reach(
         &self,
         caller: &Governor,

@@ -1,4 +1,4 @@
-//! What callers only read: an account's money, counters, bills and events, and the key that asks.
+//! Read-only routes: an account's money, counters, bills and events, and the requesting key.
 
 use std::collections::BTreeSet;
 
@@ -27,9 +27,9 @@ use key_service_management::{
 };
 use key_service_objects::{Shown, own_group, with_group};
 
-/// Days of usage that are shown without a `start`.
+/// Days of usage without a `start`.
 const DEFAULT_DAYS: i64 = 30;
-/// Days of usage by hour, of which each has up to 24 lines for each other part.
+/// Most days of hourly usage: a day has up to 24 lines for every other part.
 const MAX_HOURLY_DAYS: i64 = 31;
 
 pub(super) async fn credits(State(api): State<Api>, Caller(caller): Caller) -> Result<Response, ApiError> {
@@ -51,7 +51,7 @@ pub(super) async fn usage(
     let mut search = usage_search(&Query::parse(request.uri().query()), api.management.today())?;
     search.within = caller.access.group;
     if !search.is_counted() {
-        let message = "Sums by `user` are those of the whole account, apart by `day` at most.";
+        let message = "Sums by `user` cover the whole account and combine only with `day`.";
         return Err(invalid("group_by", message));
     }
     let sums = api.management.sums_of_usage(caller.account, &search).await.map_err(read_error)?;
@@ -69,12 +69,11 @@ fn usage_search(query: &Query<'_>, today: Day) -> Result<UsageSearch, ApiError> 
     let mut by = BTreeSet::new();
     for name in query.one("group_by")?.iter().flat_map(|names| names.split(',')) {
         let grouping = GROUPINGS.into_iter().find(|grouping| grouping.as_str() == name);
-        let message =
-            "`group_by` must name `day`, `hour`, `key`, `group`, `model` or `user`, or several with commas.";
+        let message = "`group_by` must be one or more of `day`, `hour`, `key`, `group`, `model` and `user`, separated by commas.";
         by.insert(grouping.ok_or_else(|| invalid("group_by", message))?);
     }
     if by.contains(&Grouping::Hour) && last.number() - first.number() >= MAX_HOURLY_DAYS {
-        let message = format!("Sums by hour are of at most {MAX_HOURLY_DAYS} days.");
+        let message = format!("Sums by `hour` cover at most {MAX_HOURLY_DAYS} days.");
         return Err(invalid("group_by", message));
     }
     Ok(UsageSearch { days: first..=last, key: query.key()?, group: query.group()?, within: None, by })
@@ -134,7 +133,7 @@ pub(super) async fn generation(
     Caller(caller): Caller,
     path: PathId<GenerationId>,
 ) -> Result<Response, ApiError> {
-    let unknown = || ApiError::new(Code::GenerationNotFound, "The account has no bill of such a generation.");
+    let unknown = || ApiError::new(Code::GenerationNotFound, "The account has no bill of this generation.");
     let bill = api.management.bill(caller.account, path.or(unknown())?).await.map_err(read_error)?;
     let bill = bill.ok_or_else(unknown)?;
     let judged = caller.may(Subject::Key(bill.settlement.payer.groups));
@@ -142,7 +141,7 @@ pub(super) async fn generation(
     Ok(ok(&bill.shown(api.clock.now())))
 }
 
-/// Shows a key to its holder. This is no use of the key, and works even if no money is left.
+/// Shows a key to its holder. Does not count as a use of the key, and works even if no money is left.
 pub(super) async fn own_key(State(api): State<Api>, Holder(own): Holder) -> Response {
     let group = own.group.as_ref().map(|(group, parent)| own_group(group, parent.as_ref()));
     ok(&with_group(&own.key, group.as_ref(), api.clock.now()))

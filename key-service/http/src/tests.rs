@@ -183,7 +183,7 @@ impl Desk {
         id_of(&self.created(body).await)
     }
 
-    /// Uses the management key, and lets the record of the use, which is made beside the request, come about.
+    /// Uses the management key, and waits for the record of the use, which is made in the background.
     async fn used(&self) -> Option<Timestamp> {
         self.get(CREDITS).await;
         for _ in 0..100 {

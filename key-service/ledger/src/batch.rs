@@ -38,24 +38,24 @@ pub(crate) struct Batch<'a> {
     /// Time of the call under way.
     now: Timestamp,
     effects: Effects,
-    /// Records that turned out to be needed, and were not read yet.
+    /// Records that turned out to be needed but have not been read yet.
     missing: Vec<Slot>,
 }
 
-/// Effects of a batch beside changed records.
+/// A batch's effects besides changed records.
 #[derive(Default)]
 pub(crate) struct Effects {
     /// Numbers of entries and of events before the batch.
     numbers: (u64, u64),
     entries: Vec<Vec<u8>>,
     events: Vec<Event>,
-    /// Each threshold told by the batch: number of the event, and name.
+    /// Thresholds that the batch reports: number of the event, and name.
     told: Vec<(u64, Vec<u8>)>,
     deposits: Vec<(Timestamp, DepositId)>,
 }
 
 pub(crate) enum Decided {
-    /// Outcomes of each call, and what is to be committed with the records.
+    /// Outcomes of each call, and what to commit with the records.
     Outcomes(Vec<Outcomes>, Effects),
     /// These records must be read first.
     Missing(Vec<Slot>),
@@ -86,7 +86,7 @@ impl<'a> Batch<'a> {
             return Decided::Missing(self.missing);
         }
         if !was_ordered && account.entries > 0 {
-            // Earlier programs wrote entries that may not be in the order of time.
+            // Earlier programs may have written entries out of order.
             account.ordered_since = account.money.billed_at;
         }
         account.entries += self.effects.entries.len() as u64;
@@ -96,7 +96,7 @@ impl<'a> Batch<'a> {
         Decided::Outcomes(outcomes, self.effects)
     }
 
-    /// Outcomes if the account is absent, or cannot be read.
+    /// Outcomes if the account is absent or cannot be read.
     fn without_account(&self, call: &[Command]) -> Outcomes {
         let is_damaged = self.copies.account.get(&TheAccount).is_none();
         let refused = if is_damaged { Refused::Damaged } else { Refused::UnknownKey };
@@ -114,7 +114,7 @@ impl<'a> Batch<'a> {
         outcomes
     }
 
-    /// Applies a command, and notes what it changed.
+    /// Applies a command and records what it changed.
     fn apply(
         &mut self,
         account: &mut AccountRecord,
@@ -171,7 +171,7 @@ impl<'a> Batch<'a> {
         let mut state = State::load(account.money, key, record, |id| {
             let last = groups.next();
             let Some(found) = self.copies.group(&id) else {
-                // An earlier command of the batch may have ended the record whose groups were read.
+                // An earlier command of the batch may have ended the record that the groups were read for.
                 self.needs(Slot::Group(id));
                 return Err(Refused::Damaged);
             };
@@ -186,8 +186,8 @@ impl<'a> Batch<'a> {
         Ok((state, last))
     }
 
-    /// Finds the record of a generation that is captured, and whether the store may have dropped it. No clock decides
-    /// whether the generation was billed before: the record of what was dropped does.
+    /// Finds the record of a captured generation, and whether the store may have dropped it. The record of what was
+    /// dropped decides whether it may have been billed before, not a clock.
     fn captured(&mut self, account: &AccountRecord, id: GenerationId) -> Result<(Record, bool), Refused> {
         let record = self.generation(account, id)?;
         if record != Record::None {
@@ -248,7 +248,7 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Bills of expiries are kept separately, since they are remembered for longer.
+    /// Bills of expiries are stored separately, since they are remembered longer.
     fn write_generation(&mut self, account: &mut AccountRecord, id: GenerationId, record: Record) {
         if let Record::Closed(bill) = &record
             && bill.ending == ledger::Ending::Expired
@@ -266,8 +266,8 @@ impl<'a> Batch<'a> {
         self.copies.set_generation(&id, record);
     }
 
-    /// Adds an entry of this number to the sums of its day. A sum that cannot be read stays as it is, and does not hold up
-    /// the bill.
+    /// Adds an entry with this number to the sums of its day. A sum that cannot be read stays unchanged and does not
+    /// block the bill.
     fn count(&mut self, added: usage::Added, last_entry: u64) {
         let usage::Added { payer, user, day, hour, counts } = added;
         let of_payer = PayerSum(day, PayerName::of(&payer));
@@ -310,7 +310,7 @@ impl<'a> Batch<'a> {
         });
     }
 
-    /// Notes that the commands need a record, if there is no copy of it. They are decided again once it is read.
+    /// Notes that a record without a copy is needed. The commands are decided again once it has been read.
     fn needs(&mut self, slot: Slot) {
         if !self.copies.has(&slot) && !self.missing.contains(&slot) {
             self.missing.push(slot);
@@ -319,7 +319,7 @@ impl<'a> Batch<'a> {
 }
 
 impl Effects {
-    /// Sets the numbers before the batch to those of the account.
+    /// Takes the numbers before the batch from the account.
     pub(crate) fn numbered(self, account: &AccountRecord) -> Self {
         Self { numbers: (account.entries, account.events), ..self }
     }
@@ -328,8 +328,8 @@ impl Effects {
         self.events.push(event);
     }
 
-    /// Adds an event, unless its threshold was told before. `last` is the number of the account's last event before the
-    /// change.
+    /// Adds an event, unless its threshold was reported before. `last` is the number of the account's last event before
+    /// the change.
     pub(crate) fn tell(&mut self, copies: &mut Copies, last: u64, Told { once, event }: Told) {
         if let Some(name) = once.map(ToldName) {
             copies.told.presume_absent(&name);
@@ -361,7 +361,7 @@ impl Effects {
         copies.set_events(&TheEvents, codec::EventsKept { bytes, ..kept });
     }
 
-    /// Makes the commit of what was decided.
+    /// Makes the commit of the decisions.
     pub(crate) fn commit(self, copies: &Copies, revision: Revision, kept: Retention) -> Commit {
         let (guards, records) = copies.changes(revision);
         let (entries, events) = self.numbers;
@@ -389,19 +389,19 @@ impl Effects {
     }
 }
 
-/// Writes an event as the log keeps it.
+/// Encodes an event for the log.
 fn event_value(event: &Event) -> Vec<u8> {
     [event.id.as_bytes(), event.to_json().as_bytes()].concat()
 }
 
-/// The number of an entry, and those of the entries before it.
+/// The number of an entry, and the numbers of the entries before it.
 struct EntryNumbers {
     before: EntriesBefore,
     /// `None` if the command wrote no entry.
     own: Option<u64>,
 }
 
-/// Updates the index entries that follow from changed records.
+/// Updates the index entries of changed records.
 fn index(copies: &Copies, writes: &mut Vec<Write>) {
     let mut moved = |index, before: Option<Vec<u8>>, after: Option<Vec<u8>>| {
         if before != after {

@@ -1,4 +1,4 @@
-//! Conversion of the ledger's values to messages and back. `None` stands for what no program writes.
+//! Converts the ledger's values to messages and back. `None` means that no program writes such a message.
 
 mod amounts;
 mod course;
@@ -35,14 +35,14 @@ pub use sums::{
 };
 pub(crate) use sums::{write_counts, write_group_day, write_margin, write_payers, write_user_day};
 
-/// Time by which entries of earlier programs may be in another order than their times.
+/// How far out of order the entries of earlier programs may be.
 const MOST_DISORDER: Duration = Duration::from_hours(2);
 
 const fn time(millis: i64) -> Timestamp {
     Timestamp::from_millis(millis)
 }
 
-/// Reads an id that may be absent. `Err` for bytes that are no id.
+/// Reads an optional id. `Err` for bytes that are not an id.
 fn group_id(bytes: &[u8]) -> Result<Option<GroupId>, ()> {
     if bytes.is_empty() { Ok(None) } else { GroupId::from_slice(bytes).map(Some).ok_or(()) }
 }
@@ -51,7 +51,7 @@ fn group_bytes(group: Option<GroupId>) -> Vec<u8> {
     group.map(|id| id.as_bytes().to_vec()).unwrap_or_default()
 }
 
-/// Money of an account, with numbers that only stores need.
+/// Money of an account, with numbers that only the store needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AccountRecord {
     /// Credit, its held part, lease time, and the last deposit.
@@ -62,9 +62,9 @@ pub struct AccountRecord {
     pub events: u64,
     /// Time of the last expiry of a hold.
     pub last_expiry: Option<Timestamp>,
-    /// Time from which on entries are in the order of their times, after entries of earlier programs.
+    /// Entries since this time are in order. Earlier programs wrote the ones before.
     pub(crate) ordered_since: Option<Timestamp>,
-    /// Number of the last entry at which times went back, since a clock was far ahead before; zero if they never did.
+    /// Number of the last entry at which times went back after a clock had been far ahead; zero if they never did.
     pub went_back: u64,
 }
 
@@ -74,8 +74,7 @@ impl AccountRecord {
         self.last_expiry.is_some_and(|last| last.plus(kept.expired) > now)
     }
 
-    /// Returns the time by which entries around this time may be in another order than their times. It is zero for entries
-    /// of programs that order them.
+    /// Returns how far entries around this time may be out of order: zero for programs that write them in order.
     pub fn disorder(&self, at: Timestamp) -> Duration {
         let is_ordered = self.ordered_since.is_none_or(|since| at > since.plus(MOST_DISORDER));
         if self.money.billed_at.is_some() && is_ordered { Duration::ZERO } else { MOST_DISORDER }

@@ -1,5 +1,4 @@
-//! Copies of an account's records. Each has the revision that was read, and the next value that the running batch
-//! gives.
+//! Copies of an account's records. Each has the revision that was read and the running batch's new value.
 
 mod kinds;
 pub(crate) mod table;
@@ -57,12 +56,12 @@ pub(crate) struct Copies {
     touched: Vec<Slot>,
 }
 
-/// Reads and changes a value in the running batch. `$slot` names it among the copies that were read.
+/// Getter and setter of a value in the running batch. `$slot` names it among the copies.
 macro_rules! touching {
     ($($get:ident, $set:ident, $table:ident: $key:ty as $slot:expr;)*) => {
         $(
-            /// Returns the value after the batch so far; `None` if the record cannot be read. From now on, the commit
-            /// guards the record.
+            /// Returns the value after the batch so far; `None` if the record cannot be read. The commit guards the
+            /// record.
             pub(crate) fn $get(&mut self, key: &$key) -> Option<<$key as RecordKind>::Value> {
                 let copy = self.$table.0.get_mut(key)?;
                 if !copy.is_touched {
@@ -72,7 +71,7 @@ macro_rules! touching {
                 copy.next.as_ref().or(copy.value.as_ref()).cloned()
             }
 
-            /// Changes a value, if there is a copy. From now on, the commit guards the record.
+            /// Changes a value, if there is a copy. The commit guards the record.
             pub(crate) fn $set(&mut self, key: &$key, value: <$key as RecordKind>::Value) {
                 let Some(copy) = self.$table.0.get_mut(key) else { return };
                 copy.next = Some(value);
@@ -85,13 +84,12 @@ macro_rules! touching {
     };
 }
 
-/// Changes a value in the running batch in its place, since it may be large. `$slot` names it among the copies that were
-/// read.
+/// Changes a value in place, since it may be large. `$slot` names it among the copies.
 macro_rules! changing {
     ($($change:ident, $table:ident: $key:ty as $slot:expr;)*) => {
         $(
-            /// Changes a value, and returns what `change` does; `None` if the record cannot be read, or if there is no
-            /// copy. From now on, the commit guards the record.
+            /// Changes a value and returns the result of `change`; `None` if the record cannot be read or has no copy.
+            /// The commit guards the record.
             pub(crate) fn $change<T>(
                 &mut self,
                 key: &$key,
@@ -180,7 +178,7 @@ impl Copies {
         }
     }
 
-    /// Keeps the record that was read.
+    /// Stores a record that was read.
     pub(crate) fn keep(&mut self, slot: Slot, record: Option<&Record>) {
         match slot {
             Slot::Account => self.account.keep(TheAccount, record),
@@ -241,12 +239,12 @@ impl Copies {
         })
     }
 
-    /// Returns whether there is a record that cannot be read.
+    /// Returns whether the record exists but cannot be read.
     pub(crate) fn is_damaged(&self, slot: &Slot) -> bool {
         self.copy(slot).is_some_and(Touched::is_damaged)
     }
 
-    /// Returns guards of all records that the batch has read, and writes of those that it has changed.
+    /// Returns guards for all records that the batch has read, and writes for those it has changed.
     pub(crate) fn changes(&self, revision: Revision) -> (Vec<Guard>, Vec<Write>) {
         let copies = self.touched.iter().filter_map(|slot| self.copy(slot));
         let (mut guards, mut writes) = (Vec::with_capacity(self.touched.len()), Vec::new());
@@ -257,7 +255,7 @@ impl Copies {
         (guards, writes)
     }
 
-    /// Takes over the next values, since the batch is written.
+    /// Makes the new values current, since the batch has been written.
     pub(crate) fn settle(&mut self, revision: Revision) {
         for slot in std::mem::take(&mut self.touched) {
             if let Some(copy) = self.copy_mut(&slot) {
@@ -267,7 +265,7 @@ impl Copies {
         }
     }
 
-    /// Forgets copies that few commands read again.
+    /// Drops copies that few commands read again.
     fn forget_settled(&mut self, slot: &Slot) {
         match slot {
             Slot::Generation(id) if !matches!(self.generations.get(id), Some(GenerationRecord::Open(_))) => {
@@ -291,7 +289,7 @@ impl Copies {
         }
     }
 
-    /// Forgets the next values, since the batch is not written.
+    /// Discards the new values, since the batch was not written.
     pub(crate) fn roll_back(&mut self) {
         for slot in std::mem::take(&mut self.touched) {
             if let Some(copy) = self.copy_mut(&slot) {
@@ -300,8 +298,8 @@ impl Copies {
         }
     }
 
-    /// Takes over the records that a conflict brought, each with the place of its guard, and undoes the batch. Returns
-    /// the number of guards for copies; guards of other records come after them.
+    /// Takes over the records from a conflict, each with the index of its guard, and undoes the batch. Returns the
+    /// number of guards for copies; guards of other records follow them.
     pub(crate) fn replace(&mut self, present: &[(usize, Option<Record>)]) -> usize {
         let touched = std::mem::take(&mut self.touched);
         for (place, record) in present {

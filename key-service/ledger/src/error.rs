@@ -1,22 +1,22 @@
-//! Failure of calls to the store.
+//! Failures of store calls.
 
 use records::Failure;
 use shared::ids::AccountId;
 
-/// Failure of a store call, by the caller's next step.
+/// Failure of a store call, by what the caller should do next.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
-    /// The store cannot be reached, or did not confirm. The outcome is unknown, and the same call may be made again.
+    /// The store cannot be reached or did not confirm. The outcome is unknown, and the same call may be retried.
     #[error("the store is unavailable: {0}")]
     Unavailable(String),
-    /// The call waited too long for its turn, and was not made. It may be made again.
-    #[error("too much is asked of the store: {0}")]
+    /// The call waited too long for its turn and was not made. It may be retried.
+    #[error("the store is overloaded: {0}")]
     Busy(&'static str),
-    /// The call contradicts the stored data, for example by naming an account that does not exist. The same call fails
+    /// The call contradicts the stored data, for example because the account does not exist. The same call would fail
     /// again.
     #[error("the call does not fit the stored data: {0}")]
     Conflict(String),
-    /// A stored record cannot be read. The same call fails until an operator repairs the record.
+    /// A stored record cannot be read. The same call fails until an operator repairs it.
     #[error("a stored record is damaged: {0}")]
     Damaged(String),
 }

@@ -1,4 +1,4 @@
-//! Fuzz targets of the ledger's records: whatever bytes a store has, they are a value that is written as it is read, or none.
+//! Fuzz targets of the ledger's records: any bytes are either a value that survives writing and reading, or no value.
 
 use domain::ledger::Payer;
 use prost::Message;

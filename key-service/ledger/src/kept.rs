@@ -1,28 +1,27 @@
-//! Amount and age of what the ledger keeps.
+//! How much the ledger keeps, and for how long.
 
 pub(crate) mod dropped;
 
 use std::time::Duration;
 
-/// Bounds of the ledger's records, by number and by age.
+/// Bounds of the ledger's records, by number and age.
 #[derive(Clone, Copy, Debug)]
 pub struct Retention {
     /// Number of entries of the journal.
     pub journal_entries: u64,
     pub events: EventBounds,
-    /// Time for which bills of expiries are remembered.
+    /// How long bills of expiries are remembered.
     pub expired: Duration,
-    /// Days of the sums of usage; `None` for all.
+    /// Days that usage sums are kept; `None` for ever.
     pub usage_days: Option<u32>,
 }
 
-/// Life of events unless configured otherwise: a year, and some time to read its first ones.
+/// Default life of events: a year, plus some time to read the oldest ones.
 pub const EVENTS_KEPT: Duration = Duration::from_hours(400 * 24);
-/// Events that an account keeps: a hundred acts a day for longer than [`EVENTS_KEPT`]. With indexes, they take some 60
-/// MB of Redis.
+/// Most events of an account: a hundred changes a day for longer than [`EVENTS_KEPT`]. With indexes, they take about 60
+/// MB in Redis.
 const MAX_EVENTS: u64 = 100_000;
-/// Bytes of events that an account keeps, without indexes. They are 670 for each of [`MAX_EVENTS`], more than most acts
-/// write.
+/// Most bytes of an account's events, without indexes: 670 for each of [`MAX_EVENTS`], more than most changes write.
 const MAX_EVENT_BYTES: u64 = 64 << 20;
 
 /// Bounds of an account's events. The oldest are dropped first; the latest always stays.

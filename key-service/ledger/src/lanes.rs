@@ -1,8 +1,8 @@
 //! Lanes of accounts.
 //!
-//! Each account has a lane in a process. One caller leads: it decides the waiting calls, commits them together, and
-//! hands out the outcomes. A conflict brings the records as they are now, and the calls are decided again at once. A
-//! caller that has lost three times takes the turn, which is a record that all spending guards.
+//! In each process, an account has a lane. One caller leads: it decides the waiting calls, commits them together, and
+//! hands out the outcomes. A conflict returns the current records, and the calls are decided again at once. A caller
+//! that has lost three times takes the turn, a record that all spending guards.
 
 pub(crate) mod change;
 pub mod house;

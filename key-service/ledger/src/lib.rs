@@ -1,5 +1,5 @@
-//! The ledger over records. [`domain::ledger::apply`] decides over copies of the records, and the commit holds only if
-//! the records are still like the copies.
+//! The ledger over records. [`domain::ledger::apply`] decides on copies of the records, and the commit succeeds only if
+//! the records still equal the copies.
 
 mod batch;
 pub mod codec;
@@ -7,7 +7,7 @@ mod copies;
 mod error;
 mod kept;
 mod lanes;
-/// Messages generated from `proto/store/v1`, which documents them. `tests/generated.rs` writes them anew.
+/// Messages generated from `proto/store/v1`, which documents them. `tests/generated.rs` regenerates them.
 #[allow(missing_docs, clippy::pedantic, reason = "generated code")]
 #[rustfmt::skip]
 pub mod messages;

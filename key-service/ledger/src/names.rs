@@ -22,15 +22,15 @@ pub const MONEY: u8 = 1;
 pub const GENERATIONS: u8 = 2;
 /// Bills of expired generations, by the day of their time.
 pub const EXPIRED: u8 = 3;
-/// Deposits, kept for good so that each counts once.
+/// Deposits, kept forever so that each counts once.
 pub const DEPOSITS: u8 = 4;
 /// Sums of payers, by day.
 pub const SUMS: u8 = 5;
-/// Thresholds that were told, so that none is told twice.
+/// Reported thresholds, so that none is reported twice.
 pub const TOLD: u8 = 6;
 /// Housekeeping: the sets that it has dropped.
 const HOUSE: u8 = 16;
-/// Sums of models, by day. They lie apart from those of payers, which may be very many.
+/// Sums of models, by day. They are separate from the sums of payers, which may be very many.
 pub const SPEND: u8 = 27;
 /// Sums of groups, by day.
 pub const GROUP_SPEND: u8 = 28;
@@ -41,10 +41,10 @@ pub const PAYERS: u8 = 30;
 /// Sets with sums of days.
 pub const SETS_OF_DAYS: [u8; 4] = [SUMS, SPEND, GROUP_SPEND, USERS];
 
-/// Open holds in the order in which they expire: lease, generation, key, amount, levels that count, groups. An audit
-/// reads all holds from here, as of one moment.
+/// Open holds in order of expiry: lease, generation, key, amount, levels that count, groups. An audit reads all holds
+/// from this index, as of one moment.
 pub const DUE: Index = Index(1);
-/// Keys that have spent money, the largest spend first; among equal ones, the newest first.
+/// Keys that have spent money, largest spend first, then newest first.
 pub const SPENDERS: Index = Index(2);
 /// Events of keys and groups: subject, number.
 pub const EVENTS_OF: Index = Index(3);
@@ -52,7 +52,7 @@ pub const EVENTS_OF: Index = Index(3);
 pub const DEPOSITED: Index = Index(4);
 /// Numbers of events: id, number.
 pub const EVENT_IDS: Index = Index(5);
-/// Thresholds by the event that told them: number, name.
+/// Thresholds by the event that reported them: number, name.
 pub const TOLD_AT: Index = Index(6);
 
 /// Entries of the journal, one for each settlement.
@@ -60,7 +60,7 @@ pub const JOURNAL: Log = Log(1);
 /// Events of the account, in the order of their numbers.
 pub const EVENTS: Log = Log(2);
 
-/// Milliseconds of time in a part of the generations.
+/// A part of the generations covers this many milliseconds.
 pub const TEN_MINUTES: i64 = 10 * 60 * 1000;
 
 /// The space of an account.
@@ -68,7 +68,7 @@ pub fn space(account: AccountId) -> Space {
     Space::new(account.to_string())
 }
 
-/// Key, groups and model that pay, as bytes: fixed lengths first.
+/// A payer's key, groups and model as bytes, fixed lengths first.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PayerName(Arc<[u8]>);
 
@@ -124,12 +124,12 @@ fn tagged(tag: u8, id: &[u8]) -> Vec<u8> {
     key
 }
 
-/// Returns the part of a time. Times before 1970 are in the first.
+/// Returns the part of a time. Times before 1970 are in the first part.
 pub fn part(at: Timestamp, millis: i64) -> u32 {
     u32::try_from(at.millis() / millis).unwrap_or_default()
 }
 
-/// Returns the part of a day. Days before 1970 are in the first.
+/// Returns the part of a day. Days before 1970 are in the first part.
 pub fn day_part(day: Day) -> u32 {
     u32::try_from(day.number()).unwrap_or_default()
 }
@@ -138,12 +138,12 @@ pub fn account() -> Name {
     name(MONEY, 0, *b"a")
 }
 
-/// Record that all spending guards, with which one process at a time takes the turn.
+/// Record of the turn, which one process at a time takes and all spending guards.
 pub fn turn() -> Name {
     name(MONEY, 0, *b"t")
 }
 
-/// Record of the events that are kept: the number of the first, and the bytes of all.
+/// Record of the kept events: number of the first, and total bytes.
 pub fn events() -> Name {
     name(MONEY, 0, *b"e")
 }
@@ -173,7 +173,7 @@ pub fn expired(id: GenerationId) -> Name {
     name(EXPIRED, day_part(Day::of(id.created_at())), *id.as_bytes())
 }
 
-/// Record of a deposit, so that it counts once.
+/// Record of a deposit, which makes it count once.
 pub fn deposit(id: DepositId) -> Name {
     name(DEPOSITS, 0, *id.as_bytes())
 }
@@ -218,7 +218,7 @@ pub fn user_sums(part: u8) -> Vec<u8> {
     vec![b'u', part]
 }
 
-/// Record of a threshold that was told.
+/// Record of a reported threshold.
 pub fn told(once: &[u8]) -> Name {
     name(TOLD, 0, once)
 }
@@ -262,7 +262,7 @@ impl DueMoney {
     }
 }
 
-/// Makes the entry of [`SPENDERS`]; `None` for a key that has spent nothing.
+/// Makes a key's entry of [`SPENDERS`]; `None` if it has spent nothing.
 pub fn spender(used: NanoUsd, key: KeyId) -> Option<Vec<u8>> {
     if used <= NanoUsd::ZERO {
         return None;
@@ -286,7 +286,7 @@ pub fn event_of(subject: &[u8; 16], number: u64) -> Vec<u8> {
     entry
 }
 
-/// Makes the entries of [`EVENTS_OF`] for an event: that of its key, and that of its group.
+/// Makes the entries of [`EVENTS_OF`] for an event: one for its key and one for its group.
 pub fn events_of(event: &Event, number: u64) -> impl Iterator<Item = Vec<u8>> + use<> {
     let subjects = [event.key.map(|id| *id.as_bytes()), event.group.map(|id| *id.as_bytes())];
     subjects.into_iter().flatten().map(move |id| event_of(&id, number))
@@ -322,7 +322,7 @@ pub fn deposited(at: Timestamp, id: DepositId) -> Vec<u8> {
     entry
 }
 
-/// Writes the budgets that count a hold as bits: 1 key, 2 group, 4 parent.
+/// Encodes the budgets that count a hold as bits: 1 key, 2 group, 4 parent.
 pub(crate) fn levels(levels: [bool; 3]) -> u8 {
     levels.iter().rev().fold(0, |bits, counts| bits * 2 + u8::from(*counts))
 }

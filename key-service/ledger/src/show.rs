@@ -1,8 +1,8 @@
-//! Shows the fields of records as JSON: bytes as hexadecimal digits, secrets not at all.
+//! Shows the fields of records as JSON, with bytes in hexadecimal and without secrets.
 
 use serde::{Serialize, Serializer};
 
-/// Shown in place of a secret.
+/// Shown instead of a secret.
 const HIDDEN: &str = "hidden";
 
 /// A secret, or a digest or hash of one.
@@ -28,7 +28,7 @@ impl<T: Secret> Secret for Option<T> {
     }
 }
 
-/// Shows only whether there is a secret.
+/// Shows only whether a secret exists.
 pub(crate) fn hidden<S: Serializer>(secret: &impl Secret, serializer: S) -> Result<S::Ok, S::Error> {
     secret.is_there().then_some(HIDDEN).serialize(serializer)
 }

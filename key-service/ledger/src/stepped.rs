@@ -1,6 +1,6 @@
-//! A lane that takes one step at a call: it decides, learns that its commit was written, or takes over what a conflict
-//! brought. A model of several processes explores every order of such steps. Decisions, guards and writes are those of
-//! every lane.
+//! A lane that takes one step per call: it decides, learns that its commit was written, or takes over the records from
+//! a conflict. A model of several processes explores every order of such steps. Decisions, guards and writes are the
+//! same as in real lanes.
 
 mod sketch;
 
@@ -35,7 +35,7 @@ impl SteppedLane {
         Self { account, kept, copies: Copies::default() }
     }
 
-    /// Decides commands over the copies, and reads records that have none.
+    /// Decides commands on the copies, after reading records without one.
     pub fn execute(
         &mut self,
         records: &SpaceMaps,
@@ -79,12 +79,12 @@ impl SteppedLane {
         self.copies.settle(revision);
     }
 
-    /// Takes over the records that the answer brought, since the commit was not written.
+    /// Takes over the records from the answer, since the commit was not written.
     pub fn conflict(&mut self, present: &[(usize, Option<Record>)]) {
         self.copies.replace(present);
     }
 
-    /// Appends a description of the copies, without revisions. Two lanes with the same sketch decide and guard alike.
+    /// Appends a description of the copies without revisions. Two lanes with equal sketches decide and guard alike.
     pub fn sketch(&self, records: &SpaceMaps, sketch: &mut Vec<u8>) {
         self.copies.sketch(records, sketch);
     }
@@ -101,7 +101,7 @@ impl SteppedLane {
     }
 }
 
-/// Books of an account, as its records have them.
+/// An account's books, as recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Books {
     pub account: Account,
@@ -114,8 +114,8 @@ pub struct Books {
 }
 
 impl Books {
-    /// Reads the books; `None` if a record is missing or cannot be read, or if a generation has both a hold and the
-    /// bill of an expiry.
+    /// Reads the books; `None` if a record is missing or unreadable, or if a generation has both a hold and the bill of
+    /// an expiry.
     pub fn read(
         records: &SpaceMaps,
         keys: &[KeyId],

@@ -1,4 +1,4 @@
-//! Sums of days, as pages, files and audits read them.
+//! Reads the sums of days for pages, files and audits.
 
 pub mod journal;
 
@@ -26,11 +26,11 @@ use crate::{
 
 /// Days read at a time: a month.
 const DAYS_AT_ONCE: usize = 31;
-/// Records read at a time: some milliseconds of work, behind which other readers wait.
+/// Records read at a time: a few milliseconds of work that other readers wait for.
 const RECORDS_AT_ONCE: usize = 250;
-/// Sets read at a time, each a page of some hundred records.
+/// Sets read at a time, each a page of a few hundred records.
 const SETS_AT_ONCE: usize = 8;
-/// Readings under way at the same time, so that a database with several readers serves them together.
+/// Concurrent reads, so that a database with several readers serves them in parallel.
 const READ_TOGETHER: usize = 4;
 
 /// Reads the sums of an account.
@@ -44,13 +44,13 @@ pub struct SumsReader<'a> {
 pub struct AccountDay {
     pub day: Day,
     pub models: BTreeMap<String, DayTotal<Margin>>,
-    /// Sums of the groups that were asked for, in their order.
+    /// Sums of the requested groups, in their order.
     pub groups: Vec<GroupDay>,
-    /// Sums of users, if they were asked for.
+    /// Sums of users, if requested.
     pub users: Vec<UserDay>,
 }
 
-/// Sums to read besides those of models.
+/// Sums to read besides the models' sums.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OtherSums<'a> {
     pub groups: &'a [GroupId],
@@ -107,7 +107,7 @@ impl<'a> SumsReader<'a> {
                     .collect::<Result<_, _>>()?,
                 users: of_users.iter().map(|record| read_users(record.as_ref())).collect::<Result<_, _>>()?,
             };
-            // Only a catalogue of some hundred models has a second page, which is of another moment.
+            // Only a catalogue of hundreds of models has a second page, which is read at another moment.
             if let Some(next) = next {
                 let set = Set { table: names::SPEND, part: names::day_part(*day) };
                 for (name, record) in self.set(set, Some(next.clone())).await? {
@@ -131,7 +131,7 @@ impl<'a> SumsReader<'a> {
         days.into_iter().zip(&groups).map(|(day, record)| Ok((day, read_group(record.as_ref())?))).collect()
     }
 
-    /// Reads the sums of all payers on these days, in the order of days and payers.
+    /// Reads the sums of all payers on these days, ordered by day and payer.
     pub async fn of_payers(&self, days: RangeInclusive<Day>) -> Result<Vec<PayerDay>, StoreError> {
         self.of_wanted(days, |_| true).await
     }
@@ -154,8 +154,8 @@ impl<'a> SumsReader<'a> {
         Ok(sums.into_iter().map(|((day, payer), total)| (day, payer, total)).collect())
     }
 
-    /// Reads the sums of all payers on these days, in the order of days and payers; `None` if there are more than `most`.
-    /// It reads the last days first, and gives up early if the days so far have many more than their share of `most`.
+    /// Reads the sums of all payers on these days, ordered by day and payer; `None` if there are more than `most`. It
+    /// reads the last days first, and stops early if the days so far have many more than their share of `most`.
     pub async fn of_few_payers(
         &self,
         days: RangeInclusive<Day>,
@@ -194,14 +194,14 @@ impl<'a> SumsReader<'a> {
         Ok(Some(sums.into_iter().map(|((day, payer), total)| (day, payer, total)).collect()))
     }
 
-    /// Reads the sums of some keys on these days, in the order of days and payers, and no others.
+    /// Reads only the sums of these keys on these days, ordered by day and payer.
     pub async fn of_keys(
         &self,
         days: RangeInclusive<Day>,
         keys: &[KeyId],
     ) -> Result<Vec<PayerDay>, StoreError> {
         let listed = self.payers_of(keys).await?;
-        // Some payers of earlier days are no longer listed.
+        // Payers of earlier days may no longer be listed.
         let whole_from = listed.iter().map(|list| Day::from_number(list.whole_from.into())).max();
         let whole_from = whole_from.map_or(*days.start(), |day| day.max(*days.start()));
         let earlier = *days.start()..=whole_from.plus(-1).min(*days.end());
@@ -214,7 +214,7 @@ impl<'a> SumsReader<'a> {
                 wanted.extend((first..=last).map(|day| (Day::from_number(day.into()), &payer.name)));
             }
         }
-        // Names of a day are read by one command.
+        // One command reads the names of a day.
         wanted.sort_unstable_by(|(a, of_a), (b, of_b)| {
             a.cmp(b).then_with(|| of_a.as_bytes().cmp(of_b.as_bytes()))
         });
@@ -239,7 +239,7 @@ impl<'a> SumsReader<'a> {
         records.into_iter().map(read).collect()
     }
 
-    /// Passes on every record of the sets of these days. A record may come twice.
+    /// Passes every record of these days' sets to the callback. A record may come twice.
     pub async fn each(
         &self,
         table: u8,

@@ -1,5 +1,5 @@
-//! The ledger over records, beside the model: every history has the same outcomes and leaves the same books, over one process
-//! or several, with answers lost on the way.
+//! Compares the ledger over records with the model: every history has the same outcomes and leaves the same books, with
+//! one process or several, and with lost answers.
 
 mod clocks;
 mod commits;
@@ -55,7 +55,7 @@ const KEPT: Retention = Retention {
     usage_days: None,
 };
 
-/// A clock that stands still, so that calls are decided at the times that histories give them.
+/// A frozen clock, so that calls are decided at the times in the histories.
 struct Still;
 
 impl Clock for Still {
@@ -87,7 +87,8 @@ impl Installation {
         installation
     }
 
-    /// Writes the model's account, keys and groups by this process, and tells the thresholds that their change passes.
+    /// Writes the model's account, keys and groups through this process, and reports the thresholds that their change
+    /// crosses.
     async fn adopt(&self, account: AccountId, process: usize, passed: &[Told]) {
         let (model, ledger) = (&self.model, &self.processes[process]);
         let change = |change: &mut Change<'_>| {
@@ -373,7 +374,7 @@ proptest! {
     }
 }
 
-/// The bill of an expiry is kept apart from others, and a late capture replaces it.
+/// The bill of an expiry is stored separately, and a late capture replaces it.
 #[test]
 fn a_late_capture_leaves_no_bill_of_the_expiry() {
     let (key, generation, amount) = (key(0), of_history(0), NanoUsd::from_nanos(100));

@@ -1,8 +1,8 @@
-//! Records of one space while a change is decided. Records that were read are guarded, and those that changed are
+//! The records of one space while a change is decided. Records that were read are guarded, and changed ones are
 //! written.
 //!
-//! A decision is a function that may run several times. A record that was not read yet looks absent to it. Its answer
-//! then does not count, the record is read, and the function runs again.
+//! A decision is a function that may run several times. A record that has not been read yet looks absent to it. The
+//! answer is then discarded, the record is read, and the function runs again.
 
 pub mod reading;
 
@@ -19,10 +19,10 @@ use shared::clock::{Clock, random_bytes};
 pub use self::reading::{FORM, tell_damage};
 use crate::error::StoreError;
 
-/// Attempts at a change of a space that others change too.
+/// Most attempts at a change while others change the same space.
 const MOST_ATTEMPTS: u32 = 100;
 
-/// A record cannot be read, so nothing can be decided on it.
+/// A record that cannot be read, so that nothing can be decided.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a record cannot be read: {0}")]
 pub struct Unreadable(pub String);
@@ -36,10 +36,10 @@ impl From<Unreadable> for StoreError {
 /// Records of a space while a change is decided.
 #[derive(Debug, Default)]
 pub struct View {
-    /// The space, for messages about records that cannot be read.
+    /// The space, for messages about unreadable records.
     space: Option<Space>,
     records: HashMap<Name, ReadRecord, RandomState>,
-    /// Names that the decision has read, in this order, which the commit guards.
+    /// Names that the decision has read, in order. The commit guards them.
     looked_at: Vec<Name>,
     missing: Vec<Name>,
     /// Changes of indexes, logs and sets.
@@ -66,7 +66,7 @@ impl View {
         Self { space: Some(space.clone()), ..Self::default() }
     }
 
-    /// Begins to decide anew, with the records that were read.
+    /// Starts the decision over with the records read so far.
     pub(crate) fn begin(&mut self) {
         self.looked_at.clear();
         self.missing.clear();
@@ -78,7 +78,7 @@ impl View {
         }
     }
 
-    /// Returns the record of this name as the change has left it; `None` if there is none.
+    /// Returns the record of this name after the change so far; `None` if it does not exist.
     pub fn get<M: Message + Default>(&mut self, name: &Name) -> Result<Option<M>, Unreadable> {
         let Some(seen) = self.look(name) else { return Ok(None) };
         let message = match (&seen.next, &seen.record) {
@@ -105,7 +105,7 @@ impl View {
         })
     }
 
-    /// Writes a record. It reads the record first, so that the commit guards it and none is overwritten unread.
+    /// Writes a record. The record is read first and guarded, so that no unread record is overwritten.
     pub fn put(&mut self, name: &Name, message: &impl Message) {
         if let Some(seen) = self.look(name) {
             seen.next = Some(Next::Put(message.encode_to_vec()));
@@ -119,16 +119,16 @@ impl View {
         }
     }
 
-    /// Presumes that there is no record of this name. The commit guards this, and a conflict brings the record if there
-    /// is one.
+    /// Presumes that no record of this name exists. The commit guards this, and a conflict returns the record if it
+    /// does exist.
     pub fn presume_absent(&mut self, name: &Name) {
         if !self.records.contains_key(name) {
             self.keep(name.clone(), None);
         }
     }
 
-    /// Sets which loss the answered change must survive. Housekeeping asks for as little as possible, so as not to wait
-    /// for the disk.
+    /// Sets which failures the answered change must survive. Housekeeping asks for little, so that it does not wait for
+    /// the disk.
     pub fn survive(&mut self, durability: Durability) {
         self.durability = durability;
     }
@@ -138,7 +138,7 @@ impl View {
         self.others.push(Write::Enter(index, entry));
     }
 
-    /// Takes an entry out of an index, if it is there.
+    /// Removes an entry from an index, if it is there.
     pub fn leave(&mut self, index: Index, entry: Vec<u8>) {
         self.others.push(Write::Leave(index, entry));
     }
@@ -147,7 +147,7 @@ impl View {
         self.others.push(Write::Drop(set));
     }
 
-    /// Adds any other write, which has no guard of its own.
+    /// Adds any other write, without a guard.
     pub fn write(&mut self, write: Write) {
         self.others.push(write);
     }
@@ -157,7 +157,7 @@ impl View {
         &self.missing
     }
 
-    /// Keeps a record that was read.
+    /// Stores a record that was read.
     pub(crate) fn keep(&mut self, name: Name, record: Option<Record>) {
         self.records.insert(name, ReadRecord { record, next: None, is_looked_at: false });
     }
@@ -178,7 +178,7 @@ impl View {
                 }
             }
         }
-        // Appends come first, so that nothing is written if one of them is refused.
+        // Appends come first, so that nothing is written if one is refused.
         let (mut appends, others): (Vec<_>, Vec<_>) =
             self.others.iter().cloned().partition(|write| matches!(write, Write::Append { .. }));
         appends.extend(writes);
@@ -186,7 +186,7 @@ impl View {
         (guards, appends)
     }
 
-    /// Takes over the records that a conflict brought, by their places among the guards.
+    /// Takes over the records from a conflict, by the indexes of their guards.
     pub(crate) fn replace(&mut self, present: impl IntoIterator<Item = (usize, Option<Record>)>) {
         for (place, record) in present {
             if let Some(name) = self.looked_at.get(place).cloned() {
@@ -215,8 +215,8 @@ fn unreadable(name: &Name) -> Unreadable {
     Unreadable(format!("table {table}, part {part}, {}", hex::encode(key)))
 }
 
-/// Changes a space that has no money, as `decide` says. `decide` runs again after a conflict, and while it has read
-/// records that were not there yet. If it refuses, nothing changes.
+/// Changes a space without money as `decide` says. `decide` runs again after a conflict, and whenever it needed records
+/// that had not been read. If it refuses, nothing changes.
 pub async fn change<T>(
     records: &Arc<dyn Records>,
     clock: &dyn Clock,
@@ -235,7 +235,7 @@ pub async fn change<T>(
         let answer = decided?;
         let revision = Revision(random_bytes(clock));
         let (guards, writes) = view.changes(revision);
-        // If one record was only read, it is as of the moment at which it was read.
+        // A single record that was only read needs no commit to confirm it.
         if !writes.is_empty() || guards.len() > 1 {
             let committed = records.commit(space, Commit { guards, writes }).await?;
             if let Committed::Conflict(present) = committed {
@@ -249,7 +249,7 @@ pub async fn change<T>(
     Err(Failure::NotDone("others change the same records".into()).into())
 }
 
-/// Reads the records that a decision needed and did not have.
+/// Reads the records that a decision needs and lacks.
 pub(crate) async fn read(records: &Arc<dyn Records>, space: &Space, view: &mut View) -> Result<(), Failure> {
     let names = std::mem::take(&mut view.missing);
     let mut answers = records.read(space, vec![Question::Records(names.clone())]).await?;

@@ -1,4 +1,4 @@
-//! The committed messages are those of `proto/store`. They can be shown as JSON, without secrets.
+//! The committed messages match `proto/store`, and can be shown as JSON without secrets.
 
 use std::{error::Error, fs, path::Path};
 

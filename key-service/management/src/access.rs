@@ -1,4 +1,4 @@
-//! Access to the management API: management keys, and what a caller may govern.
+//! Access to the management API: management keys, and the rights of callers.
 
 pub mod governor;
 pub mod management_keys;

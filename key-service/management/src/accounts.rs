@@ -1,4 +1,4 @@
-//! Use-cases of the operator: accounts and credit.
+//! Use-cases of operators: accounts and credit.
 
 use std::collections::BTreeMap;
 
@@ -21,24 +21,24 @@ use domain::{
 };
 use key_service_store::store::{AccountSummary, Deposit, Funds, Ledger as _, NewAccount, StoreError};
 
-/// Days until the credit runs out below which pages mark it.
+/// Pages highlight a credit that lasts fewer days than this.
 pub const SOON: i64 = 7;
 
 /// Reason why an account was not changed or found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AccountRefused {
-    #[error("there is an account of this name already")]
+    #[error("an account of this name exists already")]
     NameTaken,
     #[error("there is no account of this name")]
     NotFound,
     /// The amount is not above zero, or the credit would pass [`NanoUsd::MAX`].
-    #[error("the amount must be above zero, and the credit stay within {} USD", NanoUsd::MAX)]
+    #[error("the amount must be above zero, and the credit may not exceed {} USD", NanoUsd::MAX)]
     BadAmount,
     /// The payment was added before, with another amount.
     #[error("this payment was added before with {earlier} USD; nothing was added now")]
     PaymentDiffers { earlier: NanoUsd },
     /// The store is nearly full.
-    #[error("the store is nearly full, and keeps the rest for requests")]
+    #[error("the store is nearly full, and the remaining space is reserved for requests")]
     StoreFull,
 }
 
@@ -46,9 +46,9 @@ pub enum AccountRefused {
 #[derive(Clone, Debug)]
 pub struct NewDeposit {
     pub amount: NanoUsd,
-    /// Reason for people; may be empty.
+    /// Reason, for people; may be empty.
     pub note: String,
-    /// Id of the payment in the operator's billing system. A payment is added once, however often it is sent.
+    /// Id of the payment in the operator's billing system. A payment is added once, however often it is repeated.
     pub payment_id: Option<PaymentId>,
 }
 
@@ -60,8 +60,8 @@ impl NewDeposit {
 }
 
 impl Management {
-    /// Creates an account with this much credit. An event tells it if an operator did. After [`Error::Store`] the account may
-    /// exist without the credit.
+    /// Creates an account with this much credit, and an event if an operator did it. After [`Error::Store`], the
+    /// account may exist without the credit.
     pub async fn create_account(
         &self,
         name: &str,
@@ -75,7 +75,7 @@ impl Management {
         let act = self.act(actor.clone());
         let id = AccountId::new(self.later_than_the_last(act.at), random_bytes(&*self.clock));
         let account = NewAccount { id, name: name.to_owned(), created_at: act.at.to_whole_seconds() };
-        // A first run makes its account by itself.
+        // A first run creates its account without an operator.
         let told = matches!(actor, Actor::Operator { .. }).then_some(&act);
         if !self.store.create_account_by(account, told).await? {
             return Err(Error::Refused(AccountRefused::NameTaken));
@@ -100,7 +100,7 @@ impl Management {
         self.store.funds(account).await
     }
 
-    /// Returns what an account was charged in the last [`DAYS`] days, and remembers it for [`Self::days_left`].
+    /// Returns the charges of an account in the last [`DAYS`] days, and remembers them for [`Self::days_left`].
     pub async fn spent_lately(&self, account: AccountId) -> Result<NanoUsd, StoreError> {
         let today = self.today();
         let days = self.spend(account, today.plus(1 - DAYS)..=today).await?;
@@ -110,8 +110,8 @@ impl Management {
         Ok(spent)
     }
 
-    /// Returns for how many whole days the credit of an account lasts, by what it was charged when that was last read;
-    /// `None` if this process has not read it since yesterday, or if nothing is spent. Reads nothing.
+    /// Returns how many whole days an account's credit will last, from the charges last read; `None` if this process
+    /// has not read them since yesterday, or if nothing was spent. Makes no read itself.
     pub fn days_left(&self, account: AccountId, credit: NanoUsd) -> Option<i64> {
         days_left(credit, self.recent_spend.of(account, self.today())?)
     }
@@ -121,7 +121,7 @@ impl Management {
         self.store.deposits(account, limit).await
     }
 
-    /// Adds credit to an account, and returns the credit just after. A payment that was added before adds nothing, and
+    /// Adds credit to an account and returns the credit afterwards. A payment that was added before adds nothing and
     /// gets the same answer.
     pub async fn deposit(
         &self,

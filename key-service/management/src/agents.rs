@@ -1,9 +1,9 @@
-//! Commands that ask coding agents over a gateway, as the first screen and the dashboard print them.
+//! Commands that run coding agents through a gateway, for the first screen and the dashboard.
 
-/// Environment variable that the commands take the API key from.
+/// Environment variable with the API key, which the commands use.
 pub const VARIABLE: &str = "API_KEY";
 
-/// Makes a command that asks Codex over the gateway at this address, without changing its configuration.
+/// Makes a command that runs Codex through the gateway at this address, without changing its configuration.
 pub fn codex(base: &str, model: &str) -> String {
     format!(
         "codex exec --skip-git-repo-check -m '{model}' -c model_provider=faregate \\\n  \
@@ -12,7 +12,7 @@ pub fn codex(base: &str, model: &str) -> String {
     )
 }
 
-/// Makes a command that asks Claude Code over the gateway at this address.
+/// Makes a command that runs Claude Code through the gateway at this address.
 pub fn claude_code(base: &str, model: &str) -> String {
     format!(
         "ANTHROPIC_BASE_URL={base} ANTHROPIC_API_KEY=${VARIABLE} ANTHROPIC_MODEL='{model}' \\\n  \

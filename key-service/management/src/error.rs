@@ -1,8 +1,8 @@
-//! Failure of a use-case, by the caller's next step.
+//! Failures of use-cases, by what the caller should do next.
 
 use key_service_store::store::StoreError;
 
-/// Reasons for a failed use-case, by the caller's next step.
+/// Failure of a use-case, by what the caller should do next.
 #[derive(Debug, thiserror::Error)]
 pub enum Error<R> {
     /// Answer the caller. Nothing changed.
@@ -14,7 +14,6 @@ pub enum Error<R> {
 }
 
 impl<R> Error<R> {
-    /// The error with another form of the refusal.
     pub fn map<S>(self, form: impl FnOnce(R) -> S) -> Error<S> {
         match self {
             Self::Refused(reason) => Error::Refused(form(reason)),

@@ -1,4 +1,4 @@
-//! What happened, one by one: events, bills and refusals, found by filters and words, a page at a time.
+//! Lists of events, bills and refusals, searched by filters and words, a page at a time.
 
 pub mod events;
 pub mod generations;

@@ -1,26 +1,24 @@
-//! The state of the installation, as far as the store knows it.
+//! The state of the store, for operators.
 
 use crate::management::Management;
 use key_service_store::store::{Capacity as _, Ledger as _, Skew, StoreError};
 
-/// The store, and what it says of itself.
+/// What the store reports about itself.
 #[derive(Clone, Debug)]
 pub struct StoreFacts {
-    /// Name of the backend.
     pub system: &'static str,
-    /// Used share of the room, from 0 to 1; `None` without a bound.
+    /// Used share of the space, from 0 to 1; `None` without a bound.
     pub used: Option<f64>,
-    /// New accounts, keys and credit are refused, and requests go on.
+    /// New accounts, keys and credit are refused; requests continue.
     pub is_nearly_full: bool,
-    /// What answered writes may not survive.
+    /// Failures that confirmed writes may not survive.
     pub warnings: Vec<&'static str>,
-    /// Our clock less the store's; `None` where the store has no clock of its own.
+    /// Our clock minus the store's; `None` if the store has no clock.
     pub skew: Option<Skew>,
     pub accounts: u64,
 }
 
 impl Management {
-    /// Asks the store about itself.
     pub async fn store_facts(&self) -> Result<StoreFacts, StoreError> {
         Ok(StoreFacts {
             system: self.store.system(),

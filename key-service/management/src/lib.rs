@@ -1,4 +1,4 @@
-//! Use-cases of those who govern: the management API, the pages and the command line all call these.
+//! Use-cases of managing accounts and keys. The management API, the dashboard and the command line all call these.
 
 mod access;
 pub mod accounts;

@@ -1,4 +1,4 @@
-//! The parts that use-cases share: store, clock, credentials, and what is bounded for all of them together.
+//! What use-cases share: store, clock, credentials, and common bounds.
 
 pub(crate) mod last_use;
 pub(crate) mod password;
@@ -31,10 +31,10 @@ use last_use::LastUses;
 use password::Passwords;
 use recent_spend::RecentSpend;
 
-/// API keys that an account may have unless configured otherwise: some 65 MB in Redis, or more with long labels.
+/// Default bound on an account's API keys: about 65 MB in Redis, or more with long labels.
 pub const MAX_KEYS_PER_ACCOUNT: u64 = 100_000;
 
-/// Timeout of an account for the permit to read. A page reads for some 20 ms, so a hundred pages get through.
+/// How long an account waits for the permit to read. A page reads for about 20 ms, so a hundred pages get through.
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
 /// Manages keys and accounts. Cheap to share behind an `Arc`.
 pub struct Management {
@@ -45,15 +45,15 @@ pub struct Management {
     pub(crate) max_keys: u64,
     /// Models with their aliases; `None` for commands that name no models.
     pub(crate) catalog: Option<Arc<Current<Catalog>>>,
-    /// Networks of receivers besides public ones.
+    /// Networks that webhooks may reach besides public ones.
     pub(crate) webhook_networks: Vec<Network>,
     pub(crate) passwords: Passwords,
-    /// Permits to read for pages and listings. Accounts take turns, so that the store serves other accounts in between.
+    /// Read permits for pages and listings. Accounts take turns, so that the store serves other accounts in between.
     reads: Quota,
     /// Records of uses of management keys.
     pub(crate) last_uses: LastUses,
     pub(crate) recent_spend: RecentSpend,
-    /// Held while the owners of an account are counted and one is changed.
+    /// Held while an account's owners are counted and one is changed.
     pub(crate) owners: tokio::sync::Mutex<()>,
     /// Time of the last id in milliseconds.
     last_id: AtomicI64,
@@ -88,18 +88,18 @@ impl Management {
         permit.ok_or(StoreError::Busy("the account reads too many pages at once"))
     }
 
-    /// Refuses for this reason what would add to a store that is nearly full.
+    /// Fails with this reason if the store is nearly full.
     pub(crate) async fn check_room<R>(&self, reason: R) -> Result<(), Error<R>> {
         if self.store.is_nearly_full().await? { Err(Error::Refused(reason)) } else { Ok(()) }
     }
 
-    /// Sets the networks that webhooks may lead to besides public ones.
+    /// Sets the networks that webhooks may reach besides public ones.
     #[must_use]
     pub fn with_webhook_networks(self, webhook_networks: Vec<Network>) -> Self {
         Self { webhook_networks, ..self }
     }
 
-    /// Sets the catalogue, by which lists of models are kept as ids.
+    /// Sets the catalogue, which resolves aliases in lists of models.
     #[must_use]
     pub fn with_catalog(self, catalog: Arc<Current<Catalog>>) -> Self {
         Self { catalog: Some(catalog), ..self }
@@ -111,20 +111,20 @@ impl Management {
         Self { max_keys, ..self }
     }
 
-    /// An act of this actor, now.
+    /// Makes an act of this actor at the current time.
     pub(crate) fn act(&self, actor: Actor) -> Act {
         Act { actor, at: self.clock.now(), chance: random_bytes(&*self.clock) }
     }
 
-    /// Returns the current time, or the first millisecond after the last id. Listings are in the order of ids, and keys
-    /// made within the same millisecond keep their order.
+    /// Returns the current time, or the first millisecond after the last id. Listings are ordered by id, so keys
+    /// created within the same millisecond keep their order.
     pub(crate) fn later_than_the_last(&self, now: Timestamp) -> Timestamp {
         let next = |last: i64| now.millis().max(last.saturating_add(1));
         let last = self.last_id.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| Some(next(last)));
         Timestamp::from_millis(next(last.unwrap_or_else(|last| last)))
     }
 
-    /// Names models by their ids, since the ledger knows no aliases.
+    /// Replaces model aliases with ids, since the ledger knows no aliases.
     pub(crate) fn name_by_id<'a>(&self, lists: impl IntoIterator<Item = &'a mut Vec<String>>) {
         let Some(catalog) = &self.catalog else { return };
         let catalog = catalog.get();
@@ -133,7 +133,7 @@ impl Management {
         }
     }
 
-    /// Returns the present time, on the clock of sessions and keys.
+    /// Returns the current time, on the clock of sessions and keys.
     pub fn now(&self) -> Timestamp {
         self.clock.now()
     }

@@ -1,4 +1,4 @@
-//! Members of an account, their right to sign in to its dashboard, and their sessions.
+//! Members of an account, their sign-in to its dashboard, and their sessions.
 
 mod attempts;
 mod known_browser;

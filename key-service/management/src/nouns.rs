@@ -1,4 +1,4 @@
-//! Nouns that owners govern: keys, groups and webhooks, with what their acts and lists have in common.
+//! Keys, groups and webhooks, with what their operations and lists have in common.
 
 pub mod children;
 pub mod governed;

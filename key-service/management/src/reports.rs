@@ -1,4 +1,4 @@
-//! Sums for members and operators: what was used, spent and refused, by day, key, group, model and account.
+//! Sums for members and operators: usage, spend and refusals by day, key, group, model and account.
 
 pub mod account_list;
 pub mod books;

@@ -1,4 +1,4 @@
-//! Means shared by the tests of the key-service: a clock that tests set, and a store in memory.
+//! Test helpers of the key-service: a clock that tests set, and an in-memory store.
 #![allow(clippy::unwrap_used, reason = "panics are fine as test failures")]
 
 use std::{
@@ -85,8 +85,8 @@ impl Office {
     }
 }
 
-/// A clock that stands still until moved. Random numbers count down, so that ids which sort by creation do not do so
-/// by chance.
+/// A clock that stands still until a test moves it. Random numbers count down, so that ids do not sort by creation by
+/// chance.
 pub struct Script {
     millis: AtomicI64,
     drawn: AtomicU64,

@@ -1,5 +1,5 @@
-//! A breadth-first explorer: visits every state that a model can reach, once, and gives the shortest way to a state that breaks
-//! a promise.
+//! A breadth-first model checker: visits every reachable state once, and returns the shortest path to a state that
+//! breaks a promise.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -7,7 +7,7 @@ use std::{
     time::Instant,
 };
 
-/// Something that goes from state to state.
+/// A model: states, and actions between them.
 pub(crate) trait Model {
     type State;
     type Action: Copy + Debug;
@@ -17,33 +17,33 @@ pub(crate) trait Model {
     /// Everything that can happen in a state.
     fn actions(&self, state: &Self::State) -> Vec<Self::Action>;
 
-    /// The state after an action, or the promise that the action breaks.
+    /// Returns the state after an action. The error is the promise that the action breaks.
     fn take(&self, state: &Self::State, action: Self::Action) -> Result<Self::State, String>;
 
-    /// Returns whether the action may never happen. A state is at rest where only such actions can.
+    /// Returns whether the action may never happen. A state is at rest if only such actions are possible.
     fn is_optional(&self, action: Self::Action) -> bool;
 
-    /// Looks at a state that is at rest: fails with the promise that it breaks.
+    /// Checks a state at rest. The error is the promise that it breaks.
     fn rest(&self, state: &Self::State) -> Result<(), String>;
 
-    /// The bytes by which a state is known again. States with the same bytes have the same future.
+    /// Bytes that identify a state. States with the same bytes have the same future.
     fn sketch(&self, state: &Self::State) -> Vec<u8>;
 }
 
 /// What an exploration has seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Explored {
-    /// Different states.
+    /// Number of distinct states.
     pub(crate) states: usize,
     /// Actions taken, from all states.
     pub(crate) steps: usize,
     /// States at rest.
     pub(crate) rests: usize,
-    /// Actions on the shortest way to the farthest state.
+    /// Actions on the shortest path to the farthest state.
     pub(crate) depth: usize,
 }
 
-/// A broken promise, with the shortest way there.
+/// A broken promise, with the shortest path to it.
 pub(crate) struct Broken {
     promise: String,
     way: Vec<String>,
@@ -59,7 +59,7 @@ impl Debug for Broken {
     }
 }
 
-/// A state that was reached: the state before and the action, and the number of actions.
+/// A reached state: the previous state, the action, and the number of actions so far.
 struct Reached<A> {
     from: Option<(usize, A)>,
     depth: usize,
@@ -68,13 +68,13 @@ struct Reached<A> {
 struct Explorer<A> {
     reached: Vec<Reached<A>>,
     numbers: HashMap<[u8; 16], usize>,
-    /// For each state, those that lead there by actions that are not optional.
+    /// For each state, the states that lead to it by actions that are not optional.
     ways_back: Vec<Vec<u32>>,
     rests: Vec<usize>,
     steps: usize,
 }
 
-/// Visits every state. Fails with the first promise that is broken, on a shortest way.
+/// Visits every state. Fails with the first broken promise, on a shortest path.
 pub(crate) fn explore<M: Model>(model: &M) -> Result<Explored, Broken> {
     let mut explorer = Explorer {
         reached: Vec::new(),
@@ -113,7 +113,7 @@ pub(crate) fn explore<M: Model>(model: &M) -> Result<Explored, Broken> {
     Ok(explorer.explored())
 }
 
-/// Explores, prints what was seen, and demands that at least so many states were.
+/// Explores, prints the numbers, and requires at least this many states.
 pub(crate) fn explore_at_least<M: Model>(name: &str, model: &M, states: usize) {
     let began = Instant::now();
     let explored = explore(model).unwrap_or_else(|broken| panic!("{name}: {broken:?}"));
@@ -123,7 +123,7 @@ pub(crate) fn explore_at_least<M: Model>(name: &str, model: &M, states: usize) {
 }
 
 impl<A: Copy + Debug> Explorer<A> {
-    /// The number of a state, and whether the state is new.
+    /// Returns the number of a state, and whether it is new.
     fn reach(&mut self, sketch: &[u8], from: Option<(usize, A)>) -> (usize, bool) {
         let mut name = [0; 16];
         name.copy_from_slice(&blake3::hash(sketch).as_bytes()[..16]);
@@ -148,7 +148,7 @@ impl<A: Copy + Debug> Explorer<A> {
         Broken { promise, way }
     }
 
-    /// Fails if some state leads to no state at rest, even if nothing optional happens any more.
+    /// Fails if some state cannot reach a state at rest without optional actions.
     fn all_can_come_to_rest(&self) -> Result<(), Broken> {
         let mut can = vec![false; self.reached.len()];
         let mut looks = self.rests.clone();

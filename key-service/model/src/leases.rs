@@ -1,7 +1,8 @@
-//! Two key-services that count the lease time of a hold which nobody renews: each looks at the ledger now and then, by the real
-//! [`LeaseClock`], and advances the tick by the real command.
+//! Two key-services count the lease time of a hold that nobody renews. Each polls the ledger with the real
+//! [`LeaseClock`] and advances the tick with the real command.
 //!
-//! A unit of time is a second. In each, the store answers one key-service, both in either order or interleaved, or none.
+//! Time passes in seconds. In each second, the store answers one key-service, both (in either order or interleaved), or
+//! none.
 
 use std::time::Duration;
 
@@ -29,7 +30,7 @@ struct Counted {
     services: [Looking; 2],
     /// Second of the last answer to anybody.
     answered_at: Option<u64>,
-    /// Seconds since the hold was opened in which the ledger answered without a longer gap.
+    /// Seconds since the hold was opened in which the ledger answered without too long a gap.
     answered: u64,
 }
 

@@ -1,5 +1,5 @@
-//! Models that a machine explores: every order of messages, crashes and conflicts of a small installation, and every
-//! course of its lease time. `domain::ledger` and the store's lanes decide; the parts around them are stand-ins.
+//! Model checking: explores every order of messages, crashes and conflicts in a small installation, and every course of
+//! its lease time. The real `domain::ledger` and lanes decide; everything around them is simulated.
 
 #[cfg(test)]
 mod explorer;

@@ -1,9 +1,10 @@
-//! Gateways, two key-services and a store, by single steps.
+//! Gateways, two key-services and a store, in single steps.
 //!
-//! A gateway sends copies of its messages to either key-service, as often as it likes, and each arrives once, at any time or never.
-//! A key-service decides over its own copies of records, which may be old, and sends a commit. A conflict brings the records as
-//! they are, and it decides again: as no answer leaves before, these attempts are one step. A commit whose key-service has died
-//! may reach the store at any later time. Nothing has an order but what the protocol gives it.
+//! A gateway sends copies of its messages to either key-service, any number of times. Each copy arrives once, at any
+//! time, or never. A key-service decides on its own copies of records, which may be stale, and sends a commit. A
+//! conflict returns the current records, and the key-service decides again; since no answer leaves before, these
+//! attempts are one step. The commit of a dead key-service may reach the store at any later time. Only the protocol
+//! imposes an order.
 
 mod facts;
 mod gateways;
@@ -123,7 +124,7 @@ impl Model for Setup {
         for request in requests {
             request.sketch(&mut sketch);
         }
-        // Key-services differ by nothing but their state, and strays have no order.
+        // Key-services differ only in their state, and strays have no order.
         let mut of_services = services.each_ref().map(|service| service.sketch(store));
         let mut of_strays: Vec<_> = strays.iter().map(|sent| sent.sketch(store)).collect();
         of_services.sort_unstable();

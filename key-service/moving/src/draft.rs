@@ -28,7 +28,7 @@ pub struct Draft {
 pub struct DraftGroup {
     /// Place in the export, for messages.
     pub place: String,
-    /// Amount that the other gateway has billed before.
+    /// Amount that the other gateway has billed.
     pub used: NanoUsd,
     /// Settings, with the external id.
     pub settings: GroupPatch,
@@ -42,11 +42,10 @@ pub struct DraftKey {
     pub foreign: ForeignKey,
     /// Part of the plaintext that may be shown, if known.
     pub hint: Option<String>,
-    /// The key does not work any more.
+    /// The key no longer works.
     pub is_revoked: bool,
-    /// Amount that the other gateway has billed before.
+    /// Amount that the other gateway has billed.
     pub used: NanoUsd,
-    /// Settings without a group.
     pub settings: KeyPatch,
     /// External id of the key's group.
     pub group: Option<String>,
@@ -60,7 +59,7 @@ pub struct Wrong {
 }
 
 impl Draft {
-    /// Finds keys and groups that appear twice.
+    /// Finds keys and groups that appear more than once.
     pub fn repeated(&self) -> Vec<Wrong> {
         let mut seen: HashMap<&[u8], &str> = HashMap::new();
         let mut wrong = Vec::new();
@@ -70,10 +69,7 @@ impl Draft {
         let keys = self.keys.iter().map(|key| (&key.foreign.as_bytes()[..], &key.place, "key"));
         for (name, place, what) in groups.chain(keys) {
             if let Some(first) = seen.insert(name, place) {
-                wrong.push(Wrong {
-                    place: place.clone(),
-                    reason: format!("is the {what} of {first} once more"),
-                });
+                wrong.push(Wrong { place: place.clone(), reason: format!("repeats the {what} of {first}") });
             }
         }
         wrong

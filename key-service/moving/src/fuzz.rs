@@ -7,7 +7,7 @@ use shared_fuzz::{Examples, Input, fuzz};
 use super::*;
 use litellm::Table;
 
-/// Keys and groups of a gateway become keys and groups whose money is in range, and nothing comes twice.
+/// Imported keys and groups have money within range, and nothing is imported twice.
 #[test]
 fn litellm_tables() {
     let examples = [

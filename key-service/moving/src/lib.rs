@@ -1,4 +1,4 @@
-//! Moving in: keys and groups of another gateway, joined with the keys and groups of a store.
+//! Imports keys and groups of another gateway into an account.
 
 mod draft;
 pub mod litellm;

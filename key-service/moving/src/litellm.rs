@@ -1,4 +1,4 @@
-//! Keys and teams of LiteLLM, from the rows of its tables as of its versions 1.7x to 1.10x.
+//! Reads LiteLLM's keys and teams from its tables, as of versions 1.7x to 1.10x.
 
 mod bounds;
 mod fields;
@@ -25,9 +25,9 @@ const KEYS: &str = "LiteLLM_VerificationToken";
 const TEAMS: &str = "LiteLLM_TeamTable";
 /// Table of the aliases that teams name.
 const MODELS: &str = "LiteLLM_ModelTable";
-/// Team of the keys that LiteLLM's own pages sign in with.
+/// Team of the keys that LiteLLM's UI signs in with.
 const UI_SESSIONS: &str = "litellm-dashboard";
-/// Names of routes that call no model. A key with these routes alone is revoked: here every key calls models.
+/// Routes that call no model. A key limited to them is imported as revoked, since here every key can call models.
 const ROUTES_WITHOUT_MODELS: [&str; 2] = ["management_routes", "info_routes"];
 
 /// A table of an export.
@@ -38,7 +38,7 @@ pub struct Table {
     pub rows: Vec<(String, Row)>,
 }
 
-/// Names the table that has these columns, as in a CSV file.
+/// Recognises the table of a CSV file by its columns.
 pub fn table_with(columns: &[String]) -> Option<&'static str> {
     let has = |column: &str| columns.iter().any(|name| name == column);
     let marks = [
@@ -51,7 +51,7 @@ pub fn table_with(columns: &[String]) -> Option<&'static str> {
     marks.into_iter().find(|(column, _)| has(column)).map(|(_, table)| table)
 }
 
-/// Reads keys and groups, and what became of each field; or says what is wrong with rows.
+/// Reads keys and groups, with a report on each field. The error lists faulty rows.
 pub fn read(tables: Vec<Table>) -> Result<(Draft, Report), Vec<Wrong>> {
     let mut reader = Reader::default();
     let (mut keys, mut teams) = (Vec::new(), Vec::new());
@@ -126,7 +126,7 @@ impl Reader {
                 }
                 None => fields.became(
                     "model_id",
-                    format!("dropped: the aliases stand in {MODELS}, which the export lacks"),
+                    format!("dropped: the aliases are in {MODELS}, which the export lacks"),
                 ),
             }
         }
@@ -141,7 +141,7 @@ impl Reader {
         Ok(DraftGroup { place, used, settings })
     }
 
-    /// Reads a key; `None` for a sign-in of LiteLLM's own pages.
+    /// Reads a key; `None` for a sign-in to LiteLLM's UI.
     fn key(&mut self, place: String, row: Row) -> Result<Option<DraftKey>, RowFault> {
         let mut fields = RowFields::new(KEYS, row, &mut self.report);
         let team = fields.take("team_id", values::text)?;
@@ -151,7 +151,7 @@ impl Reader {
         }
         let digits = fields.take("token", values::text)?;
         let foreign = digits.as_deref().and_then(ForeignKey::from_hex);
-        let foreign = foreign.ok_or("`token` is no SHA-256 in 64 hexadecimal digits")?;
+        let foreign = foreign.ok_or("`token` is not a SHA-256 in 64 hexadecimal digits")?;
         fields.became("token", "the credential: callers keep their keys");
         if team.is_some() {
             fields.became("team_id", "the group with this external_id");
@@ -171,7 +171,7 @@ impl Reader {
             Some(id) => {
                 let missing = || format!("`budget_id` names no row of {BUDGETS}, whose bounds would be lost");
                 let budget = self.budgets.get(&id).ok_or_else(missing)?;
-                fields.became("budget_id", "the budget's bounds, where the key has none of its own");
+                fields.became("budget_id", "the budget's bounds, where the key has none");
                 Some(budget)
             }
         };
@@ -206,7 +206,7 @@ impl RowFields<'_> {
         Ok(used)
     }
 
-    /// Returns whether the key may call no model.
+    /// Returns whether the key cannot call any model.
     fn calls_no_model(&mut self) -> Result<bool, RowFault> {
         let routes = self.take("allowed_routes", values::list)?;
         if routes.is_empty() {
@@ -214,7 +214,7 @@ impl RowFields<'_> {
         }
         let calls_none = routes.iter().all(|route| ROUTES_WITHOUT_MODELS.contains(&route.as_str()));
         let became = if calls_none {
-            "revoked: the routes call no model"
+            "revoked: its routes call no model"
         } else {
             "dropped: a key may call every model route"
         };

@@ -1,4 +1,4 @@
-//! Decides what an import makes, beside what the account has.
+//! Decides what an import creates, given what the account has.
 
 use std::collections::HashMap;
 
@@ -19,9 +19,9 @@ pub struct Import {
     /// Groups, each with an external id.
     pub groups: Vec<Group>,
     pub keys: Vec<ImportedKey>,
-    /// Bound on the number of the account's keys, revoked and imported keys included.
+    /// Most keys of the account, including revoked and imported ones.
     pub most_keys: u64,
-    /// Bound on the number of the account's groups, archived and imported groups included.
+    /// Most groups of the account, including archived and imported ones.
     pub most_groups: u64,
 }
 
@@ -41,7 +41,7 @@ pub struct ImportedKey {
 pub enum DigestOwner {
     /// Nothing has the digest.
     None,
-    /// An import that was interrupted reserved the digest for a key of this id, which was not made.
+    /// An interrupted import reserved the digest for a key with this id, which was not created.
     Reserved(KeyId),
     /// A key of the account.
     Key,
@@ -49,7 +49,7 @@ pub enum DigestOwner {
     Other,
 }
 
-/// Parts of an account that an import meets.
+/// What the account already has that concerns an import.
 #[derive(Debug, Default)]
 pub struct Present {
     /// Number of the account's keys.
@@ -58,40 +58,40 @@ pub struct Present {
     pub groups: u64,
     /// The owner of each imported key's digest.
     pub owners: Vec<DigestOwner>,
-    /// Groups by the external ids that the import names; false for a group that takes no keys.
+    /// Groups by the external ids that the import names, with the error for a group that accepts no keys.
     pub named: HashMap<String, (GroupId, Result<(), BadGroup>)>,
 }
 
-/// Keys and groups that an import makes.
+/// Keys and groups that an import creates.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
     /// Groups that do not exist yet.
     pub groups: Vec<Group>,
     /// Keys to be made, with digests, in groups.
     pub keys: Vec<(ApiKey, Digest)>,
-    /// Places in the import of the groups that exist, and stay as they are.
+    /// Indexes in the import of groups that exist already and stay unchanged.
     pub existing_groups: Vec<usize>,
-    /// Places in the import of the keys that exist, and stay as they are.
+    /// Indexes in the import of keys that exist already and stay unchanged.
     pub existing_keys: Vec<usize>,
 }
 
 /// Reason why nothing is imported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ImportRefused {
-    /// The key at this place of the import belongs to another account.
+    /// The key at this index of the import belongs to another account.
     Taken(usize),
-    /// The group of the key at this place takes no keys.
+    /// The group of the key at this index accepts no keys.
     BadGroup(usize, BadGroup),
-    /// The account would pass the bound on keys.
+    /// The account would exceed its bound on keys.
     TooManyKeys,
-    /// The account would pass the bound on groups.
+    /// The account would exceed its bound on groups.
     TooManyGroups,
     /// The store is nearly full.
     StoreFull,
 }
 
 impl Import {
-    /// Decides what the import makes.
+    /// Decides what the import creates.
     pub fn plan(&self, present: &Present) -> Result<Plan, ImportRefused> {
         let mut plan = Plan::default();
         let mut named: HashMap<&str, (GroupId, Result<(), BadGroup>)> =
@@ -142,8 +142,8 @@ impl Import {
 }
 
 impl Plan {
-    /// The events of what is made, the `first`th of the act and those after it. A key that did not work any more is
-    /// revoked as soon as it is made.
+    /// The events of what is created, numbered from `first` within the act. A key that no longer worked is revoked
+    /// right after its creation.
     pub fn events(&self, act: &Act, first: u32) -> impl Iterator<Item = Event> {
         let at = act.at;
         let groups = self.groups.iter().map(move |group| (None, Some(group.id), group.creation(at)));

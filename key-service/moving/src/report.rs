@@ -1,8 +1,8 @@
-//! Report of an import: what became of each field.
+//! Report of an import: how each field was handled.
 
 use std::collections::BTreeMap;
 
-/// What became of each field that has a value, with the number of rows.
+/// How each field with a value was handled, with the number of rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     lines: BTreeMap<(String, String, String), RowCount>,
@@ -10,7 +10,6 @@ pub struct Report {
     row: usize,
 }
 
-/// Rows of a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct RowCount {
     rows: usize,
@@ -18,25 +17,25 @@ struct RowCount {
     last: usize,
 }
 
-/// Fields with the same fate.
+/// A line of the report: a column and how its values were handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReportLine<'a> {
     /// Table of the export that the rows are from.
     pub table: &'a str,
     /// Column of the table; empty for the rows themselves.
     pub column: &'a str,
-    /// What became of the values.
+    /// How the values were handled.
     pub became: &'a str,
     pub rows: usize,
 }
 
 impl Report {
-    /// Begins another row. Whatever is added before the next one belongs to it.
+    /// Begins a row. Everything added before the next row belongs to it.
     pub(super) fn begin_row(&mut self) {
         self.row += 1;
     }
 
-    /// Counts the row as one whose column became this, once however many of its values did.
+    /// Counts the row for this column and result, once per row.
     pub(super) fn add(&mut self, table: &str, column: &str, became: impl Into<String>) {
         let count = self.lines.entry((table.to_owned(), column.to_owned(), became.into())).or_default();
         if count.last != self.row {

@@ -93,7 +93,7 @@ fn what_appears_twice_is_wrong() {
         keys: vec![drafted("line 1", 1), drafted("line 2", 2), drafted("line 3", 1)],
     };
     let wrong = draft.repeated();
-    assert_eq!(wrong, [Wrong { place: "line 3".into(), reason: "is the key of line 1 once more".into() }]);
+    assert_eq!(wrong, [Wrong { place: "line 3".into(), reason: "repeats the key of line 1".into() }]);
 }
 
 #[test]

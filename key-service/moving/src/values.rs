@@ -1,4 +1,4 @@
-//! Values of a table: of JSON, or of a CSV file, in which numbers, lists and objects are text.
+//! Values of a table, from JSON or from CSV, where numbers, lists and objects are text.
 
 use serde_json::{Map, Value};
 use shared::{
@@ -9,10 +9,9 @@ use shared::{
 /// A row of a table: values by column.
 pub type Row = Map<String, Value>;
 
-/// What is wrong with a value.
 pub(super) type RowFault = String;
 
-/// Returns whether a value says nothing: null, false, zero, or empty.
+/// Returns whether a value is null, false, zero or empty.
 pub(super) fn is_empty(value: &Value) -> bool {
     match value {
         Value::Null => true,
@@ -32,13 +31,13 @@ pub(super) fn text(value: &Value) -> Result<Option<String>, RowFault> {
         Value::Null => Ok(None),
         Value::String(text) => Ok(Some(text.clone()).filter(|text| !text.is_empty())),
         Value::Number(number) => Ok(Some(number.to_string())),
-        Value::Bool(_) | Value::Array(_) | Value::Object(_) => Err("is no text".into()),
+        Value::Bool(_) | Value::Array(_) | Value::Object(_) => Err("is not a text".into()),
     }
 }
 
-/// An amount of US dollars that is not negative. Infinity is none; less than half a nano-USD is zero.
+/// A non-negative amount in US dollars. Infinity means none; less than half a nano-USD is zero.
 pub(super) fn amount(value: &Value) -> Result<Option<NanoUsd>, RowFault> {
-    let Some(number) = text(value).map_err(|_| "is no number")? else { return Ok(None) };
+    let Some(number) = text(value).map_err(|_| "is not a number")? else { return Ok(None) };
     if ["inf", "infinity"].contains(&number.to_ascii_lowercase().as_str()) {
         return Ok(None);
     }
@@ -52,9 +51,9 @@ pub(super) fn amount(value: &Value) -> Result<Option<NanoUsd>, RowFault> {
 
 /// A whole number that is not negative.
 pub(super) fn count(value: &Value) -> Result<Option<u64>, RowFault> {
-    let Some(number) = text(value).map_err(|_| "is no whole number")? else { return Ok(None) };
+    let Some(number) = text(value).map_err(|_| "is not a whole number")? else { return Ok(None) };
     let whole = number.strip_suffix(".0").unwrap_or(&number);
-    whole.parse().map(Some).map_err(|_| "is no whole number from 0".into())
+    whole.parse().map(Some).map_err(|_| "is not a whole number from 0".into())
 }
 
 /// A truth value; null is false.
@@ -71,7 +70,7 @@ pub(super) fn flag(value: &Value) -> Result<bool, RowFault> {
     }
 }
 
-/// A time, in UTC where no offset is given. Postgres writes whole hours of an offset without minutes.
+/// A time, in UTC unless it has an offset. Postgres writes whole-hour offsets without minutes.
 pub(super) fn time(value: &Value) -> Result<Option<Timestamp>, RowFault> {
     let Some(mut text) = text(value)? else { return Ok(None) };
     let has_hours_alone = |text: &str| {
@@ -83,12 +82,12 @@ pub(super) fn time(value: &Value) -> Result<Option<Timestamp>, RowFault> {
     if has_hours_alone(&text) {
         text.push_str(":00");
     }
-    Timestamp::parse(&text).map(Some).ok_or_else(|| "is no date and time".into())
+    Timestamp::parse(&text).map(Some).ok_or_else(|| "is not a date and time".into())
 }
 
 /// A list of texts: of JSON, JSON as text, or an array of Postgres.
 pub(super) fn list(value: &Value) -> Result<Vec<String>, RowFault> {
-    let fault = || "is no list of texts".to_owned();
+    let fault = || "is not a list of texts".to_owned();
     match value {
         Value::Null => Ok(Vec::new()),
         Value::Array(values) => {
@@ -105,7 +104,7 @@ pub(super) fn list(value: &Value) -> Result<Vec<String>, RowFault> {
 pub(super) fn json(value: &Value) -> Result<Value, RowFault> {
     match value {
         Value::String(text) if text.is_empty() => Ok(Value::Null),
-        Value::String(text) => serde_json::from_str(text).map_err(|_| "is no JSON".into()),
+        Value::String(text) => serde_json::from_str(text).map_err(|_| "is not JSON".into()),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
             Ok(value.clone())
         }
@@ -117,7 +116,9 @@ pub(super) fn object(value: &Value) -> Result<Row, RowFault> {
     match json(value)? {
         Value::Null => Ok(Row::new()),
         Value::Object(members) => Ok(members),
-        Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => Err("is no object".into()),
+        Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+            Err("is not an object".into())
+        }
     }
 }
 

@@ -33,7 +33,7 @@ fn now() -> Timestamp {
     Timestamp::from_millis(1_795_140_665_000)
 }
 
-/// The settings that a key has can be set, and make the same key.
+/// A key's settings can be set again and make the same key.
 #[test]
 fn key_settings() {
     let fresh = || ApiKey::new(KeyId::new(now(), [1; 10]), "hint".into(), now());
@@ -49,7 +49,7 @@ fn key_settings() {
     });
 }
 
-/// The settings that a group has can be set, and make the same group.
+/// A group's settings can be set again and make the same group.
 #[test]
 fn group_settings() {
     let fresh = || Group::new(GroupId::new(now(), [1; 10]), now());
@@ -65,7 +65,7 @@ fn group_settings() {
     });
 }
 
-/// Settings of a webhook are read, or refused for a fault of the sender's.
+/// A webhook's settings are read, or refused because of the sender.
 #[test]
 fn webhook_settings() {
     fuzz!(examples(), |input: &Input| {
@@ -78,7 +78,7 @@ fn webhook_settings() {
     });
 }
 
-/// The settings among an object's fields, as a request sets them.
+/// The settings of an object, as a request sets them.
 fn json<F: Fields>(value: impl Fn(F) -> Value) -> String {
     let member = |field: F| {
         let name = field.row().name;

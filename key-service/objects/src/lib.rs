@@ -1,6 +1,6 @@
-//! Objects of the management API as JSON: settings that are read and checked, and objects that are shown.
+//! Objects of the management API as JSON: reads and checks settings, and shows objects.
 //!
-//! The management API and the command line read and write the same JSON, by the same table of fields.
+//! The management API and the command line read and write the same JSON, from the same table of fields.
 
 mod settings;
 mod shown;

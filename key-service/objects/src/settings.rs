@@ -24,7 +24,7 @@ pub fn settings_among<P: Patch>(members: &Object<'_>, is_new: bool) -> Result<P,
         };
         let value = value::read(name, field.row().kind, raw)?;
         if !patch.set(field, value) {
-            tracing::error!(name, "a setting's value has another type than its row says");
+            tracing::error!(name, "a setting's value has a different type from its row");
             return Err(ApiError::internal());
         }
     }

@@ -1,4 +1,4 @@
-//! Values of fields in request bodies, read and checked by the type that the field's row names.
+//! Values of fields in request bodies, read and checked by the type in the field's row.
 
 use std::{borrow::Cow, collections::BTreeMap, ops::RangeInclusive};
 
@@ -53,7 +53,8 @@ fn line(param: &str, expected: &str, max: usize, raw: &RawValue) -> Result<Strin
     let text = text(param, expected, raw)?;
     at_most(param, max, &text)?;
     if text.chars().any(is_control) {
-        let message = format!("`{param}` has control characters, or marks that turn the direction of text.");
+        let message =
+            format!("`{param}` contains control characters or marks that change the direction of text.");
         return Err(ApiError::at(Code::InvalidValue, param, message));
     }
     Ok(text.into_owned())
@@ -102,7 +103,8 @@ pub fn count(
         let message = format!("`{param}` must be {expected}, not a decimal number.");
         return Err(ApiError::at(Code::InvalidType, param, message));
     }
-    // All characters are digits, so a number that no integer holds is out of bounds on the side of its sign. `-0` is 0.
+    // All characters are digits, so a number too large for an integer is out of bounds on the side of its sign. `-0` is
+    // 0.
     let is_below = token.starts_with('-') && token.bytes().any(|digit| matches!(digit, b'1'..=b'9'));
     let number = token.trim_start_matches('-').parse().unwrap_or(u64::MAX);
     if is_below || number < *bounds.start() {
@@ -129,7 +131,7 @@ fn limits(param: &str, may_be_raised: bool, raw: &RawValue) -> Result<Value, Api
         let limit = limit(&param, may_be_raised, raw)?;
         if limits.iter().any(|before| before.per == limit.per) {
             let message =
-                format!("`{param}.per` is `{}` once more; each may be given once.", limit.per.as_str());
+                format!("`{param}.per` repeats `{}`; each length may be given once.", limit.per.as_str());
             return Err(ApiError::at(Code::InvalidValue, format!("{param}.per"), message));
         }
         limits.push(limit);
@@ -152,7 +154,7 @@ fn limit(param: &str, may_be_raised: bool, raw: &RawValue) -> Result<Limit, ApiE
     Ok(Limit { raised, ..Limit::new(amount, per) })
 }
 
-/// Reads a raise. What it may be depends on its limit and on the time, and is judged where both are known.
+/// Reads a raise. Whether it is allowed depends on its limit and the time, and is checked where both are known.
 fn raise(param: &str, raw: &RawValue) -> Result<Raise, ApiError> {
     let members = members(param, "an object or null", &["amount", "until"], raw)?;
     let [amount_param, until_param] = ["amount", "until"].map(|name| format!("{param}.{name}"));
@@ -161,7 +163,7 @@ fn raise(param: &str, raw: &RawValue) -> Result<Raise, ApiError> {
     Ok(Raise { amount, until })
 }
 
-/// Reads an object that has no members but these.
+/// Reads an object that may only have these members.
 fn members<'a>(
     param: &str,
     expected: &str,
@@ -196,7 +198,7 @@ fn url(param: &str, raw: &RawValue) -> Result<String, ApiError> {
 fn event_types(param: &str, raw: &RawValue) -> Result<Vec<String>, ApiError> {
     let types = list(param, EVENT_TYPES.len(), raw)?;
     if types.is_empty() {
-        let message = format!("`{param}` is empty; null sends events of all types.");
+        let message = format!("`{param}` is empty; use null to send events of all types.");
         return Err(ApiError::at(Code::EmptyArray, param, message));
     }
     let mut known = Vec::new();
@@ -204,8 +206,7 @@ fn event_types(param: &str, raw: &RawValue) -> Result<Vec<String>, ApiError> {
         let param = format!("{param}[{at}]");
         let name = text(&param, "a string", raw)?.into_owned();
         if !EVENT_TYPES.contains(&name.as_str()) || known.contains(&name) {
-            let message =
-                format!("`{param}` must be the type of an event, such as `key.created`, and given once.");
+            let message = format!("`{param}` must be a type of event, such as `key.created`, given once.");
             return Err(ApiError::at(Code::InvalidValue, param, message));
         }
         known.push(name);
@@ -216,7 +217,9 @@ fn event_types(param: &str, raw: &RawValue) -> Result<Vec<String>, ApiError> {
 fn models(param: &str, raw: &RawValue) -> Result<Vec<String>, ApiError> {
     let models = list(param, MAX_MODELS, raw)?;
     if models.is_empty() {
-        let message = format!("`{param}` is empty; null allows all models, and a limit of 0 no request.");
+        let message = format!(
+            "`{param}` is empty; use null to allow all models, or a limit of 0 to allow no requests."
+        );
         return Err(ApiError::at(Code::EmptyArray, param, message));
     }
     let model = |(at, raw): (usize, &&RawValue)| {
@@ -250,7 +253,7 @@ fn metadata(param: &str, raw: &RawValue) -> Result<BTreeMap<String, Option<Strin
     Ok(metadata)
 }
 
-/// Reads the id of a group. A text that is no id belongs to no group.
+/// Reads the id of a group. A text that is not an id is an unknown group.
 fn group(param: &str, raw: &RawValue) -> Result<Value, ApiError> {
     let id = text(param, "a string or null", raw)?.parse();
     id.map(Value::Group).map_err(|_| unknown_group(param))
@@ -263,7 +266,7 @@ fn key_defaults(param: &str, raw: &RawValue) -> Result<Vec<(DefaultField, Value)
         let field = settable::<DefaultField>(name, true);
         let field = field.ok_or_else(|| unknown(&format!("{param}."), name, names()))?;
         let (param, kind) = (format!("{param}.{name}"), field.row().kind);
-        // Nothing of the defaults runs, so nothing of them is raised.
+        // Defaults are not spent from, so their limits cannot be raised.
         let is_limits = matches!(kind, Kind::Limits) && Json::of(raw) != Json::Null;
         let value = if is_limits { limits(&param, false, raw) } else { read(&param, kind, raw) };
         settings.push((field, value?));
@@ -304,11 +307,11 @@ fn object<'a>(param: &str, expected: &str, raw: &'a RawValue) -> Result<Object<'
 
 fn text<'a>(param: &str, expected: &str, raw: &'a RawValue) -> Result<Cow<'a, str>, ApiError> {
     expect(param, Json::String, expected, raw)?;
-    // The only error left is half of a surrogate pair: well-formed JSON that is no text.
+    // The only possible error is a lone surrogate: well-formed JSON that is not a text.
     json::text(raw).map_err(|e| invalid_json(&e))
 }
 
-/// Returns the raw token of a number, which is exact where a float is not.
+/// Returns the raw token of a number, which is exact, unlike a float.
 fn number<'a>(param: &str, expected: &str, raw: &'a RawValue) -> Result<&'a str, ApiError> {
     expect(param, Json::Number, expected, raw)?;
     Ok(raw.get())
@@ -327,7 +330,8 @@ pub(crate) fn settable<F: Fields>(name: &str, is_new: bool) -> Option<F> {
     F::settings().find(|field| field.row().name == name && (is_new || !field.row().is_fixed))
 }
 
-/// Makes the error for a member that cannot be set, which lists those that can. `place` is the path before the name.
+/// Makes the error for a member that cannot be set, which lists the members that can. `place` is the path before the
+/// name.
 pub fn unknown<'a>(place: &str, name: &str, settable: impl Iterator<Item = &'a str>) -> ApiError {
     let shown: String = name.chars().take(MAX_LABEL_CHARS).collect();
     let mut names: Vec<String> = settable.map(|name| format!("`{name}`")).collect();

@@ -1,4 +1,4 @@
-//! The gRPC edge: turns messages into calls of the service, and answers into messages.
+//! The gRPC interface: turns messages into service calls, and answers into messages.
 
 pub mod deadline;
 #[cfg(test)]
@@ -29,12 +29,12 @@ const ERROR_DOMAIN: &str = "faregate";
 pub struct Grpc {
     service: Arc<dyn KeyService>,
     shutdown: CancellationToken,
-    /// Random number of this process, by which gateways choose a key-service for each account.
+    /// Random number of this process. Gateways use it to choose a key-service for each account.
     instance: u64,
 }
 
 impl Grpc {
-    /// Makes a gRPC service. When `shutdown` is cancelled, sessions end after their current frame.
+    /// When `shutdown` is cancelled, sessions end after their current frame.
     pub fn new(service: Arc<dyn KeyService>, shutdown: CancellationToken, clock: &dyn Clock) -> Self {
         Self { service, shutdown, instance: u64::from_be_bytes(random_bytes(clock)) }
     }
@@ -70,7 +70,7 @@ impl key_service_server::KeyService for Grpc {
         unary!(self, request.into_inner(), Authenticate)
     }
 
-    /// The call's deadline is that of gRPC, which `deadline` enforces.
+    /// `deadline` enforces the gRPC deadline.
     async fn authorize(
         &self,
         request: Request<v1::AuthorizeRequest>,
@@ -128,14 +128,14 @@ struct SessionStream {
     service: Arc<dyn KeyService>,
     shutdown: CancellationToken,
     clock: SessionClock,
-    /// The first frame was sent, which tells the gateway the session's clock.
+    /// The first frame, with the session's clock, has been sent.
     greeted: bool,
     instance: u64,
     _counted: Counted,
 }
 
 impl SessionStream {
-    /// Returns the next frame of answers. One frame is at the store at a time, while the gateway gathers the next.
+    /// Returns the next frame of answers. One frame is at the store at a time while the gateway gathers the next.
     async fn next(&mut self) -> Result<Option<v1::SessionResponse>, Status> {
         if !self.greeted {
             self.greeted = true;
@@ -198,7 +198,7 @@ async fn answer_frame(
     Ok(answers)
 }
 
-/// Notes the outcome of a call. A refusal is an answer, and a faulty call is the caller's error.
+/// Records the outcome of a call. A refusal is an answer; a malformed call is the caller's error.
 fn note(span: &Span, timer: CallTimer, answer: &Result<Answer, CallFailure>) {
     let (status, failed) = match answer {
         Ok(_) => ("OK", false),
@@ -232,7 +232,7 @@ fn refused(malformed: &Malformed) -> CallFailure {
     CallFailure { code: Code::InvalidArgument, message: malformed.to_string() }
 }
 
-/// Makes a status of a malformed call, whose details name the field.
+/// Makes the status for a malformed call. Its details name the field.
 fn invalid(malformed: &Malformed) -> Status {
     let field = [("field".into(), malformed.field.into())];
     let details = ErrorDetails::with_error_info(reason(Code::InvalidArgument), ERROR_DOMAIN, field);
@@ -250,10 +250,11 @@ fn reason(code: Code) -> &'static str {
     }
 }
 
-/// Calls that failed with the store. The log has a line when this begins and one a minute, however many gateways ask.
+/// Calls that failed because of the store. The log gets a line when this begins and then one per minute, however many
+/// gateways call.
 static UNAVAILABLE: FailureLog = FailureLog::new();
 
-/// Logs the failures of a frame, one line for each reason, since an unreachable store fails all its calls.
+/// Logs the failures of a frame, one line per reason, since an unreachable store fails all its calls.
 fn log<'a>(failures: impl IntoIterator<Item = &'a CallFailure>) {
     let mut by_reason: BTreeMap<&str, (&CallFailure, usize)> = BTreeMap::new();
     for failure in failures {

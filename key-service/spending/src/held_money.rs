@@ -1,4 +1,4 @@
-//! Shows how much money requests in flight hold, over all accounts.
+//! Exports how much money requests in flight hold, over all accounts.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,14 +8,13 @@ use tokio_util::sync::CancellationToken;
 
 use key_service_store::store::{HoldIndex, Ledger as _, Store};
 
-/// Pause between two sums, about as long as between two scrapes.
+/// Pause between two sums: about a scrape interval.
 const EVERY: Duration = Duration::from_secs(15);
-/// Pause as a multiple of the time that a sum took, so that many accounts do not keep the store busy.
+/// Least pause, as a multiple of the time that a sum took, so that many accounts do not keep the store busy.
 const REST: u32 = 20;
-/// Accounts that are asked at once.
 const ASKED_AT_ONCE: usize = 16;
 
-/// Sums up what is held, repeatedly until `shutdown`. While the store does not answer for all accounts, the last sum
+/// Sums the held money regularly until `shutdown`. While the store does not answer for all accounts, the last sum
 /// stays.
 pub async fn show(store: Arc<Store>, shutdown: CancellationToken) {
     let summing = async {

@@ -1,6 +1,6 @@
-//! Spending: who may spend, what is held, and what is billed.
+//! Spending: decides who may spend, what is held, and what is billed.
 //!
-//! Calls come as gRPC messages or within the process. The ledger of the store decides.
+//! Calls arrive over gRPC or inside the process. The store's ledger decides.
 
 pub mod grpc;
 pub mod held_money;

@@ -1,6 +1,6 @@
-//! Use-cases of spending: authenticate, authorize, extend, capture, release; many calls at a time.
+//! Use-cases of spending: authenticate, authorize, extend, capture and release, for many calls at a time.
 //!
-//! A batch is grouped by account, with one call to the store for each. At high load, many calls share one read and one
+//! A batch is grouped by account, with one store call per account. At high load, many calls share one read and one
 //! write of a record.
 
 mod adding;
@@ -44,7 +44,7 @@ use domain::{
 use key_service_credentials::Credentials;
 use key_service_store::store::{Credential, Hour, Ledger, Outcomes, StoreError};
 
-/// A bound that can be replaced by a count takes at most this part, a quarter, of what is available.
+/// A prompt bound that an exact count can replace takes at most one fourth of what is available.
 const BOUND_SHARE: i64 = 4;
 
 /// Authorizes and bills spending. Cheap to share behind an `Arc`.
@@ -58,22 +58,22 @@ pub struct Service {
     upstream_bills: Arc<UpstreamBills>,
 }
 
-/// Next step of a call: none, or a command to the ledger with the meaning of its outcome.
+/// Next step of a call: nothing, or a command to the ledger with the context for its outcome.
 #[expect(
     clippy::large_enum_variant,
-    reason = "a plan is carried out at once; a box would cost each command an allocation"
+    reason = "a plan is executed at once; a box would cost each command an allocation"
 )]
 enum CallPlan {
     Done(Result<Answer, CallFailure>),
     Run { account: AccountId, command: Command, meaning: Meaning },
 }
 
-/// Commands to an account, each with the index of its answer and the meaning of its outcome.
+/// Commands to an account, each with the index of its answer and the context for its outcome.
 #[derive(Default)]
 struct CommandBatch {
     commands: Vec<Command>,
     meanings: Vec<(usize, Meaning)>,
-    /// Spans of the calls that are sampled: few, or none.
+    /// Spans of sampled calls: few, or none.
     spans: Vec<Span>,
 }
 
@@ -207,7 +207,7 @@ impl Service {
         })
     }
 
-    /// The hold's prices apply, whatever the catalogue has by now.
+    /// The hold's prices apply, whatever the catalogue says by now.
     fn plan_extend(&self, extend: Extend) -> CallPlan {
         let Extend { hold, usage, prompt_tokens, images, output_tokens, course } = extend;
         let command = Command::Extend {
@@ -230,8 +230,8 @@ impl Service {
         CallPlan::Run { account, command, meaning: Meaning::Charge }
     }
 
-    /// Prices a usage by the hold's prices, and its cost by those of the hold's upstream. Where another model has
-    /// answered, neither is below what the vendor says.
+    /// Prices a usage with the hold's prices, and its cost with the upstream's. If another model answered, neither is
+    /// below the cost that the vendor reports.
     fn progress(&self, hold: &HoldRef, usage: Usage, course: Option<Arc<Course>>) -> Progress {
         let cost = match &hold.upstream_cost {
             UpstreamCost::OfHold(cost) => cost.clone(),
@@ -247,7 +247,7 @@ impl Service {
         Progress { usage, cost, upstream_cost, course }
     }
 
-    /// Finds the catalogue's costs of the upstream of a hold that has none.
+    /// Finds the upstream's costs in the catalogue, for a hold without them.
     fn cost_in_catalogue(&self, hold: &HoldRef) -> Option<Arc<Price>> {
         let place = usize::try_from(hold.upstream).ok().and_then(|place| place.checked_sub(1));
         let catalog = self.catalog.get();
@@ -260,7 +260,7 @@ impl Service {
         let (account, key, generation) = match release {
             Release::Hold(hold) => (hold.account, hold.key, hold.generation),
             Release::Unknown { credential, generation } => match self.credentials.find(&credential).await? {
-                // A credential that a rotation has ended since counts too: its hold goes on.
+                // A credential that a rotation has ended since still works here: its hold goes on.
                 Some(Credential { owner: Principal::ApiKey(account, key), number: _ }) => {
                     (account, key, generation)
                 }

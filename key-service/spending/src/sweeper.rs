@@ -1,8 +1,8 @@
-//! Advances lease time, and expires holds whose lease is over, since the gateway died or lost contact for longer than a
+//! Advances lease time, and expires holds with an expired lease: their gateway died or lost contact for longer than a
 //! lease.
 //!
 //! Each account has its own watcher, so that an account with damaged records, or in an unreachable part of the store,
-//! does not keep others from expiring.
+//! does not block the expiry of others.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -30,11 +30,11 @@ use domain::{
 };
 use key_service_store::store::{Cursor, DueHold, DueHolds, HoldIndex, Ledger, Outcomes, StoreError};
 
-/// Longest pause between two polls of the ledger. Two pauses fit into a gap that still counts.
+/// Longest pause between two polls of the ledger. Two pauses fit into the longest gap that still counts.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// Pause between two listings of the accounts that have holds. It bounds the time until a first hold is noticed.
+/// Pause between two listings of the accounts with holds. It bounds the time until a first hold is noticed.
 const LIST_AGAIN: Duration = Duration::from_millis(500);
-/// Polls within a quantum, for leases so short that a quantum is shorter than that pause.
+/// Polls within a quantum, for leases so short that a quantum is shorter than the pause.
 const LOOKS: u32 = 2;
 
 /// Dependencies of the sweeper and all watchers.
@@ -44,14 +44,13 @@ struct Sweeper {
     quantum: Duration,
     pause: Duration,
     started: Instant,
-    /// Accounts that had holds at the last listing, each with the time of its last check. The watcher of any other
-    /// account ends.
+    /// Accounts with holds at the last listing, each with the time of its last check. Watchers of other accounts end.
     holding: Mutex<BTreeMap<AccountId, Instant>>,
-    /// One warning stands for all accounts, since they lie in the same store.
+    /// One warning is enough for all accounts, since they are in the same store.
     warned: Mutex<Throttle<()>>,
 }
 
-/// Advances lease time and expires holds until `shutdown`. Several sweepers of a store do no harm: a tick is a
+/// Advances lease time and expires holds until `shutdown`. Several sweepers of a store are safe: a tick is a
 /// compare-and-set, and an expiry is idempotent.
 pub async fn run(
     ledger: Arc<dyn Ledger>,
@@ -71,7 +70,7 @@ pub async fn run(
 }
 
 impl Sweeper {
-    /// Runs a watcher for every account that has holds.
+    /// Runs a watcher for every account with holds.
     async fn watch_all(self: Arc<Self>) {
         // Dropping this future drops the watchers with it.
         let mut watchers = JoinSet::new();
@@ -97,7 +96,7 @@ impl Sweeper {
             }
             while let Some(ended) = watchers.try_join_next() {
                 if let Err(e) = ended {
-                    tracing::error!(error = %e, "a watcher of holds ended; its account gets another one");
+                    tracing::error!(error = %e, "a sweeper task failed; restarting it");
                 }
             }
             sleep(LIST_AGAIN.min(self.pause)).await;
@@ -108,7 +107,7 @@ impl Sweeper {
     async fn watch(&self, account: AccountId) {
         let mut watcher = Watcher { sweeper: self, account, lease: LeaseClock::default(), unswept: true };
         let mut damaged = Throttle::default();
-        // The pause is constant with jitter, so that the watchers of many accounts do not poll at the same moment.
+        // The pause is constant with jitter, so that many watchers do not poll at the same moment.
         let mut pauses = Backoff::new(self.pause, self.pause);
         loop {
             match watcher.look(&mut damaged).await {
@@ -127,7 +126,7 @@ impl Sweeper {
         }
     }
 
-    /// Notes which accounts have holds, and exports how long one of them has gone without a check.
+    /// Records which accounts have holds, and exports how long any of them has gone without a check.
     fn note(&self, listed: &BTreeSet<AccountId>) {
         let now = Instant::now();
         let mut holding = self.holding.lock();
@@ -152,12 +151,12 @@ impl Sweeper {
     }
 }
 
-/// Lease time of an account, and the means to advance the tick.
+/// Lease time of an account, and what is needed to advance the tick.
 struct Watcher<'s> {
     sweeper: &'s Sweeper,
     account: AccountId,
     lease: LeaseClock,
-    /// Due holds were not searched since the last tick.
+    /// Due holds have not been searched since the last tick.
     unswept: bool,
 }
 
@@ -228,7 +227,7 @@ impl Watcher<'_> {
             Ok(_) => {}
             Err(refused) => {
                 if damaged.passes(generation, Instant::now()) {
-                    tracing::error!(%account, %generation, ?refused, "a hold cannot be expired; look at its record");
+                    tracing::error!(%account, %generation, ?refused, "cannot expire a hold; inspect its record with `store show`");
                 }
             }
         }

@@ -23,7 +23,7 @@ use domain::{
 #[derive(Clone, Debug, Default)]
 pub struct HoldIndex {
     pub accounts: Vec<AccountId>,
-    /// Reason why the list may be incomplete: a part of the store cannot be reached.
+    /// Set if the list may be incomplete because a part of the store cannot be reached.
     pub missing: Option<StoreError>,
 }
 
@@ -35,11 +35,11 @@ pub struct DueHolds {
     pub next: Option<Cursor>,
 }
 
-/// Position in a listing of due holds, readable only by the store that made it.
+/// Position in a listing of due holds. Only the store that made it can read it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cursor(pub String);
 
-/// A hold whose lease has run out.
+/// A hold with an expired lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DueHold {
     pub key: KeyId,
@@ -69,7 +69,7 @@ pub struct AccountSummary {
     pub credit: NanoUsd,
     /// Part of the credit that open holds cover.
     pub held: NanoUsd,
-    /// API keys ever made, revoked ones included.
+    /// Number of API keys ever created, including revoked ones.
     pub keys: u64,
     pub created_at: Timestamp,
 }
@@ -81,17 +81,17 @@ pub struct Funds {
     pub credit: NanoUsd,
     /// Part of the credit that open holds cover.
     pub held: NanoUsd,
-    /// API keys ever made, revoked ones included.
+    /// Number of API keys ever created, including revoked ones.
     pub keys: u64,
-    /// Groups ever made, archived ones included.
+    /// Number of groups ever created, including archived ones.
     pub groups: u64,
-    /// Calls were refused today, in UTC.
+    /// Whether calls were refused today, in UTC.
     pub has_refused: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deposit {
-    /// Identifier. It has the time of the deposit, unless it is derived from a payment's id.
+    /// Contains the time of the deposit, unless it is derived from a payment's id.
     pub id: DepositId,
     /// Amount, credit, reason and payment.
     pub deposited: Deposited,
@@ -109,7 +109,7 @@ pub struct NewManagementKey {
     pub account: AccountId,
     pub key: ManagementKey,
     pub digest: Digest,
-    /// Management keys that the account may have, revoked ones included.
+    /// Most management keys of the account, including revoked ones.
     pub most: u64,
 }
 
@@ -124,14 +124,14 @@ pub struct ManagementKey {
     pub created_at: Timestamp,
     /// Time from which the key is refused, if any.
     pub expires_at: Option<Timestamp>,
-    /// Last recorded use. The last use was within a minute of it.
+    /// Last recorded use. The actual last use was at most a minute later.
     pub last_used_at: Option<Timestamp>,
     /// Time of revocation, if any.
     pub revoked_at: Option<Timestamp>,
 }
 
 impl ManagementKey {
-    /// Returns the present status of the key, as for API keys.
+    /// Returns the current status of the key, as for API keys.
     pub fn status(&self, now: Timestamp) -> Status {
         if self.revoked_at.is_some() {
             Status::Revoked
@@ -142,7 +142,7 @@ impl ManagementKey {
         }
     }
 
-    /// Makes the event of making the key, with its rights.
+    /// Makes the event of the key's creation, with its rights.
     pub fn creation(&self) -> EventKind {
         EventKind::ManagementKeyCreated {
             management_key_id: self.id,
@@ -154,13 +154,12 @@ impl ManagementKey {
     }
 }
 
-/// Request to make an object only once.
+/// An idempotency key, with which a request takes effect only once.
 #[derive(Clone, Debug)]
 pub struct Idempotency {
-    /// Digest of the client's name for the attempt, unique in the account until `expires_at`. It has the same length
-    /// for names of any length.
+    /// Digest of the client's idempotency key, unique in the account until `expires_at`.
     pub key: Digest,
-    /// Digest of the request. The same key with another request is refused.
+    /// Digest of the request. The same key with a different request is refused.
     pub request: Digest,
     pub now: Timestamp,
     /// Time at which the idempotency key may be used again.
@@ -171,23 +170,23 @@ pub struct Idempotency {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Created {
     New(ApiKey),
-    /// The same request made this key before; the answer is the key's current state.
+    /// The same request created this key before; the answer is its current state.
     Replayed(ApiKey),
-    /// The idempotency key was used with another request.
+    /// The idempotency key was used with a different request.
     Reused,
-    /// The key cannot be made in this group.
+    /// The key cannot be created in this group.
     BadGroup(BadGroup),
-    /// The key's limit cannot be raised so.
+    /// The key's limit cannot be raised this way.
     BadRaise(BadRaise),
-    /// The account is at its bound of keys.
+    /// The account has reached its bound on keys.
     TooMany,
 }
 
-/// A credential as the index has it.
+/// A credential, as the index stores it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Credential {
     pub owner: Principal,
-    /// Number of the credential among those of the key ([`domain::ledger::Rotation`]).
+    /// Number of the credential among the key's ([`domain::ledger::Rotation`]).
     pub number: u64,
 }
 
@@ -203,9 +202,9 @@ impl Credential {
 pub enum Rotated {
     /// The key with the new credential.
     New(ApiKey),
-    /// The same request rotated the key before; the answer is the key's current state.
+    /// The same request rotated the key before; the answer is its current state.
     Replayed(ApiKey),
-    /// The idempotency key was used with another request.
+    /// The idempotency key was used with a different request.
     Reused,
     /// The key cannot be rotated now.
     Refused(KeyNotRotated),
@@ -216,28 +215,28 @@ pub enum Rotated {
 /// Answer to the creation of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemberCreated {
-    /// The member exists, made by this call or by an earlier one of the same caller.
+    /// The member exists, created by this call or an earlier one of the same caller.
     Made,
     /// Another member has the name.
     NameTaken,
-    /// The account is at its bound of members.
+    /// The account has reached its bound on members.
     TooMany,
 }
 
-/// A record of a member that expires by itself.
+/// A member's record that expires by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExpiringRecord {
     pub kind: RecordKind,
-    /// Digest of the secret by which the record is found.
+    /// Digest of the secret that finds the record.
     pub name: Digest,
-    /// Member whose removal voids the record.
+    /// The record is void once this member is removed.
     pub member: MemberId,
     pub expires_at: Timestamp,
-    /// Content, which the store does not read.
+    /// Content, opaque to the store.
     pub value: String,
 }
 
-/// Meaning of an expiring record.
+/// Kind of an expiring record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RecordKind {
     /// A sign-in link. A member has one at a time.
@@ -273,17 +272,17 @@ pub enum Updated {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GroupCreated {
     New(Group),
-    /// The account has this group with the same external id, which stays as it is.
+    /// The account already has this group with the same external id; it stays unchanged.
     Existing(Group),
-    /// The same request made this group before. The answer is the group's current state.
+    /// The same request created this group before; the answer is its current state.
     Replayed(Group),
-    /// The idempotency key was used with another request.
+    /// The idempotency key was used with a different request.
     Reused,
     /// The group cannot have this parent.
     BadParent(BadGroup),
-    /// The group's limit cannot be raised so.
+    /// The group's limit cannot be raised this way.
     BadRaise(BadRaise),
-    /// The account is at its bound of groups.
+    /// The account has reached its bound on groups.
     TooMany,
 }
 
@@ -291,11 +290,11 @@ pub enum GroupCreated {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WebhookCreated {
     New,
-    /// The same request made this webhook before, which may have been removed since.
+    /// The same request created this webhook before. It may have been removed since.
     Replayed(WebhookId),
-    /// The idempotency key was used with another request.
+    /// The idempotency key was used with a different request.
     Reused,
-    /// The account is at its bound of webhooks.
+    /// The account has reached its bound on webhooks.
     TooMany,
 }
 
@@ -314,7 +313,7 @@ pub enum GroupUpdated {
 /// A page of a listing.
 #[derive(Clone, Copy, Debug)]
 pub struct Page {
-    /// Key after which the listing begins; it need not exist any more.
+    /// The listing begins after this key, which may have been removed.
     pub after: Option<KeyId>,
     pub order: Order,
     /// Only keys that have this status at this time.
@@ -323,7 +322,7 @@ pub struct Page {
     pub limit: usize,
 }
 
-/// The texts of an API key that people search for.
+/// The searchable texts of an API key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyName {
     pub id: KeyId,
@@ -336,17 +335,17 @@ pub struct KeyName {
 /// A page of a listing of groups.
 #[derive(Clone, Copy, Debug)]
 pub struct GroupPage {
-    /// Group after which the listing begins; it need not exist.
+    /// The listing begins after this group, which need not exist.
     pub after: Option<GroupId>,
     pub order: Order,
     /// Largest number of groups to return.
     pub limit: usize,
 }
 
-/// The groups of an account that have used most.
+/// The groups of an account with the most usage.
 pub struct TopGroups {
     pub ids: Vec<GroupId>,
-    /// The account has no others.
+    /// Whether these are all of the account's groups.
     pub are_all: bool,
 }
 
@@ -362,15 +361,15 @@ pub enum Order {
 pub struct JournalPage {
     /// The entries, in the order of their numbers.
     pub entries: Vec<JournalEntry>,
-    /// Number up to which the store has dropped entries; zero if none.
+    /// The store has dropped entries up to this number; zero if none.
     pub gone_until: u64,
 }
 
-/// The part of an account's events that a search looks for.
+/// Which events of an account to search.
 #[derive(Clone, Copy, Debug)]
 pub struct EventSlice {
     pub order: Order,
-    /// Number of the event after which the slice begins; `None` for the first in the order.
+    /// The slice begins after the event with this number; `None` for the beginning.
     pub behind: Option<u64>,
     /// Largest number of events to return.
     pub limit: usize,
@@ -388,14 +387,14 @@ impl EventSlice {
 pub struct EventsPage {
     /// The events, in the order of their numbers.
     pub events: Vec<NumberedEvent>,
-    /// Number up to which the store has dropped events; zero if none.
+    /// The store has dropped events up to this number; zero if none.
     pub gone_until: u64,
 }
 
 /// An event with its number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NumberedEvent {
-    /// Number of the event: one more than that of the account's previous event.
+    /// Number of the event: one more than the account's previous event.
     pub number: u64,
     pub event: Event,
 }

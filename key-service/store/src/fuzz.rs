@@ -1,4 +1,4 @@
-//! Fuzz targets of the nouns' records: whatever bytes a store has, they are a noun that is written as it is read, or none.
+//! Fuzz targets of the nouns' records: any bytes are either a noun that survives writing and reading, or no noun.
 
 use domain::{
     digest::Digest,
@@ -47,7 +47,7 @@ fn records_of_members() {
     });
 }
 
-/// Any bytes can be shown as the record of any set, without the hash of a password.
+/// Any bytes can be shown as a record of any set, and a password's hash never appears.
 #[test]
 fn shown_records() {
     let profile =
@@ -67,7 +67,7 @@ fn shown_records() {
     });
 }
 
-/// A link or a session is written as it is read.
+/// Links and sessions survive writing and reading.
 #[test]
 fn sign_ins() {
     let id = SessionId::new(AT, [2; 10]);

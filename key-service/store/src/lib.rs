@@ -1,4 +1,4 @@
-//! The nouns, written once over records and the ledger.
+//! Accounts, keys, groups, members and other nouns, over records and the ledger.
 
 mod data;
 #[cfg(test)]

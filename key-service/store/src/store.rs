@@ -1,12 +1,12 @@
-//! The nouns, written once over the records of any backend: accounts, keys, groups, members and the rest.
+//! Accounts, keys, groups, members and other nouns, over the records of any backend.
 //!
 //! Every method is atomic: a call takes effect completely or not at all, and concurrent calls take effect in some
-//! order. Acknowledged changes survive a crash of this process and of the machine, except in a store in memory. After
-//! [`StoreError::Unavailable`], the outcome is unknown, and the same call may be made again. After every other error,
-//! nothing has changed.
+//! order. Confirmed changes survive a crash of the process and of the machine, except in an in-memory store. After
+//! [`StoreError::Unavailable`], the outcome is unknown, and the call may be retried. After every other error, nothing
+//! has changed.
 //!
-//! A call with an [`Act`](domain::event::Act) governs an account. If the call changes something, the event of the change is
-//! written with the change: both take effect, or none does. A repetition that changes nothing leaves no event.
+//! A call with an [`Act`](domain::event::Act) changes an account on somebody's behalf. The event of the change is
+//! written in the same commit. A repetition that changes nothing writes no event.
 
 mod accounts;
 mod base;

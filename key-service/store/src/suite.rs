@@ -1,4 +1,4 @@
-//! Contract of the store: the same cases run over its backends. Tests of callers use its stores, steps and faults too.
+//! Test suite of the store: the same cases run over its backends. Tests of callers use its stores, steps and faults too.
 
 mod doctor;
 pub mod in_redis;
@@ -37,7 +37,7 @@ use self::{
 };
 use crate::store::{EVENTS_KEPT, EventBounds, Store, StoreRetention};
 
-/// Bounds of events: more than any case writes that is not about them.
+/// Bounds of events that only cases about them reach.
 pub const SUITE_EVENTS: EventBounds = EventBounds { life: EVENTS_KEPT, count: 1_000, bytes: 512 << 10 };
 
 /// A store under test, empty at first.
@@ -49,21 +49,21 @@ pub trait Subject: Sized {
     /// The store, open.
     fn store(&self) -> &Arc<Store>;
 
-    /// Writes directly, without the ledger.
+    /// Writes a fault directly, bypassing the ledger.
     async fn doctor(&self, account: AccountId, fault: Fault) {
         self.store().doctor(account, fault).await;
     }
 
-    /// Called in the middle of a case: subjects that test restarts close and open their store.
+    /// Called in the middle of a case. Subjects that test restarts close and reopen their store.
     async fn interrupt(&mut self) {}
 }
 
-/// A store over these records, as cases expect it.
+/// A store over these records with the settings that cases expect.
 pub fn over(records: Arc<dyn Records>) -> Arc<Store> {
     Arc::new(Store::new(records, Arc::new(OfCases), StoreRetention::all(SUITE_EVENTS)))
 }
 
-/// A clock that stands still, so that calls are decided at the times that cases give them.
+/// A frozen clock, so that calls are decided at the times that cases pass.
 pub(crate) struct OfCases;
 
 impl Clock for OfCases {

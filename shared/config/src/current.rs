@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 
-/// The current value. Whoever took it keeps their copy when it is replaced.
+/// The current value. Callers that already hold it keep their copy when it is replaced.
 pub struct Current<T>(RwLock<Arc<T>>);
 
 impl<T> Current<T> {

@@ -1,4 +1,4 @@
-//! Secrets given where every user of the machine can read them.
+//! Secrets given as flags, where every user of the machine can read them.
 
 use std::ffi::OsString;
 
@@ -23,7 +23,7 @@ fn parse_from<A: Parser>(
 }
 
 impl ExposedSecrets {
-    /// A setting whose value `--help` hides is a secret, unless it is an address without credentials.
+    /// A setting with a value that `--help` hides is a secret, unless it is a URL without credentials.
     fn of(command: &Command, matches: &ArgMatches) -> Self {
         let secrets = command.get_arguments().filter(|argument| argument.is_hide_env_values_set());
         let given = secrets.filter(|argument| {
@@ -40,8 +40,8 @@ impl ExposedSecrets {
         for flag in &self.0 {
             tracing::warn!(
                 flag,
-                "a secret was given as a flag, which `ps` shows to every user of the machine; set its environment \
-                 variable or name a file instead"
+                "a secret was given as a flag, which `ps` shows to every user of the machine; use its environment \
+                 variable or a file instead"
             );
         }
     }

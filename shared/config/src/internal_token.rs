@@ -1,4 +1,4 @@
-//! The token that calls between the services carry. It may be replaced while the services run.
+//! Token that authenticates calls between the services. It may be replaced while the services run.
 
 use std::sync::Arc;
 
@@ -10,15 +10,15 @@ use crate::current::Current;
 /// The internal token and, during a rotation, the previous one.
 #[derive(Clone)]
 pub struct InternalTokens {
-    /// Token that calls of this process present.
+    /// Sent with the calls of this process.
     current: SecretString,
     header: HeaderValue,
-    /// Token that calls may still present during a rotation.
+    /// Still accepted during a rotation.
     previous: Option<SecretString>,
 }
 
 impl InternalTokens {
-    /// Takes a token and the previous one. `None` if a header cannot carry the token.
+    /// `None` if a header cannot carry the token.
     pub fn new(current: SecretString, previous: Option<SecretString>) -> Option<Self> {
         let mut header = HeaderValue::try_from(current.expose_secret()).ok()?;
         header.set_sensitive(true);
@@ -35,21 +35,21 @@ impl InternalToken {
         Self(Arc::new(Current::new(tokens)))
     }
 
-    /// Replaces the tokens, for calls that begin afterwards.
+    /// Replaces the tokens. Running calls keep the old ones.
     pub fn replace(&self, tokens: InternalTokens) {
         self.0.replace(tokens);
     }
 
-    /// The header of a call, which no log shows.
+    /// The header value of a call, marked as sensitive so that logs hide it.
     pub fn header(&self) -> HeaderValue {
         self.0.get().header.clone()
     }
 
-    /// Returns whether a caller presents the token or the previous one. A missing token is never correct.
+    /// Returns whether a caller presented the current or the previous token. A missing token is never accepted.
     pub fn accepts(&self, presented: Option<&str>) -> bool {
         let tokens = self.0.get();
         let Some(presented) = presented else { return false };
-        // Both are always compared, so that the time does not tell which one fits.
+        // Both are always compared, so that the timing does not reveal which one matches.
         let is_current = same(presented, tokens.current.expose_secret());
         let is_previous =
             tokens.previous.as_ref().is_some_and(|previous| same(presented, previous.expose_secret()));

@@ -1,5 +1,5 @@
-//! Settings of both services. Each setting has a flag, an environment variable and a default; an invalid value is
-//! refused at start with the setting's name.
+//! Settings of both services. Each has a flag and an environment variable; an invalid value is refused at start, and
+//! the error names the setting.
 
 use std::{
     convert::Infallible,
@@ -25,30 +25,28 @@ pub mod internal_token;
 
 pub use exposed::{ExposedSecrets, parse};
 
-/// File of the catalogue, unless a setting names another.
 const DEFAULT_MODELS: &str = "config/models.toml";
-/// Catalogue of an installation without a file.
+/// Catalogue of an installation without a catalogue file.
 const BUILT_IN_MODELS: &str = include_str!("../../../config/models.toml");
 
-/// Most bytes of a catalogue: thousands of models.
+/// Enough for thousands of models.
 const MAX_CATALOG: usize = 16 << 20;
-/// Most bytes of a PEM file: several times all authorities of a system.
+/// Several times the size of a system's whole list of CAs.
 const MAX_PEM: usize = 4 << 20;
-/// Shortest internal token that is accepted.
 const MIN_TOKEN_BYTES: usize = 16;
 
 /// Settings that both services have.
 #[derive(Args, Clone, Debug)]
 pub struct Common {
-    /// The catalogue of models [default: config/models.toml, or a built-in copy]
+    /// Catalogue of models [default: config/models.toml, or a built-in copy]
     #[arg(long, env = "FAREGATE_MODELS", value_name = "FILE")]
     pub models: Option<PathBuf>,
 
-    /// The token that calls between the services carry
+    /// Token that authenticates calls between the services
     #[arg(long, env = "FAREGATE_INTERNAL_TOKEN", value_name = "TOKEN", hide_env_values = true, value_parser = parse_secret)]
     pub internal_token: Option<SecretString>,
 
-    /// A file that holds the internal token
+    /// File with the internal token
     #[arg(long, env = "FAREGATE_INTERNAL_TOKEN_FILE", value_name = "FILE")]
     pub internal_token_file: Option<PathBuf>,
 
@@ -56,18 +54,19 @@ pub struct Common {
     #[arg(long, env = "FAREGATE_KEY_PREFIX", value_name = "PREFIX", default_value = "fg", value_parser = parse_prefix)]
     pub key_prefix: Prefix,
 
-    /// Names by which the admin port is reached, such as a container's, with commas in between; it always serves localhost
-    /// and its own addresses
+    /// Host names that the admin port accepts, such as a container's, separated by commas; localhost and its own
+    /// addresses always work
     #[arg(long, env = "FAREGATE_ADMIN_HOSTS", value_name = "HOSTS", value_delimiter = ',')]
     pub admin_hosts: Vec<Host>,
 
-    /// Seconds between a signal to stop and the shutdown: requests are still accepted, but probes say that the process stops, so that load balancers leave first
+    /// Seconds between a signal to stop and the shutdown: requests are still accepted but probes fail, so that load
+    /// balancers stop sending first
     #[arg(long = "drain-pause-seconds", env = "FAREGATE_DRAIN_PAUSE_SECONDS", value_name = "SECONDS", default_value = "0",
           value_parser = clap::value_parser!(u32).range(0..=3600).map(u64::from).map(Duration::from_secs))]
     pub drain_pause: Duration,
 }
 
-/// A setting cannot be used.
+/// An unusable setting.
 #[derive(Debug, thiserror::Error)]
 #[error("{setting}: {reason}")]
 pub struct ConfigError {
@@ -102,7 +101,7 @@ impl Common {
         Catalog::parse(&text, &name).map_err(|e| ConfigError::new("FAREGATE_MODELS", e))
     }
 
-    /// Returns the internal token of a service that must have one, since it calls or is called.
+    /// Returns the internal token of a service that cannot run without one.
     pub fn required_internal_token(&self) -> Result<SecretString, ConfigError> {
         let unset =
             || ConfigError::new("FAREGATE_INTERNAL_TOKEN", "must be set, or FAREGATE_INTERNAL_TOKEN_FILE");
@@ -119,7 +118,6 @@ impl Common {
     }
 }
 
-/// Makes tokens that calls between the services can carry.
 pub fn internal_tokens(
     current: SecretString,
     previous: Option<SecretString>,
@@ -129,8 +127,7 @@ pub fn internal_tokens(
     })
 }
 
-/// Checks that a token is long enough not to be guessed. An empty or short one would open the services to everyone on
-/// the network.
+/// Checks that a token is too long to guess. An empty or short one would open the services to everyone on the network.
 pub fn checked_token(token: SecretString) -> Result<SecretString, ConfigError> {
     if token.expose_secret().len() < MIN_TOKEN_BYTES {
         let reason = format!("must have at least {MIN_TOKEN_BYTES} characters");
@@ -157,7 +154,7 @@ pub fn either(
     }
 }
 
-/// Certificates or keys in the PEM format, and the file and the setting that they come from.
+/// Certificates or keys in PEM, with their file and the setting that names it.
 #[derive(Clone)]
 pub struct Pem {
     setting: &'static str,
@@ -174,7 +171,7 @@ impl Pem {
         let mut pem = Self::new(setting, &file.display().to_string(), String::new().into());
         pem.text = bounded_file::read_text(file, MAX_PEM).map_err(|e| pem.refused(e))?.into();
         let holds_one = pem.text().lines().any(|line| line.starts_with("-----BEGIN "));
-        if holds_one { Ok(pem) } else { Err(pem.refused("is no PEM file")) }
+        if holds_one { Ok(pem) } else { Err(pem.refused("is not a PEM file")) }
     }
 
     pub fn refused(&self, reason: impl Display) -> ConfigError {

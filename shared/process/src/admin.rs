@@ -1,9 +1,8 @@
 //! The admin port: probes, metrics, and an operator's commands to the running process.
 //!
-//! The port is never published, but whoever scrapes its metrics reaches it, and so does a page in a browser on the same
-//! machine whose name leads there (DNS rebinding). So the port serves only hosts that it is known by, and no page. A
-//! request that changes the process has to come from the same machine, or from the same container, and to carry the
-//! token of the data directory.
+//! The port is never published, but metrics scrapers reach it, and so can a page in a browser on the same machine by
+//! DNS rebinding. So the port serves only known host names, and never a browser page. A request that changes the
+//! process must come from the same machine or container, and must carry the token from the data directory.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -31,11 +30,11 @@ use super::{log_level, probe::Readiness};
 /// Characters of a host that a refusal repeats.
 const MAX_SHOWN_HOST: usize = 100;
 
-/// Requests that an admin port takes.
+/// Decides which requests an admin port accepts.
 pub(super) struct Guard {
     pub(super) address: IpAddr,
     pub(super) hosts: ServedHosts,
-    /// Token that a change has to carry. `None` if the process has no data directory, and takes no changes.
+    /// Token that changes must carry. `None` if the process has no data directory and so accepts no changes.
     pub(super) token: Option<SecretString>,
 }
 
@@ -82,27 +81,30 @@ async fn check(State(guard): State<Arc<Guard>>, request: Request, next: Next) ->
 }
 
 impl Guard {
-    /// Judges a request by its head alone.
+    /// Returns why a request is refused, judged by its head alone.
     fn refusal(&self, request: &Request) -> Option<(StatusCode, String)> {
         if let Some(host) = self.hosts.foreign(request.uri(), request.headers()) {
             let says = format!(
-                "This port does not serve the host '{}'. Use localhost or the port's address, or list the name in \
+                "This port does not serve the host '{}'. Use localhost or the port's address, or add the name to \
                  FAREGATE_ADMIN_HOSTS.\n",
                 shown(&host, MAX_SHOWN_HOST)
             );
             return Some((StatusCode::MISDIRECTED_REQUEST, says));
         }
         if request.headers().contains_key(header::ORIGIN) {
-            return Some((StatusCode::FORBIDDEN, "This port serves no page of a browser.\n".into()));
+            return Some((StatusCode::FORBIDDEN, "This port does not serve browser pages.\n".into()));
         }
         if request.method() == Method::GET || request.method() == Method::HEAD {
             return None;
         }
         if !self.is_here(request) {
-            return Some((StatusCode::FORBIDDEN, "Commands are taken from the same machine only.\n".into()));
+            return Some((
+                StatusCode::FORBIDDEN,
+                "Commands are accepted only from the same machine.\n".into(),
+            ));
         }
         let Some(token) = &self.token else {
-            let says = "This process takes no commands, since it has no data directory for their token. Set \
+            let says = "This process accepts no commands, since it has no data directory for their token. Set \
                         FAREGATE_DATA_DIR.\n";
             return Some((StatusCode::FORBIDDEN, says.into()));
         };

@@ -16,15 +16,13 @@ use hyper_util::{client::legacy::Client, rt::TokioExecutor};
 use shared::secret::{self, ExposeSecret};
 use tokio::time::timeout;
 
-/// Time in which the process has to answer a command.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
-/// Time in which the body of a command has to arrive.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(5);
-/// Largest answer to a command: a line for each upstream of a large catalogue.
+/// Room for a line for each upstream of a large catalogue.
 const MAX_ANSWER: usize = 4 << 20;
-/// Largest body of a command: an address, or a filter.
+/// A command's body is an address or a log filter.
 const MAX_COMMAND: usize = 4 << 10;
-/// File of the data directory with the token that a change has to carry.
+/// File in the data directory with the token that changes must carry.
 pub(crate) const TOKEN_FILE: &str = "admin-token";
 
 /// The admin port of a process, as its settings describe it.
@@ -35,7 +33,6 @@ pub struct AdminPort {
     pub data_dir: Option<PathBuf>,
 }
 
-/// Reads the text of a command.
 pub async fn command_text(body: Body) -> Result<String, (StatusCode, String)> {
     let read = timeout(COMMAND_TIMEOUT, Limited::new(body, MAX_COMMAND).collect()).await;
     let Ok(read) = read else {
@@ -47,8 +44,8 @@ pub async fn command_text(body: Body) -> Result<String, (StatusCode, String)> {
     text.ok_or_else(|| (StatusCode::BAD_REQUEST, format!("Send a text of at most {MAX_COMMAND} bytes.\n")))
 }
 
-/// Sends a command to a process: a question, or a change if there is a text. Returns the answer. The error is the
-/// process's own, or that no process answers.
+/// Sends a command to a process: a change if there is a text, otherwise a question. Returns the answer. The error is
+/// the process's, or says that no process answers.
 pub async fn ask(admin: &AdminPort, path: &str, change: Option<&str>) -> io::Result<String> {
     let AdminPort { listen, data_dir } = admin;
     let method = if change.is_some() { Method::PUT } else { Method::GET };
@@ -77,9 +74,9 @@ pub async fn ask(admin: &AdminPort, path: &str, change: Option<&str>) -> io::Res
     timeout(ANSWER_TIMEOUT, asked).await?
 }
 
-/// Returns the credential of a change, from the data directory of the process.
+/// Reads the credential for a change from the data directory.
 fn credential(data_dir: Option<&Path>) -> io::Result<HeaderValue> {
-    let unset = "set FAREGATE_DATA_DIR to the data directory of the process: a change needs its admin-token";
+    let unset = "set FAREGATE_DATA_DIR to the process's data directory: a change needs the admin-token there";
     let file = data_dir.ok_or_else(|| io::Error::other(unset))?.join(TOKEN_FILE);
     let token = secret::read_file(&file).map_err(|e| {
         let file = file.display();

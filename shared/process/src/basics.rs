@@ -12,7 +12,7 @@ pub struct Basics {
     #[arg(long, env = "FAREGATE_LOG", value_name = "FILTER", default_value = "info")]
     log: String,
 
-    /// Serve nothing; ask the process that runs with these settings whether it is ready, and end with 0 if so
+    /// Instead of serving, ask the process that runs with these settings whether it is ready, and exit with 0 if it is
     #[arg(long)]
     pub(crate) health: bool,
 }

@@ -1,5 +1,4 @@
-//! Findings of `doctor`: what is well about an installation, and what to do about the rest. Every finding comes from a
-//! check that a start makes too.
+//! Findings of `doctor`: what works in an installation, and what to fix. A start makes the same checks.
 
 use std::{
     fmt::Display,
@@ -22,20 +21,20 @@ use shared_door::{
     tls::{PublicTls, PublicTlsOptions, Tls, TlsOptions, validity},
 };
 
-/// Bits of a file mode that open a file to others, or let the group write it.
+/// Mode bits that give others access to a file, or let the group write it.
 const TOO_OPEN: u32 = 0o027;
-/// Open files below which a process serves few connections.
+/// A lower limit of open files leaves room for few connections.
 const FEW_FILES: usize = 4096;
 
-/// How a program reports on its installation. Exit status: 0 where all is well, 1 with warnings, 2 with errors
+/// How a program reports on its installation. Exit status: 0 if all is well, 1 with warnings, 2 with errors
 #[derive(Args, Clone, Debug)]
 pub struct DoctorOptions {
-    /// As a JSON array of objects with check, severity, says, todo
+    /// Print a JSON array of objects with check, severity, says and todo
     #[arg(long)]
     json: bool,
 }
 
-/// How bad a finding is, from good to bad.
+/// Severity of a finding, from good to bad.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Severity {
@@ -58,17 +57,18 @@ pub struct Doctor {
     findings: Vec<Finding>,
 }
 
-/// Sources of a program's internal token.
+/// Where a program gets its internal token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InternalTokenOf {
-    /// A setting has the token, or names its file.
+    /// From a setting with the token, or with the name of its file.
     Settings,
-    /// Without a setting, the program makes a token for itself.
+    /// From a setting, or else from the data directory, where the program generates one.
     SettingsOrDataDirectory,
 }
 
 impl Doctor {
-    /// Begins with what every service has: settings, which are read by now, and the internal token.
+    /// Begins with the findings that every service has: the settings, which have been read by now, and the internal
+    /// token.
     pub fn begin(common: &Common, token: InternalTokenOf) -> Self {
         let mut doctor = Self::default();
         doctor.well("settings", "are read");
@@ -76,8 +76,8 @@ impl Doctor {
         doctor
     }
 
-    /// Ends with what every service shows and calls, and writes the report: the certificates that were read, and the
-    /// upstreams of the catalogue, if it could be read.
+    /// Adds the certificates that were read and the upstreams of the catalogue, if it could be read, and writes the
+    /// report.
     pub async fn finish(
         mut self,
         catalog: Option<&Catalog>,
@@ -95,17 +95,17 @@ impl Doctor {
         self.note(check, Severity::Well, says, None);
     }
 
-    /// Notes what may go wrong later, and what to do about it.
+    /// Notes a problem that may cause a failure later, and how to fix it.
     pub fn warn(&mut self, check: &'static str, says: impl Display, todo: &str) {
         self.note(check, Severity::Warning, says, Some(todo));
     }
 
-    /// Notes what keeps the program from serving, and what to do about it.
+    /// Notes a problem that keeps the program from serving, and how to fix it.
     pub fn fail(&mut self, check: &'static str, says: impl Display, todo: &str) {
         self.note(check, Severity::Error, says, Some(todo));
     }
 
-    /// Notes the result of a check that a start makes; its error says what to do. Returns what was checked.
+    /// Notes the result of a check, and returns its value. The error names the setting to correct.
     pub fn check<T, E: Display>(
         &mut self,
         check: &'static str,
@@ -118,7 +118,7 @@ impl Doctor {
                 Some(value)
             }
             Err(e) => {
-                self.fail(check, format!("{e:#}"), "correct the setting that the message names");
+                self.fail(check, format!("{e:#}"), "correct the setting named in the message");
                 None
             }
         }
@@ -153,7 +153,7 @@ impl Doctor {
         })
     }
 
-    /// Checks the file of a secret, which others should not read.
+    /// Checks that others cannot read the file of a secret.
     pub fn secret_file(&mut self, setting: &'static str, file: Option<&Path>) {
         let Some(file) = file else { return };
         match fs::metadata(file) {
@@ -163,11 +163,19 @@ impl Doctor {
                 if mode & TOO_OPEN == 0 {
                     self.well("secrets", says);
                 } else {
-                    self.warn("secrets", says, "chmod 600 it, or 640 for a group of the service alone");
+                    self.warn(
+                        "secrets",
+                        says,
+                        "chmod it to 600, or to 640 for a group that only the service has",
+                    );
                 }
             }
             Err(e) => {
-                self.fail("secrets", format!("{setting}: {}: {e}", file.display()), "put the file there");
+                self.fail(
+                    "secrets",
+                    format!("{setting}: {}: {e}", file.display()),
+                    "create the file, or correct the setting",
+                );
             }
         }
     }
@@ -177,9 +185,9 @@ impl Doctor {
         let says = |token: &Option<SecretString>| match token {
             Some(token) => {
                 let print = fingerprint(token);
-                format!("the internal token has the fingerprint {print}: it is the same in all services")
+                format!("the internal token has the fingerprint {print}; it must be the same in all services")
             }
-            None => "the internal token is the data directory's own".to_owned(),
+            None => "the internal token is generated and stored in the data directory".to_owned(),
         };
         let token = match from {
             InternalTokenOf::Settings => common.required_internal_token().map(Some),
@@ -188,14 +196,14 @@ impl Doctor {
         self.check("secrets", token, says);
     }
 
-    /// Notes the limits of the process, and the connections that fit them.
+    /// Notes the limits of the process and how many connections they allow.
     pub fn limits(&mut self, limits: &Limits, connections: Result<usize, ConfigError>) {
         let says = |connections: &usize| {
             let (files, mib) = (limits.files, limits.memory >> 20);
             format!("{files} open files and {mib} MiB of memory allow {connections} connections")
         };
         if self.check("limits", connections, says).is_some() && limits.files < FEW_FILES {
-            self.warn("limits", "few files may be open", "raise LimitNOFILE, or `ulimit -n`");
+            self.warn("limits", "the limit of open files is low", "raise LimitNOFILE, or `ulimit -n`");
         }
     }
 
@@ -215,7 +223,7 @@ impl Doctor {
     pub fn public_tls(&mut self, options: &PublicTlsOptions) -> Option<PublicTls> {
         let says = |tls: &Option<PublicTls>| match tls {
             Some(_) => "the public port speaks TLS".to_owned(),
-            None => "the public port speaks no TLS: a proxy in front has to".to_owned(),
+            None => "the public port does not speak TLS; a proxy in front must".to_owned(),
         };
         self.check("certificates", options.open(), says).flatten()
     }
@@ -224,12 +232,12 @@ impl Doctor {
     /// not encrypted.
     pub fn internal_tls(&mut self, options: &TlsOptions) -> Option<Option<Tls>> {
         self.check("certificates", options.open(), |tls| match tls {
-            Some(_) => "calls between services are mutual TLS".to_owned(),
+            Some(_) => "calls between services use mutual TLS".to_owned(),
             None => "calls between services are not encrypted".to_owned(),
         })
     }
 
-    /// Notes the end of every certificate that was read.
+    /// Notes when each certificate expires.
     fn certificates(&mut self) {
         for (setting, end) in validity::in_use() {
             match validity::warning(end) {
@@ -248,9 +256,12 @@ impl Doctor {
         for model in &catalog.models {
             let found: Vec<_> = findings.iter().filter(|finding| finding.model == model.id).collect();
             if model.upstreams.iter().all(|upstream| upstream.url.is_none()) {
-                self.well("upstreams", format!("{}: the demo model serves it, and is not asked", model.id));
+                self.well(
+                    "upstreams",
+                    format!("{}: served by the demo model, which needs no check", model.id),
+                );
             } else if found.is_empty() {
-                self.well("upstreams", format!("{}: nothing is wrong with its servers", model.id));
+                self.well("upstreams", format!("{}: its servers have no faults", model.id));
             }
             for finding in found {
                 let place = format!("{}: {}", finding.model, finding.upstream);
@@ -266,7 +277,7 @@ impl Doctor {
                         self.warn(
                             "upstreams",
                             format!("{place}: {says}"),
-                            "see its address, and its credential",
+                            "check its address and its credential",
                         );
                     }
                 }
@@ -275,8 +286,7 @@ impl Doctor {
     }
 }
 
-/// Returns the first digits of a secret's hash, by which two machines are compared. They reveal nothing of a random
-/// secret.
+/// Returns the first digits of a secret's hash, to compare two machines. They reveal nothing about a random secret.
 fn fingerprint(secret: &SecretString) -> String {
     let hash = digest(&SHA256, secret.expose_secret().as_bytes());
     let first = hash.as_ref().first_chunk().copied().unwrap_or_default();

@@ -1,7 +1,7 @@
-//! Memory of a process that has become idle.
+//! Returns the memory of an idle process to the system.
 //!
-//! mimalloc returns memory to the system after some ten thousand allocations, or when a thread ends. An idle process
-//! does neither, and would keep the memory of its last busy moment.
+//! mimalloc returns memory after about ten thousand allocations, or when a thread ends. In an idle process neither
+//! happens, so it would keep the memory of its last busy moment.
 
 use std::{hint::black_box, thread, time::Duration};
 

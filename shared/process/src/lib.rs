@@ -1,4 +1,4 @@
-//! A process, from settings to end. Every program starts, serves, drains and stops in the same way.
+//! The life of a process. Every program starts, serves, drains and stops in the same way.
 
 mod admin;
 pub mod admin_call;
@@ -51,12 +51,11 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// Command line of a program, and the settings that every program has.
+/// A program's command line, with the settings that every program has.
 pub trait CommandLine: Parser {
-    /// Settings of the log, and the request for a probe.
     fn basics(&self) -> &Basics;
 
-    /// Address and path at which a running process of this program reports readiness.
+    /// Where a running process of this program reports readiness.
     fn ready_at(&self) -> (SocketAddr, &'static str);
 }
 
@@ -64,13 +63,13 @@ pub trait CommandLine: Parser {
 pub fn version(package: &'static str, commit: Option<&'static str>) -> &'static str {
     match commit {
         None | Some("") => package,
-        // Leaks once or twice a process.
+        // Leaks a few bytes, once or twice per process.
         Some(commit) => Box::leak(format!("{package} ({commit})").into_boxed_str()),
     }
 }
 
-/// Main function of every program. It reads the settings, answers `--health` or starts the log, and runs `program`. It
-/// writes an error with its causes to standard error, on a single line.
+/// Main function of every program. Reads the settings, answers `--health` or starts the log, and runs `program`. Writes
+/// an error with its causes to standard error, on one line.
 pub async fn main<A, T, E>(program: impl AsyncFnOnce(A) -> Result<T, E>) -> ExitCode
 where
     A: CommandLine,
@@ -104,24 +103,23 @@ where
 pub struct Process {
     /// Limits of open files and memory.
     pub limits: Limits,
-    /// Cancelled at the signal to stop: probes say so from then on.
+    /// Cancelled at the stop signal; probes fail from then on.
     pub stopping: CancellationToken,
-    /// Cancelled when the services are to stop.
+    /// Cancelled when the services have to stop.
     pub shutdown: CancellationToken,
-    /// Routes of the admin port that only this program has.
+    /// This program's own routes on the admin port.
     pub admin_routes: Router,
     stop: StopSignal,
     drain_pause: Duration,
     metrics: Metrics,
     admin: Port,
-    /// Further hosts that the admin port serves.
     admin_hosts: Vec<Host>,
     data_dir: Option<PathBuf>,
 }
 
 impl Process {
-    /// Raises the limits of the process, starts to return memory and to collect metrics, and listens for probes and for
-    /// signals to stop.
+    /// Raises the process's limits, starts returning idle memory and collecting metrics, and listens for probes and
+    /// stop signals.
     pub fn start(
         common: &Common,
         options: &LimitOptions,
@@ -158,7 +156,7 @@ impl Process {
         self.metrics.reader()
     }
 
-    /// Answers probes and requests for metrics from now on.
+    /// Starts answering probes and metrics requests.
     pub fn serve(self, ready: Readiness) -> io::Result<Serving> {
         let Self { stop, stopping, shutdown, admin_routes, drain_pause, metrics, admin, .. } = self;
         let address = admin.listener.local_addr()?;
@@ -174,7 +172,7 @@ impl Process {
     }
 }
 
-/// Reads the token for changes from a data directory, and makes it on the first start.
+/// Reads the token for changes from the data directory; the first start makes it.
 fn admin_token(data_dir: &Path) -> io::Result<SecretString> {
     let file = data_dir.join(TOKEN_FILE);
     let made = private_files::create_folder(data_dir).and_then(|()| secret::read_or_make(&file, &System));
@@ -184,9 +182,8 @@ fn admin_token(data_dir: &Path) -> io::Result<SecretString> {
 }
 
 pub struct Serving {
-    /// Address of probes and metrics.
     pub admin_address: SocketAddr,
-    /// Signals to stop, caught from the beginning of the process on.
+    /// Stop signals, caught from the start of the process.
     pub stop: StopSignal,
     stopping: CancellationToken,
     shutdown: CancellationToken,
@@ -195,8 +192,8 @@ pub struct Serving {
 }
 
 impl Serving {
-    /// Prints the addresses, serves until a signal and through the pause after it, and lets `drain` end the services. A
-    /// signal counts even if it came while the process started; a second one ends the pause.
+    /// Prints the addresses, serves until a signal and through the drain pause, then lets `drain` end the services. A
+    /// signal during the start counts too. A second signal ends the pause.
     pub async fn until_signalled(
         mut self,
         announce: impl FnOnce(&mut StdoutLock<'_>) -> io::Result<()>,
@@ -223,18 +220,18 @@ impl Serving {
     }
 }
 
-/// Makes the process not ready as soon as it should stop.
+/// Reports not ready as soon as the process should stop.
 fn until_stopping(ready: Readiness, stopping: CancellationToken) -> Readiness {
     Arc::new(move || {
         if stopping.is_cancelled() {
-            Box::pin(future::ready(Err("the process stops".to_owned())))
+            Box::pin(future::ready(Err("the process is stopping".to_owned())))
         } else {
             ready()
         }
     })
 }
 
-/// Reloads the catalogue and the certificates at each SIGHUP from now on, all of them or none.
+/// Reloads the catalogue and the certificates at each SIGHUP: all of them or none.
 pub fn reload_on_hangup<E: Display>(reload: impl Fn() -> Result<(), E> + Send + Sync + 'static) {
     let mut hangup = listen("SIGHUP", SignalKind::hangup());
     let reload = Arc::new(reload);
@@ -250,7 +247,7 @@ pub fn reload_on_hangup<E: Display>(reload: impl Fn() -> Result<(), E> + Send + 
                 Ok(()) => tracing::info!("catalogue and certificates were reloaded"),
                 Err(error) => tracing::error!(
                     error,
-                    "nothing was reloaded; the former catalogue and certificates stay in use"
+                    "nothing was reloaded; the previous catalogue and certificates stay in use"
                 ),
             }
             service_manager::tell("READY=1");
@@ -258,8 +255,8 @@ pub fn reload_on_hangup<E: Display>(reload: impl Fn() -> Result<(), E> + Send + 
     });
 }
 
-/// Ctrl-C and SIGTERM. A process listens once, from its beginning to its end: after a first listener is gone, a signal
-/// is lost and ends nothing.
+/// Ctrl-C and SIGTERM. A process must listen once, for its whole life: after the first listener is dropped, signals are
+/// lost.
 pub struct StopSignal {
     terminate: Option<Signal>,
     interrupt: Option<Signal>,
@@ -272,7 +269,7 @@ impl StopSignal {
         Self { terminate, interrupt }
     }
 
-    /// Awaits the next signal, which may have come while nothing awaited it.
+    /// Awaits the next signal. A signal that came earlier, while nothing awaited it, counts.
     pub async fn arrival(&mut self) {
         tokio::select! {
             () = arrival(&mut self.terminate) => {}

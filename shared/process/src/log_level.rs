@@ -11,17 +11,15 @@ use super::admin_call::{AdminPort, ask, command_text};
 /// Path on every admin port.
 const PATH: &str = "/log-level";
 
-/// Shows or replaces the filter of log lines of the running process.
 #[derive(Args, Debug)]
 pub struct LogLevel {
-    /// The new filter, until the process ends: a level, such as debug, or TARGET=LEVEL,… in the syntax of RUST_LOG; without
-    /// it, the filter in use is printed
+    /// New filter, in force until the process ends: a level such as debug, or TARGET=LEVEL,… in the syntax of RUST_LOG;
+    /// without it, the current filter is printed
     #[arg(value_name = "FILTER")]
     filter: Option<String>,
 }
 
 impl LogLevel {
-    /// Asks the process with this admin port.
     pub async fn run(&self, admin: &AdminPort, out: &mut (dyn Write + Send)) -> io::Result<()> {
         let answer = ask(admin, PATH, self.filter.as_deref()).await?;
         out.write_all(answer.as_bytes())

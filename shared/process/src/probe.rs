@@ -1,4 +1,4 @@
-//! Readiness probe of a running process, for health checks in images that contain nothing but the program.
+//! Readiness probe of a running process, for health checks in images that contain only the program.
 
 use std::{io, net::SocketAddr, pin::Pin, sync::Arc, time::Duration};
 
@@ -11,10 +11,10 @@ use tokio::time::timeout;
 /// Path on every admin port that reports readiness.
 pub const READY: &str = "/readyz";
 
-/// Checks that the process can serve right now, or says why not.
+/// Checks whether the process can serve right now. The error says why not.
 pub type Readiness = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Result<(), String>> + Send>> + Send + Sync>;
 
-/// Time in which the process has to answer; container engines wait slightly longer.
+/// Container engines wait slightly longer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Fails unless the server at this address answers `GET path` with success.

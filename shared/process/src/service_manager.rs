@@ -8,15 +8,15 @@ use std::{
     },
 };
 
-/// Tells the service manager about this process, if one listens.
+/// Sends a state to the service manager, if there is one.
 pub(super) fn tell(state: &str) {
     let Ok(socket) = env::var("NOTIFY_SOCKET") else { return };
     if let Err(e) = send(&socket, state) {
-        tracing::warn!(error = %e, state, "the service manager cannot be told");
+        tracing::warn!(error = %e, state, "cannot notify the service manager");
     }
 }
 
-/// Sends a message to a socket's path or, after an `@`, to a name without a file.
+/// Sends a message to a socket: a path or, after an `@`, a name in the abstract namespace.
 fn send(socket: &str, state: &str) -> io::Result<()> {
     let address = match socket.strip_prefix('@') {
         Some(name) => SocketAddr::from_abstract_name(name)?,

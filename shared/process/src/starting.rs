@@ -13,21 +13,19 @@ use shared_config::current::Current;
 
 use super::{probe::Readiness, service_manager};
 
-/// Time for which each message asks a service manager to wait on: longer than between two attempts.
+/// Extra time that each message asks a service manager for: longer than the pause between attempts.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// What a process knows of its readiness so far.
 enum StartPhase {
-    /// Waits for something, for this reason.
     Waiting(String),
     Started(Readiness),
 }
 
-/// Readiness of a process from its first moment on. Cheap to clone.
+/// Readiness of a process from its first moment. Cheap to clone.
 #[derive(Clone)]
 pub struct Starting {
     phase: Arc<Current<StartPhase>>,
-    /// A service manager knows what the process waits for.
+    /// Set once the service manager knows what the process waits for.
     has_told: Arc<AtomicBool>,
 }
 
@@ -38,8 +36,8 @@ impl Starting {
         Self { phase: Arc::new(phase), has_told: Arc::default() }
     }
 
-    /// Tells probes what the process waits for, and also the service manager, which would give the process up
-    /// otherwise.
+    /// Reports what the process waits for, to probes and to the service manager, which would otherwise kill the
+    /// process.
     pub fn waits(&self, why: String) {
         let line = why.replace('\n', " ");
         self.phase.replace(StartPhase::Waiting(why));
@@ -48,7 +46,7 @@ impl Starting {
         self.has_told.store(true, Ordering::Relaxed);
     }
 
-    /// Lets this readiness answer from now on.
+    /// From now on, this readiness answers probes.
     pub fn started(&self, ready: Readiness) {
         self.phase.replace(StartPhase::Started(ready));
         if self.has_told.load(Ordering::Relaxed) {
@@ -56,7 +54,6 @@ impl Starting {
         }
     }
 
-    /// Returns the readiness that probes ask for.
     pub fn readiness(&self) -> Readiness {
         let phase = self.phase.clone();
         Arc::new(move || match &*phase.get() {

@@ -1,11 +1,11 @@
-//! What is known of a generation besides its tokens: how its caller asked, and how it went.
+//! What is known about a generation besides its tokens: how the caller asked, and how it went.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{ids::RequestId, text::is_control};
 
-/// Characters kept of a caller's name for its user, as many as vendors accept.
+/// Longest name for an end user that is kept, in characters. Vendors accept the same length.
 const MAX_USER_CHARS: usize = 64;
 
 /// The API in which a model is called.
@@ -23,7 +23,7 @@ pub enum ModelApi {
     Embeddings = 4,
 }
 
-// Their numbers are kept in records, so add new ones, and never renumber.
+// Records store these numbers: add new ones, never renumber.
 crate::names! {
     ModelApi: Chat = "chat", Responses = "responses", Messages = "messages", Embeddings = "embeddings",
 }
@@ -50,7 +50,7 @@ pub enum FinishReason {
     ContentFilter = 4,
 }
 
-// Their numbers are kept in records, so add new ones, and never renumber.
+// Records store these numbers: add new ones, never renumber.
 crate::names! {
     FinishReason: Stop = "stop", Length = "length", ToolCalls = "tool_calls",
     ContentFilter = "content_filter",
@@ -63,15 +63,15 @@ impl FinishReason {
     }
 }
 
-/// How a caller asked for a generation.
+/// How a caller requested a generation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
     pub api: ModelApi,
-    /// The caller asked for a stream.
+    /// The caller requested a stream.
     pub stream: bool,
-    /// The caller's name for its user, as [`kept_user`] leaves it.
+    /// The caller's name for its end user, cleaned by [`kept_user`].
     pub user: Option<String>,
-    /// The request, as `x-request-id` of its answer names it; `None` from a version that does not tell.
+    /// The answer's `x-request-id`; `None` from versions that do not report it.
     pub request: Option<RequestId>,
 }
 
@@ -79,29 +79,28 @@ pub struct Origin {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Course {
-    /// Name of the upstream that was asked last, by the catalogue.
+    /// Name, in the catalogue, of the upstream that was asked last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub upstream: Option<String>,
-    /// Time at which money was held for the request.
+    /// When money was held for the request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub authorized_ms: Option<u64>,
     /// Time of the first token of a stream.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_token_ms: Option<u64>,
-    /// Time at which the answer was complete or given up.
+    /// When the answer was complete or abandoned.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency_ms: Option<u64>,
     /// Why the first choice ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub finish_reason: Option<FinishReason>,
-    /// Cost in nano-USD by the vendor's own report, if another model than the one that was asked for has answered. The
-    /// bill is at least this. It is not kept with the bill.
+    /// Cost in nano-USD as the vendor reported it, if another model than the requested one answered. The bill is at
+    /// least this. Not stored with the bill.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub least_cost_nanos: Option<i64>,
 }
 
-/// Returns a caller's name for its user as it is kept: few characters, none of which commands a terminal. `None` if
-/// nothing is left.
+/// Shortens a caller's name for its user and removes control characters. `None` if nothing is left.
 pub fn kept_user(text: &str) -> Option<String> {
     let user: String = text.trim().chars().filter(|c| !is_control(*c)).take(MAX_USER_CHARS).collect();
     (!user.is_empty()).then_some(user)

@@ -1,8 +1,8 @@
-//! State of rate bounds, as callers of the model API read it.
+//! State of rate bounds, as callers of the model API see it.
 
 use std::time::Duration;
 
-/// State of the rate bounds of a key and its groups after an admission. Each kind is that of the tightest bound.
+/// State of the rate bounds of a key and its groups after an admission: for each kind, the tightest bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RateStatus {
     /// Requests per minute; `None` without such a bound.
@@ -11,7 +11,7 @@ pub struct RateStatus {
     pub tokens: Option<RateLimit>,
 }
 
-/// Bound of a key or a group that leaves no room for a request.
+/// The bound of a key or group that leaves no room for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RateBound {
     InFlight,
@@ -19,8 +19,7 @@ pub enum RateBound {
     Tokens,
 }
 
-/// Tokens that the tokens per minute of a key and its groups leave for a prompt. Each number is that of the tightest
-/// bound.
+/// Room that the token rates of a key and its groups leave for a prompt. Each number is the tightest bound's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TokenRoom {
     /// Tokens allowed in a minute: a larger prompt never fits.

@@ -8,7 +8,7 @@ use crate::{
     timing::time::Timestamp,
 };
 
-/// Largest `Retry-After` in seconds: SDKs sleep for exactly this time, or give up.
+/// Largest `Retry-After` in seconds. SDKs sleep for exactly this time, or stop retrying.
 const MOST_RETRY_SECONDS: u32 = 60;
 
 macro_rules! refusals {
@@ -60,7 +60,7 @@ refusals! {
     GroupLimitReached = "A group of the API key has reached its spend limit, or what is left of it cannot pay for this request.";
     /// The key or one of its groups does not allow the model.
     ModelNotAllowed = "The API key may not use this model.";
-    /// A rate, or the number of requests at a time, is used up.
+    /// A rate, or the bound on requests in flight, is used up.
     RateLimitExceeded = "The API key or its group has reached a rate limit; try again later.";
 }
 
@@ -80,7 +80,7 @@ pub struct DenialDetail {
     pub retry_after: Option<Duration>,
     /// The rate that is used up.
     pub rate: Option<RateBound>,
-    /// Free tokens of the rate, if it is one of tokens.
+    /// Free tokens, if the rate counts tokens.
     pub token_room: Option<TokenRoom>,
     /// Models that the key may use.
     pub models: Vec<String>,
@@ -97,7 +97,7 @@ impl Denial {
         self.detail.as_ref()?.rate
     }
 
-    /// The room for tokens, if a rate of tokens is the reason.
+    /// The room for tokens, if a token rate is the reason.
     pub fn token_room(&self) -> Option<TokenRoom> {
         self.detail.as_ref()?.token_room
     }
@@ -116,7 +116,7 @@ impl From<Refusal> for ApiError {
     }
 }
 
-/// Makes an error of the public API, whose message tells the details.
+/// Makes an error of the public API with the details in its message.
 impl From<Denial> for ApiError {
     fn from(Denial { refusal, detail }: Denial) -> Self {
         let mut error = Self::new(refusal.code(), refusal.message());

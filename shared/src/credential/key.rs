@@ -21,18 +21,18 @@ pub enum Class {
     Management,
 }
 
-/// Form of a presented credential.
+/// What a presented credential looks like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presented {
-    /// A key of this installation, by prefix and checksum.
+    /// A key of this installation, judging by prefix and checksum.
     Own(Class),
-    /// Text that may be an API key of another gateway, moved here.
+    /// It may be an API key imported from another gateway.
     Foreign,
-    /// Text that is no credential, and is refused without looking it up.
+    /// It cannot be a credential, and is refused without a look-up.
     Malformed,
 }
 
-/// Longest key of another gateway in bytes: several times the longest in use.
+/// Longest imported key in bytes: several times the longest in use.
 const MAX_FOREIGN_BYTES: usize = 512;
 
 impl Class {
@@ -60,7 +60,7 @@ impl Prefix {
         format!("{body}{}", checksum(&body)).into()
     }
 
-    /// Judges the form of a presented credential. A text that begins like a key of this installation is either one or
+    /// Classifies a presented credential. A text that begins like a key of this installation is either such a key or
     /// malformed.
     pub fn recognise(&self, presented: &str) -> Presented {
         let own = [Class::Api, Class::Management].into_iter().find_map(|class| {
@@ -86,7 +86,7 @@ impl fmt::Display for Prefix {
     }
 }
 
-/// Returns the part of a key that may be shown later: enough to tell keys apart, too little to guess one.
+/// Returns the part of a key that may be shown later: enough to distinguish keys, too little to guess one.
 pub fn hint(plaintext: &str) -> String {
     let shown = plaintext.rfind('_').map_or(0, |at| at + 1 + 4);
     let head = plaintext.get(..shown).unwrap_or_default();
@@ -94,8 +94,7 @@ pub fn hint(plaintext: &str) -> String {
     format!("{head}…{tail}")
 }
 
-/// Texts right before a secret: the classes of our keys, the beginning of secrets of webhooks, and beginnings of the keys of
-/// other gateways, vendors and platforms.
+/// Prefixes of secrets: the classes of our keys, webhook secrets, and keys of other gateways, vendors and platforms.
 const BEFORE_SECRETS: [&str; 12] = [
     Class::Api.infix(),
     Class::Management.infix(),
@@ -110,14 +109,14 @@ const BEFORE_SECRETS: [&str; 12] = [
     "github_pat_",
     "glpat-",
 ];
-/// Beginning of the secrets of webhooks, which go on in base64.
+/// Prefix of webhook secrets, which continue in base64.
 const WEBHOOK_SECRET: &str = "whsec_";
 
-/// Fewest characters after one of [`BEFORE_SECRETS`] that may be a secret.
+/// Shortest text after one of [`BEFORE_SECRETS`] that counts as a secret.
 const SECRET_CHARS: usize = 16;
 
-/// Replaces plaintexts of keys and of secrets of webhooks, of any installation, in a text for logs and errors. Such texts
-/// repeat paths and ids that clients sent.
+/// Removes keys and webhook secrets of any installation from a text for logs and errors. Such texts may quote paths and
+/// ids that clients sent.
 pub fn without_keys(text: &str) -> Cow<'_, str> {
     let (mut kept, mut rest) = (String::new(), text);
     while let Some(Range { start, end }) = secret(rest) {
@@ -128,7 +127,7 @@ pub fn without_keys(text: &str) -> Cow<'_, str> {
     if kept.is_empty() { Cow::Borrowed(text) } else { Cow::Owned(kept + rest) }
 }
 
-/// Finds the first secret.
+/// Returns where the first secret in a text is.
 fn secret(text: &str) -> Option<Range<usize>> {
     let secrets = BEFORE_SECRETS.into_iter().flat_map(|before| {
         text.match_indices(before).filter_map(move |(at, _)| {

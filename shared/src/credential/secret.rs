@@ -18,17 +18,17 @@ use crate::{
 /// Most bytes of a file that holds one secret.
 const MAX_SECRET: usize = 64 << 10;
 
-/// Compares two texts in a time that does not depend on where they first differ.
+/// Compares two texts in constant time.
 pub fn same(a: &str, b: &str) -> bool {
     a.as_bytes().ct_eq(b.as_bytes()).into()
 }
 
-/// Reads a secret from a file, without the line end that editors add.
+/// Reads a secret from a file, without a trailing line break.
 pub fn read_file(path: &Path) -> io::Result<SecretString> {
     bounded_file::read_text(path, MAX_SECRET).map(|text| text.trim_end_matches(['\r', '\n']).into())
 }
 
-/// Reads the secret in a file. A missing file is made first: private, with 256 random bits as hexadecimal digits.
+/// Reads the secret in a file. A missing file is created first: private, with 256 random bits as hexadecimal digits.
 pub fn read_or_make(path: &Path, clock: &dyn Clock) -> io::Result<SecretString> {
     if !path.exists() {
         let draft = path.with_extension(format!("{}.tmp", hexadecimal(&random_bytes::<8>(clock))));
@@ -37,8 +37,8 @@ pub fn read_or_make(path: &Path, clock: &dyn Clock) -> io::Result<SecretString> 
     read_file(path)
 }
 
-/// Writes a file as a whole or not at all, and never over another, so that two processes that make a secret at once end
-/// with the same one. The draft's name is random, so that the draft of a dead process is in nobody's way.
+/// Writes a file completely or not at all, and never over another, so that two processes that make a secret at the same
+/// time end up with the same one. The draft's name is random, so that the draft of a dead process disturbs nobody.
 fn publish(path: &Path, draft: &Path, text: &str) -> io::Result<()> {
     let mut file = private_files::options().write(true).create_new(true).open(draft)?;
     writeln!(file, "{text}")?;

@@ -1,5 +1,5 @@
-//! Files that settings name, read up to a bound. A wrong path, such as a device that never ends, is an error rather than
-//! memory without end.
+//! Reads files that settings name, up to a bound. A wrong path, such as an endless device, is an error and does not
+//! exhaust memory.
 
 use std::{
     fs::File,
@@ -8,7 +8,7 @@ use std::{
     path::Path,
 };
 
-/// Opens a file or a pipe. A device is refused: it may have no end.
+/// Opens a file or a pipe. Devices are refused, since they may be endless.
 pub fn open(path: &Path) -> io::Result<File> {
     let file = File::open(path)?;
     let kind = file.metadata()?.file_type();
@@ -26,7 +26,7 @@ pub fn read_text(path: &Path, most: usize) -> io::Result<String> {
     if bytes.len() > most {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("is larger than {most} bytes")));
     }
-    String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "is not a text in UTF-8"))
+    String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "is not UTF-8 text"))
 }
 
 #[cfg(test)]

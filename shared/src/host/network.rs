@@ -1,12 +1,12 @@
-//! Networks of addresses: the public ones, and those that an operator names.
+//! Public networks, and networks that an operator names.
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
     str::FromStr,
 };
 
-/// Returns whether IANA's registries call the address globally reachable. Addresses of tunnels and translators are not
-/// public, since they contain another address; nor is the address of a cloud's metadata service.
+/// Returns whether IANA's registries list the address as globally reachable. Tunnel and translator addresses do not
+/// count as public, since they contain another address; neither does a cloud's metadata service.
 pub fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),
@@ -31,8 +31,8 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
     )
 }
 
-/// Returns whether the address is in the assigned part of the Internet. Tunnels that lead inside and addresses for
-/// examples are not.
+/// Returns whether the address is in the assigned part of the Internet, and neither a tunnel nor a documentation
+/// address.
 fn is_public_v6(address: Ipv6Addr) -> bool {
     match address.segments() {
         [0x2001, 0..=0x1ff | 0xdb8, ..] | [0x2002, ..] | [0x3fff, 0..=0xfff, ..] => false,
@@ -45,17 +45,14 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Network {
     address: IpAddr,
-    /// Number of leading bits that all addresses of the network share.
     prefix: u8,
 }
 
-/// The text is not a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("must be an address, or an address and the length of its prefix, such as 10.0.0.0/8")]
 pub struct NotANetwork;
 
 impl Network {
-    /// Returns whether the network has the address.
     pub fn contains(&self, address: IpAddr) -> bool {
         let shared_bits = |a: u128, b: u128, width: u32| (a ^ b).leading_zeros() - (128 - width);
         let shared = match (self.address, address) {

@@ -22,12 +22,12 @@ pub fn create_folder(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(FOLDER).create(path)
 }
 
-/// Makes an existing file private, since an earlier version made it readable for all.
+/// Makes an existing file private. An earlier version created it readable for everyone.
 pub fn narrow(path: &Path) -> io::Result<()> {
     fs::set_permissions(path, Permissions::from_mode(FILE))
 }
 
-/// Writes a file anew, private if created.
+/// Overwrites a file; private if it is created.
 pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     options().create(true).write(true).truncate(true).open(path)?.write_all(bytes)
 }

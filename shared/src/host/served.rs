@@ -1,5 +1,5 @@
-//! Hosts that a port serves. A page of another site can reach a port on this machine by a name that it owns (DNS
-//! rebinding), and its requests then carry that name in `Host`. An address in `Host` cannot be rebound.
+//! Hosts that a port serves, against DNS rebinding: a page of another site can reach a port on this machine through a
+//! name it controls, but its requests then carry that name in `Host`. An IP address in `Host` cannot be rebound.
 
 use std::{
     net::{IpAddr, Ipv6Addr},
@@ -8,18 +8,16 @@ use std::{
 
 use http::{HeaderMap, Uri, header};
 
-/// Name of every machine for itself.
 const LOCALHOST: &str = "localhost";
 
-/// A host without its port: a name or an address.
+/// A host without its port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Host {
     Address(IpAddr),
-    /// In lower case, without a dot at its end.
+    /// In lower case, without a trailing dot.
     Name(String),
 }
 
-/// The text is not a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("must be a host name or an address, without a scheme, a port or a path")]
 pub struct NotAHost;
@@ -44,14 +42,14 @@ impl FromStr for Host {
 }
 
 impl Host {
-    /// Parses the value of a `Host` header, whose port does not matter: a tunnel or a published port changes it.
+    /// Parses a `Host` header. The port is ignored, since a tunnel or a published port changes it.
     fn of_authority(authority: &str) -> Option<Self> {
         let (host, port) = match authority.rsplit_once(':') {
             Some((host, port)) if !port.ends_with(']') => (host, port),
             _ => (authority, ""),
         };
         let is_port = port.is_empty() || port.parse::<u16>().is_ok();
-        // An IPv6 address has brackets here, or its last part would be a port.
+        // IPv6 addresses need brackets here; otherwise the last group would be read as a port.
         let is_bare = host.contains(':') && !host.starts_with('[');
         if is_port && !is_bare { host.parse().ok() } else { None }
     }
@@ -61,25 +59,25 @@ impl Host {
 #[derive(Clone, Debug)]
 pub struct ServedHosts {
     listed: Vec<Host>,
-    /// The address that the port listens on. `None` if any address may lead to it.
+    /// The address that the port listens on. `None` if every IP address is served.
     address: Option<IpAddr>,
 }
 
 impl ServedHosts {
-    /// Hosts of a port that listens on this address. If it listens on all addresses, any address is its own.
+    /// Hosts of a port that listens on this address. A port that listens on all addresses serves every IP address.
     pub fn of_listener(address: IpAddr, listed: Vec<Host>) -> Self {
         let address = address.to_canonical();
         Self { listed, address: (!address.is_unspecified()).then_some(address) }
     }
 
-    /// Hosts of a site with this public address. It is also served at any address, for access from inside. `None` if the
-    /// public address has no valid host.
+    /// Hosts of a site with this public URL. Every IP address is served too, for access from inside. `None` if the URL
+    /// has no valid host.
     pub fn of_site(public: &Uri) -> Option<Self> {
         let host = public.host()?.parse().ok()?;
         Some(Self { listed: vec![host], address: None })
     }
 
-    /// Returns whether the port serves the host in this authority, such as `localhost:9090`.
+    /// Returns whether the port serves this authority, such as `localhost:9090`.
     pub fn serve(&self, authority: &str) -> bool {
         let Some(host) = Host::of_authority(authority) else { return false };
         let is_own = match &host {
@@ -92,8 +90,8 @@ impl ServedHosts {
         is_own || self.listed.contains(&host)
     }
 
-    /// Returns the host of a request that is not served, if there is one. A request may name a host in its address, in
-    /// `Host`, or in both; one of HTTP/1.0 may name none.
+    /// Returns the request's host if it is not served. A request may name a host in its URI, in `Host`, or in both;
+    /// HTTP/1.0 allows none.
     pub fn foreign(&self, uri: &Uri, headers: &HeaderMap) -> Option<String> {
         let in_address = uri.authority().map(|authority| authority.as_str().to_owned());
         let in_headers = headers.get_all(header::HOST).iter();

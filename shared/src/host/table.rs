@@ -5,7 +5,7 @@ use std::io::{self, Write};
 /// The gap between two columns.
 const GAP: &str = "  ";
 
-/// Writes a table with a header; every row has as many cells.
+/// Writes a table. Every row must have as many cells as the header.
 pub fn write<R: AsRef<[String]>>(
     out: &mut dyn Write,
     head: &[&str],

@@ -1,10 +1,10 @@
-//! Pauses between attempts: exponential, with jitter, so that many callers do not repeat at the same moment.
+//! Exponential back-off with jitter, so that many callers do not retry at the same moment.
 
 use std::time::Duration;
 
 use crate::timing::clock::{Clock, random_bytes};
 
-/// Pauses of a series of attempts.
+/// Pauses for one series of attempts.
 #[derive(Clone, Copy, Debug)]
 pub struct Backoff {
     first: Duration,

@@ -54,7 +54,7 @@ impl Per {
 }
 
 fn date(at: Timestamp) -> NaiveDate {
-    // All timestamps are within the range of chrono.
+    // Every timestamp is within chrono's range.
     DateTime::<Utc>::from_timestamp_millis(at.millis()).unwrap_or_default().date_naive()
 }
 
@@ -62,7 +62,7 @@ fn days_since_monday(date: NaiveDate) -> u64 {
     date.weekday().num_days_from_monday().into()
 }
 
-/// The beginning of a day. All days around a timestamp are within the range of chrono.
+/// The beginning of a day. The days next to any timestamp are within chrono's range.
 fn midnight(date: Option<NaiveDate>) -> Timestamp {
     let midnight = date.and_then(|date| date.and_hms_opt(0, 0, 0)).unwrap_or_default();
     Timestamp::from_millis(midnight.and_utc().timestamp_millis())

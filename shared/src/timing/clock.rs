@@ -1,4 +1,4 @@
-//! The source of time and randomness, so that no other code depends on the system's.
+//! The source of time and randomness. No other code reads the system's clock or randomness.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -10,7 +10,7 @@ use crate::timing::time::Timestamp;
 pub trait Clock: Send + Sync + 'static {
     fn now(&self) -> Timestamp;
 
-    /// Random bytes fit for secrets.
+    /// Fills `bytes` with randomness fit for secrets.
     fn random(&self, bytes: &mut [u8]);
 }
 
@@ -21,20 +21,19 @@ pub struct System;
 impl Clock for System {
     #[expect(clippy::disallowed_methods, reason = "the one place that reads the ambient clock")]
     fn now(&self) -> Timestamp {
-        // A clock before 1970 reads as 1970, so that expiry errs on the side of accepting keys.
+        // A clock before 1970 reads as 1970, so that keys do not expire by mistake.
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Timestamp::from_millis(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
     }
 
-    /// Draws from a generator for secrets, which the operating system seeds, again after every 64 kB. Asking the system
-    /// itself took two system calls a request.
+    /// Uses a cryptographic generator that the operating system seeds and reseeds after every 64 kB. Asking the system
+    /// directly took two system calls per request.
     #[expect(clippy::disallowed_methods, reason = "the one place that reads ambient randomness")]
     fn random(&self, bytes: &mut [u8]) {
         rand::rng().fill_bytes(bytes);
     }
 }
 
-/// Returns this many random bytes.
 pub fn random_bytes<const N: usize>(clock: &dyn Clock) -> [u8; N] {
     let mut bytes = [0; N];
     clock.random(&mut bytes);

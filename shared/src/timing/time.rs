@@ -15,13 +15,13 @@ pub fn millis(duration: Duration) -> u64 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(i64);
 
-/// The first instant of the year 0, before which RFC 3339 has no notation.
+/// The first instant of the year 0. RFC 3339 cannot write earlier ones.
 const FIRST_MILLI: i64 = -62_167_219_200_000;
-/// The last millisecond of the year 9999, after which RFC 3339 has no notation.
+/// The last millisecond of the year 9999. RFC 3339 cannot write later ones.
 const LAST_MILLI: i64 = 253_402_300_799_999;
 
 impl Timestamp {
-    /// The instant this many milliseconds after 1970-01-01T00:00:00Z, clamped to the range of RFC 3339.
+    /// Milliseconds since 1970-01-01T00:00:00Z, clamped to the range of RFC 3339.
     pub const fn from_millis(millis: i64) -> Self {
         Self(if millis < FIRST_MILLI {
             FIRST_MILLI
@@ -81,13 +81,13 @@ impl Timestamp {
     }
 }
 
-/// Returns whether a text begins like a shape, in which zeros stand for digits.
+/// Returns whether a text begins like a shape, where a zero matches any digit.
 fn begins_like(text: &[u8], shape: &[u8]) -> bool {
     let is_like = |(byte, sign): (&u8, &u8)| if *sign == b'0' { byte.is_ascii_digit() } else { byte == sign };
     text.len() >= shape.len() && text.iter().zip(shape).all(is_like)
 }
 
-/// Splits the offset, in milliseconds, off a time of day. A time without one is in UTC.
+/// Splits the offset, in milliseconds, off a time of day. Without an offset, the time is in UTC.
 fn split_offset(clock: &str) -> Option<(&str, i64)> {
     if let Some(clock) = clock.strip_suffix(['Z', 'z']) {
         return Some((clock, 0));
@@ -110,7 +110,7 @@ fn split_offset(clock: &str) -> Option<(&str, i64)> {
 /// Writes UTC with `Z`, with milliseconds only if there are any.
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // All values are within the range of chrono.
+        // Every timestamp is within chrono's range.
         let at = DateTime::<Utc>::from_timestamp_millis(self.0).unwrap_or_default();
         let format = if at.nanosecond() == 0 { SecondsFormat::Secs } else { SecondsFormat::Millis };
         f.write_str(&at.to_rfc3339_opts(format, true))
@@ -126,7 +126,7 @@ impl Serialize for Timestamp {
 impl<'de> Deserialize<'de> for Timestamp {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        Self::parse(&text).ok_or_else(|| serde::de::Error::custom(format!("`{text}` is no instant")))
+        Self::parse(&text).ok_or_else(|| serde::de::Error::custom(format!("`{text}` is not a time")))
     }
 }
 

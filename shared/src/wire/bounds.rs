@@ -1,4 +1,4 @@
-//! What the management API bounds, and the words that it lists.
+//! Bounds of the management API, and its lists of words.
 
 use std::time::Duration;
 
@@ -11,17 +11,15 @@ pub const MAX_EXTERNAL_ID_CHARS: usize = 128;
 /// Largest limit of a key or a group.
 pub const MAX_LIMIT: NanoUsd = NanoUsd::from_usd(MAX_LIMIT_USD);
 pub(super) const MAX_LIMIT_USD: i64 = 1_000_000;
-/// Number of limits by window: one for each length.
+/// One limit per length of window.
 pub const MAX_LIMITS: usize = 4;
-/// Longest time for which a limit may be raised.
 pub const MAX_RAISE: Duration = Duration::from_hours(366 * 24);
-/// Largest bound on requests or tokens in a minute, and on requests at the same time.
+/// Largest bound on requests or tokens per minute, and on requests in flight.
 pub const MAX_RATE: u64 = 1_000_000_000;
-/// Number of models in a list.
 pub const MAX_MODELS: usize = 64;
-/// Longest id in a list of models, in Unicode code points; the longest in use have some 100.
+/// Longest id in a list of models, in Unicode code points. The longest in use have about 100.
 pub const MAX_MODEL_CHARS: usize = 200;
-/// Texts of metadata that an object may have.
+/// Most metadata entries of an object.
 pub const MAX_METADATA: usize = 16;
 /// Longest name of metadata in Unicode code points.
 pub const MAX_METADATA_NAME_CHARS: usize = 64;
@@ -29,18 +27,17 @@ pub const MAX_METADATA_NAME_CHARS: usize = 64;
 pub const MAX_METADATA_VALUE_CHARS: usize = 512;
 /// Longest default life of a key: a hundred years.
 pub(super) const MAX_LIFETIME_SECONDS: u64 = 100 * 366 * 24 * 60 * 60;
-/// Longest time for which the plaintext before a rotation still works: 30 days.
+/// Longest grace of a rotation: 30 days.
 pub const MAX_GRACE_SECONDS: u64 = 30 * 24 * 60 * 60;
 /// Longest idempotency key in characters; clients send UUIDs.
 pub const MAX_IDEMPOTENCY_KEY_CHARS: usize = 255;
-/// Largest body of a management request in bytes. The largest sensible one, of a group with models and metadata for
-/// itself and its keys, takes some 180 KiB.
+/// Largest body of a management request in bytes. The largest sensible one, a group with models and metadata for itself
+/// and its keys, takes about 180 KiB.
 pub const MAX_BODY_BYTES: usize = 256 << 10;
 /// Longest URL of a webhook in characters.
 pub const MAX_URL_CHARS: usize = 2048;
-/// Largest page of a listing.
 pub const MAX_PAGE: usize = 1000;
-/// Statuses of a key, which are computed on read.
+/// Statuses of a key, computed on read.
 pub const STATUSES: [&str; 4] = ["active", "disabled", "expired", "revoked"];
-/// Orders of a listing, by the end that comes first; the default is first.
+/// Orders of a listing, with the default first.
 pub const ORDERS: [&str; 2] = ["desc", "asc"];

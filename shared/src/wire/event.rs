@@ -37,7 +37,7 @@ pub const EVENT_TYPES: [&str; 24] = [
     "webhook.disabled",
 ];
 
-/// Type of the event that tests a webhook. It is sent to that webhook alone, and is not kept.
+/// Type of the event that tests a webhook. It is sent only to that webhook and not stored.
 pub const TEST_EVENT_TYPE: &str = "webhook.test";
 
 /// Types in the order of their description.
@@ -45,7 +45,7 @@ fn described_types() -> Vec<&'static str> {
     EVENT_TYPES.into_iter().chain([TEST_EVENT_TYPE]).collect()
 }
 
-/// An act that governed the account, or a threshold that was passed.
+/// A change in the account, or a threshold that was crossed.
 #[derive(Debug, Deserialize, JsonSchema, Serialize)]
 #[schemars(rename = "Event")]
 pub struct EventObject {
@@ -57,7 +57,7 @@ pub struct EventObject {
     /// Type of the event. Types are added, and never renamed.
     #[schemars(extend("enum" = described_types()))]
     pub r#type: String,
-    /// Time of the act, or of the bill that passed the threshold.
+    /// Time of the change, or of the bill that crossed the threshold.
     pub created_at: Timestamp,
     /// Who acted.
     pub actor: ActorObject,
@@ -65,8 +65,10 @@ pub struct EventObject {
     pub key_id: Option<KeyId>,
     /// The group that the event is about, or the group of the key, if any.
     pub group_id: Option<GroupId>,
-    /// Details, by type: for example `changes` of `key.updated`, each field with its values before and after; or `deposit_id` and
-    /// `amount` of `credit.added`, and where they were given `note` and `payment_id`. A changed value of more than 1,024 bytes of JSON is `{"cut":true,"bytes":…,"begins":"…"}`: its length, and the first characters of its JSON.
+    /// Details, by type: for example `changes` for `key.updated`, each field with its values before and after; or
+    /// `deposit_id` and `amount` for `credit.added`, with `note` and `payment_id` if they were given. A changed value
+    /// of more than 1,024 bytes of JSON is `{"cut":true,"bytes":…,"begins":"…"}`: its length, and the first characters
+    /// of its JSON.
     #[schemars(with = "serde_json::Map<String, serde_json::Value>")]
     pub data: Box<RawValue>,
 }
@@ -80,6 +82,6 @@ pub struct ActorObject {
     pub r#type: String,
     /// Id of the management key or of the member.
     pub id: Option<String>,
-    /// Name at the time of the act.
+    /// Name at the time of the change.
     pub name: Option<String>,
 }

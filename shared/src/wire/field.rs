@@ -1,5 +1,5 @@
-//! The table of fields, with a row for each field of the management API's objects. Request bodies, answers, forms and
-//! the API's description are made from the rows.
+//! The table of fields, with a row for each field of the management API's objects. Checks of request bodies, answers,
+//! forms and the API's description all come from it.
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 
@@ -9,7 +9,7 @@ use crate::{money::NanoUsd, timing::time::Timestamp};
 /// Type of a field's values, and the check of a value that a client sends.
 #[derive(Clone, Copy)]
 pub enum Kind {
-    /// A value with this schema, which answers have and requests cannot set.
+    /// A value with this schema that only answers have.
     Answered(fn(&mut SchemaGenerator) -> Schema),
     /// Text of at most `max` Unicode code points, without control characters. Never null.
     Line {
@@ -27,9 +27,9 @@ pub enum Kind {
     Time,
     /// An integer from 1 to `max`, or null.
     Count { max: u64 },
-    /// Amounts for windows of the calendar, each length of window once, or null.
+    /// Amounts for calendar windows, at most one per length, or null.
     Limits,
-    /// An amount above that of the limit, until a time; or null.
+    /// A larger amount in place of the limit until a time, or null.
     Raise,
     /// Ids of models, or null.
     Models,
@@ -43,7 +43,7 @@ pub enum Kind {
     EventTypes,
     /// True or false. Never null.
     Flag,
-    /// Settings of keys that are made in a group. A change merges them (RFC 7396), and null clears them.
+    /// Default settings of keys made in a group. A change merges them (RFC 7396), and null clears them.
     KeyDefaults,
 }
 
@@ -56,11 +56,11 @@ pub struct Field {
     pub kind: Kind,
     /// Description in the API's reference, for developers.
     pub description: &'static str,
-    /// Input of the field in forms, if forms have one.
+    /// The field's input in forms, if it has one.
     pub input: Option<Input>,
-    /// The field is set when the object is made, and never again.
+    /// The field can only be set when the object is created.
     pub is_fixed: bool,
-    /// An object is never made without the field.
+    /// The field is required when the object is created.
     pub is_required: bool,
 }
 
@@ -137,7 +137,7 @@ macro_rules! fields {
 
 macro_rules! bounds {
     ($($bound:ident = $row:expr;)+) => {
-        /// A bound on the use of a key or a group, or what was used of it.
+        /// A bound on the use of a key or a group, or its usage.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Bound { $(#[doc = concat!("`", stringify!($bound), "`")] $bound),+ }
 
@@ -147,7 +147,7 @@ macro_rules! bounds {
                 [$(Self::$bound),+].into_iter()
             }
 
-            /// The bounds that do not end by themselves. Keys yet to be made have no others.
+            /// The bounds that do not expire. Only these may be key defaults.
             fn lasting() -> impl Iterator<Item = Self> {
                 Self::all().filter(|bound| *bound != Self::LimitRaised)
             }
@@ -160,32 +160,32 @@ macro_rules! bounds {
 }
 
 bounds! {
-    Limit = setting("limit", Kind::Amount, "Largest amount that may ever be spent, in US dollars; null is no limit.")
-        .with_input("Limit (USD)", "The most that may be spent. Empty: no limit but the credit.");
+    Limit = setting("limit", Kind::Amount, "Most that may ever be spent, in US dollars; null for no limit.")
+        .with_input("Limit (USD)", "The most that may ever be spent. Leave empty to limit it only by the credit.");
     Used = answered("used", SchemaGenerator::subschema_for::<NanoUsd>, "Amount spent so far.");
     LimitRemaining = answered("limit_remaining", SchemaGenerator::subschema_for::<Option<NanoUsd>>,
-        "`limit - used`, or `limit_raised.amount - used`; below zero if the limit was lowered below `used`, or its raise ended.");
+        "`limit - used`, or `limit_raised.amount - used` during a raise; below zero if the limit was lowered below `used` or a raise ended.");
     LimitRaised = setting("limit_raised", Kind::Raise,
-        "A bound above `limit` that holds in its place until a time, at most 366 days ahead. A change of `limit` without it ends it; null is none, and one that has ended is not shown.")
+        "A larger amount that applies instead of `limit` until a time, at most 366 days ahead. Changing only `limit` ends the raise. Null for none; a raise that has ended is not shown.")
         .with_input("Limit raised", "");
     Limits = setting("limits", Kind::Limits,
-        "Amounts that may be spent in each window of the calendar, in UTC; weeks begin on Monday. `raised` holds in place of `amount` until a time. Null is none.")
+        "Amounts that may be spent per calendar window, in UTC; weeks begin on Monday. `raised` applies instead of `amount` until a time. Null for none.")
         .with_input("Resets", "");
-    Models = setting("models", Kind::Models, "Ids of the models that may be used; null is all.")
+    Models = setting("models", Kind::Models, "Ids of the models that may be used; null for all.")
         .with_input("Models", "Prices are per million tokens.");
     RequestsPerMinute = setting("requests_per_minute", Kind::Count { max: MAX_RATE },
-        "Requests in a minute: as many at once, refilled evenly. Null is no bound.")
+        "Requests per minute, as a token bucket: the whole number at once, refilled evenly. Null for no bound.")
         .with_input("Requests a minute", "");
     TokensPerMinute = setting("tokens_per_minute", Kind::Count { max: MAX_RATE },
-        "Tokens of prompts and answers in a minute; an answer that runs may exceed them. Null is no bound.")
+        "Tokens of prompts and answers per minute; running answers may exceed the bound. Null for none.")
         .with_input("Tokens a minute", "");
-    MaxInFlight = setting("max_in_flight", Kind::Count { max: MAX_RATE }, "Requests at the same time. Null is no bound.")
+    MaxInFlight = setting("max_in_flight", Kind::Count { max: MAX_RATE }, "Requests at the same time. Null for no bound.")
         .with_input("Requests at the same time", "");
 }
 
 /// The caller's own texts, on keys and groups.
 const METADATA: Field =
-    setting("metadata", Kind::Metadata, "Texts of the caller; lists filter by `metadata[name]=value`.");
+    setting("metadata", Kind::Metadata, "Your own texts, by name; lists filter by `metadata[name]=value`.");
 
 /// The time of creation, on keys, groups and webhooks.
 const CREATED_AT: Field =
@@ -200,17 +200,17 @@ fields! {
         Status = answered("status", |_| json_schema!({"type": "string", "enum": STATUSES}), "`revoked`, else `disabled`, else `expired`, else `active`.");
         ..Bound(Bound::all())
         CreatedAt = CREATED_AT;
-        ExpiresAt = setting("expires_at", Kind::Time, "Time of expiry; null is never.")
+        ExpiresAt = setting("expires_at", Kind::Time, "Time of expiry; null for never.")
             .with_input("Expires", "In UTC. Empty: never.");
-        Disabled = setting("disabled", Kind::Flag, "Whether requests with the key are refused. False again makes the key work again.")
+        Disabled = setting("disabled", Kind::Flag, "Whether requests with the key are refused. Set it to false to enable the key again.")
             .with_input("Disabled", "Requests are refused until the key is enabled again.");
         LastUsedAt = answered("last_used_at", SchemaGenerator::subschema_for::<Option<Timestamp>>,
             "Time of the last billed request.");
         RevokedAt = answered("revoked_at", SchemaGenerator::subschema_for::<Option<Timestamp>>, "Time of the revocation.");
         PreviousKeyExpiresAt = answered("previous_key_expires_at", SchemaGenerator::subschema_for::<Option<Timestamp>>,
-            "Time until which the plaintext before the last rotation works too; null if only the current one works.");
-        GroupId = setting("group_id", Kind::Group, "The group whose bounds hold too; null is none.")
-            .with_input("Group", "Its bounds hold too, for all its keys together.");
+            "Time until which the previous plaintext also works; null if only the current one works.");
+        GroupId = setting("group_id", Kind::Group, "The group, whose bounds apply as well; null for none.")
+            .with_input("Group", "The group's bounds apply to all its keys together.");
         Metadata = METADATA;
     }
 }
@@ -221,13 +221,13 @@ fields! {
         Name = setting("name", Kind::Line { max: MAX_LABEL_CHARS }, "Name chosen by the owner.")
             .with_input("Name", "");
         ExternalId = setting("external_id", Kind::ExternalId { max: MAX_EXTERNAL_ID_CHARS },
-            "The caller's own id of the group, unique in the account; null is none.")
-            .with_input("External id", "Your own id of the group, for good. Empty: none.").fixed();
-        ParentId = setting("parent_id", Kind::Group, "The group whose bounds hold too, which has no parent; null is none.")
-            .with_input("In the group", "Its bounds hold too, for all groups in it together.");
+            "Your own id for the group, unique in the account; null for none.")
+            .with_input("External id", "Your own id for the group. It cannot be changed later. Leave empty for none.").fixed();
+        ParentId = setting("parent_id", Kind::Group, "The parent group, whose bounds apply as well. A parent cannot have a parent. Null for none.")
+            .with_input("In the group", "The parent's bounds apply to all its groups together.");
         ..Bound(Bound::all())
         KeyDefaults = setting("key_defaults", Kind::KeyDefaults,
-            "Settings of keys made in the group that say nothing else; null is none.");
+            "Default settings of keys made in the group; null for none.");
         Metadata = METADATA;
         Keys = answered("keys", SchemaGenerator::subschema_for::<u64>, "Number of keys in the group, revoked ones included.");
         CreatedAt = CREATED_AT;
@@ -242,15 +242,15 @@ fields! {
         Url = setting("url", Kind::Url,
             "Address that events are sent to: https, or http to a loopback address such as 127.0.0.1.")
             .with_input("URL", "Begins with https://. An event is a POST, signed with the webhook's secret.").required();
-        Types = setting("types", Kind::EventTypes, "Types of the events that are sent; null is all.");
+        Types = setting("types", Kind::EventTypes, "Types of events to send; null for all.");
         Enabled = setting("enabled", Kind::Flag,
-            "Whether events are sent. A webhook that is enabled again gets the events since it was disabled.");
+            "Whether events are sent. After enabling it again, a webhook also gets the events since it was disabled.");
         CreatedAt = CREATED_AT;
         DisabledAt = answered("disabled_at", SchemaGenerator::subschema_for::<Option<Timestamp>>,
-            "Time from which nothing is sent.");
+            "Time since which nothing is sent.");
         DisabledReason = answered("disabled_reason",
             |_| json_schema!({"enum": ["owner", "failing", "gone", null]}),
-            "`owner`; `failing` where an event could not be delivered for 24 hours; `gone` where 410 was answered.");
+            "`owner`; `failing` if an event could not be delivered for 24 hours; `gone` if the address answered 410.");
     }
 }
 
@@ -259,7 +259,7 @@ fields! {
     DefaultField {
         ..Bound(Bound::lasting())
         ExpiresInSeconds = setting("expires_in_seconds", Kind::Count { max: MAX_LIFETIME_SECONDS },
-            "Time from the creation of a key to its expiry; null is no expiry.");
+            "Seconds from the creation of a key to its expiry; null for no expiry.");
         Metadata = METADATA;
     }
 }

@@ -19,7 +19,7 @@ use crate::{
     timing::{calendar::Per, time::Timestamp},
 };
 
-/// A bound on the spend in each window of the calendar.
+/// A bound on the spend in each calendar window.
 #[derive(JsonSchema)]
 #[schemars(rename = "Limit")]
 #[expect(
@@ -31,13 +31,14 @@ struct LimitSchema {
     amount: NanoUsd,
     /// Length of the windows.
     per: Per,
-    /// Bound in place of `amount` for a time; null is none, and one that has ended is not shown.
+    /// Bound that applies instead of `amount` for a time; null for none. A raise that has ended is not shown.
     raised: Option<Raise>,
-    /// Amount spent in the window that runs.
+    /// Amount spent in the current window.
     used: NanoUsd,
-    /// `amount - used`, or `raised.amount - used`; below zero if the amount was lowered below `used`, or a raise ended.
+    /// `amount - used`, or `raised.amount - used` during a raise; below zero if the amount was lowered below `used` or
+    /// a raise ended.
     remaining: NanoUsd,
-    /// End of the window that runs.
+    /// End of the current window.
     resets_at: Timestamp,
 }
 
@@ -64,7 +65,7 @@ impl Kind {
         }
     }
 
-    /// Schema of the values among key defaults, where nothing is used.
+    /// Schema of the values in key defaults, which have no usage.
     fn defaulted(self, schemas: &mut SchemaGenerator) -> Schema {
         if matches!(self, Self::Limits) { limits(schemas, None) } else { self.answered(schemas) }
     }
@@ -107,7 +108,7 @@ impl Kind {
     }
 }
 
-/// Schema of limits by window in requests, which may be raised as `raised` says.
+/// Schema of limits by window in requests. `raised` is the schema of a raise, if raises are allowed.
 fn limits(schemas: &mut SchemaGenerator, raised: Option<Schema>) -> Schema {
     let mut properties = Map::new();
     properties.insert("amount".into(), amount().to_value());

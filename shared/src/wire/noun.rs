@@ -1,11 +1,10 @@
-//! The table of nouns that owners govern.
+//! The table of nouns: the kinds of objects that owners manage.
 
 use super::path::{GROUPS, KEYS, WEBHOOKS};
 use crate::error::Code::{
     self, GroupNotFound, KeyNotFound, TooManyGroups, TooManyKeys, TooManyWebhooks, WebhookNotFound,
 };
 
-/// A noun that owners govern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Noun {
     Key,
@@ -18,11 +17,11 @@ pub enum Noun {
 pub struct NounRow {
     /// Path of the account's objects.
     pub path: &'static str,
-    /// Part of the account that the objects concern.
+    /// Decides which credentials reach the objects.
     pub reach: Reach,
-    /// Error for an object that the account does not have, and the object's name.
+    /// Error for an unknown object, and the object's name in the message.
     pub unknown: (Code, &'static str),
-    /// Error for an account that has as many of these as it may have, and their name.
+    /// Error for an account with too many of these objects, and their name in the message.
     pub too_many: (Code, &'static str),
 }
 
@@ -49,12 +48,12 @@ impl Noun {
     }
 }
 
-/// Part of the account that a route concerns, which determines the credentials that may ask.
+/// Part of the account that a route concerns. It decides which credentials may use the route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// Keys and their bills. Management keys may ask, and those of a group for what is in the group.
+    /// Keys and their bills, for management keys. A group's management key reaches only what is in the group.
     Keys,
-    /// The whole account. Management keys that belong to no group may ask.
+    /// The whole account, for management keys without a group.
     Account,
     /// The API key that sends the request.
     Holder,

@@ -18,5 +18,5 @@ pub const GENERATIONS: &str = "/v1/management/generations";
 pub const REFUSALS: &str = "/v1/management/refusals";
 /// Path of an account's events.
 pub const EVENTS: &str = "/v1/management/events";
-/// Path of the API key that asks.
+/// Path of the requesting API key.
 pub const OWN_KEY: &str = "/v1/key";

@@ -1,4 +1,4 @@
-//! Objects that the management API only reads: money, counters, bills.
+//! Objects that the management API shows but cannot change: money, counters, bills.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -16,7 +16,7 @@ pub struct Credits {
     /// `credits`
     #[schemars(extend("const" = "credits"))]
     pub object: &'static str,
-    /// Prepaid credit that is left, held amounts included.
+    /// Prepaid credit left, including held amounts.
     pub credit: NanoUsd,
     /// Part of the credit that requests in flight hold.
     pub held: NanoUsd,
@@ -26,7 +26,7 @@ pub struct Credits {
     pub total_used: NanoUsd,
 }
 
-/// Sums of usage: over all that the line does not name.
+/// Sums of usage over everything that the object does not name.
 #[derive(JsonSchema, Serialize)]
 #[schemars(rename = "UsageLine")]
 pub struct UsageObject<'a> {
@@ -45,11 +45,11 @@ pub struct UsageObject<'a> {
     /// The model, where usage is grouped by model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<&'a str>,
-    /// The user that callers named, where usage is grouped by user; null for requests that named none, and for
+    /// The user that callers named, where usage is grouped by user; null for requests without a user, and for
     /// `other_users`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<Option<&'a str>>,
-    /// True for the sum of users beyond the first of a day, some 200, who have sums of their own.
+    /// True for the sum of all users of a day beyond the first 200 or so, who have separate sums.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub other_users: bool,
     /// Billed requests.
@@ -60,7 +60,7 @@ pub struct UsageObject<'a> {
     pub cached_tokens: u64,
     /// Tokens of answers.
     pub completion_tokens: u64,
-    /// Amount charged. Below zero on a day whose corrections gave back more than was billed.
+    /// Amount charged. Below zero on a day when corrections gave back more than was billed.
     pub cost: NanoUsd,
 }
 
@@ -100,20 +100,20 @@ pub struct BillObject<'a> {
     pub completion_tokens: u64,
     /// Cost of the tokens.
     pub cost: NanoUsd,
-    /// Amount billed: the cost, or less where the money was used up.
+    /// Amount billed: the cost, or less if the money was used up.
     pub charged: NanoUsd,
     /// Part of the cost that was not billed.
     pub shortfall: NanoUsd,
-    /// `captured`, or `expired` where the last report was billed as the gateway was lost.
+    /// `captured`, or `expired` if the gateway was lost and its last report was billed.
     #[schemars(extend("enum" = ["captured", "expired"]))]
     pub ending: &'static str,
     /// The tokens are an estimate.
     pub estimated: bool,
-    /// API of the call. Null, like all that follows, where the gateway did not tell.
+    /// API of the call. Null, like the members after it, if the gateway did not report it.
     pub dialect: Option<ModelApi>,
-    /// The answer was asked for as a stream.
+    /// Whether the answer was requested as a stream.
     pub stream: Option<bool>,
-    /// The caller's own name of its user, cut to 64 characters: `user`, `safety_identifier` or `metadata.user_id`.
+    /// The caller's name for its user, cut to 64 characters: `user`, `safety_identifier` or `metadata.user_id`.
     pub user: Option<&'a str>,
     /// The request, as `x-request-id` of the answer named it.
     pub request_id: Option<RequestId>,
@@ -121,11 +121,11 @@ pub struct BillObject<'a> {
     pub upstream: Option<&'a str>,
     /// Why the first choice ended.
     pub finish_reason: Option<FinishReason>,
-    /// Milliseconds from the begin of the request until money was held for it.
+    /// Milliseconds from the start of the request until money was held for it.
     pub authorized_ms: Option<u64>,
-    /// Milliseconds from the begin of the request to the first token of a stream.
+    /// Milliseconds from the start of the request to the first token of a stream.
     pub first_token_ms: Option<u64>,
-    /// Milliseconds from the begin of the request to the end of the answer.
+    /// Milliseconds from the start of the request to the end of the answer.
     pub latency_ms: Option<u64>,
     /// Time at which the request began.
     pub created_at: Timestamp,
@@ -142,13 +142,13 @@ pub struct RefusalObject<'a> {
     pub object: &'static str,
     /// The key.
     pub key_id: KeyId,
-    /// Code of the error that the caller was answered.
+    /// Error code in the caller's answer.
     pub reason: &'a str,
-    /// The model that was asked for. Null, like all that follows but the time, where the key may not call at all.
+    /// The requested model. Null, like the members after it except the time, if the key may not make calls at all.
     pub model: Option<&'a str>,
     /// API of the call.
     pub dialect: Option<ModelApi>,
-    /// The answer was asked for as a stream.
+    /// Whether the answer was requested as a stream.
     pub stream: Option<bool>,
     /// The caller's own name of its user, cut to 64 characters.
     pub user: Option<&'a str>,
@@ -166,7 +166,7 @@ pub struct RevokedKeys {
     /// `group.revoked_keys`
     #[schemars(extend("const" = "group.revoked_keys"))]
     pub object: &'static str,
-    /// Number of keys that were revoked now; keys revoked before do not count.
+    /// Number of keys revoked by this request; keys revoked earlier do not count.
     pub revoked: u64,
 }
 
@@ -187,7 +187,7 @@ pub struct AttemptObject<'a> {
     pub duration_ms: u64,
     /// Status of the answer; null where there was none.
     pub status: Option<u16>,
-    /// Reason why there was no answer.
+    /// Why there was no answer.
     pub error: Option<&'a str>,
 }
 
@@ -211,6 +211,6 @@ pub struct OwnGroup {
     pub id: GroupId,
     /// Its name.
     pub name: String,
-    /// The group that the group lies in.
+    /// The group's parent.
     pub parent: Option<Box<OwnGroup>>,
 }

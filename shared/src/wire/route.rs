@@ -1,4 +1,4 @@
-//! The list of routes of the management API. The key-service's router and the description in `/openapi.json` are made from it.
+//! The management API's routes. The key-service's router and `/openapi.json` are made from this list.
 
 use http::Method;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -17,10 +17,10 @@ use crate::{
 };
 use Endpoint::Of;
 
-/// What a route does. A key-service has a handler for each.
+/// What a route does. The key-service has a handler for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Endpoint {
-    /// An act that nouns have in common.
+    /// An act that all nouns share.
     Of(Noun, NounAct),
     RotateKey,
     KeysOfGroup,
@@ -36,7 +36,7 @@ pub enum Endpoint {
     OwnKey,
 }
 
-/// An act that nouns have in common.
+/// An act that all nouns share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NounAct {
     List,
@@ -50,7 +50,7 @@ pub enum NounAct {
 /// Makes the schema of a type.
 pub(super) type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
 
-/// A route with its method, and all that the API's description says about it.
+/// A route with its method and its description in the API's reference.
 #[derive(Clone, Copy)]
 pub struct Route {
     pub endpoint: Endpoint,
@@ -60,11 +60,11 @@ pub struct Route {
     pub summary: &'static str,
     /// Part of the account that the route concerns.
     pub reach: Reach,
-    /// Path of the noun's objects, at which the route begins.
+    /// Path of the noun's objects, where the route begins.
     pub of: &'static str,
-    /// Type of the id that follows in the path, the error for an unknown one, and the rest of the path.
+    /// Type of the id after it, the error for an unknown id, and the rest of the path.
     pub named: Option<(SchemaOf, Code, &'static str)>,
-    /// Parameters of the query besides those of a page.
+    /// Query parameters besides the paging ones.
     pub query: &'static [Parameter],
     /// Type of the cursor if the answer is a page.
     pub cursor: Option<SchemaOf>,
@@ -74,7 +74,7 @@ pub struct Route {
     pub answer: SchemaOf,
     /// Status of the answer, and headers besides the request's id.
     pub statuses: &'static [(u16, &'static [&'static str])],
-    /// Errors besides those that follow from the rest of the row.
+    /// Errors besides those that the rest of the row implies.
     pub refuses: &'static [Code],
 }
 
@@ -107,8 +107,8 @@ const TYPE: Parameter = parameter("type", |_| json_schema!({"enum": EVENT_TYPES}
 const START: Parameter = parameter("start", time);
 const END: Parameter = parameter("end", time);
 const GROUP_BY: Parameter = parameter("group_by", |_| {
-    let description = "Sums are apart by these; without it, one sum. By `hour` of at most 31 days; by `user` of the \
-        whole account, apart by `day` at most.";
+    let description = "Groups the sums by these; without it, there is one sum. `hour` covers at most 31 days. \
+        `user` covers the whole account and combines only with `day`.";
     let pattern = "^(day|hour|key|group|model|user)(,(day|hour|key|group|model|user))*$";
     json_schema!({"type": "string", "pattern": pattern, "description": description})
 });
@@ -139,7 +139,7 @@ impl Route {
         }
     }
 
-    /// Returns whether a request is carried out once for each idempotency key.
+    /// Returns whether the route supports idempotency keys.
     pub const fn is_idempotent(&self) -> bool {
         matches!(self.endpoint, Of(_, NounAct::Create) | Endpoint::RotateKey)
     }
@@ -149,7 +149,7 @@ impl Route {
         named.map_or_else(|| (*of).to_owned(), |(_, _, rest)| format!("{of}/{{id}}{rest}"))
     }
 
-    /// Makes a route that is answered 200 with this type.
+    /// Makes a route that answers 200 with this type.
     const fn new<A: JsonSchema>(endpoint: Endpoint, id: &'static str, summary: &'static str) -> Self {
         Self {
             endpoint,
@@ -186,7 +186,7 @@ impl Route {
         Self { query, ..self }
     }
 
-    /// Answers with pages, whose cursors are ids of objects of this type.
+    /// Answers with pages. Their cursors are ids of objects of this type.
     const fn paged<O: Listable>(self) -> Self {
         Self { cursor: Some(SchemaGenerator::subschema_for::<O::Id>), ..self }
     }
@@ -224,83 +224,83 @@ const fn delete<O: Object + JsonSchema>(id: &'static str, summary: &'static str)
 }
 
 pub static ROUTES: [Route; 27] = [
-    list::<KeyObject>("listApiKeys", "The API keys, revoked ones included.")
+    list::<KeyObject>("listApiKeys", "Lists the API keys, including revoked ones.")
         .by(&[STATUS, GROUP_ID, METADATA]),
-    create::<KeyObject>("createApiKey", "A new API key; its plaintext is shown this once.")
+    create::<KeyObject>("createApiKey", "Creates an API key. Its plaintext is shown only in this answer.")
         .refusing(&[Code::TooManyKeys, Code::ArchivedGroup]),
-    fetch::<KeyObject>("retrieveApiKey", "An API key."),
-    update::<KeyObject>("updateApiKey", "Changes an API key: what is absent stays, null clears (RFC 7396). `group_id` moves the key.")
+    fetch::<KeyObject>("retrieveApiKey", "Retrieves an API key."),
+    update::<KeyObject>("updateApiKey", "Changes an API key: absent members stay, null clears (RFC 7396). `group_id` moves the key.")
         .refusing(&[Code::GroupKeyNotAllowed, Code::KeyRevoked, Code::ArchivedGroup]),
-    delete::<KeyObject>("revokeApiKey", "Revokes an API key for good."),
+    delete::<KeyObject>("revokeApiKey", "Revokes an API key permanently."),
     Route {
         statuses: &[(200, &["Cache-Control", "Idempotent-Replayed"])],
         refuses: &[Code::KeyRevoked, Code::ExpiredKey, Code::RotationInProgress, Code::InvalidType,
             Code::IntegerBelowMinValue, Code::IntegerAboveMaxValue, Code::UnknownParameter],
         ..Route::new::<KeyObject>(Endpoint::RotateKey, "rotateApiKey",
-            "Gives an API key a new plaintext, shown this once; the one before works for `grace_seconds` more.")
+            "Gives an API key a new plaintext, shown only in this answer. The previous one works for `grace_seconds` more.")
             .below::<KeyObject>("/rotate").taking::<Rotation>()
     },
-    list::<GroupObject>("listGroups", "The groups, archived ones included.")
+    list::<GroupObject>("listGroups", "Lists the groups, including archived ones.")
         .by(&[EXTERNAL_ID, METADATA]).refusing(&[Code::StringAboveMaxLength]),
     Route {
         statuses: &[(200, &["Location"]), (201, &["Location", "Idempotent-Replayed"])],
         refuses: &[Code::TooManyGroups, Code::ArchivedGroup],
         ..create::<GroupObject>("createGroup",
-            "A new group. A group with the `external_id` that exists is answered with 200, and stays as it is.")
+            "Creates a group. If the `external_id` exists already, answers 200 with that group, unchanged.")
     },
-    fetch::<GroupObject>("retrieveGroup", "A group."),
-    update::<GroupObject>("updateGroup", "Changes a group: what is absent stays, null clears (RFC 7396).")
+    fetch::<GroupObject>("retrieveGroup", "Retrieves a group."),
+    update::<GroupObject>("updateGroup", "Changes a group: absent members stay, null clears (RFC 7396).")
         .refusing(&[Code::ArchivedGroup]),
     delete::<GroupObject>("archiveGroup",
-        "Archives a group for good: its keys and those of its child groups are refused."),
+        "Archives a group permanently: its keys and its child groups' keys are refused."),
     Route {
         reach: Reach::Keys,
         ..Route::new::<List<KeyObject>>(Endpoint::KeysOfGroup, "listKeysOfGroup",
-            "The API keys of a group; those of child groups are not among them.")
+            "Lists the API keys of a group, without those of its child groups.")
             .below::<GroupObject>("/keys").paged::<KeyObject>().by(&[STATUS, METADATA])
     },
     Route {
         reach: Reach::Keys,
         ..Route::new::<RevokedKeys>(Endpoint::RevokeKeysOfGroup, "revokeKeysOfGroup",
-            "Revokes all API keys of a group for good.")
+            "Revokes all API keys of a group permanently.")
             .below::<GroupObject>("/revoke_keys")
     },
-    list::<WebhookObject>("listWebhooks", "The webhooks."),
-    // The error `not found` answers a repetition whose webhook was removed since.
+    list::<WebhookObject>("listWebhooks", "Lists the webhooks."),
+    // A repetition gets `not found` if the webhook has been removed since.
     create::<WebhookObject>("createWebhook",
-        "A new webhook, which gets later events; the secret that signs them is shown this once.")
+        "Creates a webhook, which gets all later events. The secret that signs them is shown only in this answer.")
         .refusing(&[Code::WebhookNotFound, Code::TooManyWebhooks]),
-    fetch::<WebhookObject>("retrieveWebhook", "A webhook."),
-    update::<WebhookObject>("updateWebhook", "Changes a webhook: what is absent stays, null clears (RFC 7396)."),
-    delete::<WebhookObject>("deleteWebhook", "Removes a webhook, with the deliveries on their way."),
+    fetch::<WebhookObject>("retrieveWebhook", "Retrieves a webhook."),
+    update::<WebhookObject>("updateWebhook", "Changes a webhook: absent members stay, null clears (RFC 7396)."),
+    delete::<WebhookObject>("deleteWebhook", "Removes a webhook and its pending deliveries."),
     Route::new::<AttemptList<'_>>(Endpoint::Deliveries, "listWebhookDeliveries",
-        "The last attempts to deliver events, newest first.")
+        "Lists the last attempts to deliver events, newest first.")
         .below::<WebhookObject>("/deliveries"),
     Route::new::<EventObject>(Endpoint::TestWebhook, "testWebhook",
-        "Sends an event of type `webhook.test`, once, and answers with it.")
+        "Sends a `webhook.test` event once, and answers with it.")
         .below::<WebhookObject>("/test").refusing(&[Code::StoreFull]),
-    Route::new::<Credits>(Endpoint::Credits, "retrieveCredits", "The account's money.")
+    Route::new::<Credits>(Endpoint::Credits, "retrieveCredits", "Retrieves the account's credit and totals.")
         .at(CREDITS, Reach::Account),
     Route::new::<UsageList<'_>>(Endpoint::Usage, "listUsage",
-        "Sums of usage, of the last 30 days without `start`; at most 400 days.")
+        "Sums usage over at most 400 days; without `start`, over the last 30.")
         .at(USAGE, Reach::Keys).by(&[START, END, GROUP_BY, KEY_ID, GROUP_ID]).refusing(&[Code::InvalidValue]),
     Route::new::<List<BillObject<'_>>>(Endpoint::Generations, "listGenerations",
-        "The bills of generations, in the order of the bills.")
+        "Lists the bills of generations, in billing order.")
         .at(GENERATIONS, Reach::Keys).paged::<BillObject<'_>>()
         .by(&[KEY_ID, GROUP_ID, MODEL, USER, REQUEST_ID, UPSTREAM, ENDING, START, END]),
     Route {
         named: Some((SchemaGenerator::subschema_for::<GenerationId>, Code::GenerationNotFound, "")),
-        ..Route::new::<BillObject<'_>>(Endpoint::Generation, "retrieveGeneration", "The bill of a generation.")
+        ..Route::new::<BillObject<'_>>(Endpoint::Generation, "retrieveGeneration", "Retrieves the bill of a generation.")
             .at(GENERATIONS, Reach::Keys)
     },
     Route::new::<List<RefusalObject<'_>>>(Endpoint::Refusals, "listRefusals",
-        "The last 1,000 refused calls, of keys that are known.")
+        "Lists the last 1,000 refused calls with known keys.")
         .at(REFUSALS, Reach::Keys).paged::<RefusalObject<'_>>()
         .by(&[KEY_ID, GROUP_ID, REASON, MODEL, USER, REQUEST_ID, START, END]),
     Route::new::<List<EventObject>>(Endpoint::Events, "listEvents",
-        "Who governed what, and which thresholds were passed.")
+        "Lists who changed what, and which thresholds were crossed.")
         .at(EVENTS, Reach::Account).paged::<EventObject>().by(&[TYPE, KEY_ID, GROUP_ID]),
     Route::new::<OwnKey>(Endpoint::OwnKey, "retrieveOwnApiKey",
-        "The API key that asks, with its group. No use of the key, and answered when no money is left, too.")
+        "Retrieves the requesting API key, with its group. This does not count as a use of the key, and works even if no money is left.")
         .at(OWN_KEY, Reach::Holder),
 ];

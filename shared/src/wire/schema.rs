@@ -26,7 +26,7 @@ pub trait Object {
     const OBJECT: &'static str;
     /// The noun.
     const NOUN: Noun;
-    /// A member that only answers with a new plaintext have, with its description.
+    /// A member that only answers with a new plaintext or secret have, with its description.
     const ONCE: Option<(&'static str, &'static str)>;
 }
 
@@ -39,7 +39,7 @@ impl Object for KeyObject {
     const OBJECT: &'static str = "api_key";
     const NOUN: Noun = Noun::Key;
     const ONCE: Option<(&'static str, &'static str)> =
-        Some(("key", "The plaintext, where the key is made or rotated."));
+        Some(("key", "The plaintext, only when the key is created or rotated."));
 }
 
 /// A group of API keys that share bounds.
@@ -54,7 +54,7 @@ impl Object for GroupObject {
     const ONCE: Option<(&'static str, &'static str)> = None;
 }
 
-/// An address that events are sent to.
+/// An address that receives events.
 pub struct WebhookObject;
 
 impl Object for WebhookObject {
@@ -64,7 +64,7 @@ impl Object for WebhookObject {
     const OBJECT: &'static str = "webhook";
     const NOUN: Noun = Noun::Webhook;
     const ONCE: Option<(&'static str, &'static str)> =
-        Some(("secret", "The secret that signs deliveries, where the webhook is made."));
+        Some(("secret", "The secret that signs deliveries, only when the webhook is created."));
 }
 
 crate::schema!(KeyObject, KeyObject::NAME, answered::<KeyObject>);
@@ -73,7 +73,7 @@ crate::schema!(WebhookObject, WebhookObject::NAME, answered::<WebhookObject>);
 
 /// Schema of an object in answers.
 fn answered<O: Object>(schemas: &mut SchemaGenerator) -> Schema {
-    let id = described(schemas.subschema_for::<O::Id>(), "Names the object for good.");
+    let id = described(schemas.subschema_for::<O::Id>(), "Permanent identifier.");
     let (fields, names) = properties(schemas, O::Fields::all(), Kind::answered);
     let mut members = Map::from_iter([
         ("id".to_owned(), id),
@@ -100,11 +100,10 @@ fn own_key_schema(schemas: &mut SchemaGenerator) -> Schema {
     ]})
 }
 
-/// An object that a listing contains.
 pub(super) trait Listable: JsonSchema {
-    /// Type of the listing's cursor, which is an object's id.
+    /// Type of the listing's cursor: an object's id.
     type Id: JsonSchema;
-    /// The oldest objects are dropped in time, and a listing says since when it is complete.
+    /// True if the oldest objects are dropped over time; listings then have `complete_since`.
     const IS_DROPPED: bool = false;
 }
 
@@ -145,7 +144,7 @@ impl<O: Listable> JsonSchema for List<O> {
         let id = schemas.subschema_for::<Option<O::Id>>();
         let mut list = json_schema!({
             "type": "object",
-            "description": "A listing, written piece by piece in constant memory.",
+            "description": "A listing.",
             "properties": {
                 "object": {"type": "string", "const": "list"},
                 "data": schemas.subschema_for::<Vec<O>>(),
@@ -157,7 +156,8 @@ impl<O: Listable> JsonSchema for List<O> {
         });
         if O::IS_DROPPED {
             let mut since = schemas.subschema_for::<Option<Timestamp>>();
-            let told = "All since then are kept; older ones were dropped. Null where none was dropped.";
+            let told =
+                "The list is complete since this time; older objects were dropped. Null if none was dropped.";
             since.insert("description".to_owned(), told.into());
             if let Some(properties) = list.get_mut("properties").and_then(serde_json::Value::as_object_mut) {
                 properties.insert("complete_since".to_owned(), since.into());
@@ -176,8 +176,8 @@ pub(super) struct Rotation;
 crate::schema!(Rotation, "ApiKeyRotation", rotation_schema);
 
 fn rotation_schema(_: &mut SchemaGenerator) -> Schema {
-    let grace = "Seconds for which the plaintext before works too.";
-    let force = "Rotate even while the plaintext before the last rotation works, which ends then.";
+    let grace = "Seconds that the previous plaintext keeps working.";
+    let force = "Rotate even if the plaintext before the last rotation still works, and end it.";
     json_schema!({"type": "object", "additionalProperties": false, "properties": {
         "grace_seconds": {
             "type": "integer", "minimum": 0, "maximum": MAX_GRACE_SECONDS, "default": 0, "description": grace,
@@ -186,7 +186,7 @@ fn rotation_schema(_: &mut SchemaGenerator) -> Schema {
     }})
 }
 
-/// A body that makes an object (`NEW`) or changes one.
+/// A body that creates an object (`NEW`) or changes one.
 pub(super) struct Body<O, const NEW: bool>(PhantomData<O>);
 
 impl<O: Object, const NEW: bool> JsonSchema for Body<O, NEW> {

@@ -12,7 +12,7 @@ use crate::{
     timing::{calendar::Per, time::Timestamp},
 };
 
-/// Value of a field, checked.
+/// A checked value of a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
     Null,
@@ -21,35 +21,35 @@ pub enum Value {
     Time(Timestamp),
     Count(u64),
     Flag(bool),
-    /// Amounts for windows of the calendar.
+    /// Amounts for calendar windows.
     Limits(Vec<Limit>),
     Raise(Raise),
     Texts(Vec<String>),
     /// Texts by name; `None` removes a name.
     Metadata(BTreeMap<String, Option<String>>),
     Group(GroupId),
-    /// Settings of keys that are made in a group.
+    /// Default settings of keys made in a group.
     KeyDefaults(Vec<(DefaultField, Self)>),
 }
 
-/// A bound on the spend in each window of the calendar.
+/// A bound on the spend in each calendar window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
     /// Amount that may be spent in a window.
     pub amount: NanoUsd,
     pub per: Per,
-    /// Bound in place of `amount` for a time.
+    /// Bound that applies instead of `amount` for a time.
     pub raised: Option<Raise>,
-    /// State of the window that runs, in answers.
+    /// State of the current window, in answers.
     pub window: Option<LimitWindow>,
 }
 
-/// A bound that holds until an instant, in place of a limit's own amount.
+/// A bound that applies until an instant, instead of a limit's own amount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Raise {
     /// Amount that may be spent until then.
     pub amount: NanoUsd,
-    /// Instant from which the limit's own amount holds again.
+    /// Instant from which the limit's own amount applies again.
     pub until: Timestamp,
 }
 
@@ -58,7 +58,7 @@ pub struct Raise {
 pub struct LimitWindow {
     /// Amount spent in the window.
     pub used: NanoUsd,
-    /// Amount that is left; below zero if the bound was lowered below `used`.
+    /// Amount left; below zero if the bound was lowered below `used`.
     pub remaining: NanoUsd,
     pub resets_at: Timestamp,
 }
@@ -76,8 +76,8 @@ impl Raise {
     }
 }
 
-/// Writes `raised` in each answer, but among settings only if it is set: a setting that nobody raised is written as it
-/// was before limits could be raised.
+/// Writes `raised` in every answer, but in settings only if it is set, so that settings without a raise look as they
+/// did before raises existed.
 impl Serialize for Limit {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut members = serializer.serialize_map(None)?;
@@ -96,7 +96,7 @@ impl Serialize for Limit {
 }
 
 impl Value {
-    /// The value as a request sets it: without the state of windows.
+    /// The value as a request sets it, without the state of windows.
     #[must_use]
     pub fn setting(self) -> Self {
         let Self::Limits(limits) = self else { return self };
@@ -134,7 +134,7 @@ impl Serialize for Value {
     }
 }
 
-/// Writes the value for forms and digests: nothing for null, and JSON for anything but a text, a number or a time.
+/// Writes the value for forms and digests: nothing for null, plain text for a text, number or time, JSON otherwise.
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -152,7 +152,7 @@ impl fmt::Display for Value {
     }
 }
 
-/// A Rust type that keeps a field's values.
+/// A Rust type that holds a field's values.
 pub trait Kept: Sized {
     /// Converts a value; `None` if it is of another type.
     fn from_value(value: Value) -> Option<Self>;

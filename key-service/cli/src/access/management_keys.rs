@@ -24,24 +24,23 @@ use key_service_management::{
 };
 use key_service_store::store::ManagementKey;
 
-/// Commands on management keys.
 #[derive(Debug, Subcommand)]
 pub enum ManagementKeyCommand {
-    /// Make a management key, and print it: it cannot be shown again
+    /// Create a management key, and print it; it cannot be shown again
     Create {
-        /// The name of the account to govern
+        /// Name of the account that the key governs
         #[arg(long, value_name = "NAME")]
         account: String,
         /// A name for the key
         #[arg(long, value_parser = name)]
         name: String,
-        /// Extent of what the key may do: full, or read, which changes nothing
+        /// What the key may do: full, or read (which changes nothing)
         #[arg(long, value_parser = scope, default_value = Scope::Full.as_str())]
         scope: Scope,
-        /// The only group whose API keys the key governs, with those of the groups in it: grp_…
+        /// Limit the key to the API keys of this group and its child groups: grp_…
         #[arg(long, value_name = "ID")]
         group: Option<GroupId>,
-        /// The time from which the key is refused: 2027-12-31T23:59:59Z
+        /// Time of expiry, such as 2027-12-31T23:59:59Z
         #[arg(long, value_name = "TIME", value_parser = time)]
         expires_at: Option<Timestamp>,
     },
@@ -50,11 +49,11 @@ pub enum ManagementKeyCommand {
         /// The account's name
         #[arg(long, value_name = "NAME")]
         account: String,
-        /// As a JSON array
+        /// Print a JSON array
         #[arg(long)]
         json: bool,
     },
-    /// Revoke a management key for good
+    /// Revoke a management key permanently
     Revoke {
         /// Its id: mk_…
         #[arg(long)]
@@ -148,7 +147,7 @@ fn time(text: &str) -> Result<Timestamp, String> {
     Timestamp::parse(text).ok_or_else(|| "must be a date and a time, such as 2027-12-31T23:59:59Z".to_owned())
 }
 
-/// Makes the error for the operator. A refusal names the flag that caused it.
+/// Turns an error into a message for the operator. A refusal names the flag that caused it.
 fn refused(error: Error<ManagementKeyRefused>) -> anyhow::Error {
     let flag = match error {
         Error::Refused(ManagementKeyRefused::NotFound) => "--id",

@@ -16,24 +16,23 @@ use key_service_management::{
     members::{MemberRefused, OWNER, link},
 };
 
-/// Owners named in a message that asks for one of them.
+/// Most owners that an error lists.
 const NAMED: usize = 10;
 
-/// Commands on members.
 #[derive(Debug, Subcommand)]
 pub enum MemberCommand {
-    /// Make a member, and print a link that signs it in once, within 72 hours
+    /// Create a member, and print a link that signs the member in once, within 72 hours
     Invite {
         /// The account's name
         #[arg(long, value_name = "NAME")]
         account: String,
-        /// The member's name: an e-mail address or any handle
+        /// Name of the member: an e-mail address or any handle
         #[arg(long, value_name = "WHO", value_parser = name)]
         name: String,
-        /// owner; viewer: reads everything and changes nothing; or lead: governs the API keys of one group
+        /// Role: owner, viewer (reads everything, changes nothing) or lead (governs the API keys of one group)
         #[arg(long, value_parser = ["owner", "viewer", "lead"], default_value = "owner")]
         role: String,
-        /// The group of a lead: its name, its external id or its id
+        /// Group of a lead, by name, external id or id
         #[arg(long, value_name = "GROUP", required_if_eq("role", "lead"))]
         group: Option<String>,
     },
@@ -43,7 +42,7 @@ pub enum MemberCommand {
         #[arg(long, value_name = "NAME")]
         account: String,
     },
-    /// Remove the second factor of a member who lost phone and recovery codes
+    /// Remove the second factor of a member who lost both phone and recovery codes
     RemoveSecondFactor {
         /// The account's name
         #[arg(long, value_name = "NAME")]
@@ -63,13 +62,12 @@ pub enum MemberCommand {
     },
 }
 
-/// A sign-in link.
 #[derive(Args, Debug)]
 pub struct SignInLink {
     /// The account's name
     #[arg(long, value_name = "NAME")]
     account: String,
-    /// The member's name [default: owner, made where the account has no owner]
+    /// Name of the member [default: owner, created if the account has no owner]
     #[arg(long, value_name = "WHO")]
     name: Option<String>,
 }
@@ -87,7 +85,8 @@ pub(crate) async fn run(
                 Some(text) => Some(management.group_called(account, &text).await.map_err(refused)?),
                 None => None,
             };
-            let role = Role::parse(&role, group).ok_or_else(|| anyhow!("--group: only a lead has one"))?;
+            let role =
+                Role::parse(&role, group).ok_or_else(|| anyhow!("--group: only a lead has a group"))?;
             let (_, token) = management.invite(account, &name, role, operator()).await.map_err(refused)?;
             writeln!(out, "{}", link(public, &token))?;
         }
@@ -116,7 +115,7 @@ pub(crate) async fn run(
             let account = management.account(&account).await.map_err(operator_error)?;
             let member = management.member_named(account, &name).await.map_err(refused)?;
             management.remove_second_factor(account, &member, operator()).await.map_err(refused)?;
-            writeln!(out, "the second factor of {name} is removed")?;
+            writeln!(out, "the second factor of {name} has been removed")?;
         }
         MemberCommand::Remove { account, name } => {
             let account = management.account(&account).await.map_err(operator_error)?;
@@ -145,8 +144,8 @@ pub(crate) async fn sign_in_link(
     Ok(())
 }
 
-/// Finds the member `owner`, or makes it if the account has no owner at all. If others own the account, the operator
-/// must name one, so that a mistyped command makes no further owner.
+/// Finds the member `owner`, or creates it if the account has no owner at all. If the account has other owners, the
+/// operator must name one, so that a mistyped command never creates another owner.
 async fn owner(account: AccountId, management: &Management) -> anyhow::Result<Member> {
     let members = management.members(account).await?;
     if let Some(owner) = members.iter().find(|member| member.name == OWNER) {
@@ -159,11 +158,11 @@ async fn owner(account: AccountId, management: &Management) -> anyhow::Result<Me
     let more = if owners.len() > NAMED { ", …" } else { "" };
     let owners = owners[..owners.len().min(NAMED)].join(", ");
     bail!(
-        "--name: give the member's name. The owners are: {owners}{more}. To let someone else in, use `members invite`"
+        "--name: name a member. The owners are: {owners}{more}. To let someone else in, use `members invite`"
     )
 }
 
-/// Makes the error for the operator. A refusal names the flag that caused it.
+/// Turns an error into a message for the operator. A refusal names the flag that caused it.
 fn refused(error: Error<MemberRefused>) -> anyhow::Error {
     match error {
         Error::Refused(refused @ (MemberRefused::NoSuchGroup | MemberRefused::SeveralGroups)) => {

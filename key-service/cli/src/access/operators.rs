@@ -11,23 +11,23 @@ use clap::Subcommand;
 use key_service_management::{Error, Management, members::MemberRefused, operators::link};
 use shared::table;
 
-/// Commands on operators.
 #[derive(Debug, Subcommand)]
 pub enum OperatorsCommand {
-    /// Make an operator, and print a link that signs in once, within 15 minutes
+    /// Create an operator, and print a link that signs in once, within 15 minutes
     ///
-    /// Operators see every account at `/operator`, make accounts and add credit. They are no members of any account. A second factor
-    /// is set up at the first sign-in, and its codes are asked for at each later one.
+    /// At `/operator`, operators see every account, create accounts and add credit. They are not members of any
+    /// account. They set up a second factor at the first sign-in, and need its codes at every later one.
     Create {
-        /// The operator's name, which the events of accounts show
+        /// Name of the operator, as shown in the events of accounts
         #[arg(long, value_name = "WHO", value_parser = name)]
         name: String,
     },
     /// List the operators, oldest first
     List,
-    /// Print a link that signs an operator in: once, within 15 minutes
+    /// Print a link that signs an operator in once, within 15 minutes
     ///
-    /// Earlier links of the operator no longer work. Where phone and recovery codes are lost, remove the operator and make it again.
+    /// The operator's earlier links stop working. If phone and recovery codes are lost, remove the operator and create
+    /// it again.
     SignInLink {
         /// The operator's name
         #[arg(long, value_name = "WHO")]
@@ -72,12 +72,12 @@ pub(crate) async fn run(
     Ok(())
 }
 
-/// Makes the error for the operator. A refusal names the flag that caused it.
+/// Turns an error into a message for the operator. A refusal names the flag that caused it.
 fn refused(error: Error<MemberRefused>) -> anyhow::Error {
     match error {
         Error::Refused(MemberRefused::NotFound) => anyhow!("--name: there is no such operator"),
         Error::Refused(MemberRefused::NameTaken) => {
-            anyhow!("--name: there is an operator of this name already")
+            anyhow!("--name: an operator of this name exists already")
         }
         Error::Refused(other) => anyhow!("--name: {other}"),
         Error::Store(cause) => store_error(&cause, "operators list"),

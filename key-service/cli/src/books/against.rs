@@ -34,8 +34,7 @@ struct RecordLine {
     completion_tokens: u64,
 }
 
-/// Compares the file with the journals of these accounts, and writes differences and totals. Any difference is an
-/// error.
+/// Compares the file with these accounts' journals, and writes differences and totals. Any difference is an error.
 pub(crate) async fn run(
     file: &Path,
     accounts: Vec<AccountId>,
@@ -83,17 +82,17 @@ fn parse(line: &str) -> anyhow::Result<Served> {
     let generation = id.as_deref().and_then(|id| id.parse().ok());
     let identity = match (generation, time) {
         (Some(generation), _) => ServedIdentity::Generation(generation),
-        // In this case the `id` is the upstream's own.
+        // With a time, any `id` is the upstream's own.
         (None, Some(time)) => ServedIdentity::Time(
             Timestamp::parse(&time)
-                .ok_or_else(|| anyhow!("`time` is no time such as 2026-11-21T12:00:00Z"))?,
+                .ok_or_else(|| anyhow!("`time` is not a time such as 2026-11-21T12:00:00Z"))?,
         ),
         (None, None) => bail!("has neither the `id` of a generation (gen_…) nor a `time`"),
     };
     Ok(Served { identity, tokens: Tokens { prompt: prompt_tokens, completion: completion_tokens } })
 }
 
-/// Generations to compare: all that the upstream names, and all billed while its record lasted.
+/// Generations to compare: all that the upstream names, and all billed during its record.
 struct CompareScope {
     named: HashSet<GenerationId>,
     span: Option<RangeInclusive<Timestamp>>,
@@ -131,7 +130,7 @@ async fn collect(
             tracing::warn!(
                 %account,
                 up_to = page.gone_until,
-                "the store has dropped entries of the journal; what they billed counts as not billed"
+                "the store has dropped journal entries, so requests that they billed are listed as not billed"
             );
         }
         for JournalEntry { number, generation, entry, .. } in &page.entries {
@@ -139,7 +138,7 @@ async fn collect(
             let tokens = Tokens { prompt: settlement.usage.prompt, completion: settlement.usage.completion };
             let (charged, estimated) = (settlement.charged, settlement.estimated);
             let bill = Billed { generation: *generation, at: settlement.at, tokens, charged, estimated };
-            // A late capture is not the bill of its generation.
+            // A late capture is not a bill.
             let is_bill = settlement.ending.is_bill();
             if is_bill && (scope.has(&bill) || billed.contains_key(generation)) {
                 billed.insert(*generation, bill);
@@ -199,7 +198,7 @@ struct TotalsJson {
     completion_tokens: u64,
 }
 
-/// A difference; `served` or `billed` is null where that record lacks the generation.
+/// A difference; `served` or `billed` is null if that side lacks the generation.
 #[derive(Serialize)]
 struct DifferenceJson {
     kind: &'static str,

@@ -1,4 +1,4 @@
-//! The command that proves the books: `audit`.
+//! The `audit` command.
 
 use std::{io::Write, path::PathBuf, time::Duration};
 
@@ -15,36 +15,32 @@ use domain::audit::{Audit, BudgetOwner, Figure, Quantity, SumOwner, Wrong};
 use key_service_management::Management;
 use key_service_store::store::StoreError;
 
-/// The books to prove.
 #[derive(Args, Debug)]
 pub struct AuditOf {
     /// The account's name [default: all accounts]
     #[arg(long, value_name = "NAME")]
     account: Option<String>,
-    /// Compare the journal with an upstream's own record of requests, in place of proving sums
+    /// Compare the journal with an upstream's own record of requests instead of checking sums
     ///
-    /// JSON lines with `id` (the generation, gen_…) or `time` (RFC 3339, while the request was served), and
-    /// `prompt_tokens` and `completion_tokens`. A line without a generation is found by time and equal tokens.
-    /// Generations that were billed between the first and the last line, and are in no line, are listed as billed and
-    /// not served.
+    /// The file has JSON lines with `id` (the generation, gen_…) or `time` (RFC 3339, while the request was served),
+    /// and with `prompt_tokens` and `completion_tokens`. A line without an id is matched by time and equal tokens.
+    /// Generations billed between the first and the last line that match no line are listed as billed but not served.
     #[arg(long, value_name = "FILE")]
     against: Option<PathBuf>,
-    /// Seconds by which an upstream's times may be off
+    /// Tolerance for the upstream's times, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 5, requires = "against")]
     tolerance: u32,
-    /// As JSON: an array of accounts, or the comparison
+    /// Print JSON: an array of accounts, or the comparison
     #[arg(long)]
     json: bool,
 }
 
 impl AuditOf {
-    /// Makes the query for the books of all accounts, by their sums.
     pub(crate) fn all() -> Self {
         Self { account: None, against: None, tolerance: 0, json: false }
     }
 }
 
-/// The audit of an account; an error if some of its records cannot be read.
 type Audited = (AccountId, String, Result<Audit, StoreError>);
 
 /// Audits an account, or all accounts in turn. Returns an error if the books do not add up.
@@ -57,7 +53,7 @@ pub(crate) async fn audit(
     let mut accounts = management.audited_accounts().await?;
     if let Some(name) = &account {
         accounts.retain(|(_, of)| of == name);
-        // An unknown name is the operator's mistake, and must not pass as an account without faults.
+        // A mistyped name must not pass as an account without faults.
         ensure!(!accounts.is_empty(), "--account: there is no account of this name");
     }
     if let Some(file) = against {
@@ -69,11 +65,14 @@ pub(crate) async fn audit(
     for (id, name) in accounts {
         match management.audit(id).await {
             Ok(Some(audit)) => audits.push((id, name, Ok(audit))),
-            // An account that is about to be made has a name and nothing else.
+            // An account that is just being created has only a name.
             Ok(None) => {
-                ensure!(account.is_none(), "--account: this account has no records, and was not audited");
+                ensure!(
+                    account.is_none(),
+                    "--account: this account has no records yet, so it was not audited"
+                );
             }
-            // The other accounts are audited all the same.
+            // The audit goes on with the other accounts.
             Err(damaged @ StoreError::Damaged(_)) => audits.push((id, name, Err(damaged))),
             Err(e @ (StoreError::Unavailable(_) | StoreError::Busy(_) | StoreError::Conflict(_))) => {
                 return Err(e.into());
@@ -113,7 +112,7 @@ pub(crate) async fn audit(
     Ok(())
 }
 
-/// Sentence about a wrong figure and the difference.
+/// Describes a wrong figure and the difference.
 fn sentence(Wrong { figure, recorded, proven }: &Wrong) -> String {
     let (whose, proof) = match figure {
         Figure::Entry(key, number) => {
@@ -171,7 +170,7 @@ fn sentence(Wrong { figure, recorded, proven }: &Wrong) -> String {
             (format!("number of the last entry in the sums of {day} {}", whose_sum(of)), "the journal has")
         }
         Figure::Stored(stored) if *proven == Quantity::Count(0) => {
-            return format!("{stored} is there, although no other record needs it");
+            return format!("{stored} exists, although no other record refers to it");
         }
         Figure::Stored(stored) => return format!("{stored} is missing, or does not fit the other records"),
         Figure::Keys => ("number of keys".to_owned(), "the list has"),
@@ -186,7 +185,7 @@ fn sentence(Wrong { figure, recorded, proven }: &Wrong) -> String {
     format!("{whose} is {recorded}, but {proof} {proven} (off by {off})")
 }
 
-/// Whose sums of a day those are.
+/// Names the owner of a day's sums.
 fn whose_sum(of: &SumOwner) -> String {
     match of {
         SumOwner::Payer(key, model) => format!("of {key} for {model}"),
@@ -196,7 +195,7 @@ fn whose_sum(of: &SumOwner) -> String {
     }
 }
 
-/// FigureDifference of two figures: above zero if too much is recorded. An amount is a number of USD.
+/// Above zero if too much is recorded. Amounts are in USD.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum FigureDifference {
@@ -215,7 +214,7 @@ fn off_by(recorded: Quantity, proven: Quantity) -> FigureDifference {
     }
 }
 
-/// The number of a figure; an amount counts as its nano-USD.
+/// The figure as a number; amounts in nano-USD.
 fn count(quantity: Quantity) -> i64 {
     match quantity {
         Quantity::Usd(amount) => amount.nanos(),

@@ -10,14 +10,13 @@ use super::sequence::read_on;
 use crate::{failure::operator_error, output::EXPORTED_AT_ONCE};
 use key_service_management::Management;
 
-/// Commands on events.
 #[derive(Debug, Subcommand)]
 pub enum EventCommand {
-    /// Write the events of an account as JSON lines, in the order in which they were written
+    /// Write an account's events as JSON lines, oldest first
     ///
-    /// To go on later, pass the last `seq` with --after: nothing is missed, and nothing comes twice. Events never change.
-    /// If a replica of Redis took over that may have lacked the event of `seq`, the export fails and says where to go on.
-    /// They are kept for FAREGATE_EVENT_DAYS, the last 100,000 and 64 MiB of them.
+    /// To continue later, pass the last `seq` with --after: no event is missed or repeated. Events never change. If a
+    /// Redis replica took over that may lack the event of `seq`, the export fails and says where to continue. Events
+    /// are kept for FAREGATE_EVENT_DAYS, up to the last 100,000 and 64 MiB.
     Export {
         /// The account's name
         #[arg(long, value_name = "NAME")]
@@ -36,7 +35,7 @@ struct EventLine {
     event: EventObject,
 }
 
-/// Exports events page by page, in memory that does not grow with their number.
+/// Exports events page by page, in constant memory.
 pub(crate) async fn run(
     EventCommand::Export { account, after }: EventCommand,
     management: &Management,
@@ -53,7 +52,7 @@ pub(crate) async fn run(
             tracing::warn!(
                 account,
                 up_to = page.gone_until,
-                "the store has dropped events that were not exported yet"
+                "the store has dropped events that had not been exported"
             );
         }
         for numbered in &page.events {

@@ -34,7 +34,7 @@ pub(crate) struct EntryLine<'a> {
     at: Timestamp,
     charged_change: NanoUsd,
     key_used: NanoUsd,
-    /// Null, like all that follows, where the gateway did not tell.
+    /// Null, like the fields after it, if the gateway did not report it.
     dialect: Option<ModelApi>,
     stream: Option<bool>,
     user: Option<&'a str>,
@@ -56,7 +56,7 @@ pub(crate) struct UsageLineJson<'a> {
     #[serde(flatten)]
     tokens: BilledTokens,
     charged: NanoUsd,
-    /// Null if no upstream cost is known; the margin is then null too.
+    /// Null, like the margin, if no upstream cost is known.
     upstream_cost: Option<NanoUsd>,
     margin: Option<NanoUsd>,
 }
@@ -70,7 +70,6 @@ struct PayerJson<'a> {
     model: &'a str,
 }
 
-/// The billed parts of a usage.
 #[derive(Serialize)]
 struct BilledTokens {
     prompt_tokens: u64,

@@ -10,17 +10,17 @@ use shared::{ids::KeyId, money::NanoUsd, table};
 
 use crate::output::write_json;
 
-/// Columns of both listings after those of their parts.
+/// Columns of both listings, after the columns that name the part.
 const COLUMNS: [&str; 5] = ["REQUESTS", "PROMPT", "CACHED", "COMPLETION", "CHARGED"];
 
-/// Parts of a listing of usage other than days, keys and models.
+/// Breakdowns of usage other than day, key and model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum UsageBy {
     Hour,
     User,
 }
 
-/// A line as JSON. What it is not apart by is left out.
+/// A line as JSON. Members that the listing is not grouped by are left out.
 #[derive(Serialize)]
 struct PartLine<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -31,9 +31,12 @@ struct PartLine<'a> {
     key_id: Option<KeyId>,
     #[serde(skip_serializing_if = "Option::is_none")]
     model: Option<&'a str>,
-    /// Null for requests that named none, and for other users.
+    /// Null for requests without a user, and for the sum of other users.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[expect(clippy::option_option, reason = "a line that is not apart by user has no member, and not null")]
+    #[expect(
+        clippy::option_option,
+        reason = "a line that is not grouped by user lacks the member instead of having null"
+    )]
     user: Option<Option<&'a str>>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     other_users: bool,
@@ -45,7 +48,6 @@ struct PartLine<'a> {
 }
 
 impl UsageBy {
-    /// Asks for the usage of these days, of a key or of all.
     pub(crate) fn search(self, days: RangeInclusive<Day>, key: Option<KeyId>) -> UsageSearch {
         let by = match self {
             Self::Hour => BTreeSet::from([Grouping::Hour, Grouping::Key, Grouping::Model]),
@@ -54,7 +56,6 @@ impl UsageBy {
         UsageSearch { days, key, group: None, within: None, by }
     }
 
-    /// Lists the sums that were found.
     pub(crate) fn write(
         self,
         sums: &[UsageSum],

@@ -10,9 +10,9 @@ use key_service_objects::Shown as _;
 
 #[derive(Debug, Subcommand)]
 pub enum RefusalCommand {
-    /// Write the last 1,000 refused calls of an account as JSON lines, newest first
+    /// Write an account's last 1,000 refused calls as JSON lines, newest first
     ///
-    /// A key-service writes them every ten seconds. Calls with a credential that nobody knows are not among them.
+    /// A key-service records them every ten seconds. Calls with an unknown credential are not included.
     List {
         /// The account's name
         #[arg(long, value_name = "NAME")]

@@ -1,20 +1,20 @@
-//! Where an export goes on.
+//! Where an export continues.
 
 use anyhow::anyhow;
 use domain::sequence::{CannotGoOn, Sequence};
 
-/// Finds the number after which an export goes on. `ends` says what ends with `last`.
+/// Finds the number after which an export continues. `ends` names the log in errors.
 pub(super) fn read_on(sequence: &Sequence, after: u64, last: u64, ends: &str) -> anyhow::Result<u64> {
     sequence.after(after, last).map_err(|why| match why {
         CannotGoOn::Unknown => {
             let last = sequence.exported(last);
             anyhow!(
-                "--after: {ends} at {last}, so {after} is of another store, or was lost; import everything again, with --after 0"
+                "--after: {ends} at {last}, so {after} is from another store or was lost; import everything again with --after 0"
             )
         }
         CannotGoOn::MayBeLost(sure) => anyhow!(
-            "--after: a replica of Redis took over, and {after} may have been lost, and its number given to another; remove \
-             what you imported with a seq above {sure}, and go on with --after {sure}"
+            "--after: a Redis replica took over, so {after} may have been lost and its number used again; remove \
+             what you imported with a seq above {sure}, and continue with --after {sure}"
         ),
     })
 }

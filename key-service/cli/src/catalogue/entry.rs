@@ -7,21 +7,21 @@ use shared_catalog::{Preset, RATES, Rates};
 
 use super::price_list::ListedModel;
 
-/// Most characters listed of the names of prices that no field bills.
+/// Most characters for the names of prices that no field can express.
 const MAX_LEFT_OUT: usize = 1_000;
 
-/// Comments on fields of an upstream that say why a preset sets them.
+/// Comments that explain why a preset sets an upstream's field.
 const NOTES: [(&str, &str); 7] = [
     ("api_key_env", "the environment variable that holds its credential"),
     ("auth", "the header of the credential"),
-    ("speaks", "its APIs; requests of others are translated"),
-    ("limit_param", "its name in chats for the limit of output"),
-    ("left_before_head", "it bills prompts whose clients have left"),
-    ("left_mid_stream", "it bills reasoning that no event shows, so streams are read to their end"),
-    ("image_urls", "it is handed images inside requests alone"),
+    ("speaks", "APIs it speaks; other requests are translated"),
+    ("limit_param", "the server's name for the output limit of chats"),
+    ("left_before_head", "it bills prompts even if the client has left"),
+    ("left_mid_stream", "it bills reasoning that no event shows, so streams are read to the end"),
+    ("image_urls", "it gets images only inside requests, never as addresses"),
 ];
 
-/// A model of the catalogue, and the server that has it.
+/// A model for the catalogue, and the server that has it.
 pub struct CatalogueEntry<'a> {
     /// Sizes and prices. The id is the name in requests.
     pub listed: &'a ListedModel,
@@ -29,7 +29,7 @@ pub struct CatalogueEntry<'a> {
     pub preset: Option<&'a Preset>,
     /// The server's own name for the model.
     pub upstream_model: &'a str,
-    /// Factor from costs to prices; without one, the listed prices are the catalogue's.
+    /// Factor from costs to prices; without one, listed prices are taken as prices.
     pub markup: Option<&'a str>,
 }
 
@@ -54,7 +54,7 @@ impl CatalogueEntry<'_> {
             if let Some(efforts) = self.preset.and_then(Preset::efforts_field) {
                 writeln!(
                     out,
-                    "efforts = {efforts}  # words of reasoning effort; leave those that the model takes"
+                    "efforts = {efforts}  # values for the reasoning effort; keep those that the model accepts"
                 )?;
             }
         }
@@ -75,7 +75,7 @@ impl CatalogueEntry<'_> {
             writeln!(out, "kind = \"openai\"")?;
             writeln!(
                 out,
-                "url = \"\"  # its address, such as https://api.openai.com/v1; refused while it is empty"
+                "url = \"\"  # the server's address, such as https://api.openai.com/v1; must not stay empty"
             )?;
             writeln!(out, "model = {}", quoted(self.upstream_model))?;
             return writeln!(
@@ -87,7 +87,7 @@ impl CatalogueEntry<'_> {
             write!(out, "{name} = {value}")?;
             let note = NOTES.iter().find_map(|(noted, note)| (*noted == name).then_some(*note));
             match (name, preset.blank(), note) {
-                ("url", Some(blank), _) => writeln!(out, "  # put your own word for {blank}")?,
+                ("url", Some(blank), _) => writeln!(out, "  # replace {blank} with your own value")?,
                 (_, _, Some(note)) => writeln!(out, "  # {note}")?,
                 (_, _, None) => writeln!(out)?,
             }
@@ -102,18 +102,18 @@ impl CatalogueEntry<'_> {
 fn number(out: &mut String, name: &str, value: Option<u64>) -> std::fmt::Result {
     match value {
         Some(value) => writeln!(out, "{name} = {value}"),
-        None => writeln!(out, "# {name} = …  # required; the list does not say"),
+        None => writeln!(out, "# {name} = …  # required; the list does not have it"),
     }
 }
 
-/// Writes a table of rates and those of its tiers.
+/// Writes a table of rates and the tables of its tiers.
 fn tables(out: &mut String, name: &str, listed: &ListedModel) -> std::fmt::Result {
     let ListedModel { price, rates: named, left_out, .. } = listed;
     let notes = [
-        (!named[1], "cached_input: no price is listed; what is read from a cache costs as much as input"),
+        (!named[1], "cached_input: no price is listed; tokens read from a cache cost as much as input"),
         (
             named[3] && !named[4],
-            "cache_write_long: no price is listed; Anthropic, for one, bills twice the input",
+            "cache_write_long: no price is listed; Anthropic, for example, bills twice the input price",
         ),
     ];
     writeln!(out, "\n[{name}]  # USD per million tokens")?;
@@ -122,7 +122,7 @@ fn tables(out: &mut String, name: &str, listed: &ListedModel) -> std::fmt::Resul
     }
     if !left_out.is_empty() {
         let left_out = shown(&left_out.join(", "), MAX_LEFT_OUT);
-        writeln!(out, "# not taken over, since no field bills it: {left_out}")?;
+        writeln!(out, "# not imported, since the catalogue has no field for it: {left_out}")?;
     }
     rates(out, price.base, named)?;
     for tier in &price.tiers {
@@ -132,8 +132,8 @@ fn tables(out: &mut String, name: &str, listed: &ListedModel) -> std::fmt::Resul
     Ok(())
 }
 
-/// Writes the rates that the list has somewhere, and those without a default. Tiers repeat them, so that none is taken
-/// from the table before.
+/// Writes the rates that the list has anywhere, and the rates without a default. Every tier repeats them, so that it
+/// inherits none from the tier before.
 fn rates(out: &mut String, rates: Rates, named: &[bool; RATES]) -> std::fmt::Result {
     for (field, rate) in rates.to_array().into_iter().enumerate() {
         if named[field] || field < 3 {
@@ -143,7 +143,7 @@ fn rates(out: &mut String, rates: Rates, named: &[bool; RATES]) -> std::fmt::Res
     Ok(())
 }
 
-/// Writes a text as a string of TOML, whose escapes are those of JSON.
+/// Writes a TOML string, which has the same escapes as JSON.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }

@@ -7,7 +7,7 @@ use shared_fuzz::{Examples, Input, fuzz};
 
 use super::*;
 
-/// The entry of a model is a catalogue's, once a person has completed it, with the prices that the list has.
+/// A completed entry is a valid catalogue with the list's prices.
 #[test]
 fn price_lists() {
     const SERVICE: &str = "[service]\nname = \"f\"\nprovider = \"f\"\ndocs = \"f\"\n";
@@ -34,7 +34,7 @@ fn price_lists() {
                     format!("{SERVICE}{entry}").replace("url = \"\"", "url = \"https://api.example.com/v1\"");
                 match Catalog::parse(&text, "entry") {
                     Ok(catalog) => assert_eq!(*catalog.models[0].price, listed.price, "{text}"),
-                    // What the list does not say, or says wrongly, is for the person to see.
+                    // A person has to see what the list lacks or has wrong.
                     Err(error) => {
                         let error = error.to_string();
                         let blames_sizes = ["context_window", "max_output_tokens", "i64"];

@@ -1,4 +1,4 @@
-//! Public lists of prices: models.dev's files, and LiteLLM's.
+//! Public price lists: models.dev's files, and LiteLLM's.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -28,7 +28,7 @@ const LITELLM: [&str; RATES] = [
     "input_cost_per_image",
     "input_cost_per_request",
 ];
-/// Place of the first rate that is not per token.
+/// Index of the first rate that is not per token.
 const FIRST_PER_UNIT: usize = 8;
 
 /// Format of a public list of prices.
@@ -43,7 +43,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// The format of a file, by extension.
+    /// Recognises the format by the file's extension.
     pub(crate) fn of(file: &Path) -> Option<Self> {
         match file.extension()?.to_str()? {
             "toml" => Some(Self::ModelsDev),
@@ -53,12 +53,11 @@ impl Format {
     }
 }
 
-/// A list that was read.
 pub enum PriceList {
     ModelsDev {
         /// Stem of the file's name.
         id: String,
-        /// Name of the vendor's folder, if the file lies in one.
+        /// Name of the vendor's folder, if the file is in one.
         owner: Option<String>,
         model: ModelsDev,
     },
@@ -72,7 +71,7 @@ pub struct ListedModel {
     pub owner: Option<String>,
     /// Tokens of prompt and output together.
     pub context_window: Option<u64>,
-    /// Tokens that one answer may have.
+    /// Most tokens of an answer.
     pub max_output_tokens: Option<u64>,
     /// True for a model of embeddings.
     pub embeddings: bool,
@@ -84,14 +83,14 @@ pub struct ListedModel {
 }
 
 impl ListedModel {
-    /// Makes a model with these rates and without sizes. Cached input costs as much as other input unless a rate says
-    /// otherwise. A model without a rate for input or output is an error.
+    /// Makes a model with these rates and without sizes. Without its own rate, cached input costs as much as other
+    /// input. Rates for input and output are required.
     pub fn at_rates(id: &str, rates: WrittenRates) -> anyhow::Result<Self> {
         RatesRead { base: rates, ..RatesRead::default() }.finish(id, false)
     }
 }
 
-/// A file of models.dev, whose other members do not matter here.
+/// The members of a models.dev file that matter here.
 #[derive(Deserialize)]
 pub struct ModelsDev {
     cost: Option<toml::Table>,
@@ -106,7 +105,7 @@ struct ListedLimit {
 }
 
 impl PriceList {
-    /// Reads a list, whose format follows from the file's name.
+    /// Reads a list in the format that the file's name shows.
     pub fn open(file: &Path) -> anyhow::Result<Self> {
         let format = Format::of(file).context("the file's name ends neither in .toml nor in .json")?;
         Self::read(file, format)
@@ -122,7 +121,7 @@ impl PriceList {
                 let folders =
                     file.parent().filter(|folder| folder.ends_with("models")).and_then(Path::parent);
                 Self::ModelsDev {
-                    id: name(file).context("the file's stem is no id")?,
+                    id: name(file).context("the file's name is not an id")?,
                     owner: folders.and_then(name),
                     model: toml::from_str(&text)?,
                 }
@@ -130,8 +129,8 @@ impl PriceList {
         })
     }
 
-    /// Finds the vendor's model of this name. LiteLLM's list puts the vendor's name before most models, and has models
-    /// of the same name from several vendors.
+    /// Finds the vendor's model of this name. LiteLLM's list prefixes most models with the vendor, and several vendors
+    /// have models of the same name.
     pub fn model_of(&self, vendor: &Preset, name: &str) -> anyhow::Result<Option<ListedModel>> {
         if let Self::ModelsDev { id, .. } = self {
             let is_named = name == id || name.rsplit('/').next() == Some(id.as_str());
@@ -148,7 +147,7 @@ impl PriceList {
         Ok(plain.filter(|listed| vendor.listed_as.is_empty() || is_vendors(listed)))
     }
 
-    /// Finds the model with this id in the list. A listed model without a usable price is an error.
+    /// Finds the model with this id. A listed model without a usable price is an error.
     pub(crate) fn model(&self, id: &str) -> anyhow::Result<Option<ListedModel>> {
         match self {
             Self::ModelsDev { id: stem, owner, model } if stem == id => {
@@ -157,7 +156,7 @@ impl PriceList {
             Self::ModelsDev { .. } => Ok(None),
             Self::LiteLlm(models) => match models.get(id) {
                 Some(Value::Object(model)) => litellm(id, model).map(Some),
-                Some(_) => bail!("it is no object"),
+                Some(_) => bail!("it is not an object"),
                 None => Ok(None),
             },
         }
@@ -170,12 +169,12 @@ fn models_dev(id: &str, owner: Option<&str>, model: &ModelsDev) -> anyhow::Resul
     read.models_dev_table(None, cost)?;
     let tiers = cost.get("tiers").and_then(toml::Value::as_array);
     for tier in tiers.into_iter().flatten() {
-        let tier = tier.as_table().context("a tier is no table")?;
+        let tier = tier.as_table().context("a tier is not a table")?;
         let size = tier.get("tier").and_then(|tier| tier.get("size")).and_then(toml::Value::as_integer);
         let border = size.and_then(|size| u64::try_from(size).ok()).context("a tier has no size")?;
         read.models_dev_table(Some(border), tier)?;
     }
-    // Older form of a single tier, which newer files have besides `tiers`.
+    // The older form of a single tier. Newer files have it besides `tiers`.
     if let (None, Some(tier)) = (tiers, cost.get("context_over_200k").and_then(toml::Value::as_table)) {
         read.models_dev_table(Some(200_000), tier)?;
     }
@@ -196,8 +195,8 @@ fn litellm(id: &str, model: &Map<String, Value>) -> anyhow::Result<ListedModel> 
                 let per_million = if field < FIRST_PER_UNIT { "e6" } else { "" };
                 read.put(border, field, &format!("{number}{per_million}")).with_context(|| name.clone())?;
             }
-            (Some(_), None) => bail!("{name} is no number"),
-            // Rates of services that requests cannot ask for here do not matter; any other may be billed.
+            (Some(_), None) => bail!("{name} is not a number"),
+            // Rates of services that requests cannot use here do not matter; any other rate may be billed.
             (None, number) if name.contains("cost") || name.contains("pricing") => {
                 if number != Some(0.0) {
                     read.left_out.push(name.clone());
@@ -216,7 +215,7 @@ fn litellm(id: &str, model: &Map<String, Value>) -> anyhow::Result<ListedModel> 
     })
 }
 
-/// Splits `…_above_200k_tokens` into the rate's name and the border of its tier.
+/// Splits `…_above_200k_tokens` into the rate's name and its tier's border.
 fn above(name: &str) -> Option<(&str, u64)> {
     let (rate, thousands) = name.strip_suffix("k_tokens")?.rsplit_once("_above_")?;
     Some((rate, thousands.parse::<u64>().ok()?.checked_mul(1_000)?))
@@ -238,7 +237,7 @@ impl RatesRead {
                 (Some(field), Some(number)) => {
                     self.put(border, field, &number).with_context(|| name.clone())?;
                 }
-                (Some(_), None) => bail!("{name} is no number"),
+                (Some(_), None) => bail!("{name} is not a number"),
                 (None, _) if matches!(name.as_str(), "tier" | "tiers" | "context_over_200k") => {}
                 (None, _) => self.left_out.push(name.clone()),
             }
@@ -246,7 +245,7 @@ impl RatesRead {
         Ok(())
     }
 
-    /// Adds a rate in decimals. The shortest decimals of a float are those that the list's author wrote.
+    /// Adds a rate in decimals. The shortest decimals of a float are what the list's author wrote.
     fn put(&mut self, border: Option<u64>, field: usize, decimals: &str) -> anyhow::Result<()> {
         let rate = NanoUsd::parse(decimals)?;
         if !(NanoUsd::ZERO..=NanoUsd::MAX).contains(&rate) {
@@ -257,7 +256,7 @@ impl RatesRead {
         Ok(())
     }
 
-    /// Makes the model with these prices. Cached input costs as much as other input unless the list says otherwise.
+    /// Makes the model with these prices. Without its own price, cached input costs as much as other input.
     fn finish(self, id: &str, embeddings: bool) -> anyhow::Result<ListedModel> {
         let Self { base, tiers, left_out } = self;
         let resolve = |mut written: WrittenRates| {

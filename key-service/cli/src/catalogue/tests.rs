@@ -143,7 +143,7 @@ fn a_file_of_models_dev_may_leave_prices_and_sizes_out() {
     let (entry, none) = folder.say("import --from ./wren.toml --format models.dev --model wren");
     assert_eq!(none, None);
     assert!(entry.contains("# context_window = …  # required"), "{entry}");
-    assert!(entry.contains("# not taken over, since no field bills it: weekend"), "{entry}");
+    assert!(entry.contains("# not imported, since the catalogue has no field for it: weekend"), "{entry}");
     let entry = entry
         .replace("# context_window = …", "context_window = 9")
         .replace("# max_output_tokens = …", "max_output_tokens = 9");
@@ -200,7 +200,7 @@ fn models_of_litellms_list_become_entries() {
     assert_eq!(model.price.base, rates("3 0.3 15 3.75 6 15 3 15 0.00132 0.005"));
     let tier = rates("6 0.6 22.5 7.5 12 22.5 6 22.5 0.00132 0.005");
     assert_eq!(model.price.tiers, [Tier { above: 200_000, rates: tier }]);
-    let left_out = "# not taken over, since no field bills it: input_cost_per_token_batches, search_context_cost_per_query\n";
+    let left_out = "# not imported, since the catalogue has no field for it: input_cost_per_token_batches, search_context_cost_per_query\n";
     assert!(lark.contains(left_out), "{lark}");
     let model = completed(wren);
     assert!(model.serves.embeddings && !model.serves.chat);
@@ -316,7 +316,7 @@ fn a_model_of_a_known_vendor_comes_with_all_that_its_first_call_needs() {
         ),
     ]);
     let read = |entry: String| {
-        assert!(!entry.contains("refused while"), "{entry}");
+        assert!(!entry.contains("must not stay empty"), "{entry}");
         let model = Catalog::parse(&format!("{SERVICE}{entry}"), "entry").unwrap().models.remove(0);
         let upstream = &model.upstreams[0];
         let address = upstream.url.as_ref().unwrap().to_string();
@@ -343,7 +343,7 @@ fn a_model_of_a_known_vendor_comes_with_all_that_its_first_call_needs() {
         ("https://api.groq.com/openai/v1".into(), "aviary/lark".into(), "GROQ_API_KEY".into(), vec!["chat"]);
     assert_eq!(read(entry), expected);
     let entry = folder.say(&format!("{from} azure/gpt-x")).0;
-    assert!(entry.contains("# put your own word for RESOURCE"), "{entry}");
+    assert!(entry.contains("# replace RESOURCE with your own value"), "{entry}");
     assert_eq!(read(entry).1, "gpt-x");
     let from =
         "import --from ./providers/anthropic/models/claude-x.toml --format models.dev --model claude-x";

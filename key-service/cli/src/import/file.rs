@@ -1,4 +1,4 @@
-//! Files of other gateways.
+//! Files to import.
 
 use std::{fs::File, io::BufReader, path::Path};
 

@@ -6,7 +6,7 @@ use shared_fuzz::{Examples, Input, fuzz};
 
 use super::*;
 
-/// The keys of a file come each once, and the faults of a file name their lines.
+/// Each key of a file is imported once, and each fault names its line.
 #[test]
 fn imported_lines() {
     let examples =
@@ -19,7 +19,7 @@ fn imported_lines() {
     });
 }
 
-/// Tables are the same in each row's columns, or the file is refused.
+/// All rows of a table have the same columns, or the file is refused.
 #[test]
 fn imported_tables() {
     let moving = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/moving");

@@ -13,12 +13,12 @@ use domain::{digest::ForeignKey, key::KeyPatch};
 use key_service_moving::{Draft, DraftKey, Wrong};
 use key_service_objects::{settings_among, value};
 
-/// Members of a line that are no settings of keys.
+/// Members of a line that are not key settings.
 const SHA256: &str = "sha256";
 const USED: &str = "used";
 const GROUP: &str = "group_external_id";
 
-/// Reads keys, or lists the faults of lines. A line that cannot be read ends the reading.
+/// Reads keys, or lists the faulty lines. Stops at a line that cannot be read.
 pub(crate) fn read(lines: impl BufRead, file: &str) -> Result<Draft, Vec<Wrong>> {
     let (mut draft, mut wrong) = (Draft::default(), Vec::new());
     for (number, line) in (1..).zip(lines.split(b'\n')) {
@@ -49,7 +49,7 @@ fn key(place: String, line: &[u8]) -> Result<DraftKey, ApiError> {
     }
     let settings: KeyPatch = settings_among(&members.without(&[SHA256, USED, GROUP]), true)?;
     if settings.bounds.raises_any() {
-        // A repeated import would be refused once the raise has ended.
+        // A raise ends, and the import could not be repeated after that.
         return Err(invalid(
             KeyField::Bound(Bound::LimitRaised).row().name,
             "cannot be imported; raise limits afterwards",

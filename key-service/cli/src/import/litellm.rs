@@ -1,4 +1,4 @@
-//! Tables of LiteLLM, as JSON or CSV.
+//! LiteLLM's tables, as JSON or CSV.
 
 use std::path::{Path, PathBuf};
 
@@ -23,15 +23,15 @@ pub(crate) fn read(files: &[PathBuf]) -> anyhow::Result<Vec<Table>> {
 }
 
 fn from_json(file: &Path) -> anyhow::Result<Vec<Table>> {
-    let tables: Map<String, Value> =
-        serde_json::from_reader(open(file)?).context("is no JSON object of tables: {\"table\": [row, …]}")?;
+    let tables: Map<String, Value> = serde_json::from_reader(open(file)?)
+        .context("is not a JSON object of tables: {\"table\": [row, …]}")?;
     tables.into_iter().map(|(table, rows)| table_of(&name(file), table, rows)).collect()
 }
 
 fn table_of(file: &str, name: String, rows: Value) -> anyhow::Result<Table> {
-    let Value::Array(rows) = rows else { bail!("`{name}` is no array of rows") };
+    let Value::Array(rows) = rows else { bail!("`{name}` is not an array of rows") };
     let row = |(at, row): (usize, Value)| {
-        let Value::Object(row) = row else { bail!("row {at} of `{name}` is no object") };
+        let Value::Object(row) = row else { bail!("row {at} of `{name}` is not an object") };
         Ok((format!("{file} {name} row {at}"), row))
     };
     let rows = (1..).zip(rows).map(row).collect::<anyhow::Result<_>>()?;
@@ -43,8 +43,9 @@ fn from_csv(file: &Path) -> anyhow::Result<Table> {
     let mut reader = csv::Reader::from_reader(open(file)?);
     let columns: Vec<String> = reader.headers()?.iter().map(str::to_owned).collect();
     let table = table_with(&columns);
-    let table = table
-        .ok_or_else(|| anyhow!("has the columns of no table that is imported: {}", columns.join(", ")))?;
+    let table = table.ok_or_else(|| {
+        anyhow!("does not have the columns of any table that can be imported: {}", columns.join(", "))
+    })?;
     let mut rows = Vec::new();
     for record in reader.records() {
         let record = record?;

@@ -69,11 +69,11 @@ async fn exports_of_all_forms_make_the_same_keys_and_a_second_run_changes_nothin
         let again = litellm(&office, files).await.unwrap();
         assert!(
             again.contains(
-                "made 0 groups and 0 keys, 0 of them disabled and 0 revoked\n2 groups exist, and stay as they are: "
+                "made 0 groups and 0 keys, 0 of them disabled and 0 revoked\n2 groups exist already and stay unchanged: "
             ),
             "{again}"
         );
-        assert!(again.contains("7 keys exist, and stay as they are: "), "{again}");
+        assert!(again.contains("7 keys exist already and stay unchanged: "), "{again}");
         assert_eq!(keys(&office.store, account).await, made);
         let figures = |key: &ApiKey| {
             let key = key.clone();
@@ -100,7 +100,7 @@ async fn an_export_of_a_later_version_has_its_windows_and_says_what_was_dropped(
         said.lines().find(of).unwrap_or_else(|| panic!("{column} is not in\n{said}"))
     };
     assert!(line("budget_limits").ends_with("24h is limits per day"), "{said}");
-    assert!(line("rotation_count").ends_with("dropped: rotate keys by the management API"), "{said}");
+    assert!(line("rotation_count").ends_with("dropped: rotate keys with the management API"), "{said}");
     assert!(line("last_active").contains("dropped: "), "{said}");
     assert!(said.contains("LiteLLM_UserTable"), "{said}");
     let checkout = &keys(&office.store, account).await[0];
@@ -167,7 +167,7 @@ async fn a_line_that_is_wrong_is_named_and_nothing_is_imported() {
             &line(2, r#", "group_external_id": "nobody""#),
             "no group of the account has the external_id `nobody`",
         ),
-        (&line(1, ""), "is the key of FILE line 1 once more"),
+        (&line(1, ""), "repeats the key of FILE line 1"),
     ];
     for (bad, reason) in cases {
         let said = lines(&office, &[&good, "", bad]).await.unwrap_err();

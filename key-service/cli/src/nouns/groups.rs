@@ -18,29 +18,28 @@ use key_service_management::{
 };
 use key_service_objects::settings;
 
-/// Commands on groups.
 #[derive(Debug, Subcommand)]
 pub enum GroupCommand {
-    /// Make a group, and print its id; with an external id that exists, print the id of that group
+    /// Create a group, and print its id; if the external id exists already, print that group's id
     Create {
         #[command(flatten)]
         of: InAccount,
         /// A name for the group
         #[arg(long, value_parser = name)]
         name: String,
-        /// Your own id of the group, unique in the account
+        /// Your own id for the group, unique in the account
         #[arg(long, value_name = "ID")]
         external_id: Option<String>,
-        /// The group that the group lies in: grp_…
+        /// Parent group: grp_…
         #[arg(long, value_name = "ID")]
         parent: Option<GroupId>,
-        /// Further settings, as the management API takes them: '{"limits": [{"amount": 5, "per": "week"}]}'
+        /// Further settings as JSON, as in the management API: '{"limits": [{"amount": 5, "per": "week"}]}'
         #[arg(long, value_name = "JSON", default_value = "{}")]
         settings: String,
     },
     #[command(flatten)]
     Object(ObjectCommand<GroupField, GroupId>),
-    /// Archive a group for good: its keys and those of the groups in it are refused
+    /// Archive a group permanently: its keys and its child groups' keys are refused
     Archive(NamedObject<GroupId>),
 }
 

@@ -22,10 +22,9 @@ use key_service_management::{
     rotation::RotationTerms,
 };
 
-/// Commands on API keys.
 #[derive(Debug, Subcommand)]
 pub enum KeyCommand {
-    /// Make an API key, and print it as JSON with its plaintext, which cannot be shown again
+    /// Create an API key, and print it as JSON with its plaintext, which cannot be shown again
     Create {
         #[command(flatten)]
         of: InAccount,
@@ -34,18 +33,18 @@ pub enum KeyCommand {
     },
     #[command(flatten)]
     Object(ObjectCommand<KeyField, KeyId>),
-    /// Give an API key a new plaintext, and print it: it cannot be shown again
+    /// Give an API key a new plaintext, and print it; it cannot be shown again
     Rotate {
         #[command(flatten)]
         object: NamedObject<KeyId>,
-        /// Seconds for which the previous plaintext works too; 30 days at most
+        /// Seconds that the previous plaintext keeps working, at most 30 days
         #[arg(long, value_name = "SECONDS", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=MAX_GRACE_SECONDS))]
         grace_seconds: u64,
-        /// Rotate even while the plaintext before the last rotation works, which ends then
+        /// Rotate even if the plaintext before the last rotation still works, and end it
         #[arg(long)]
         force: bool,
     },
-    /// Revoke an API key for good
+    /// Revoke an API key permanently
     Revoke(NamedObject<KeyId>),
 }
 

@@ -1,4 +1,4 @@
-//! Commands that keys, groups and webhooks have in common, with a flag for each setting in the table of fields.
+//! Commands that keys, groups and webhooks share, with a flag for each setting in the table of fields.
 
 use std::{io::Write, marker::PhantomData, str::FromStr};
 
@@ -26,7 +26,7 @@ use key_service_management::{
 use key_service_objects::{Shown, settings, with_secret};
 use key_service_store::store::Order;
 
-/// Objects read at a time, which bounds the memory of a command.
+/// Objects read at a time, to bound a command's memory.
 const READ_AT_ONCE: usize = 500;
 
 /// An account, named by a flag.
@@ -52,13 +52,13 @@ impl InAccount {
         management.account(&self.account).await.map_err(operator_error)
     }
 
-    /// Acts of the operator on the account.
+    /// Returns the account, with the operator as the actor.
     pub(crate) async fn by<'a>(&self, management: &'a Management) -> anyhow::Result<Acting<'a>> {
         Ok(management.by(self.find(management).await?, operator()))
     }
 }
 
-/// Flags for the settings of a new object (`NEW`), or of a change; kept as the JSON that the management API takes.
+/// Flags for the settings of a new object (`NEW`) or of a change, held as JSON in the management API's form.
 #[derive(Debug)]
 pub struct SettingFlags<F, const NEW: bool>(String, PhantomData<F>);
 
@@ -66,7 +66,7 @@ fn rows<F: Fields>(is_new: bool) -> impl Iterator<Item = Field> {
     F::settings().map(Fields::row).filter(move |row| is_new || !row.is_fixed)
 }
 
-/// Writes the value of a flag as JSON. `null` clears what may be null.
+/// Writes the value of a flag as JSON. `null` clears a setting that may be null.
 fn json_of(kind: Kind, text: &str) -> String {
     match kind {
         Kind::Line { .. } | Kind::Url => json!(text).to_string(),
@@ -88,7 +88,7 @@ fn json_of(kind: Kind, text: &str) -> String {
 }
 
 impl<F: Fields, const NEW: bool> SettingFlags<F, NEW> {
-    /// Reads the settings. Refusals are those of the management API.
+    /// Reads the settings. The management API's checks apply.
     pub(crate) fn read<P: Patch>(&self) -> anyhow::Result<P> {
         settings(self.0.as_bytes(), NEW).map_err(|error| anyhow!(error.message))
     }
@@ -109,7 +109,7 @@ impl<F: Fields, const NEW: bool> FromArgMatches for SettingFlags<F, NEW> {
 impl<F: Fields, const NEW: bool> Args for SettingFlags<F, NEW> {
     fn augment_args(command: clap::Command) -> clap::Command {
         command.args(rows::<F>(NEW).map(|row| {
-            // Made once in the life of a process.
+            // Leaks once per process.
             let flag: &'static str = row.name.replace('_', "-").leak();
             Arg::new(row.name).long(flag).help(row.description).required(NEW && row.is_required)
         }))
@@ -120,20 +120,20 @@ impl<F: Fields, const NEW: bool> Args for SettingFlags<F, NEW> {
     }
 }
 
-/// Commands on the objects of any noun.
+/// Commands for every kind of object.
 #[derive(Debug, Subcommand)]
 pub enum ObjectCommand<F: Fields, I: FromStr<Err = InvalidId> + Clone + Send + Sync + 'static> {
     /// List them, oldest first
     List {
         #[command(flatten)]
         of: InAccount,
-        /// As a JSON array
+        /// Print a JSON array
         #[arg(long)]
         json: bool,
     },
     /// Show it as JSON
     Show(NamedObject<I>),
-    /// Change it, and print it as JSON: what no flag names stays, and null clears
+    /// Change it, and print it as JSON; settings without a flag stay, and the value null clears one
     Update {
         #[command(flatten)]
         object: NamedObject<I>,
@@ -142,14 +142,13 @@ pub enum ObjectCommand<F: Fields, I: FromStr<Err = InvalidId> + Clone + Send + S
     },
 }
 
-/// A noun whose objects are rows of a table.
+/// A kind of object that `list` prints as a table row.
 pub(crate) trait Tabled: Governed<Id: FromStr<Err = InvalidId>, Filter: Default> + Shown {
     const HEAD: &'static [&'static str];
 
     fn row(&self, now: Timestamp) -> Vec<String>;
 }
 
-/// Lists objects, shows one, or changes one.
 pub(crate) async fn run<T: Tabled>(
     command: ObjectCommand<<T::Object as Object>::Fields, T::Id>,
     management: &Management,
@@ -177,7 +176,6 @@ pub(crate) fn or_none(value: Option<impl ToString>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| value.to_string())
 }
 
-/// Prints a new object, with its secret.
 pub(crate) fn print_made<T: Governed + Shown>(
     made: Made<T>,
     management: &Management,

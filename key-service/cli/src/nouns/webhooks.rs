@@ -14,23 +14,22 @@ use domain::webhook::{Webhook, WebhookPatch};
 use key_service_management::{Management, governed::Governed as _};
 use key_service_objects::settings;
 
-/// Commands on webhooks.
 #[derive(Debug, Subcommand)]
 pub enum WebhookCommand {
-    /// Make a webhook, and print it as JSON with its secret, which cannot be shown again
+    /// Create a webhook, and print it as JSON with its secret, which cannot be shown again
     Create {
         #[command(flatten)]
         of: InAccount,
-        /// The address that events are sent to
+        /// Address to send events to
         #[arg(long)]
         url: String,
-        /// A type of the events to send, such as key.limit_reached; repeat it for more. Without it: all of them
+        /// Type of events to send, such as key.limit_reached; repeat for more [default: all types]
         #[arg(long = "type", value_name = "TYPE")]
         types: Vec<String>,
     },
-    /// Send an event of type webhook.test to a webhook once, and print the event
+    /// Send a webhook.test event to a webhook once, and print the event
     Test(NamedObject<WebhookId>),
-    /// Remove a webhook: nothing more is sent to it
+    /// Remove a webhook, and stop sending to it
     Delete(NamedObject<WebhookId>),
     #[command(flatten)]
     Object(ObjectCommand<WebhookField, WebhookId>),

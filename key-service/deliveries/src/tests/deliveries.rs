@@ -258,7 +258,7 @@ async fn made(
     webhook
 }
 
-/// Makes webhooks of an account, as many as it may have, which lead to this receiver.
+/// Creates the most webhooks that an account may have, all with this receiver.
 async fn every_webhook(office: &Office, account: AccountId, receiver: &str) {
     for _ in 0..MAX_WEBHOOKS {
         let settings = (WebhookUrl::parse(receiver).unwrap(), WebhookPatch::default());
@@ -299,7 +299,7 @@ async fn slow_receivers_of_one_account_leave_places_to_others() {
             tokio::task::yield_now().await;
         }
     };
-    // There is no further look: these attempts began at once.
+    // Without a further check: these attempts began at once.
     assert!(tokio::time::timeout(PATIENCE, arrive).await.is_ok(), "{:?}", receiver.requests());
 }
 

@@ -31,10 +31,10 @@ use crate::{
     ledger::{Account, Budget, Entry, GroupChain, Payer, Settlement},
 };
 
-/// Adds up the books of an account. It takes every entry of the journal in order, each key and group after the last
-/// entry that its recorded balance counts, and then the account.
+/// Adds up the books of an account. Pass it every journal entry in order, each key and group after the last entry that
+/// its recorded balance counts, and finally the account.
 ///
-/// The figures may therefore be of different moments. Memory grows with the keys and groups, not with the journal.
+/// So the figures may come from different moments. Memory grows with keys and groups, not with the journal.
 #[derive(Debug)]
 pub struct Auditor {
     /// True if the journal still has the first entries.
@@ -44,7 +44,7 @@ pub struct Auditor {
     /// Number of the last entry that the account's credit has paid.
     paid: u64,
     balances: HashMap<BudgetOwner, SumsOfEntries>,
-    /// Times at which windows got their bounds, for bounds set within the recorded window.
+    /// When windows got their bounds, for bounds set within the recorded window.
     bound_since: HashMap<BudgetOwner, Since>,
     begins_at: Option<Timestamp>,
     bills: Bills,
@@ -100,7 +100,7 @@ impl AuditedEntry {
 }
 
 impl Auditor {
-    /// Starts an audit of a journal, which is `complete` if no entries were dropped at the beginning.
+    /// Starts the audit of a journal. It is `complete` if no entries were dropped at its beginning.
     pub fn new(complete: bool) -> Self {
         Self {
             complete,
@@ -118,15 +118,14 @@ impl Auditor {
         }
     }
 
-    /// Sets the number of the last entry that the account's credit has paid. Without this call, the credit has paid
-    /// all.
+    /// Sets the last entry that the account's credit has paid. Without this call, the credit has paid all entries.
     #[must_use]
     pub fn paid(self, paid: u64) -> Self {
         Self { paid, ..self }
     }
 
-    /// Takes the bounds of a key or a group before its entries, so that these are added up from the time at which a
-    /// window's bound was set.
+    /// Takes the bounds of a key or a group before its entries, so that entries are added up from the time a window's
+    /// bound was set.
     pub fn bounds(&mut self, of: BudgetOwner, budget: &Budget) {
         self.bound_since.extend(replay::since(budget).map(|since| (of, since)));
     }
@@ -141,7 +140,7 @@ impl Auditor {
         if let Some((before, _)) = known {
             self.follow(before, entry);
         }
-        // The key's balance may be of an earlier or a later moment than the account's credit.
+        // The key's balance may come from an earlier or a later moment than the account's credit.
         match (known.is_some_and(|(_, known)| known), is_paid) {
             (true, true) => self.used += i128::from(entry.delta.nanos()),
             (false, false) => self.used -= i128::from(entry.delta.nanos()),
@@ -178,7 +177,7 @@ impl Auditor {
         self.count(Figure::Stored(what), 1, 0);
     }
 
-    /// Compares the counters of a day that are recorded with those that entries add up to.
+    /// Compares the recorded counters of a day with the sums of the entries.
     pub fn counters(&mut self, day: Day, of: &SumOwner, recorded: &DayCounters, proven: &DayCounters) {
         self.wrong.extend(day_counters::compare(day, of, recorded, proven));
     }
@@ -193,8 +192,8 @@ impl Auditor {
         self.count(Figure::InFlight(of), recorded, holds);
     }
 
-    /// Sets the number of the first entry of the journal. The audit then checks that no entry is missing between this
-    /// number and the account's last one.
+    /// Sets the number of the journal's first entry. The audit then checks that no entry is missing between it and the
+    /// account's last one.
     pub const fn begins(&mut self, first: u64) {
         self.first = Some(first);
     }
@@ -205,7 +204,7 @@ impl Auditor {
             BudgetOwner::Key(id) => {
                 self.checked.0 += 1;
                 self.open(id, opening);
-                // Nothing is proven if all entries of the key may have been dropped.
+                // If all entries of the key may have been dropped, its balance cannot be checked.
                 let nothing = if self.complete { opening } else { budget.used };
                 let proven = i128::from(self.proven(of, nothing).nanos());
                 self.used += proven - i128::from(opening.nanos());
@@ -226,7 +225,7 @@ impl Auditor {
         }
     }
 
-    /// Keys and groups that have entries but were not passed in so far.
+    /// Keys and groups with entries that have not been passed in yet.
     pub fn unknown(&self) -> impl Iterator<Item = BudgetOwner> {
         self.balances.iter().filter(|(_, balance)| !balance.known).map(|(of, _)| *of)
     }
@@ -286,8 +285,7 @@ impl Auditor {
         balance
     }
 
-    /// Marks a key or a group as known, and returns the amount that entries prove, or `nothing` if there are no
-    /// entries.
+    /// Marks a key or a group as known, and returns the amount that its entries prove, or `nothing` without entries.
     fn proven(&mut self, of: BudgetOwner, nothing: NanoUsd) -> NanoUsd {
         let new = || SumsOfEntries { used: nothing, first: None, windows: Replay::default(), known: false };
         let balance = self.balances.entry(of).or_insert_with(new);
@@ -297,7 +295,7 @@ impl Auditor {
 
     fn compare(&mut self, figure: Figure, recorded: NanoUsd, proven: i128) {
         if i128::from(recorded.nanos()) != proven {
-            // A sum that no amount can hold is reported as the nearest amount; it is wrong in any case.
+            // A sum beyond the range of amounts is reported as the nearest amount; it is wrong in any case.
             let bounds = (i128::from(i64::MIN), i128::from(i64::MAX));
             let proven = i64::try_from(proven.clamp(bounds.0, bounds.1)).unwrap_or(i64::MAX);
             let proven = Quantity::Usd(NanoUsd::from_nanos(proven));
@@ -310,7 +308,7 @@ impl Auditor {
     }
 }
 
-/// Finds the windows that entries disprove, each with its recorded and proven spend.
+/// Finds the windows that contradict the entries, each with its recorded and proven spend.
 fn wrong_windows(
     budget: &Budget,
     balance: Option<&SumsOfEntries>,

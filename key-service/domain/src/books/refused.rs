@@ -1,4 +1,4 @@
-//! Refused calls: what an account keeps of the last ones, and their filters.
+//! An account's last refused calls, and filters for them.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ pub struct RefusedCall {
     pub key: KeyId,
     /// Error code in the public API.
     pub reason: String,
-    /// The requested model; `None` if the key may not call at all, which is found before anything else.
+    /// The requested model; `None` if the key may not make calls at all, which is checked first.
     pub model: Option<String>,
     /// How the caller asked; `None` if there is no model, or if the gateway did not say.
     pub origin: Option<Arc<Origin>>,
@@ -38,7 +38,7 @@ impl RefusedCall {
     }
 }
 
-/// Filter of refused calls; parts that are `None` match any.
+/// Filter for refused calls; `None` matches any.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RefusedSearch {
     pub key: Option<KeyId>,

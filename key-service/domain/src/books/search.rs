@@ -13,7 +13,7 @@ pub struct EntrySearch {
     pub key: Option<KeyId>,
     /// Group of the entries, or the parent of their group; `None` matches any.
     pub group: Option<GroupId>,
-    /// The same, as the reach of who asks.
+    /// The same, as the group that the reader is limited to.
     pub within: Option<GroupId>,
     pub model: Option<String>,
     /// Instant from which the entries were billed; `None` matches from the beginning.
@@ -22,7 +22,7 @@ pub struct EntrySearch {
     pub ends: Option<Timestamp>,
     /// Outcome of the entries; `None` matches any outcome.
     pub outcome: Option<Outcome>,
-    /// Ending of the entries; `None` matches either.
+    /// Ending of the entries; `None` matches any.
     pub ending: Option<Ending>,
     /// The caller's own name of its user; `None` matches any.
     pub user: Option<String>,
@@ -60,8 +60,8 @@ impl Outcome {
 }
 
 impl EntrySearch {
-    /// Returns the instant before which no entry matches. A request is billed after its id was made, but by the clock of
-    /// its gateway, which may be ahead of ours.
+    /// Returns an instant before which no entry can match. A request is billed after its id was made, but the id's time
+    /// comes from the gateway's clock, which may be ahead of ours.
     pub fn earliest(&self) -> Option<Timestamp> {
         let began = self.request.map(|request| request.created_at().minus(MOST_LEAD));
         self.begins.max(began)

@@ -1,9 +1,9 @@
-//! Numbers of a log's values for programs that read on from the last number that they saw.
+//! Exported numbers of a log's values, for programs that continue from the last number they saw.
 //!
-//! A store that is restored from a backup gives numbers again that such a program has read before. So does a replica that
-//! takes over without the last values. Each time begins an epoch, and the exported number of a value has the epoch in front.
-//! The same backup may be restored twice: the copy does not know the first restore, so an epoch also counts the hours of the
-//! clock.
+//! A store restored from a backup reuses numbers that such a program has already read. So does a replica that takes
+//! over without the last values. Both begin a new epoch, and a value's exported number has the epoch in its high bits.
+//! If the same backup is restored twice, the second copy does not know the first restore, so epochs also count the
+//! clock's hours.
 
 use shared::time::Timestamp;
 
@@ -15,29 +15,27 @@ const NUMBER: u64 = (1 << NUMBER_BITS) - 1;
 const FIRST_HOUR: i64 = 1_735_689_600_000 / HOUR;
 const HOUR: i64 = 60 * 60 * 1_000;
 
-/// Epochs of a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sequence {
-    /// The epochs but the first one, which begins with the log.
+    /// All epochs except the first, which begins with the log.
     epochs: Vec<Epoch>,
 }
 
-/// Values since a time at which values before were lost.
+/// Values since a moment at which earlier values were lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Epoch {
     /// Number of the first value.
     pub first: u64,
     pub begin: EpochBegin,
-    /// Number of the epoch. If it is not above that of the epoch before, it is raised.
+    /// Number of the epoch, raised if it is not above the previous epoch's.
     pub number: u64,
 }
 
-/// Why an epoch began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EpochBegin {
     /// The store was restored: all values of the epoch are new.
     Restored,
-    /// A server took over that may lack the last values. The epoch may begin with values from before.
+    /// A server that may lack the last values took over. The epoch may begin with older values.
     Lost,
 }
 
@@ -46,13 +44,13 @@ pub enum EpochBegin {
 pub enum CannotGoOn {
     /// The log never had this number.
     Unknown,
-    /// The value may have been lost, and its number given to another one. This is the exported number of the last value
-    /// that was not; all that was read after it has to be read again.
+    /// The value may have been lost and its number reused. Everything after this exported number, the last one that is
+    /// certain, must be read again.
     MayBeLost(u64),
 }
 
-/// Returns the epoch that begins at this time, after the known epochs: the last ones of the backup and of the store that it
-/// replaces, if it is a restore.
+/// Returns the epoch that begins now. `known` are earlier epochs: for a restore, the last ones of the backup and of the
+/// store it replaces.
 pub fn next_epoch(known: impl IntoIterator<Item = u64>, now: Timestamp) -> u64 {
     let hours = u64::try_from(now.millis() / HOUR - FIRST_HOUR).unwrap_or_default();
     known.into_iter().map(|last| last.saturating_add(1)).fold(hours.max(1), u64::max)
@@ -77,12 +75,11 @@ impl Sequence {
         epoch << NUMBER_BITS | number
     }
 
-    /// Returns the number of the value after which a program reads on that saw this exported number last. `last` is the
-    /// number of the last value. Values that a restore has lost are behind the program, so that it reads all that were
-    /// written since.
+    /// Returns the number of the value after which a program continues that last saw this exported number. `last` is
+    /// the number of the log's last value. After a restore, the program reads everything written since.
     pub fn after(&self, exported: u64, last: u64) -> Result<u64, CannotGoOn> {
         let (of_program, number) = (exported >> NUMBER_BITS, exported & NUMBER);
-        // A later restore of an earlier backup has forgotten the epochs between.
+        // A later restore of an earlier backup has lost the epochs in between.
         match self.epochs.iter().find(|epoch| epoch.number > of_program) {
             Some(Epoch { first, begin: EpochBegin::Restored, .. }) => Ok(number.min(first.saturating_sub(1))),
             Some(Epoch { first, begin: EpochBegin::Lost, .. }) if number < *first => Ok(number),

@@ -1,8 +1,8 @@
-//! Bills of an upstream, counted, with the times of their first tokens in a few classes.
+//! Counts of an upstream's bills, with a coarse histogram of the times to the first token.
 
 use shared::generation::Course;
 
-/// Upper bounds of the classes of times, in milliseconds. Times above the last have a class of their own.
+/// Upper bounds of the histogram's classes in milliseconds. Longer times share one more class.
 const BOUNDS: [u64; 14] =
     [50, 100, 200, 300, 500, 750, 1_000, 1_500, 2_000, 3_000, 5_000, 10_000, 30_000, 60_000];
 pub const CLASSES: usize = BOUNDS.len() + 1;
@@ -15,12 +15,12 @@ pub struct UpstreamCalls {
     pub first_tokens: [u64; CLASSES],
 }
 
-/// A time that is known by its class alone.
+/// A time of which only the class is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClassedTime {
-    /// At most so many milliseconds.
+    /// At most this many milliseconds.
     Within(u64),
-    /// More than so many milliseconds.
+    /// More than this many milliseconds.
     Above(u64),
 }
 
@@ -42,7 +42,7 @@ impl UpstreamCalls {
         self
     }
 
-    /// Returns the time within which so many percent of the streams had a first token; `None` without a stream.
+    /// Returns a percentile of the time to the first token; `None` without streams.
     pub fn first_token(&self, percent: u64) -> Option<ClassedTime> {
         let all = self.first_tokens.iter().fold(0, |sum: u64, count| sum.saturating_add(*count));
         let wanted = all.saturating_mul(percent).div_ceil(100).max(1);

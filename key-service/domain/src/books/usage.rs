@@ -1,4 +1,4 @@
-//! Daily counters of usage by payer, updated by every settlement.
+//! Daily usage counters by payer, updated by every settlement.
 
 mod counts;
 mod parts;
@@ -17,12 +17,11 @@ pub use self::parts::{
 pub use self::ranking::{permille, ranked};
 use crate::ledger::{Entry, Payer, Record, Settlement};
 
-/// Bound on the tokens of a kind that a request adds: a million times the context of any model. A larger number is an
-/// error of the upstream, and would distort the counters.
+/// Most tokens of a kind that a request adds: a million times any model's context. A larger number is the upstream's
+/// error and would distort the counters.
 pub const COUNTED_PER_REQUEST: u64 = 1_000_000_000_000;
 
-/// Time after midnight in which counters of the day before may still change. Clocks of key-services differ by seconds
-/// at most.
+/// How long after midnight the previous day's counters may still change. Key-service clocks differ by seconds at most.
 const LATE: Duration = Duration::from_mins(10);
 
 const HOUR: i64 = 60 * 60 * 1000;
@@ -39,7 +38,7 @@ pub struct Hour(pub i64);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Added {
     pub payer: Payer,
-    /// The caller's name of its user; `None` if it told none.
+    /// The caller's name for its user; `None` if it gave none.
     pub user: Option<String>,
     pub day: Day,
     /// Hour of the day, from 0 to 23.
@@ -132,9 +131,9 @@ impl Hour {
     }
 }
 
-/// Returns the change of the counters by an entry of the journal. `before` is the generation's record before the entry.
-/// The first settlement counts a request. The correction of an expiry counts on the day of the correction, so that
-/// day's charge may be below zero. Tokens that the expiry overcounted stay counted. A late capture counts nothing.
+/// Returns what a journal entry adds to the counters. `before` is the generation's record before the entry. The first
+/// settlement counts a request. The correction of an expiry counts on its own day, so that day's charge may be below
+/// zero. Tokens that the expiry overcounted stay counted. A late capture counts nothing.
 pub fn added(before: &Record, entry: &Entry) -> Added {
     let settlement = &entry.settlement;
     let (known, usage) = (at_known_cost(settlement), counted(settlement));

@@ -1,4 +1,4 @@
-//! Rights of management keys and of members: scope, group, and the judgement of each request.
+//! Rights of management keys and members, and the check of each request.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use shared::{ids::GroupId, time::Timestamp};
 
 use crate::ledger::GroupChain;
 
-/// Least time between two records of a management key's last use, so that a read seldom writes.
+/// Least time between two records of a management key's last use, so that reads rarely cause a write.
 pub const USE_NOTED_EVERY: Duration = Duration::from_mins(1);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,7 +22,7 @@ shared::names! { Scope: Full = "full", Read = "read" }
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Access {
     pub scope: Scope,
-    /// The only group whose API keys are reached, with child groups; `None` is the whole account.
+    /// Limits the rights to the API keys of this group and its child groups; `None` is the whole account.
     pub group: Option<GroupId>,
 }
 
@@ -36,7 +36,7 @@ pub enum Effect {
 pub enum Subject {
     /// The account as a whole: money, groups with bounds, events and webhooks.
     Account,
-    /// API keys and bills, none out of reach.
+    /// API keys and bills that the caller reaches.
     Keys,
     /// An API key, or a bill of an API key, in this group with this parent.
     Key(GroupChain),
@@ -45,15 +45,15 @@ pub enum Subject {
 /// Reason why a management key or a member may not make a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Forbidden {
-    /// The rights are only to read.
+    /// The caller may only read.
     ReadOnly,
-    /// The rights are to the API keys of a group, and to nothing else of the account.
+    /// The caller is limited to the API keys of a group.
     KeysOfGroupOnly,
-    /// The object is out of reach, and as unknown as another account's.
+    /// The object is outside the caller's group. It is reported as unknown, like another account's.
     OutOfReach,
 }
 
-/// Judges a request by the rights of the management key or the member that makes it.
+/// Decides whether a management key or member with these rights may make a request.
 pub fn may(access: Access, effect: Effect, subject: Subject) -> Result<(), Forbidden> {
     if (access.scope, effect) == (Scope::Read, Effect::Write) {
         return Err(Forbidden::ReadOnly);
@@ -67,7 +67,7 @@ pub fn may(access: Access, effect: Effect, subject: Subject) -> Result<(), Forbi
     }
 }
 
-/// Returns whether a use now is recorded beside the last recorded use.
+/// Returns whether a use now must be recorded, given the last recorded use.
 pub fn is_noted(last_used_at: Option<Timestamp>, now: Timestamp) -> bool {
     last_used_at.is_none_or(|last| last.plus(USE_NOTED_EVERY) <= now)
 }

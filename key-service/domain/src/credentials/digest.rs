@@ -5,8 +5,7 @@ use std::fmt;
 use hex::FromHex as _;
 use shared::secret::{ExposeSecret, SecretString};
 
-/// The secret key of the hash. A copy of the store without the pepper has no usable keys, and cannot be used to test a
-/// key.
+/// The secret key of the hash. Without the pepper, a stolen store has no usable keys and cannot be used to guess one.
 #[derive(Clone)]
 pub struct Pepper([u8; 32]);
 
@@ -20,7 +19,7 @@ impl Pepper {
         <[u8; 32]>::from_hex(digits.expose_secret()).ok().map(Self)
     }
 
-    /// Derives a secret from the pepper. It reveals neither the pepper nor other secrets.
+    /// Derives a secret from the pepper that reveals neither the pepper nor other secrets.
     pub(crate) fn derive(&self, context: &'static str, of: &[u8]) -> [u8; 32] {
         let mut hasher = blake3::Hasher::new_derive_key(context);
         hasher.update(&self.0).update(of);
@@ -42,7 +41,7 @@ impl fmt::Debug for Pepper {
 #[derive(Clone, Debug)]
 pub struct Peppers {
     pub current: Pepper,
-    /// Pepper under which older keys are still found.
+    /// Older keys are still found with this pepper.
     pub previous: Option<Pepper>,
 }
 
@@ -57,7 +56,7 @@ impl Peppers {
         std::iter::once(&self.current).chain(&self.previous)
     }
 
-    /// The digests under which a presented key may be stored, the most likely first.
+    /// The digests under which a presented key may be stored, most likely first.
     pub fn candidates<'a>(&'a self, plaintext: &'a str) -> impl Iterator<Item = Digest> + 'a {
         self.all().map(move |pepper| pepper.digest(plaintext))
     }
@@ -81,12 +80,12 @@ impl ForeignKey {
         &self.0
     }
 
-    /// Text that is digested in place of the plaintext. The text has a NUL, which no plaintext has.
+    /// Text that is hashed instead of the plaintext. It contains a NUL, which no plaintext has.
     pub fn text(&self) -> String {
         format!("sha256\0{}", hex::encode(self.0))
     }
 
-    /// The part that may be shown if nothing of the plaintext is known.
+    /// The part that may be shown. The plaintext is not known.
     pub fn hint(&self) -> String {
         let digits = hex::encode(self.0);
         format!("sha256:{}…{}", &digits[..4], &digits[60..])
@@ -105,7 +104,7 @@ impl fmt::Debug for ForeignKey {
 pub struct Digest([u8; 32]);
 
 impl Digest {
-    /// The plain BLAKE3 hash of data that is not secret, to distinguish requests.
+    /// The unkeyed BLAKE3 hash of data that is not secret, to tell requests apart.
     pub fn of(bytes: &[u8]) -> Self {
         Self(*blake3::hash(bytes).as_bytes())
     }

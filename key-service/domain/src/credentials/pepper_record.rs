@@ -1,7 +1,7 @@
-//! Record in the store of the peppers that keys were made with, so that a wrong pepper is noticed at start.
+//! The store's record of the peppers that keys were made with, so that a start with a wrong pepper fails.
 //!
-//! A store that has keys but lost its record cannot tell its pepper. It then does not trust whichever pepper comes
-//! first: only finding a key that is older than the new record proves a pepper.
+//! A store that has keys but lost its record does not know its pepper. It does not trust whichever pepper comes first:
+//! only finding a key older than the new record proves a pepper.
 
 use std::{fmt, str::FromStr};
 
@@ -11,10 +11,10 @@ use crate::credentials::digest::{Pepper, Peppers};
 
 /// Context of the derivation, as BLAKE3 demands.
 const CONTEXT: &str = "faregate 2026-11-23 fingerprint of a pepper";
-/// Bytes of a fingerprint: two peppers never have the same by accident.
+/// Long enough that two peppers never share a fingerprint by accident.
 const BYTES: usize = 16;
 
-/// Keyed hash that tells two peppers apart and reveals nothing of them.
+/// Keyed hash that distinguishes peppers and reveals nothing about them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fingerprint([u8; BYTES]);
 
@@ -30,7 +30,7 @@ impl Fingerprint {
 pub enum PepperRecord {
     /// The store had keys before it had a record.
     Unproven {
-        /// Time of the record. Finding an older key proves a pepper.
+        /// Time of the record. Finding an older key proves the pepper.
         since: Timestamp,
     },
     Known {
@@ -42,7 +42,7 @@ pub enum PepperRecord {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The peppers are those of the store, as far as is known.
+    /// The peppers match the store, as far as is known.
     Fits,
     /// The peppers are accepted, and this record replaces the stored one.
     Replace(PepperRecord),
@@ -57,7 +57,7 @@ impl PepperRecord {
         Self::Known { current: Fingerprint::of(&peppers.current), previous }
     }
 
-    /// Judges the peppers of a process by the store's record. `has_keys` says whether a store without a record has
+    /// Checks a process's peppers against the store's record. `has_keys` says whether a store without a record has
     /// keys.
     pub fn judge(record: Option<Self>, peppers: &Peppers, has_keys: bool, now: Timestamp) -> Verdict {
         let own = Fingerprint::of(&peppers.current);

@@ -1,5 +1,4 @@
-//! Second factors of members: codes that an app calculates from a secret and the time (RFC 6238), and recovery codes.
-//! Each code is accepted once.
+//! Second factors of members: time-based codes (TOTP, RFC 6238) and recovery codes. Each code is accepted once.
 
 use std::fmt;
 
@@ -23,16 +22,16 @@ const RECOVERY_BYTES: usize = 10;
 /// Characters between the hyphens of a recovery code.
 const RECOVERY_GROUP: usize = 4;
 
-/// A random number from which a secret is derived, together with the pepper and the member.
+/// A random number. The secret is derived from it, the pepper and the member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FactorId(pub [u8; 16]);
 
 /// A second factor as stored. Without the pepper, it reveals neither the secret nor a recovery code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SecondFactor {
-    /// Random number from which, with the pepper and the member, the secret is derived.
+    /// The secret is derived from this number, the pepper and the member.
     pub id: FactorId,
-    /// Digest of the secret, which tells the pepper that the secret was derived with.
+    /// Digest of the secret. It shows which pepper the secret was derived from.
     pub secret: Digest,
     /// Time step of the last accepted code. Codes of this and earlier steps are refused.
     pub last_step: u64,
@@ -64,7 +63,7 @@ impl SecondFactor {
         (step > self.last_step).then(|| Self { last_step: step, ..self.clone() })
     }
 
-    /// Uses up a recovery code, given the hashes that it may have; `None` if the code is unknown or used.
+    /// Uses up a recovery code, given its possible hashes; `None` if the code is unknown or used.
     pub fn after_recovery(&self, hashes: impl IntoIterator<Item = Digest>) -> Option<Self> {
         let at = hashes.into_iter().find_map(|hash| self.recovery.iter().position(|kept| *kept == hash))?;
         let mut after = self.clone();
@@ -105,7 +104,7 @@ impl TotpSecret {
         secrets.find(|secret| secret.digest() == factor.secret)
     }
 
-    /// Digest by which the secret is recognised.
+    /// Digest that identifies the secret.
     pub fn digest(&self) -> Digest {
         Digest::of(self.0.secret().as_ref())
     }
@@ -137,8 +136,8 @@ pub fn recovery_code(random: [u8; RECOVERY_BYTES]) -> String {
     groups.collect::<Vec<_>>().join("-")
 }
 
-/// Returns the text of a recovery code that is hashed, the same however the code was typed. The text has a NUL, which
-/// no key has.
+/// Returns the text to hash for a recovery code, the same however the code was typed. It contains a NUL, which no key
+/// has.
 pub fn recovery_text(member: MemberId, code: &str) -> String {
     let code: String = code.chars().filter(char::is_ascii_alphanumeric).collect();
     format!("recovery code\0{member}\0{}", code.to_ascii_uppercase())

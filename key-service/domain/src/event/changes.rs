@@ -4,8 +4,8 @@ use serde::{Deserializer, Serialize, Serializer, de, ser::SerializeMap as _};
 use serde_json::value::RawValue;
 use shared::wire::Value;
 
-/// Largest value of a change in bytes of JSON. All settings but lists of models, metadata and key defaults are far
-/// shorter, and an event of all settings takes some kilobytes.
+/// Largest value of a change in bytes of JSON. All settings except lists of models, metadata and key defaults are far
+/// shorter, and an event with all settings takes a few kilobytes.
 pub const MAX_CHANGE_BYTES: usize = 1024;
 
 /// A changed setting. Values are JSON.
@@ -23,11 +23,11 @@ impl Change {
     }
 }
 
-/// Stands in an event for a value of more than [`MAX_CHANGE_BYTES`]. No setting looks like it: the values of metadata
-/// are strings, so none has `cut` as a boolean.
+/// Replaces a value of more than [`MAX_CHANGE_BYTES`] in an event. No setting looks like it: metadata values are
+/// strings, so none has a boolean `cut`.
 #[derive(Serialize)]
 struct CutValue<'a> {
-    /// Always `true`; tells readers that the value was cut.
+    /// Always `true`.
     cut: bool,
     /// Length of the whole value as JSON.
     bytes: usize,
@@ -43,7 +43,7 @@ fn bounded(value: String) -> String {
     let cut = |begins| json(&CutValue { cut: true, bytes: value.len(), begins });
     let (mut room, mut end) = (MAX_CHANGE_BYTES - cut("").len(), 0);
     for c in value.chars() {
-        // The value is JSON, so it has no control characters; a string escapes only these two.
+        // The value is JSON without control characters, so a string escapes only these two.
         let written = c.len_utf8() + usize::from(matches!(c, '"' | '\\'));
         if written > room {
             break;

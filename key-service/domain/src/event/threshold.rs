@@ -8,12 +8,12 @@ use shared::money::NanoUsd;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Threshold {
     pub bound: MoneyBound,
-    /// Used part of the amount; for a credit, the part that is left.
+    /// Used share of the amount; for credit, the share that is left.
     pub percent: u8,
-    /// Amount of the bound; for a credit, the credit just after the last deposit.
+    /// Amount of the bound; for credit, the credit just after the last deposit.
     #[serde(deserialize_with = "usd")]
     pub amount: NanoUsd,
-    /// Amount used; for a window, within the window that runs.
+    /// Amount used; for a window, within the current window.
     #[serde(deserialize_with = "usd")]
     pub used: NanoUsd,
 }

@@ -1,4 +1,4 @@
-//! Bounds of a budget: windows of the calendar, rates ([`Rate`]), requests in flight, models.
+//! Bounds of a budget: calendar windows, rates ([`Rate`]), requests in flight, models.
 
 use shared::{
     calendar::Per,
@@ -12,42 +12,42 @@ use super::rate::{Missing, Rate};
 /// Money of a key or of a group, with bounds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Budget {
-    /// Largest amount that may ever be spent, unless it is raised ([`Budget::limit_at`]); `None` is no limit.
+    /// Most that may ever be spent, unless it is raised ([`Budget::limit_at`]); `None` for no limit.
     pub limit: Option<NanoUsd>,
     pub used: NanoUsd,
     pub held: NanoUsd,
-    /// Further bounds. Most keys have none, and `None` saves their memory.
+    /// Further bounds. Most keys have none, so `None` saves memory.
     pub bounds: Option<Box<Bounds>>,
 }
 
-/// Bounds besides the lifetime limit, with the present state of each bound.
+/// Bounds besides the lifetime limit, each with its current state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bounds {
-    /// Bound in place of the lifetime limit for a time.
+    /// Applies instead of the lifetime limit for a time.
     pub limit_raised: Option<Raise>,
-    /// Bounds on the spend in windows of the calendar, at most one for each length.
+    /// Bounds on the spend in calendar windows, at most one per length.
     pub windows: Vec<Window>,
     pub requests_per_minute: Option<Rate>,
     /// Bound on the tokens of admitted requests.
     pub tokens_per_minute: Option<Rate>,
     /// Largest number of requests at a time.
     pub max_in_flight: Option<u64>,
-    /// Open holds that began while the budget had any of these bounds.
+    /// Open holds that began while the budget had any further bounds.
     pub in_flight: u64,
     /// Ids of the models that may be used; `None` is all.
     pub models: Option<Vec<String>>,
 }
 
-/// A bound on the spend in each window of the calendar.
+/// A bound on the spend in each calendar window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     pub per: Per,
     /// Amount that may be spent in a window, unless it is raised ([`Window::amount_at`]).
     pub amount: NanoUsd,
-    /// Bound in place of the amount for a time.
+    /// Applies instead of the amount for a time.
     pub raised: Option<Raise>,
-    /// Beginning of the window that runs; for the first window, the time at which the bound was set, or the time after the
-    /// account's last bill where that is later.
+    /// Beginning of the current window; for the first window, when the bound was set, or just after the account's last
+    /// bill if that is later.
     pub start: Timestamp,
     pub used: NanoUsd,
 }
@@ -55,11 +55,11 @@ pub struct Window {
 /// A change of a budget's bounds: outer `None` leaves a bound, inner `None` removes the bound.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BoundsPatch {
-    /// A new lifetime limit, which ends the raise of the one before.
+    /// A new lifetime limit. It ends the raise of the previous one.
     pub limit: Option<Option<NanoUsd>>,
     pub limit_raised: Option<Option<Raise>>,
-    /// All windows, at most one of each length, each with its raise. An empty list removes every window; a length that
-    /// stays keeps what its window has billed.
+    /// All windows, at most one per length, each with its raise. An empty list removes every window. A length that
+    /// stays keeps its window's spend.
     pub windows: Option<Vec<Limit>>,
     /// Models that may be used.
     pub models: Option<Option<Vec<String>>>,
@@ -72,7 +72,7 @@ pub struct BoundsPatch {
 }
 
 impl Budget {
-    /// Makes a budget with these bounds, of which nothing is used.
+    /// Makes an unused budget with these bounds.
     pub fn new(bounds: &BoundsPatch, now: Timestamp) -> Self {
         let mut budget = Self::default();
         budget.update(bounds, now);
@@ -95,15 +95,14 @@ impl Budget {
         self.limit.map(|limit| self.limit_raised(now).map_or(limit, |raise| raise.amount))
     }
 
-    /// Returns the amount that every bound on money still allows beside the open holds.
+    /// Returns the amount that every bound on money still allows, after the open holds.
     pub fn left(&self, now: Timestamp) -> NanoUsd {
         let of_limit = self.limit_at(now).map_or(NanoUsd::MAX, |limit| limit.left_after(self.used));
         let of_windows = self.windows().map(|window| window.left(now));
         of_windows.fold(of_limit, NanoUsd::min)
     }
 
-    /// Fails if less than this amount is left. The error says when enough is left again, if that is the end of a
-    /// window.
+    /// Fails if less than this amount is left. If the reason is a window, the error has its end.
     pub(super) fn covers(&self, amount: NanoUsd, now: Timestamp) -> Result<(), Option<Timestamp>> {
         if self.limit_at(now).is_some_and(|limit| limit.left_after(self.used) < amount) {
             return Err(None);
@@ -124,12 +123,12 @@ impl Budget {
         self.bounds = (bounds != Bounds::default()).then(|| Box::new(bounds));
     }
 
-    /// Moves the beginning of windows that were set now.
+    /// Moves the beginning of windows that were set at `now`.
     pub fn begin_windows(&mut self, now: Timestamp, begin: Timestamp) {
         self.windows_mut().filter(|window| window.start == now).for_each(|window| window.start = begin);
     }
 
-    /// Counts one request less in flight. The last request forgets bounds that were removed meanwhile.
+    /// Counts one request less in flight. The last one forgets bounds that were removed meanwhile.
     pub(super) fn end_request(&mut self) {
         let Some(bounds) = &mut self.bounds else { return };
         bounds.in_flight = bounds.in_flight.saturating_sub(1);
@@ -146,8 +145,8 @@ impl Budget {
         }
     }
 
-    /// Takes back an amount that was billed at the earlier time `at`. A window that began later did not count the bill. Nobody
-    /// knows which windows counted a bill of a time that is still to come.
+    /// Gives back an amount that was billed at the earlier time `at`. A window that began later did not count that
+    /// bill. For a bill with a future time, it is unknown which windows counted it.
     pub(super) fn unbill(&mut self, amount: NanoUsd, at: Timestamp, now: Timestamp) {
         self.turn(now);
         self.used = self.used.left_after(amount);
@@ -156,8 +155,8 @@ impl Budget {
         }
     }
 
-    /// Begins the windows that the calendar has reached, and forgets the raises that have ended: a clock that steps back
-    /// brings back neither.
+    /// Begins the windows that the calendar has reached, and forgets raises that have ended. A clock that steps back
+    /// restores neither.
     pub(super) fn turn(&mut self, now: Timestamp) {
         for window in self.windows_mut() {
             *window = window.at(now);
@@ -212,8 +211,8 @@ impl Bounds {
         }
     }
 
-    /// Counts a request with this many tokens. If it is `readmitted`, requests per minute count it already. Returns how
-    /// much of the rate's tokens was missing then, if tokens have a rate.
+    /// Counts a request with this many tokens. If it is `readmitted`, requests per minute have counted it already.
+    /// Returns how much was missing from the token rate, if there is one.
     pub(super) fn count(&mut self, tokens: u64, readmitted: bool, now: Timestamp) -> Option<Missing> {
         self.in_flight += 1;
         if let Some(rate) = self.requests_per_minute.as_mut().filter(|_| !readmitted) {
@@ -222,7 +221,7 @@ impl Bounds {
         self.tokens_per_minute.as_mut().map(|rate| rate.take(tokens, now))
     }
 
-    /// Replaces the tokens that were counted for a request, when this was missing.
+    /// Replaces the tokens that were counted for a request. `then` is what was missing at that time.
     pub(super) fn recount(&mut self, counted: u64, then: Option<Missing>, tokens: u64, now: Timestamp) {
         if let Some(rate) = &mut self.tokens_per_minute {
             rate.replace(counted, then, tokens, now);
@@ -243,8 +242,8 @@ pub fn allowed_models<List: AsRef<[String]>>(lists: &[List]) -> Vec<String> {
 }
 
 impl Window {
-    /// Returns the window as of this time: an empty one if the calendar has reached a later window, and without a raise
-    /// that has ended. A clock that steps back stays in the window that has begun.
+    /// Returns the window as of this time: a new, empty one if the calendar has reached it, and without a raise that
+    /// has ended. A clock that steps back stays in the current window.
     #[must_use]
     pub fn at(self, now: Timestamp) -> Self {
         let raised = self.raised.filter(|raise| !raise.has_ended(now));
@@ -260,12 +259,12 @@ impl Window {
         self.at(now).raised.map_or(self.amount, |raise| raise.amount)
     }
 
-    /// Amount of the window at this time that is not used; holds may take a part of it.
+    /// Unused amount of the window at this time; holds may take a part of it.
     pub fn left(&self, now: Timestamp) -> NanoUsd {
         self.amount_at(now).left_after(self.at(now).used)
     }
 
-    /// The end of the window, at which the amount is available again.
+    /// The end of the window, when the amount is available again.
     pub fn resets_at(&self) -> Timestamp {
         self.per.end(self.start)
     }

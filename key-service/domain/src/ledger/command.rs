@@ -23,20 +23,20 @@ pub enum RecordId {
     Deposit(DepositId),
 }
 
-/// A command to an account, and to at most one key of the account.
+/// A command to an account and at most one of its keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
     Deposit {
-        /// Idempotency id: a deposit sent again adds nothing, and has the same outcome.
+        /// Idempotency id: a repeated deposit adds nothing and has the same outcome.
         id: DepositId,
         amount: NanoUsd,
-        /// Reason for people; may be empty.
+        /// Reason, for people; may be empty.
         note: String,
         /// Id of the payment, if the operator gave one; `id` is then derived from it.
         payment_id: Option<PaymentId>,
         actor: Actor,
     },
-    /// Advances lease time by a tick if the tick is still `seen`. The outcome is the current tick in either case.
+    /// Advances lease time by a tick if the current tick is `seen`. The outcome is the current tick in either case.
     Tick {
         /// The last tick that the caller saw; `None` only reads the tick.
         seen: Option<u64>,
@@ -49,7 +49,7 @@ pub enum Command {
     },
     /// Sets aside money for a generation.
     Hold(NewHold),
-    /// Renews a hold's lease, records progress, and raises the hold as far as is available.
+    /// Renews a hold's lease, records progress, and raises the hold as far as money is available.
     Extend {
         key: KeyId,
         generation: GenerationId,
@@ -59,8 +59,8 @@ pub enum Command {
         /// Number of ticks until the hold expires; never shortens a lease.
         lease_ticks: u64,
     },
-    /// Bills a generation and gives the rest of its hold back. A capture replaces the bill of an expiry. Without a
-    /// hold, it bills up to the available amount.
+    /// Bills a generation and releases the rest of its hold. A capture replaces the bill of an expiry. Without a hold,
+    /// it bills up to the available amount.
     Capture {
         key: KeyId,
         generation: GenerationId,
@@ -72,9 +72,9 @@ pub enum Command {
         chargeable: Option<NanoUsd>,
         estimated: bool,
     },
-    /// Gives a hold back: the generation cost nothing.
+    /// Releases a hold: the generation cost nothing.
     Release { key: KeyId, generation: GenerationId },
-    /// Bills the last report of a hold whose lease ran out.
+    /// Bills the last report of a hold with an expired lease.
     Expire { key: KeyId, generation: GenerationId },
 }
 
@@ -86,23 +86,23 @@ pub struct NewHold {
     pub generation: GenerationId,
     /// The model's id in the catalogue.
     pub model: String,
-    /// If less than this is left, the request can never be paid, and is refused for good.
+    /// If less than this is left, the request can never be paid and is refused for good.
     pub least: NanoUsd,
-    /// If less than this is available because other generations hold the rest, the request is told to wait. At least
+    /// If less than this is available because other generations hold the rest, the caller is asked to retry. At least
     /// `least`.
     pub enough: NanoUsd,
     /// The amount to hold where available; at least `enough`.
     pub most: NanoUsd,
-    /// If less than this is available, the amounts above are refused as [`Refused::Reserved`], since an exact count of
-    /// the prompt lowers them: they rest on a bound of its tokens. Zero if the prompt is not counted.
+    /// If less than this is available, the request is refused as [`Refused::Reserved`]: the amounts above rest on a
+    /// bound of the prompt's tokens, and an exact count would lower them. Zero if the prompt cannot be counted.
     pub room_for_bound: NanoUsd,
     /// Bound on the prompt's tokens, which rates count until the real number is known.
     pub prompt_tokens: u64,
-    /// An earlier hold admitted the request and was released, so requests per minute count the request already.
+    /// An earlier hold admitted the request and was released, so requests per minute have counted it already.
     pub readmitted: bool,
     /// Number of ticks until the hold expires.
     pub lease_ticks: u64,
-    /// How the caller asked; `None` where its gateway did not tell.
+    /// How the caller asked; `None` if its gateway did not report it.
     pub origin: Option<Arc<Origin>>,
 }
 
@@ -142,7 +142,7 @@ pub enum Outcome {
     /// Current tick of the account.
     Ticked(u64),
     Allowed {
-        /// Ids of the models that the key and its groups all allow; `None` is every model.
+        /// Ids of the models that the key and all its groups allow; `None` for every model.
         models: Option<Vec<String>>,
     },
     /// The generation has a hold.
@@ -153,8 +153,7 @@ pub enum Outcome {
     },
     Extended {
         amount: NanoUsd,
-        /// Refusal of a key that was revoked or disabled in the meantime, or whose group was archived: nothing more is
-        /// held.
+        /// Set if the key has been revoked or disabled since, or its group archived: nothing more is held.
         revoked_by: Option<Refusal>,
     },
     Captured(Settlement),
@@ -164,7 +163,7 @@ pub enum Outcome {
     Expired(Settlement),
     /// The hold's lease has not run out.
     NotDue,
-    /// The hold does not exist, or no longer exists, or the generation belongs to another key.
+    /// The hold does not exist or no longer exists, or the generation belongs to another key.
     Gone,
 }
 
@@ -186,24 +185,24 @@ pub enum Refused {
     KeyExpired,
     /// The key's group or its parent is archived.
     GroupArchived,
-    /// A limit of the budget is reached, or its rest cannot pay for the request.
+    /// A limit of the budget is reached, or what is left cannot pay for the request.
     LimitReached {
         level: Level,
         /// End of the window that is used up; `None` if the lifetime limit is.
         resets_at: Option<Timestamp>,
     },
-    /// The account's credit is used up, or its rest cannot pay for the request.
+    /// The account's credit is used up, or what is left cannot pay for the request.
     CreditEmpty,
     /// The key, its group or the group's parent does not allow the model.
     ModelNotAllowed {
         models: Vec<String>,
     },
-    /// A rate or the number of requests at a time leaves no room for the request.
+    /// A rate or the bound on requests in flight leaves no room for the request.
     RateLimited {
         bound: RateBound,
         /// Time after which the request may fit.
         retry_after: Duration,
-        /// Free tokens of the bound, if it is one of tokens.
+        /// Free tokens, if the bound counts tokens.
         token_room: Option<TokenRoom>,
     },
     /// Other generations hold the rest.
@@ -214,12 +213,12 @@ pub enum Refused {
     DepositDiffers {
         earlier: NanoUsd,
     },
-    /// The record or a group cannot be read, so no decision is possible. An operator has to repair the record.
+    /// The record or a group cannot be read, so nothing can be decided until an operator repairs it.
     Damaged,
 }
 
 impl Refused {
-    /// Returns the refusal in the gRPC contract; `None` if no gRPC caller can cause it.
+    /// Returns the refusal for gRPC; `None` if gRPC callers cannot cause it.
     pub const fn refusal(&self) -> Option<Refusal> {
         match self {
             Self::UnknownKey | Self::Revoked => Some(Refusal::InvalidApiKey),

@@ -1,4 +1,4 @@
-//! Events of commands: deposits, and thresholds of money that commands cross.
+//! Events of commands: deposits, and money thresholds that commands cross.
 
 use shared::{
     calendar::Per,
@@ -21,20 +21,21 @@ use crate::{
 
 /// All of a limit, in percent.
 const WHOLE: u8 = 100;
-/// Parts of a limit that are thresholds, in percent.
+/// Thresholds of a limit, in percent used.
 const LIMIT_PERCENTS: [u8; 4] = [50, 80, 95, WHOLE];
-/// Parts of the credit just after the last deposit, in percent. An event tells when no more than such a part is left.
+/// Thresholds of the credit, in percent left of the credit just after the last deposit.
 const CREDIT_PERCENTS: [u8; 3] = [20, 5, 0];
 
-/// An event to be written, unless an event of the same name was written before.
+/// An event to write, unless one with the same name was written before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Told {
-    /// Name of a threshold, which is told once. It has the budget, bound, percent, beginning and amount.
+    /// Name of the threshold, so that it is reported only once. It contains budget, bound, percent, beginning and
+    /// amount.
     pub once: Option<Vec<u8>>,
     pub event: Event,
 }
 
-/// A holder of money: an account's credit, or the budget of a key or of a group.
+/// A holder of money: an account's credit, or the budget of a key or group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holder {
     /// A key, with its group.
@@ -43,7 +44,7 @@ pub enum Holder {
     Account(AccountId),
 }
 
-/// A threshold that a holder crossed in the window that begins at `start`.
+/// A threshold that a holder crossed in the window beginning at `start`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Passed {
     pub holder: Holder,
@@ -52,21 +53,21 @@ pub struct Passed {
     pub threshold: Threshold,
 }
 
-/// Amount of a limit, and what is used of it.
+/// Amount of a limit, and how much of it is used.
 #[derive(Clone, Copy)]
 struct UsedAmount {
     amount: NanoUsd,
     used: NanoUsd,
 }
 
-/// Events of the commands of one call, which all have the same time. Thresholds compare the money before the call with
-/// the money after it.
+/// Events of the commands of one call, all with the same time. Thresholds compare the money before the call with the
+/// money after it.
 #[derive(Debug)]
 pub struct CallEvents {
     account: AccountId,
     now: Timestamp,
     credit_before: NanoUsd,
-    /// Budgets that commands have billed, or whose raise they have found ended, before the call and now.
+    /// Budgets that commands have billed, or found with an ended raise: before the call and now.
     billed: Vec<(Holder, Budget, Budget)>,
     told: Vec<Told>,
 }
@@ -82,7 +83,7 @@ impl CallEvents {
             && after.record != Record::None
             && let Some(event) = deposited(command, self.now)
         {
-            // Thresholds of the credit begin anew with the deposit.
+            // A deposit restarts the thresholds of the credit.
             self.credit_before = after.account.credit;
             self.told.push(Told { once: None, event });
         }
@@ -95,7 +96,7 @@ impl CallEvents {
         }
     }
 
-    /// Notes a command that was refused. A refused hold tells which bounds on money leave too little.
+    /// Notes a command that was refused. A refused hold shows which money bounds leave too little.
     pub fn refused(&mut self, command: &Command, state: &State, refused: &Refused) {
         let Command::Hold(NewHold { key, least, .. }) = command else { return };
         if *refused == Refused::CreditEmpty {
@@ -168,8 +169,8 @@ impl CallEvents {
     }
 }
 
-/// Returns the thresholds that a change of bounds crosses: use has reached them under the bounds `after`, and had not
-/// under the bounds `before`. A budget that is made with use has no bounds before.
+/// Returns the thresholds that a change of bounds crosses: usage has reached them under the bounds `after` and had not
+/// under `before`. A budget created with usage has no bounds before.
 pub fn passed_by_bounds(
     holder: Holder,
     before: Option<&Budget>,
@@ -179,8 +180,8 @@ pub fn passed_by_bounds(
     passed(holder, before, after, now).filter_map(|passed| passed.told(now)).collect()
 }
 
-/// Finds the thresholds that use has reached under the bounds in force now, and had not reached under those before. A
-/// raise that was recorded before was in force then, although it may have ended meanwhile.
+/// Finds the thresholds that usage has reached under the bounds in force now and had not reached under the earlier
+/// ones. A raise recorded earlier was in force then, although it may have ended since.
 fn passed<'a>(
     holder: Holder,
     before: Option<&'a Budget>,
@@ -206,8 +207,7 @@ fn passed<'a>(
     limit.chain(windows)
 }
 
-/// Returns the parts of an amount that are used after, and of the amount before were not used before. Zero use reaches
-/// nothing.
+/// Returns the percentages that usage has newly reached. Zero usage reaches none.
 fn newly_reached(before: Option<UsedAmount>, after: UsedAmount) -> impl Iterator<Item = u8> {
     let is_reached =
         |UsedAmount { amount, used }, percent| used > NanoUsd::ZERO && part(amount, percent, true) <= used;
@@ -245,7 +245,7 @@ impl Passed {
         Self { holder, start: window.start, threshold }
     }
 
-    /// Makes the event of the threshold, with the name under which it is told once.
+    /// Makes the event of the threshold, with the name that keeps it from being reported twice.
     fn told(self, now: Timestamp) -> Option<Told> {
         let once = Some(self.name());
         self.event(now).map(|event| Told { once, event })
@@ -256,8 +256,7 @@ impl Passed {
         name(self.holder, bound, percent, self.start, amount)
     }
 
-    /// Makes the event of the threshold. Its id follows from the time and the holder, so that every store makes the
-    /// same.
+    /// Makes the event of the threshold. Its id follows from time and holder, so that every store makes the same.
     pub fn event(&self, now: Timestamp) -> Option<Event> {
         let Threshold { bound, percent, .. } = self.threshold;
         let id = self.holder.as_bytes();
@@ -282,12 +281,12 @@ impl Passed {
 }
 
 impl Holder {
-    /// Returns the name under which an event tells that a lifetime limit of this amount is reached.
+    /// Returns the name of the threshold "a lifetime limit of this amount is reached".
     pub fn name_of_reached_limit(self, amount: NanoUsd) -> Vec<u8> {
         name(self, MoneyBound::Limit, WHOLE, Timestamp::from_millis(0), amount)
     }
 
-    /// Returns the name under which an event tells that the bound in force of the window that runs is reached.
+    /// Returns the name of the threshold "the current window's bound in force is reached".
     pub fn name_of_reached_window(self, window: &Window, now: Timestamp) -> Vec<u8> {
         name(self, bound_of(window.per), WHOLE, window.at(now).start, window.amount_at(now))
     }
@@ -301,7 +300,7 @@ impl Holder {
     }
 }
 
-/// Returns the name of a threshold that is told once. Stores write the same.
+/// Returns the name of a threshold. Stores write the same bytes.
 fn name(holder: Holder, bound: MoneyBound, percent: u8, start: Timestamp, amount: NanoUsd) -> Vec<u8> {
     let numbers = [start.millis(), amount.nanos()].map(i64::to_be_bytes).concat();
     [holder.as_bytes(), &[bound as u8, percent], &numbers].concat()
@@ -316,8 +315,8 @@ const fn bound_of(per: Per) -> MoneyBound {
     }
 }
 
-/// Makes the event of a deposit; `None` for other commands. Its id has the random bytes of the deposit's id, but its
-/// own time: the deposit of a payment has none in its id.
+/// Makes the event of a deposit; `None` for other commands. Its id takes the random bytes of the deposit's id but has
+/// its own time, since the id of a payment's deposit has none.
 pub fn deposited(command: &Command, at: Timestamp) -> Option<Event> {
     let Command::Deposit { id, amount, note, payment_id, actor } = command else { return None };
     let (note, payment_id) = (note.clone(), payment_id.clone());
@@ -326,7 +325,7 @@ pub fn deposited(command: &Command, at: Timestamp) -> Option<Event> {
     Some(Event { id, at, actor: actor.clone(), key: None, group: None, kind })
 }
 
-/// Returns a part of an amount in percent, rounded up or down to whole nano-USD.
+/// Returns a percentage of an amount, rounded up or down to whole nano-USD.
 fn part(amount: NanoUsd, percent: u8, up: bool) -> NanoUsd {
     let (whole, rest, percent) = (amount.nanos() / 100, amount.nanos() % 100, i64::from(percent));
     let rest = (rest * percent + if up { 99 } else { 0 }) / 100;

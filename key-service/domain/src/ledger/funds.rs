@@ -1,4 +1,4 @@
-//! Balances of an account and of the budgets that pay, and every movement between them, holds and settlements.
+//! Balances of an account and of the budgets that pay, and all movements between them, holds and settlements.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,8 +19,8 @@ use crate::ledger::{
     state::{Account, Group, Groups, Key, MOST_CARRIED},
 };
 
-/// Refuses a request while as many are in flight as allowed. The client may try again after a second, in which one of
-/// them may end.
+/// Refuses a request beyond the bound on requests in flight. One of them may end within a second, so the client may
+/// retry then.
 pub const IN_FLIGHT: Refused = Refused::RateLimited {
     bound: RateBound::InFlight,
     retry_after: Duration::from_secs(1),
@@ -40,20 +40,20 @@ pub(super) struct Claim {
 }
 
 impl Claim {
-    /// Makes the settlement, if this much could be charged.
+    /// Makes the settlement with this charge.
     fn settled(self, payer: Payer, origin: Option<Arc<Origin>>, charged: NanoUsd) -> Settlement {
         let Self { total, chargeable: _, estimated, ending, at } = self;
         let Progress { usage, cost, upstream_cost, course } = total;
         Settlement { payer, origin, usage, cost, upstream_cost, charged, ending, estimated, at, course }
     }
 
-    /// Bounds the charge, if there is a bound.
+    /// Bounds the charge, if `most` is set.
     pub(super) fn charging_at_most(self, most: Option<NanoUsd>) -> Self {
         Self { chargeable: most.map_or(self.chargeable, |most| most.min(self.chargeable)), ..self }
     }
 }
 
-/// The balances from which every charge is paid: an account, and a chain of budgets within the account.
+/// The balances that pay every charge: an account and a chain of budgets in it.
 pub(super) struct Funds {
     pub(super) account: Account,
     pub(super) key: Key,
@@ -67,9 +67,9 @@ impl Funds {
         Claim { chargeable: total.cost, total, estimated, ending, at: self.bills_at() }
     }
 
-    /// Time of the next bill, which is never before the last one, so that lists by time are in the order of entries. It is
-    /// not before the windows that count the bill either: a clock that was ahead may have begun one. A clock that was far
-    /// ahead does not decide.
+    /// Time of the next bill. It is never before the last bill, so that lists by time follow the journal, and never
+    /// before the windows that count it, which a fast clock may have begun. Times of a clock that was far ahead are
+    /// ignored.
     fn bills_at(&self) -> Timestamp {
         let (now, latest) = (self.now, self.now.plus(MOST_CARRIED));
         let windows = self.budgets().flat_map(|(_, budget)| budget.windows()).map(|window| window.start);
@@ -88,7 +88,7 @@ impl Funds {
         claim.settled(payer, origin, charged)
     }
 
-    /// Refuses a credential whose key may not spend. The order of checks is part of the public contract.
+    /// Refuses the credential if its key may not spend. The order of checks is part of the public API.
     pub(super) fn may_spend(&self, credential: u64) -> Result<(), Refused> {
         if !self.key.rotation.accepts(credential, self.now) {
             return Err(Refused::UnknownKey);
@@ -115,7 +115,7 @@ impl Funds {
         Ok(())
     }
 
-    /// Refuses a request that a bound other than money excludes. A readmitted request passes requests per minute.
+    /// Refuses a request that exceeds a bound other than money. Requests per minute always admit a readmitted request.
     pub(super) fn admit(&self, model: &String, prompt_tokens: u64, readmitted: bool) -> Result<(), Refused> {
         if self.model_lists().any(|models| !models.contains(model)) {
             return Err(Refused::ModelNotAllowed { models: self.models().unwrap_or_default() });
@@ -130,7 +130,7 @@ impl Funds {
         refused.map_or(Ok(()), Err)
     }
 
-    /// Returns the models that the key and its groups all allow; `None` is every model.
+    /// Returns the models that the key and all its groups allow; `None` for every model.
     pub(super) fn models(&self) -> Option<Vec<String>> {
         let lists: Vec<_> = self.model_lists().collect();
         (!lists.is_empty()).then(|| allowed_models(&lists))
@@ -172,7 +172,7 @@ impl Funds {
         self.account.tick.saturating_add(ticks)
     }
 
-    /// Returns the refusal of a key that may not go on with what it began.
+    /// Returns the refusal if the key may not continue what it began.
     pub(super) fn revoked_by(&self) -> Option<Refusal> {
         if self.key.revoked_at.is_some() {
             return Some(Refusal::InvalidApiKey);
@@ -190,7 +190,7 @@ impl Funds {
         };
         self.set_aside(more);
         let tokens = tokens(progress.usage).max(hold.counted.tokens);
-        // Reports may overtake each other; the report with the highest cost is the latest.
+        // Reports may overtake each other; the one with the highest cost is the latest.
         let reported = if progress.cost >= hold.reported.cost { progress } else { hold.reported };
         Hold {
             amount: plus(hold.amount, more),
@@ -201,7 +201,7 @@ impl Funds {
         }
     }
 
-    /// Resolves a hold. It pays for the part of the claim that it covers; other available money pays for the rest.
+    /// Resolves a hold. The hold pays what it covers of the claim; other available money pays the rest.
     pub(super) fn settle(&mut self, hold: Hold, claim: Claim) -> Settlement {
         let chargeable = claim.chargeable;
         let beyond = chargeable.left_after(hold.amount).min(self.available(claim.at));
@@ -211,14 +211,14 @@ impl Funds {
         self.close(claim, hold.payer, hold.origin, charged)
     }
 
-    /// Settles a capture of a closed generation. An earlier capture is final. The bill of an expiry is replaced: the
+    /// Settles a capture of a closed generation. An earlier capture is final. An expiry's bill is replaced: the
     /// difference is billed up to the available amount, or given back.
     pub(super) fn capture_late(&mut self, settled: Settlement, claim: Claim) -> Settlement {
         match settled.ending {
             Ending::Captured | Ending::Late => settled,
             Ending::Expired => {
                 let billable = plus(settled.charged, self.available(claim.at));
-                // Credit has an upper bound. What the credit cannot take back stays billed.
+                // Credit has an upper bound. What would exceed it stays billed.
                 let kept = settled.charged.left_after(NanoUsd::MAX.left_after(self.account.credit));
                 let charged = claim.chargeable.min(billable).max(kept);
                 if charged < settled.charged {
@@ -234,7 +234,7 @@ impl Funds {
         }
     }
 
-    /// Bills a cost that no hold covers, up to the available amount. Nothing is charged if the generation may have been
+    /// Bills a cost without a hold, up to the available amount. Nothing is charged if the generation may have been
     /// billed before.
     pub(super) fn bill_without_hold(&mut self, payer: Payer, claim: Claim) -> Settlement {
         let charged = match claim.ending {
@@ -245,7 +245,7 @@ impl Funds {
         self.close(claim, payer, None, charged)
     }
 
-    /// Gives a hold back at every budget that pays. `tokens` replaces the tokens that rates counted for it.
+    /// Releases a hold at every budget that pays. `tokens` replaces the tokens that rates counted for it.
     pub(super) fn give_back(&mut self, hold: &Hold, tokens: u64) {
         self.recount(hold.counted, tokens);
         self.account.held = self.account.held.left_after(hold.amount);
@@ -269,7 +269,7 @@ impl Funds {
         }
     }
 
-    /// Replaces the tokens that a hold counts, at every budget that counts it.
+    /// Replaces the tokens of a hold at every budget that counts it.
     fn recount(&mut self, counted: Counted, tokens: u64) -> Counted {
         if counted.tokens == tokens || !counted.anywhere() {
             return counted;
@@ -306,7 +306,7 @@ impl Funds {
         self.budgets().filter_map(|(_, budget)| budget.bounds.as_deref())
     }
 
-    /// Returns whether the store lacks a group that the key, or the group of the key, names.
+    /// Returns whether the store lacks a group that the key or its group names.
     fn lacks_a_group(&self) -> bool {
         let [group, parent] = self.chain();
         let named = self.groups[0].as_ref().and_then(|(_, group)| group.parent);
@@ -317,7 +317,7 @@ impl Funds {
         self.groups.iter().flatten().any(|(_, group): &(_, Group)| group.archived_at.is_some())
     }
 
-    /// Refuses an amount that a limit or a window does not allow any more.
+    /// Refuses an amount that a limit or a window no longer allows.
     fn limits_cover(&self, amount: NanoUsd) -> Result<(), Refused> {
         for (level, budget) in self.budgets() {
             budget
@@ -327,15 +327,15 @@ impl Funds {
         Ok(())
     }
 
-    /// The part of all bounds and of the credit that is neither used nor held at this time.
+    /// What every bound and the credit leave, neither used nor held, at this time.
     fn available(&self, at: Timestamp) -> NanoUsd {
         let of_credit = self.account.credit.left_after(self.account.held);
         let of_budgets = self.budgets().map(|(_, budget)| budget.left(at).left_after(budget.held));
         of_budgets.fold(of_credit, NanoUsd::min)
     }
 
-    /// Turns windows here as well as with each bill. Otherwise a key-service whose clock is behind would bill to the
-    /// window before what is held against this one.
+    /// Windows move on here as well as with each bill. Otherwise a key-service with a slow clock would bill the
+    /// previous window for money held in this one.
     fn set_aside(&mut self, amount: NanoUsd) {
         let now = self.now;
         self.account.held = plus(self.account.held, amount);
@@ -355,7 +355,7 @@ impl Funds {
         }
     }
 
-    /// Takes back an amount that was billed at the earlier time `at`.
+    /// Gives back an amount that was billed at the earlier time `at`.
     fn unbill(&mut self, amount: NanoUsd, at: Timestamp, now: Timestamp) {
         self.account.credit = plus(self.account.credit, amount);
         for (_, budget) in self.budgets_mut() {
@@ -364,7 +364,7 @@ impl Funds {
     }
 }
 
-/// Refuses this many requests or tokens by rates of the same kind; `None` if each rate has room.
+/// Returns the refusal if one of these rates has no room for this many requests or tokens.
 pub fn rate_limited(
     bound: RateBound,
     rates: impl Iterator<Item = Rate>,

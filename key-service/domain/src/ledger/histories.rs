@@ -1,5 +1,5 @@
-//! Random histories of a few accounts, and a model store that executes them with the ledger alone. Used to test the
-//! ledger, and every store against the ledger.
+//! Random histories of a few accounts, and a model store that runs them with the ledger alone. They test the ledger,
+//! and every store against the ledger.
 
 mod world;
 
@@ -161,7 +161,7 @@ pub fn held(amount: NanoUsd) -> Outcome {
 /// The refusal of a key whose lifetime limit is reached.
 pub const KEY_LIMIT_REACHED: Refused = Refused::LimitReached { level: Level::Key, resets_at: None };
 
-/// Random part of an id. Larger numbers sort behind smaller numbers.
+/// Random part of an id. Larger numbers sort after smaller ones.
 fn chance(n: u8) -> [u8; 10] {
     [0, 0, 0, 0, 0, 0, 0, 0, 0, n]
 }

@@ -1,27 +1,27 @@
-//! Rates: buckets that refill evenly, and what comes back of tokens that a request did not use.
+//! Rates: token buckets that refill evenly, and the return of tokens that a request did not use.
 //!
-//! A request takes a bound of its tokens, and later returns what it did not use. Meanwhile the bucket refills, and the
-//! refilled tokens admit other requests. To return them as well would let a caller save tokens up with requests that wait.
-//! So only tokens that are still missing come back. All missing tokens refill alike, whoever took them: one fraction for
-//! each bucket ([`Missing`]) says how much is still missing of any request.
+//! A request takes a bound of its tokens and later returns what it did not use. Meanwhile the bucket refills, and the
+//! refilled tokens admit other requests. Returning those as well would let a caller save up tokens with waiting
+//! requests, so only tokens that are still missing come back. All missing tokens refill alike, whoever took them: one
+//! fraction per bucket ([`Missing`]) says how much is still missing of any request.
 
 use std::time::Duration;
 
 use shared::{rates::RateLimit, time::Timestamp};
 
-/// Units of a rate in which a request or a token is counted: a bound of N a minute drains N units a millisecond.
+/// Units of a rate per request or token. A bound of N per minute then refills N units per millisecond.
 pub const RATE_UNITS: i64 = 60_000;
 
-/// Largest number of a request's tokens that count for a rate. With [`MOST_TAKEN`], no sum overflows.
+/// Most tokens of a request that count for a rate. With [`MOST_TAKEN`], no sum overflows.
 pub const MOST_TOKENS: u64 = 50_000_000_000;
 
 /// Largest number of units that a rate remembers.
 pub const MOST_TAKEN: i64 = 6_000_000_000_000_000;
 
-/// Units that callers are shown as free although rounding keeps them: a thousandth of a token.
+/// Units that rounding keeps, but that callers see as free: a thousandth of a token.
 const ROUNDING: i64 = RATE_UNITS / 1_000;
 
-/// Largest lead of a bucket's time over ours. Clocks of key-services that differ by less refill nothing twice.
+/// Largest lead of a bucket's time over ours. Key-service clocks that differ by less refill nothing twice.
 const BUCKET_LEAD: Duration = Duration::from_secs(1);
 
 /// A bucket of `per_minute` requests or tokens that refills evenly.
@@ -33,7 +33,7 @@ pub struct Rate {
     /// than the bucket holds.
     pub taken: i64,
     pub at: Timestamp,
-    /// Part of what was taken that is missing at the time `at`.
+    /// Share of what was taken that is missing at the time `at`.
     pub missing: Missing,
 }
 
@@ -64,7 +64,7 @@ impl Rate {
     }
 
     /// Returns the bucket as of this time. A clock that steps back refills nothing. If it steps back by more than a
-    /// second, the bucket restarts now with what was taken, so that nobody waits until the clock catches up.
+    /// second, the bucket continues from now with what was taken, so that nobody waits for the clock to catch up.
     #[must_use]
     pub fn at(self, now: Timestamp) -> Self {
         if self.at > now.plus(BUCKET_LEAD) {
@@ -94,15 +94,15 @@ impl Rate {
         }
     }
 
-    /// Takes this many requests or tokens. Returns the part that is missing now, which [`Rate::replace`] compares.
+    /// Takes this many requests or tokens. Returns the share that is missing now, for [`Rate::replace`].
     pub(super) fn take(&mut self, count: u64, now: Timestamp) -> Missing {
         *self = self.at(now);
         self.change(units(count));
         self.missing
     }
 
-    /// Replaces a count, taken when the part `then` was missing, by another one. Of a smaller count, only what is still
-    /// missing comes back. A bucket that did not count the request (`then` is absent) gets nothing back.
+    /// Replaces a count that was taken when the share `then` was missing. If the new count is smaller, only what is
+    /// still missing comes back. A bucket that did not count the request (`then` is absent) gets nothing back.
     pub(super) fn replace(&mut self, counted: u64, then: Option<Missing>, by: u64, now: Timestamp) {
         *self = self.at(now);
         let returnable = then.map_or(0, |then| self.missing.of(units(counted), then));
@@ -130,14 +130,14 @@ impl Rate {
 impl Missing {
     /// Everything that was taken is missing.
     const ALL: u32 = u32::MAX;
-    /// Smallest part that is followed, one in 65,536. Below, the rounding of a millisecond would show.
+    /// Smallest share that is tracked, one in 65,536. Below it, rounding to milliseconds would show.
     const LEAST: u32 = 1 << 16;
 
     pub const fn all(since: Timestamp) -> Self {
         Self { since, part: Self::ALL }
     }
 
-    /// Returns the part after a refill at this time that left `after` of `before` units taken, rounded down.
+    /// Returns the share after a refill at this time that left `after` of `before` units taken, rounded down.
     fn refilled(self, before: i64, after: i64, at: Timestamp) -> Self {
         let part = i128::from(self.part) * i128::from(after) / i128::from(before.max(1));
         match u32::try_from(part) {

@@ -13,21 +13,21 @@ use shared::{
 use super::rate::Missing;
 use crate::payment::Payment;
 
-/// How far a generation has come: tokens with their cost, and the way there.
+/// Progress of a generation: tokens with their cost, and its course.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     pub usage: Usage,
     pub cost: NanoUsd,
     /// Cost of the tokens to the operator; `None` if unknown.
     pub upstream_cost: Option<NanoUsd>,
-    /// How the generation went; `None` where its gateway did not tell.
+    /// How the generation went; `None` if its gateway did not report it.
     pub course: Option<Arc<Course>>,
 }
 
-/// Ids of the groups that pay along with a key: the key's group and that group's parent.
+/// Ids of the groups that pay together with a key: its group and that group's parent.
 pub type GroupChain = [Option<GroupId>; 2];
 
-/// Payer of a generation, as of the time at which it began.
+/// Who pays for a generation, as of its beginning.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Payer {
     pub key: KeyId,
@@ -39,9 +39,9 @@ pub struct Payer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hold {
     pub payer: Payer,
-    /// How the caller asked; `None` where its gateway did not tell.
+    /// How the caller asked; `None` if its gateway did not report it.
     pub origin: Option<Arc<Origin>>,
-    /// Amount set aside at the key and at each group.
+    /// Amount held at the key and at each group.
     pub amount: NanoUsd,
     /// Last usage that the gateway reported, which an expiry bills.
     pub reported: Progress,
@@ -50,14 +50,14 @@ pub struct Hold {
     pub counted: Counted,
 }
 
-/// Share of a hold in the bounds of the budgets that pay: a request in flight, and tokens in a rate.
+/// What a hold counts at the bounds of the budgets that pay: a request in flight, and tokens in a rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
     /// Budgets that had bounds when the hold was opened, and count the hold: key, group, parent.
     pub levels: [bool; 3],
     /// Tokens counted so far; zero if no budget counts.
     pub tokens: u64,
-    /// What was missing from each budget's rate of tokens when it counted the hold; absent if there was no rate.
+    /// What was missing from each budget's token rate when it counted the hold; absent without a rate.
     pub missing: [Option<Missing>; 3],
 }
 
@@ -65,7 +65,7 @@ pub struct Counted {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settlement {
     pub payer: Payer,
-    /// How the caller asked; `None` where its gateway did not tell, or the hold was lost.
+    /// How the caller asked; `None` if its gateway did not report it, or the hold was lost.
     pub origin: Option<Arc<Origin>>,
     pub usage: Usage,
     pub cost: NanoUsd,
@@ -76,7 +76,7 @@ pub struct Settlement {
     pub ending: Ending,
     pub estimated: bool,
     pub at: Timestamp,
-    /// How the generation went; `None` where its gateway did not tell.
+    /// How the generation went; `None` if its gateway did not report it.
     pub course: Option<Arc<Course>>,
 }
 
@@ -86,7 +86,7 @@ impl Payer {
         Self { key, model, groups: [None, None] }
     }
 
-    /// Returns whether the group pays along.
+    /// Returns whether the group is one of the payers.
     pub fn is_in(&self, group: GroupId) -> bool {
         self.groups.contains(&Some(group))
     }
@@ -100,17 +100,17 @@ impl Counted {
 }
 
 impl Settlement {
-    /// The caller's own name of its user, where it is known.
+    /// The caller's name for its user, if known.
     pub fn user(&self) -> Option<&str> {
         self.origin.as_ref()?.user.as_deref()
     }
 
-    /// The request that was billed, where it is known.
+    /// The request that was billed, if known.
     pub fn request(&self) -> Option<RequestId> {
         self.origin.as_ref()?.request
     }
 
-    /// Name of the upstream, where it is known.
+    /// Name of the upstream, if known.
     pub fn upstream(&self) -> Option<&str> {
         self.course.as_ref()?.upstream.as_deref()
     }
@@ -127,8 +127,8 @@ pub enum Ending {
     Captured,
     /// The lease ran out and the last report was billed. A late capture replaces this bill.
     Expired,
-    /// A capture came after all bills of its time were dropped. The generation may have been billed before, so this is
-    /// not its bill: nothing is charged, and nothing is counted.
+    /// A capture came after all bills of its time were dropped. The generation may have been billed before, so nothing
+    /// is charged or counted.
     Late,
 }
 
@@ -149,7 +149,7 @@ pub struct Deposited {
     pub amount: NanoUsd,
     /// Credit just after the deposit; `None` for deposits of a version that did not record it.
     pub credit: Option<NanoUsd>,
-    /// Reason for people; may be empty.
+    /// Reason, for people; may be empty.
     pub note: String,
     /// The payment, if the operator gave its id.
     pub payment: Option<Payment>,
@@ -175,7 +175,7 @@ impl Record {
     }
 }
 
-/// An entry of the journal, which is append-only. A late capture adds an entry that corrects the entry of the expiry.
+/// An entry of the append-only journal. A late capture adds an entry that corrects the expiry's entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// The bill of the generation after this entry.
@@ -186,8 +186,7 @@ pub struct Entry {
     pub used_after: NanoUsd,
 }
 
-/// Numbers of the last entries before an entry of the same key, of the same group and of the same parent group. Zero
-/// stands for none.
+/// Numbers of the previous entries of the same key, group and parent group. Zero for none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EntriesBefore {
     pub key: u64,

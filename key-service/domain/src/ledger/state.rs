@@ -1,4 +1,4 @@
-//! What a command reads and writes: the account, a key with the groups that pay along, and a record.
+//! What a command reads and writes: the account, a key with the groups that pay for it, and a record.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::{
     record::{Payer, Record},
 };
 
-/// Largest time by which a bill is later than the clock, so that it is not earlier than the bill before.
+/// Most that a bill's time may be ahead of the clock in order not to be earlier than the previous bill.
 pub const MOST_CARRIED: Duration = Duration::from_hours(24);
 
 /// Money and lease time of an account.
@@ -23,12 +23,12 @@ pub struct Account {
     pub tick: u64,
     /// The last deposit; thresholds of the credit are parts of it.
     pub last_deposit: Option<LastDeposit>,
-    /// Time of the last entry of the journal. Later entries are not earlier than this, unless a clock was far ahead.
+    /// Time of the journal's last entry. Later entries have no earlier time, unless a clock was far ahead.
     pub billed_at: Option<Timestamp>,
 }
 
 impl Account {
-    /// Time from which a window counts that is set now: every bill so far is earlier, unless a clock was far ahead.
+    /// Returns when a window that is set now begins to count: after every bill so far, unless a clock was far ahead.
     pub fn windows_begin(&self, now: Timestamp) -> Timestamp {
         let last = self.billed_at.filter(|at| *at <= now.plus(MOST_CARRIED));
         last.map_or(now, |at| now.max(at.plus(Duration::from_millis(1))))
@@ -47,19 +47,19 @@ pub struct LastDeposit {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Key {
     pub budget: Budget,
-    /// The group whose bounds hold too.
+    /// The group, whose bounds apply too.
     pub group: Option<GroupId>,
     /// Credentials that the key accepts.
     pub rotation: Rotation,
     /// Instant from which the key is refused.
     pub expires_at: Option<Timestamp>,
     pub revoked_at: Option<Timestamp>,
-    /// Refuses the key until its owner enables it again.
+    /// The key is refused until its owner enables it again.
     pub disabled: bool,
     pub last_used_at: Option<Timestamp>,
 }
 
-/// Credentials of a key, by number: a key is made with credential 0, and each rotation adds the next.
+/// Credentials of a key, by number: a key begins with credential 0, and each rotation adds the next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rotation {
     /// Number of the current credential, which is the number of rotations so far.
@@ -84,15 +84,15 @@ impl Rotation {
 /// The ledger's part of a group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Group {
-    /// Money and bounds that the keys of the group and of its child groups share.
+    /// Money and bounds shared by the keys of the group and its child groups.
     pub budget: Budget,
-    /// The group whose bounds hold too. A parent has no parent.
+    /// The parent group, whose bounds apply too. A parent has no parent.
     pub parent: Option<GroupId>,
-    /// Time from which the keys of the group and of its child groups are refused.
+    /// The keys of the group and its child groups are refused from this time.
     pub archived_at: Option<Timestamp>,
 }
 
-/// Groups that pay along with a key: the key's group and the group's parent.
+/// Groups that pay together with a key: its group and that group's parent.
 pub type Groups = [Option<(GroupId, Group)>; 2];
 
 /// Everything that a command reads and writes.
@@ -101,17 +101,17 @@ pub struct State {
     pub account: Account,
     /// The key that the command names; `None` if it names none, or if the account does not have the key.
     pub key: Option<Key>,
-    /// Groups that pay: those of the record, or of the key if there is no hold or settlement yet.
+    /// Groups that pay: the record's, or the key's if there is no hold or settlement yet.
     pub groups: Groups,
     /// The record under the command's [`RecordId`](super::RecordId).
     pub record: Record,
-    /// The store has dropped all bills of the time at which the generation began, so that it may have been billed although
+    /// The store has dropped all bills from the time when the generation began, so it may have been billed although
     /// there is no record.
     pub is_forgotten: bool,
 }
 
 impl State {
-    /// Completes the state with the groups that pay; `find` reads a group of the account.
+    /// Completes the state with the groups that pay. `find` reads a group of the account.
     pub fn load<E>(
         account: Account,
         key: Option<Key>,

@@ -168,7 +168,7 @@ impl Numbers {
     }
 }
 
-/// The bill of parts of which the dearer ones fit the whole first, in 128 bits without a sign and without sorting.
+/// The bill of parts, with the most expensive ones counted first, in unsigned 128 bits and without sorting.
 fn dearest_order(whole: u64, plain: NanoUsd, parts: &[(u64, NanoUsd)]) -> u128 {
     let (whole, unsigned) = (u128::from(whole), |rate: NanoUsd| u128::from(rate.nanos().cast_unsigned()));
     let all: u128 = parts.iter().map(|(part, _)| u128::from(*part)).sum();

@@ -1,4 +1,4 @@
-//! Addresses of receivers: which URLs a webhook may have, and which addresses a host may resolve to.
+//! Which URLs a webhook may have, and which addresses its host may resolve to.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -19,7 +19,7 @@ pub struct WebhookUrl {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Host {
-    /// A name, which is resolved before each attempt. Any unusual spelling of an address is a name too.
+    /// A name, resolved before each attempt. Unusual spellings of an address count as names too.
     Name(String),
     /// An address in its usual notation.
     Literal(IpAddr),
@@ -32,11 +32,10 @@ pub enum BadUrl {
     /// The text has no host, or has credentials or a fragment.
     #[error("must be a URL such as https://example.com/hook, without credentials and fragment")]
     Malformed,
-    /// The host ends in a number and is no address in the usual notation. URL parsers make different addresses of such
-    /// a host.
-    #[error("has a host that ends in a number; write an address as four decimal numbers, such as 192.0.2.1")]
+    /// The host ends in a number but is not an address in the usual notation. URL parsers disagree about such hosts.
+    #[error("has a host that ends in a number; write addresses as four decimal numbers, such as 192.0.2.1")]
     Number,
-    /// The URL is not encrypted, and leaves this machine.
+    /// The URL is not encrypted and leaves this machine.
     #[error("must begin with https://; only a loopback address, such as 127.0.0.1, may have http://")]
     NotEncrypted,
 }
@@ -52,7 +51,8 @@ pub enum AddressRefused {
     NotPublic,
 }
 
-/// Judges the address that a host resolves to. The `allowed` networks may be connected although they are not public.
+/// Decides whether to connect to an address that a host resolved to. `allowed` networks are permitted although they are
+/// not public.
 pub fn may_connect(address: IpAddr, host: &Host, allowed: &[Network]) -> Result<(), AddressRefused> {
     if *host == Host::Literal(address) && address.is_loopback() {
         return Ok(());
@@ -67,7 +67,7 @@ pub fn may_connect(address: IpAddr, host: &Host, allowed: &[Network]) -> Result<
     Err(AddressRefused::NotPublic)
 }
 
-/// Returns the address that packets for `address` reach, unwrapping IPv4 within IPv6 as sockets and NAT64 do.
+/// Returns the address that packets for `address` reach: IPv4 inside IPv6 is unwrapped as sockets and NAT64 do.
 fn carried(address: IpAddr) -> IpAddr {
     let IpAddr::V6(v6) = address else { return address };
     match v6.segments() {
@@ -80,7 +80,7 @@ fn carried(address: IpAddr) -> IpAddr {
 }
 
 impl WebhookUrl {
-    /// Reads a URL. [`may_connect`] judges its host once that is resolved.
+    /// Reads a URL. [`may_connect`] checks the host once it is resolved.
     pub fn parse(text: &str) -> Result<Self, BadUrl> {
         let url = Self::stored(text)?;
         let is_number = matches!(&url.host, Host::Name(name) if ends_in_a_number(name));
@@ -147,8 +147,8 @@ fn is_name(name: &str) -> bool {
     name.len() <= MAX_HOST_CHARS && name.strip_suffix('.').unwrap_or(name).split('.').all(is_label)
 }
 
-/// Returns whether URL parsers take the host for an IPv4 address, valid or not: its last label is a number in decimal,
-/// octal or hexadecimal digits ("ends in a number" in the WHATWG URL standard).
+/// Returns whether URL parsers take the host for an IPv4 address, valid or not: its last label is a decimal, octal or
+/// hexadecimal number ("ends in a number" in the WHATWG URL standard).
 fn ends_in_a_number(name: &str) -> bool {
     let name = name.strip_suffix('.').unwrap_or(name);
     let last = name.rsplit('.').next().unwrap_or(name);

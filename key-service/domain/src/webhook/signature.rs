@@ -1,4 +1,4 @@
-//! Secrets of webhooks, and signatures as Standard Webhooks specifies them.
+//! Webhook secrets, and signatures by the Standard Webhooks specification.
 
 use std::fmt;
 
@@ -15,8 +15,8 @@ use crate::credentials::digest::{Digest, Pepper, Peppers};
 /// Context of the secrets' derivation from a pepper.
 const CONTEXT: &str = "faregate 2026-11-23 secrets of webhooks";
 
-/// Secret that signs the deliveries of a webhook. It cannot be printed, and is not stored: it is derived from the
-/// pepper and the webhook's id.
+/// Secret that signs a webhook's deliveries. It cannot be printed and is not stored: it is derived from the pepper and
+/// the webhook's id.
 #[derive(Clone)]
 pub struct WebhookSecret([u8; 32]);
 
@@ -38,7 +38,7 @@ impl WebhookSecret {
         format!("whsec_{}", STANDARD.encode(self.0)).into()
     }
 
-    /// Digest by which the secret is recognised.
+    /// Digest that identifies the secret.
     pub fn digest(&self) -> Digest {
         Digest::of(&self.0)
     }

@@ -1,4 +1,4 @@
-//! Groups of API keys over HTTP: filters of their lists, and what is done to their keys together.
+//! Groups of API keys over HTTP: filters of their lists, and operations on all their keys.
 
 use axum::{
     extract::{Request, State},

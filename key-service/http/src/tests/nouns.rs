@@ -12,7 +12,7 @@ struct Sample {
     settings: Vec<Field>,
     /// The least that a body has.
     least: Value,
-    /// A value for each setting, none of which a new object has.
+    /// A value for each setting that differs from a new object's.
     full: Map<String, Value>,
 }
 
@@ -68,7 +68,7 @@ fn id_in(path: &str) -> String {
     path.rsplit('/').next().unwrap().to_owned()
 }
 
-/// Asserts that an answer has all that was sent; it may tell more, such as what is used of a limit.
+/// Asserts that an answer has everything that was sent. It may have more, such as the usage of a limit.
 #[track_caller]
 fn shows(shown: &Value, sent: &Value) {
     match (shown, sent) {
@@ -118,7 +118,7 @@ async fn what_a_change_leaves_out_stays_what_is_null_is_cleared_what_it_has_is_s
         let change = async |name: &str, value: &Value| {
             desk.call(Method::PATCH, &path, json!({ name: value }).to_string()).await
         };
-        // A raise needs its limit, and has tests of its own.
+        // A raise needs its limit, and has separate tests.
         for row in sample.settings.iter().filter(|row| !matches!(row.kind, Kind::Raise)) {
             let (name, value) = (row.name, &sample.full[row.name]);
             let before = desk.get(&path).await;
@@ -264,7 +264,7 @@ async fn an_idempotency_key_is_1_to_255_printable_characters() {
         } else {
             "{}"
         };
-        // Of all that an account makes, each has a key of its own.
+        // Every object that an account creates has a different idempotency key.
         assert!(desk.once(&path, &row.id.repeat(255)[..255], body).await.status.is_success());
         let before = desk.everything().await;
         for (key, code) in [

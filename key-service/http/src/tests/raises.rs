@@ -43,7 +43,7 @@ async fn a_raise_is_shown_until_it_ends_and_what_is_left_is_of_the_bound_in_forc
             (&over["limits"][0]["raised"], &over["limits"][0]["remaining"]),
             (&json!(null), &json!(5))
         );
-        // Nobody ended it, so no event tells that anybody did.
+        // Nobody ended it, so there is no event.
         let named = desk.call(Method::PATCH, &path, "{}").await;
         assert_eq!((named.status.as_u16(), &named.json), (200, &over));
         desk.office.clock.set("2026-11-20T02:11:05Z");

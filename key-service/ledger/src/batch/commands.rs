@@ -3,14 +3,14 @@
 use domain::ledger::Command;
 use shared::time::Timestamp;
 
-/// Commands of one call, which are applied at one time.
+/// Commands of one call, all applied with the same time.
 #[derive(Clone, Copy)]
 pub(crate) struct Commands<'a> {
     pub(crate) all: &'a [Command],
     pub(crate) now: Timestamp,
 }
 
-/// Takes the commands after the first `done`, and at most `most` of them. Each call has its part, which may be empty.
+/// Takes at most `most` commands after the first `done`. Each call keeps its part, which may be empty.
 pub(crate) fn part<'a>(calls: &[Commands<'a>], mut done: usize, mut most: usize) -> Vec<Commands<'a>> {
     let of_call = |Commands { all, now }: &Commands<'a>| {
         let (skipped, rest) = all.split_at(done.min(all.len()));

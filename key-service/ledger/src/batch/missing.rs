@@ -1,4 +1,4 @@
-//! Finds the records that commands read, as far as this is known before they are applied.
+//! Finds the records that commands will read, as far as this is known before they are applied.
 
 use domain::{
     ledger::{Command, Payer, Record, RecordId},
@@ -19,7 +19,7 @@ pub(crate) struct Missing<'a> {
 }
 
 impl<'a> Missing<'a> {
-    /// Finds the records that the calls read first, and that have no copies. A new generation is presumed absent.
+    /// Finds the records that the calls will read and that have no copies. A new generation is presumed absent.
     pub(crate) fn of_calls(copies: &'a mut Copies, kept: Retention, calls: &[Commands<'_>]) -> Vec<Slot> {
         let mut missing = Self { copies, slots: Vec::new() };
         missing.need(Slot::Turn);
@@ -63,8 +63,8 @@ impl<'a> Missing<'a> {
         }
     }
 
-    /// Needs the groups that pay for the command, and the sums that its bill changes. If a record on the way is missing
-    /// itself, they come with the next attempt.
+    /// Needs the groups that pay for the command and the sums that its bill changes. If a record that names them is
+    /// missing itself, they follow in the next attempt.
     fn payers_of(&mut self, command: &Command, today: Day) {
         let Some(key) = command.key() else { return };
         let record = match command.record() {
@@ -135,7 +135,7 @@ const fn payer(record: &Record) -> Option<&Payer> {
     }
 }
 
-/// Returns the part of the users that a generation's user is in.
+/// Returns which part of the users a generation's user belongs to.
 fn part_of_users(record: &Record) -> Option<u8> {
     let origin = match record {
         Record::None | Record::Deposited(_) => None,

@@ -1,8 +1,8 @@
-//! Events that a commit writes, by size and time.
+//! Size and time of the events that a commit writes.
 
 use shared::time::Timestamp;
 
-/// Bytes of a logged value before the event's JSON: the event's id.
+/// Bytes of the event's id, before its JSON in the log.
 pub(crate) const ID: usize = 16;
 
 /// Events that a commit has written.
@@ -12,7 +12,7 @@ pub(crate) struct WrittenEvents {
     pub(crate) bytes: i64,
 }
 
-/// Returns the bytes of an event that count, which are those of its JSON.
+/// Returns the size of an event's JSON, which is what bounds count.
 pub(crate) fn size(value: &[u8]) -> i64 {
     i64::try_from(value.len().saturating_sub(ID)).unwrap_or(i64::MAX)
 }

@@ -13,14 +13,14 @@ pub fn write_origin(Origin { api, stream, user, request }: &Origin) -> messages:
     messages::Origin { api: *api as u32, stream: *stream, user: user.clone().unwrap_or_default(), request }
 }
 
-/// Reads how a caller asked; `None` if no program here knows the API.
+/// Reads how the caller asked; `None` if this program does not know the API.
 pub fn read_origin(messages::Origin { api, stream, user, request }: messages::Origin) -> Option<Origin> {
     let user = Some(user).filter(|user| !user.is_empty());
     Some(Origin { api: ModelApi::of_number(api)?, stream, user, request: RequestId::from_slice(&request) })
 }
 
 pub(crate) fn write_course(course: &Course) -> messages::Course {
-    // The bill has the cost already.
+    // The bill already has the cost.
     let Course { upstream, authorized_ms, first_token_ms, latency_ms, finish_reason, least_cost_nanos: _ } =
         course;
     messages::Course {

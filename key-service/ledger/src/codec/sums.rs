@@ -1,4 +1,4 @@
-//! Sums of days, to and from messages. `None` stands for what no program writes.
+//! Converts sums of days to messages and back. `None` means that no program writes such a message.
 
 use domain::usage::{
     Counts, Day, DayTotal, GroupDay, GroupKeys, GroupPart, HoursOfDay, Margin, PartCounts, Sums, UserDay,
@@ -11,14 +11,14 @@ use crate::{
     names::{PayerName, day_part},
 };
 
-/// Payers of a key that are listed. A key has several if it is used for several models or moves between groups.
+/// Most payers that a key's list has. A key has several if it uses several models or moves between groups.
 const MOST_LISTED: usize = 200;
 
 /// The payers of a key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PayersOfKey {
     pub payers: Vec<PayerSpan>,
-    /// All payers are listed from this day on, named as the part of a set.
+    /// From this day on, all payers are listed. A number as in the names of sets.
     pub whole_from: u32,
 }
 
@@ -31,8 +31,8 @@ pub struct PayerSpan {
 }
 
 impl PayersOfKey {
-    /// Lists the payer's sums of a day. Payers without sums from the day `kept` on are dropped, and the oldest ones if
-    /// there are too many.
+    /// Adds a payer's sums of a day to the list. Drops payers without sums since the day `kept`, and the oldest payers
+    /// if there are too many.
     pub(crate) fn list(&mut self, name: &PayerName, day: Day, kept: Option<Day>) {
         let day = day_part(day);
         self.payers.retain(|payer| kept.is_none_or(|kept| payer.last >= day_part(kept)));
@@ -48,7 +48,7 @@ impl PayersOfKey {
         }
     }
 
-    /// Returns whether the sums of a payer and a day are found by the key.
+    /// Returns whether the list names this payer's sums of the day.
     pub fn finds(&self, name: &[u8], day: Day) -> bool {
         let day = day_part(day);
         let is_it =
@@ -219,7 +219,7 @@ fn write_parts(parts: impl Iterator<Item = PartCounts>) -> messages::CountColumn
     columns
 }
 
-/// Reads the counts of this many parts; `None` unless each column has as many values.
+/// Reads the counts of this many parts; `None` unless every column has that many values.
 fn read_parts(columns: messages::CountColumns, parts: usize) -> Option<Vec<PartCounts>> {
     let messages::CountColumns { requests, prompt, cached, completion, charged } = columns;
     let lengths = [requests.len(), prompt.len(), cached.len(), completion.len(), charged.len()];

@@ -16,27 +16,24 @@ use super::super::{
 };
 use crate::messages;
 
-/// A kind of the ledger's records, named by its own id.
+/// A kind of ledger record. The implementing type is its id.
 pub(crate) trait RecordKind: Clone + Eq + Hash {
-    /// Type of the value, whose default stands for an absent record, and is written as none.
+    /// Type of the value. The default means that the record is absent.
     type Value: Clone + PartialEq + Default;
 
     fn name(&self) -> Name;
 
-    /// Writes a value as a message; `None` of a default that has none.
+    /// Encodes a value as a message; `None` for a default without one.
     fn write(value: &Self::Value) -> Option<impl Message>;
 
-    /// Reads a value from a message; `None` if no program writes such a message.
+    /// Decodes a message; `None` if no program writes such a message.
     fn read(message: &[u8]) -> Option<Self::Value>;
 }
 
-/// Names the account's own record, of which there is one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct TheAccount;
-/// The record of the turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct TheTurn;
-/// The record of the events that are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct TheEvents;
 /// The record of what housekeeping has dropped.
@@ -60,7 +57,7 @@ pub(crate) struct GroupSum(pub(crate) Day, pub(crate) GroupId);
 /// Sums of a part of the users on a day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct UserSum(pub(crate) Day, pub(crate) u8);
-/// Name under which a threshold is told once.
+/// Name of a threshold, which is reported once.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ToldName(pub(crate) Vec<u8>);
 

@@ -1,4 +1,4 @@
-//! Copies of one kind of records, each with its next value in the running batch.
+//! Copies of one kind of record, each with its new value in the running batch.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ pub(crate) struct Copy<K: RecordKind> {
     pub(crate) seen: Option<Revision>,
     /// Value of the record; `None` if it cannot be read.
     pub(super) value: Option<K::Value>,
-    /// Next value, if the batch has changed the record.
+    /// New value, if the batch has changed the record.
     pub(super) next: Option<K::Value>,
     pub(super) is_touched: bool,
 }
@@ -24,13 +24,13 @@ pub(crate) trait Touched {
     fn guard(&self) -> Guard;
     /// Returns the write of the record, if the batch has changed it.
     fn write(&self, revision: Revision) -> Option<Write>;
-    /// Takes over the next value, since the batch is written.
+    /// Makes the new value current, since the batch has been written.
     fn settle(&mut self, revision: Revision);
-    /// Forgets the next value, since the batch is not written.
+    /// Discards the new value, since the batch was not written.
     fn roll_back(&mut self);
-    /// Takes over the record as it is now, since another process has changed it.
+    /// Takes over the current record, since another process has changed it.
     fn replace(&mut self, record: Option<&Record>);
-    /// Returns whether there is a record that cannot be read.
+    /// Returns whether the record exists but cannot be read.
     fn is_damaged(&self) -> bool;
 }
 
@@ -52,7 +52,7 @@ impl<K: RecordKind> CopyTable<K> {
         self.0.len()
     }
 
-    /// Returns the value as the batch has left it; `None` if it cannot be read, or if there is no copy.
+    /// Returns the value after the batch so far; `None` if it cannot be read or has no copy.
     pub(crate) fn get(&self, key: &K) -> Option<&K::Value> {
         let copy = self.0.get(key)?;
         copy.next.as_ref().or(copy.value.as_ref())
@@ -64,14 +64,15 @@ impl<K: RecordKind> CopyTable<K> {
         Some((copy.value.as_ref()?, copy.next.as_ref()?))
     }
 
-    /// Keeps the record that was read.
+    /// Stores a record that was read.
     pub(super) fn keep(&mut self, key: K, record: Option<&Record>) {
         let mut copy = Copy::<K> { name: key.name(), seen: None, value: None, next: None, is_touched: false };
         copy.replace(record);
         self.0.insert(key, copy);
     }
 
-    /// Presumes that there is no record. The guard says so, and a conflict brings the record if there is one.
+    /// Presumes that the record does not exist. The commit guards this, and a conflict returns the record if it does
+    /// exist.
     pub(crate) fn presume_absent(&mut self, key: &K) {
         if !self.has(key) {
             self.keep(key.clone(), None);

@@ -7,10 +7,10 @@ use shared::ids::{AccountId, GenerationId};
 
 use crate::{messages::House, names};
 
-/// Time before the creation of an account from which on it may have sets, since clocks differ.
+/// An account may have sets from this long before its creation, since clocks differ.
 const CLOCKS_DIFFER: Duration = Duration::from_mins(10);
 
-/// Makes the record of a new account: no set is older than the account, unless a clock is behind.
+/// Makes the record of a new account: it has no set older than itself, unless a clock is slow.
 pub fn begin(account: AccountId) -> House {
     let created_at = account.created_at().minus(CLOCKS_DIFFER);
     let day = names::day_part(Day::of(created_at));
@@ -18,7 +18,7 @@ pub fn begin(account: AccountId) -> House {
     House { generations, held: Vec::new(), expired: day, sums: day, journal: 0 }
 }
 
-/// Returns whether a set that the bill of this generation may have been in was dropped.
+/// Returns whether a set was dropped that may have contained this generation's bill.
 pub(crate) fn may_have_dropped(house: &House, account: AccountId, generation: GenerationId) -> bool {
     let (began, created_at) = (begin(account), generation.created_at());
     let part = names::part(created_at, names::TEN_MINUTES);

@@ -1,4 +1,4 @@
-//! Changes of an account that are not commands: a key is made, a bound is lowered, a member is invited.
+//! Changes of an account other than commands: a key is created, a bound is lowered, a member is invited.
 
 use domain::{
     event::Event,
@@ -35,7 +35,7 @@ impl<'a> Change<'a> {
         Self { copies, view, missing, effects: Effects::default() }
     }
 
-    /// Returns what to commit, or the records that must be read before the change can be decided.
+    /// Returns what to commit, or the records to read before the change can be decided.
     pub(crate) fn finish(mut self) -> Result<Effects, Vec<Slot>> {
         let mut effects = std::mem::take(&mut self.effects);
         if effects.events_len() > 0 {
@@ -52,7 +52,7 @@ impl<'a> Change<'a> {
         if is_missing { Err(self.missing) } else { Ok(effects) }
     }
 
-    /// Returns whether there is a copy. If not, it is read, and the change is decided again.
+    /// Returns whether there is a copy. If not, the record is read and the change decided again.
     fn has(&mut self, slot: Slot) -> bool {
         let is_there = self.copies.has(&slot);
         if !is_there && !self.missing.contains(&slot) {
@@ -70,12 +70,12 @@ impl<'a> Change<'a> {
         Ok(account.map(|account| account.money))
     }
 
-    /// Time from which windows count that are set now.
+    /// Time from which windows set now begin to count.
     pub fn windows_begin(&mut self, now: Timestamp) -> Result<Timestamp, Unreadable> {
         Ok(self.account()?.map_or(now, |account| account.windows_begin(now)))
     }
 
-    /// Changes the account's money, or makes the account.
+    /// Changes the account's money, or creates the account.
     pub fn set_account(&mut self, money: Account) {
         let before = self.copies.account.get(&TheAccount).copied().flatten().unwrap_or_default();
         self.copies.set_account(&TheAccount, Some(AccountRecord { money, ..before }));
@@ -89,7 +89,7 @@ impl<'a> Change<'a> {
         Ok(self.copies.key(&id).ok_or_else(|| unreadable(id))?.map(|balance| balance.of))
     }
 
-    /// Changes a key that was read, or makes it.
+    /// Changes a key that was read, or creates it.
     pub fn set_key(&mut self, id: KeyId, of: Key) {
         let before = self.copies.keys.get(&id).and_then(Option::as_ref);
         let last_entry = before.map_or(0, |balance| balance.last_entry);
@@ -104,7 +104,7 @@ impl<'a> Change<'a> {
         Ok(self.copies.group(&id).ok_or_else(|| unreadable(id))?.map(|balance| balance.of))
     }
 
-    /// Changes a group that was read, or makes it.
+    /// Changes a group that was read, or creates it.
     pub fn set_group(&mut self, id: GroupId, of: Group) {
         let before = self.copies.groups.get(&id).and_then(Option::as_ref);
         let last_entry = before.map_or(0, |balance| balance.last_entry);
@@ -130,8 +130,8 @@ impl<'a> Change<'a> {
         self.view.remove(name);
     }
 
-    /// Presumes that there is no record of this name. The commit guards this, and a conflict brings the record if there
-    /// is one.
+    /// Presumes that no record of this name exists. The commit guards this, and a conflict returns the record if it
+    /// does exist.
     pub fn presume_absent(&mut self, name: &Name) {
         self.view.presume_absent(name);
     }
@@ -141,17 +141,17 @@ impl<'a> Change<'a> {
         self.view.enter(index, entry);
     }
 
-    /// Takes an entry out of an index, if it is there.
+    /// Removes an entry from an index, if it is there.
     pub fn leave(&mut self, index: Index, entry: Vec<u8>) {
         self.view.leave(index, entry);
     }
 
-    /// Adds any other write, which has no guard of its own.
+    /// Adds any other write, without a guard.
     pub fn write(&mut self, write: Write) {
         self.view.write(write);
     }
 
-    /// Gives access to all other records of the account's space, for functions that other changes use too.
+    /// Gives access to all other records of the account's space.
     pub fn records(&mut self) -> &mut View {
         self.view
     }
@@ -161,7 +161,7 @@ impl<'a> Change<'a> {
         self.effects.event(event);
     }
 
-    /// Writes events with the change; those of thresholds only if they were not told before.
+    /// Writes events with the change, except thresholds that were reported before.
     pub fn tell(&mut self, events: Vec<Told>) {
         if events.is_empty() || !self.has(Slot::Account) {
             return;

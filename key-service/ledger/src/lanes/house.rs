@@ -1,7 +1,7 @@
 //! Housekeeping: drops sets of an account whose records are old.
 //!
-//! No list names the sets of an account. Instead, a record has for each kind the part up to which sets were dropped,
-//! which is at first that of the account's creation.
+//! No list names the sets of an account. Instead, a record has for each kind the part up to which sets were dropped. It
+//! starts with the part of the account's creation.
 
 #[cfg(test)]
 mod tests;
@@ -23,23 +23,23 @@ use crate::{
     view::FORM,
 };
 
-/// Time between two rounds for an account, in which one more part of its generations becomes old.
+/// Time between two rounds for an account: how long it takes until one more part of its generations is old.
 pub(crate) const EVERY: Duration = Duration::from_mins(10);
-/// Time for which the bill of a capture is kept after its part has ended. A capture that comes after that charges nothing,
-/// since the record of what was dropped says that it may have been billed.
+/// How long the bill of a capture is kept after its part has ended. A later capture charges nothing, since the record
+/// of what was dropped shows that it may have been billed.
 const SETTLED_KEPT: Duration = Duration::from_secs(2 * REMEMBERED.as_secs());
-/// Days for which bills of expiries are kept beyond their time, since a hold may expire on a later day than it began.
+/// Extra days that bills of expiries are kept, since a hold may expire on a later day than it began.
 const LATE_DAYS: i64 = 2;
-/// Sets that a commit drops. Redis numbers the sets of a commit with one byte.
+/// Most sets that a commit drops. Redis numbers a commit's sets with one byte.
 const MOST_DROPS: usize = 100;
-/// Parts of the generations that are kept for their open holds. If there are more, later parts wait for them.
+/// Most parts of the generations that are kept because of open holds. If there are more, later parts wait.
 const MOST_HELD_PARTS: usize = 100;
-/// Open holds that are read. The generations of an account with more are kept until it has fewer.
+/// Most open holds that are read. An account with more keeps its generations until it has fewer.
 const MOST_HOLDS: usize = 100_000;
 /// Attempts at a commit while others spend.
 const MOST_ATTEMPTS: u32 = 3;
-/// Difference between our clock and the backend's beyond which nothing is dropped: records that are old by a wrong
-/// clock may still be needed.
+/// If our clock differs more from the backend's, nothing is dropped: records that only look old by a wrong clock may
+/// still be needed.
 const MOST_SKEW_MILLIS: u64 = 60_000;
 
 impl Lanes {
@@ -50,8 +50,8 @@ impl Lanes {
         self.drop_old(&lane).await
     }
 
-    /// Does the housekeeping of the account whose lane this caller leads, unless it was done lately. After a failure,
-    /// the next round tries again.
+    /// Does the housekeeping of the account if it is due. The caller leads the account's lane. After a failure, the
+    /// next round tries again.
     pub(crate) async fn keep_house_if_due(&self, lane: &Lane) {
         let present = Instant::now();
         if *lane.house_due.lock() > present {
@@ -77,7 +77,7 @@ impl Lanes {
         Ok(())
     }
 
-    /// Makes the commit that drops what is old; `None` if nothing is. It guards the account, so that no hold comes in
+    /// Makes the commit that drops old sets; `None` if there are none. It guards the account, so that no hold comes in
     /// between.
     async fn decide_drops(&self, lane: &Lane, now: Timestamp) -> Result<Option<Commit>, Failure> {
         let (index, from, order, limit) = (names::DUE, Vec::new(), Order::Ascending, MOST_HOLDS + 1);
@@ -117,7 +117,7 @@ impl Lanes {
     }
 }
 
-/// Sets to drop, and the record that remembers this.
+/// Sets to drop, and the record of what was dropped.
 struct Drops {
     house: messages::House,
     sets: Vec<Set>,
@@ -128,8 +128,8 @@ impl Drops {
         Self { house, sets: Vec::new() }
     }
 
-    /// Drops old generations. `open` are the parts with open holds, which stay until all of these were settled so long
-    /// ago that no capture is repeated.
+    /// Drops old generations. The parts in `open` have open holds and stay until those were settled long enough ago
+    /// that no capture is repeated.
     fn generations(&mut self, open: &BTreeSet<u32>, now: Timestamp) {
         let Self { house, sets } = self;
         house.held.retain_mut(|held| {

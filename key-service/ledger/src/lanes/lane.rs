@@ -1,4 +1,4 @@
-//! The lanes of a process, one for each account: the calls that wait, and copies of the account's records.
+//! The lanes of a process, one per account: waiting calls, and copies of the account's records.
 
 use std::{
     collections::VecDeque,
@@ -27,13 +27,13 @@ use crate::{
     view::{self, View},
 };
 
-/// Commands of a commit: some milliseconds of the ledger. Fewer are committed together if they write much.
+/// Most commands of a commit: a few milliseconds of work. Commits with large writes have fewer.
 pub(crate) const MOST_COMMANDS: usize = 64;
-/// Longest wait of a call for the calls before it. If its hold came later, its caller might be gone.
+/// Longest time that a call waits for earlier calls. Later, its caller might be gone.
 const MOST_WAIT: Duration = Duration::from_millis(1_500);
-/// Accounts whose copies a process keeps.
+/// Most accounts with copies in a process.
 const MOST_LANES: usize = 4_096;
-/// Calls of an account that wait for a commit; further calls are refused.
+/// Most calls of an account that wait for a commit; further calls are refused.
 const MOST_WAITING: usize = 4_096;
 
 /// The lanes of the accounts that a process serves.
@@ -41,7 +41,8 @@ pub struct Lanes {
     pub(crate) records: Arc<dyn Records>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) kept: Retention,
-    /// Lanes of the accounts asked for last. A lane that is dropped while it leads stays correct by its guards.
+    /// Lanes of the most recently used accounts. Dropping a lane while it leads is safe, because its commits are
+    /// guarded.
     pub(crate) of_accounts: Cache<AccountId, Arc<Lane>>,
     /// Clock that decides which records are old.
     pub(crate) steady: Mutex<SteadyTime>,
@@ -57,7 +58,7 @@ pub(crate) struct Lane {
     pub(crate) copies: AsyncMutex<Copies>,
     /// Time of the next housekeeping.
     pub(crate) house_due: Mutex<Instant>,
-    /// Number of this lane's copies that are counted among all.
+    /// How many of this lane's copies the process-wide count includes.
     pub(crate) counted: AtomicUsize,
     pub(crate) in_all: Arc<AtomicUsize>,
 }
@@ -70,9 +71,9 @@ impl Drop for Lane {
 
 pub(crate) struct WaitingCall {
     pub(crate) commands: Vec<Command>,
-    /// Time at which the call was made, by its caller.
+    /// When the call was made, by the caller's clock.
     pub(crate) now: Timestamp,
-    /// Time at which the call was made, by the clock of the lanes.
+    /// When the call was made, by the lanes' clock.
     pub(crate) came_at: Timestamp,
     pub(crate) made_at: Instant,
     pub(crate) reply: oneshot::Sender<Result<Outcomes, Failure>>,
@@ -91,15 +92,15 @@ impl Lanes {
         Self { records, clock, kept, of_accounts, steady, copies }
     }
 
-    /// Returns the time by which records may be called old; `None` until two looks at the clock, some minutes apart, agree.
+    /// Returns the time that housekeeping may use to judge age; `None` until two readings of the clock, some minutes
+    /// apart, agree.
     pub fn steady_time(&self) -> Option<Timestamp> {
         self.steady.lock().look(Instant::now(), self.clock.now())
     }
 }
 
 impl Lane {
-    /// Takes over the records that a conflict brought, by their places among the guards: first the copies, then the
-    /// others.
+    /// Takes over the records from a conflict, by the indexes of their guards: first the copies, then the others.
     pub(crate) fn take_over(
         &self,
         copies: &mut Copies,

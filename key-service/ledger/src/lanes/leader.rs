@@ -1,4 +1,4 @@
-//! Decides the waiting calls of an account and commits them together, repeatedly until a commit holds.
+//! Decides the waiting calls of an account and commits them together, repeatedly until a commit succeeds.
 
 use std::{
     convert::Infallible,
@@ -39,37 +39,36 @@ use crate::{
     view::{self, View},
 };
 
-/// Copies of keys, and of sums of payers, that an account keeps.
+/// Most copies of keys and of payers' sums per account.
 const MOST_COPIES: usize = 4_096;
-/// Attempts at a commit: more than any rivals that take turns need.
+/// Most attempts at a commit: more than rivals that take turns need.
 const MOST_ATTEMPTS: u32 = 1_000;
-/// Time after which commands that keep losing to other processes are given up. Their gateway would soon send them to
+/// Commands that keep losing to other processes are abandoned after this time. Their gateway would soon send them to
 /// another key-service too, which would then compete for the same account.
 const COMMANDS_GIVEN_UP_AFTER: Duration = Duration::from_millis(400);
-/// Time after which a change that is not a command is given up.
+/// Other changes that keep losing are abandoned after this time.
 const CHANGE_GIVEN_UP_AFTER: Duration = Duration::from_secs(2);
-/// Copies that a process keeps of all accounts: some hundred megabytes of the largest.
+/// Most copies in a process, over all accounts: a few hundred megabytes of the largest.
 const MOST_COPIES_IN_ALL: usize = 200_000;
 
-/// A commit of what was decided, with the events that it writes.
+/// A decided commit, with the events that it writes.
 struct DecidedCommit {
     commit: Commit,
     revision: Revision,
     events: Option<WrittenEvents>,
 }
 
-/// How far waiting commands are carried out, of which several commits may be made.
+/// Progress through waiting commands, which may take several commits.
 struct CommandsLeft {
-    /// Commands that were committed.
+    /// Number of commands committed so far.
     done: usize,
-    /// Most commands of a commit. It is lowered until a commit is small enough.
+    /// Most commands of the next commit, lowered until a commit is small enough.
     most: usize,
 }
 
 impl Lanes {
-    /// Changes an account by other means than commands. `decide` runs again after a conflict, and while it has read
-    /// records that were not there yet: it then finds them absent, and its answer does not count. If it refuses,
-    /// nothing changes.
+    /// Changes an account other than by commands. `decide` runs again after a conflict, and whenever it needed records
+    /// that had not been read: it then finds them absent, and its answer is discarded. If it refuses, nothing changes.
     pub async fn change<T>(
         &self,
         account: AccountId,
@@ -88,7 +87,7 @@ impl Lanes {
         mut decide: impl FnMut(&mut Change<'_>) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         let mut copies = lane.copies.lock().await;
-        // Taken out, so that a caller that gives up leaves no copies.
+        // Taken out, so that a cancelled caller leaves no copies.
         let mut held = std::mem::take(&mut *copies);
         let mut view = View::of(&lane.space);
         let (mine, began, mut lost) = (random_bytes(&*self.clock), Instant::now(), 0);
@@ -121,7 +120,7 @@ impl Lanes {
         Err(Failure::NotDone("others change the account".into()).into())
     }
 
-    /// Confirms that a refusal was decided on the records as they are. `None` after a conflict.
+    /// Confirms that a refusal was decided on current records. `None` after a conflict.
     async fn confirm(
         &self,
         lane: &Lane,
@@ -163,7 +162,7 @@ impl Lanes {
         view::read(&self.records, &lane.space, view).await
     }
 
-    /// Applies commands in their order to one account. `now` is the caller's time; each attempt adds what has passed since.
+    /// Applies commands in order to one account. `now` is the caller's time; each attempt adds the time passed since.
     pub async fn execute(
         &self,
         account: AccountId,
@@ -195,27 +194,27 @@ impl Lanes {
     ) -> Result<Outcomes, Failure> {
         let (reply, mut answer) = oneshot::channel();
         lane.wait(WaitingCall { commands, now, came_at, made_at: Instant::now(), reply })?;
-        // The caller that gets the copies leads until its own call is answered.
+        // The caller that gets the copies leads until its call is answered.
         let mut copies = lane.copies.lock().await;
         loop {
             match answer.try_recv() {
                 Ok(outcomes) => return outcomes,
                 Err(TryRecvError::Empty) => {}
-                // The leading caller gave up, so nobody knows whether it committed.
+                // The leading caller was cancelled, so it is unknown whether it committed.
                 Err(TryRecvError::Closed) => return Err(Failure::Unknown("the call was given up".into())),
             }
             let calls = lane.next_calls();
             if calls.is_empty() {
                 continue; // this caller's own call waited too long
             }
-            // Taken out, so that a leader that gives up leaves no copies.
+            // Taken out, so that a cancelled leader leaves no copies.
             let mut held = std::mem::take(&mut *copies);
             let result = self.lead(lane, &mut held, &calls).await;
             *copies = held;
             match result {
                 Ok(outcomes) => {
                     for (call, outcomes) in calls.into_iter().zip(outcomes) {
-                        // A caller that gave up needs no answer.
+                        // A cancelled caller needs no answer.
                         let _ = call.reply.send(Ok(outcomes));
                     }
                     self.keep_house_if_due(lane).await;
@@ -242,19 +241,19 @@ impl Lanes {
         lane
     }
 
-    /// Keeps the copies of the lane, and those of all lanes, within their bounds.
+    /// Keeps the copies of this lane and of all lanes within their bounds.
     fn bound(&self, lane: &Lane, copies: &mut Copies) {
         copies.shrink(MOST_COPIES, Day::of(self.clock.now()));
         let now = copies.len();
         let before = lane.counted.swap(now, Ordering::Relaxed);
         self.copies.fetch_add(now, Ordering::Relaxed);
         if self.copies.fetch_sub(before, Ordering::Relaxed) - before > MOST_COPIES_IN_ALL {
-            // This is rare. Lanes in use go on by themselves, and others read their records again.
+            // This is rare. Lanes in use continue on their own, and others read their records again.
             self.of_accounts.clear();
         }
     }
 
-    /// Decides and commits the calls, in several parts if they write more than a commit may have.
+    /// Decides and commits the calls, in several parts if they write more than one commit allows.
     async fn lead(
         &self,
         lane: &Lane,
@@ -275,7 +274,7 @@ impl Lanes {
         Ok(outcomes)
     }
 
-    /// Decides and commits the next commands that are left, repeatedly until a commit holds.
+    /// Decides and commits the next remaining commands, repeatedly until a commit succeeds.
     async fn lead_part(
         &self,
         lane: &Lane,
@@ -287,7 +286,7 @@ impl Lanes {
         let mut attempt = 1;
         while attempt <= MOST_ATTEMPTS {
             self.wait_for_turn(lane, copies, mine, attempt > ATTEMPTS_WITHOUT_TURN).await?;
-            // Calls may have waited, and each attempt is later than the one before.
+            // Calls may have waited, and every attempt is later than the last one.
             let present = self.clock.now();
             let commands: Vec<_> = calls
                 .iter()
@@ -314,7 +313,7 @@ impl Lanes {
         Err(Failure::NotDone("others change the account".into()))
     }
 
-    /// Makes the commit of what was decided.
+    /// Makes the commit of the decisions.
     fn prepare(&self, copies: &mut Copies, view: &View, effects: Effects, mine: [u8; 8]) -> DecidedCommit {
         if copies.turn.get(&TheTurn) == Some(&Some(mine)) {
             // The turn ends with the commit.
@@ -329,7 +328,7 @@ impl Lanes {
         DecidedCommit { commit, revision, events }
     }
 
-    /// Commits what was decided. `None` after a conflict, which brought the records as they are.
+    /// Commits the decisions. `None` after a conflict, which returned the current records.
     async fn commit(
         &self,
         lane: &Lane,
@@ -367,7 +366,7 @@ impl Lanes {
     }
 }
 
-/// Returns which loss the effect of a command must survive. The outcome does not matter, since an earlier attempt may
+/// Returns which failures a command's effect must survive. The outcome does not matter, since an earlier attempt may
 /// have had the effect.
 const fn durability(command: &Command) -> Durability {
     match command {

@@ -1,14 +1,14 @@
-//! A time by which records may be called old: a clock that is ahead for a moment must not make housekeeping forget bills.
+//! A time for judging the age of records: a clock that is briefly ahead must not make housekeeping forget bills.
 
 use std::time::Duration;
 
 use shared::time::Timestamp;
 use tokio::time::Instant;
 
-/// Time between the two looks at the clock that have to agree.
+/// Two readings of the clock this far apart have to agree.
 pub(crate) const APART: Duration = Duration::from_mins(10);
 
-/// Looks at the wall clock. The steady time is never later than what any of them leads to by the monotonic clock.
+/// Readings of the wall clock. The steady time is never later than any reading plus the monotonic time passed since.
 #[derive(Debug, Default)]
 pub(crate) struct SteadyTime {
     earlier: Option<ClockLook>,
@@ -22,7 +22,7 @@ struct ClockLook {
 }
 
 impl SteadyTime {
-    /// Looks at the clock, which says `now`. Returns the steady time once there was a look [`APART`] before.
+    /// Records a reading of the clock. Returns the steady time once there is a reading from [`APART`] before.
     pub(crate) fn look(&mut self, at: Instant, now: Timestamp) -> Option<Timestamp> {
         let is_old = |look: ClockLook| at.saturating_duration_since(look.at) >= APART;
         match self.last {

@@ -1,6 +1,6 @@
-//! Drops the oldest events of an account once its events are too old, too many, or too large together.
+//! Drops an account's oldest events when events are too old, too many or too large in total.
 //!
-//! Commits that drop old events follow a commit that writes events, before that is answered. If a process dies in
+//! After a commit that writes events, further commits drop old ones before the call is answered. If a process dies in
 //! between, the account has some events too many until its next event.
 
 use domain::event::Event;
@@ -16,11 +16,11 @@ use crate::{
     names,
 };
 
-/// Events that a commit drops: more than most commits write, so that they do not accumulate.
+/// Events that one commit drops: more than most commits write, so that they do not accumulate.
 const DROPPED_AT_ONCE: usize = 64;
-/// Commits that drop events after a commit that writes some. The next event continues.
+/// Most commits that drop events after one that writes some. The next event continues.
 const MOST_ROUNDS: u32 = 16;
-/// Bounds of an account's events at a time.
+/// Bounds of an account's events at a moment.
 struct EventsOverBound {
     kept: EventBounds,
     /// Time of the oldest event that is kept.
@@ -32,7 +32,7 @@ struct EventsOverBound {
 /// Findings about the oldest events.
 struct OldestEvents {
     kept: EventsKept,
-    /// The oldest event to keep, if the search came so far.
+    /// The oldest event to keep, if the search got that far.
     oldest: Option<OldestEvent>,
     /// Events to drop, as the log keeps them.
     dropped: Vec<(u64, Vec<u8>)>,
@@ -49,7 +49,7 @@ impl EventsOverBound {
             && u64::try_from(bytes).unwrap_or_default() <= self.kept.bytes
     }
 
-    /// Returns whether nothing must be dropped, as far as is known without reading events.
+    /// Returns whether it is known without reading events that nothing must be dropped.
     fn hold(&self, EventsKept { first, bytes }: EventsKept, oldest: Option<OldestEvent>) -> bool {
         let is_young = oldest.is_some_and(|oldest| oldest.number == first && oldest.at >= self.begins);
         first >= self.last || is_young && self.fit(first, bytes)
@@ -76,8 +76,8 @@ impl EventsOverBound {
 }
 
 impl OldestEvents {
-    /// Writes that drop the events, beside the record of those that are kept. `told` has entries of the thresholds that
-    /// the events told.
+    /// Writes that drop the events, besides the record of kept ones. `told` has the entries of the thresholds that the
+    /// events reported.
     fn writes(&self, told: &[Vec<u8>]) -> Vec<Write> {
         let mut writes = vec![Write::Trim { log: names::EVENTS, first: self.kept.first }];
         for (number, value) in &self.dropped {
@@ -85,7 +85,7 @@ impl OldestEvents {
             if let Some(id) = EventId::from_slice(id) {
                 writes.push(Write::Leave(names::EVENT_IDS, names::event_id(id, *number)));
             }
-            // Index entries of an unreadable event stay. Readers skip numbers of events that are gone.
+            // Index entries of an unreadable event stay. Readers skip numbers without an event.
             let event = std::str::from_utf8(json).ok().and_then(Event::from_json);
             let entries = event.iter().flat_map(|event| names::events_of(event, *number));
             writes.extend(entries.map(|entry| Write::Leave(names::EVENTS_OF, entry)));
@@ -107,7 +107,7 @@ impl Lanes {
             tracing::warn!(
                 account = %lane.account,
                 error = %failure,
-                "cannot drop the old events of an account; its next event tries again"
+                "cannot drop an account's old events; its next event will retry"
             );
         }
     }
@@ -120,7 +120,8 @@ impl Lanes {
     ) -> Result<(), Failure> {
         let mut kept = self.kept.events;
         if self.records.is_nearly_full().await.unwrap_or(false) {
-            // In a full store, events must not grow. What is still accepted, such as a revocation, replaces the oldest.
+            // In a full store, events must not grow. Changes that are still accepted, such as a revocation, replace the
+            // oldest events.
             let bytes =
                 copies.events.get(&TheEvents).map_or(0, |kept| kept.bytes.saturating_sub(written.bytes));
             kept.bytes = kept.bytes.min(u64::try_from(bytes).unwrap_or_default());
@@ -172,7 +173,7 @@ impl Lanes {
         Ok(false)
     }
 
-    /// Reads the oldest events, and entries of the thresholds that they told.
+    /// Reads the oldest events, and the entries of the thresholds that they reported.
     async fn oldest_events(
         &self,
         lane: &Lane,
@@ -182,7 +183,7 @@ impl Lanes {
         let to = first.saturating_add(limit as u64 - 1);
         let values = Question::Values { log: names::EVENTS, from: first, to, order, limit };
         let from = first.to_be_bytes().to_vec();
-        // An event tells at most one threshold.
+        // An event reports at most one threshold.
         let told = Question::Entries { index: names::TOLD_AT, from, to: None, order, limit };
         let answers = self.records.read(&lane.space, vec![values, told]).await?;
         match <[Answer; 2]>::try_from(answers) {

@@ -1,4 +1,4 @@
-//! Turns of processes at an account: who has lost several times takes the turn, which all spending guards.
+//! Turns of processes at an account: a process that has lost several times takes the turn, which all spending guards.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use crate::{
     lanes::lane::{Lane, Lanes},
 };
 
-/// Attempts after which a caller takes the turn.
+/// Lost attempts after which a caller takes the turn.
 pub(crate) const ATTEMPTS_WITHOUT_TURN: u32 = 3;
 /// Pause between two checks of another process's turn.
 const TURN_LOOK: Duration = Duration::from_micros(500);
-/// Checks after which an unchanged turn is taken over, since its owner must be gone.
+/// After this many checks, an unchanged turn is taken over, since its owner must be gone.
 const TURN_LOOKS: u32 = 40;
 
 impl Lanes {
@@ -37,8 +37,8 @@ impl Lanes {
         Ok(())
     }
 
-    /// Waits while another process has the turn, and takes it if this caller wants it. If the turn stays the same for
-    /// long, it is taken over, since its owner is gone. No clocks are compared.
+    /// Waits while another process has the turn, and takes it if this caller wants it. A turn that stays unchanged for
+    /// too long is taken over, since its owner is gone. No clocks are compared.
     pub(crate) async fn wait_for_turn(
         &self,
         lane: &Lane,
@@ -69,7 +69,7 @@ impl Lanes {
         }
     }
 
-    /// Tries once to write who has the turn.
+    /// Tries once to write the owner of the turn.
     pub(crate) async fn set_turn(
         &self,
         lane: &Lane,

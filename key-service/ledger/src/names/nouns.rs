@@ -1,4 +1,4 @@
-//! Places of the nouns' records: spaces, sets of records, and indexes.
+//! Where the nouns' records are: spaces, sets of records, and indexes.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use domain::{digest::Digest, key::Status};
 use records::{Index, Log, Name, Set, Space};
 use shared::ids::{AccountId, GroupId, KeyId};
 
-// Sets of records in the space of an account. 1 to 6 are those of money.
+// Sets of records in the space of an account. 1 to 6 are for money.
 
 /// Data other than money, of an account (`a`), a key (`k` and its id) and a group (`g` and its id).
 pub const PROFILES: u8 = 7;
@@ -18,8 +18,7 @@ pub const IDEMPOTENCY: u8 = 9;
 pub const MANAGEMENT_KEYS: u8 = 10;
 /// Members: the list (`l`), each (`m` and its id), and the id of each name (`n` and the name).
 pub const MEMBERS: u8 = 11;
-/// Sign-in links and sessions, by the kind's letter (`l`, `s`) and the digest. The present link of a member: `m` and
-/// its id.
+/// Sign-in links and sessions, by the kind's letter (`l`, `s`) and the digest. A member's current link: `m` and its id.
 pub const EXPIRING: u8 = 12;
 /// Webhooks: the list (`l`), each (`w` and its id), its waiting deliveries (`p` and its id), and its last attempts (`a`
 /// and its id).
@@ -46,18 +45,18 @@ pub const HOLDERS: u8 = 23;
 pub const WEBHOOK_ACCOUNTS: u8 = 24;
 /// Counts of attempts: spaces `attempts/…`.
 pub const ATTEMPTS: u8 = 25;
-/// Records of which an installation has one, such as that of peppers (`p`): space `installation`.
+/// Records that exist once per installation, such as the record of peppers (`p`): space `installation`.
 pub const INSTALLATION: u8 = 26;
 
 /// Bills of upstreams in the last hours, by model and name: space `upstreams`.
 pub const UPSTREAMS: u8 = 27;
 
-// Indexes of the space of an account. 1 to 6 are those of money.
+// Indexes of the space of an account. 1 to 6 are for money.
 
 /// All keys: id, label, a zero byte, hint.
 pub const KEYS: Index = Index(7);
-/// Keys by status: the status's letter and the id. Expired keys stay among the active ones until somebody asks for
-/// either.
+/// Keys by status: the status's letter and the id. Expired keys stay among the active ones until active or expired keys
+/// are listed.
 pub const KEYS_BY_STATUS: Index = Index(8);
 /// Active keys with an expiry: time, id.
 pub const KEYS_EXPIRING: Index = Index(9);
@@ -74,7 +73,7 @@ pub const EXPIRING_ENDS: Index = Index(14);
 /// Links and sessions of members: id of the member, name of the record.
 pub const OF_MEMBERS: Index = Index(15);
 
-// Logs of the space of an account. 1 and 2 are those of the ledger.
+// Logs of the space of an account. 1 and 2 belong to the ledger.
 
 /// The last refused calls.
 pub const REFUSED_CALLS: Log = Log(3);
@@ -84,9 +83,9 @@ pub const REFUSED_CALLS: Log = Log(3);
 /// Ends of counts of attempts, in the spaces of [`ATTEMPTS`]: time, digest.
 pub const ATTEMPT_ENDS: Index = Index(20);
 
-/// Parts of small records that have their own spaces, so that a cluster spreads them.
+/// Small records are spread over this many spaces, so that a cluster distributes them.
 const PARTS: u64 = 16;
-/// Parts of the credentials, each a hash of some hundred fields at 100,000 keys.
+/// Credentials are spread over this many spaces, each a hash of about a hundred fields at 100,000 keys.
 const CREDENTIAL_PARTS: u64 = 1_024;
 
 /// The name of a record: its set, without parts, and its key.
@@ -119,12 +118,12 @@ pub fn group_profile(id: GroupId) -> Name {
     name(PROFILES, tagged(b'g', id.as_bytes()))
 }
 
-/// Writes a time as the beginning of an entry, which sorts by time. Times before 1970 sort first.
+/// Encodes a time as the beginning of an entry, so that entries sort by time. Times before 1970 sort first.
 pub fn time(at: shared::time::Timestamp) -> [u8; 8] {
     u64::try_from(at.millis()).unwrap_or_default().to_be_bytes()
 }
 
-/// Returns the first entry after all entries with this beginning; `None` if there is none.
+/// Returns the smallest entry after all entries with this prefix; `None` if there is none.
 pub fn behind(prefix: &[u8]) -> Option<Vec<u8>> {
     let mut end = prefix.to_vec();
     while let Some(last) = end.pop() {
@@ -142,7 +141,7 @@ pub fn credentials(digest: &Digest) -> Space {
     Space::new(format!("credentials/{}", u64::from(u16::from_be_bytes([first, second])) % CREDENTIAL_PARTS))
 }
 
-/// Returns the space of the part in which something with these bytes lies.
+/// Returns the space of the part for these bytes.
 pub fn part_of(kind: &str, bytes: &[u8]) -> Space {
     Space::new(format!(
         "{kind}/{}",
@@ -155,7 +154,7 @@ pub fn parts(kind: &str) -> impl Iterator<Item = Space> + use<'_> {
     (0..PARTS).map(move |part| Space::new(format!("{kind}/{part}")))
 }
 
-/// Returns the part of the accounts with open holds that lists an account.
+/// Returns the space that lists this account among those with open holds.
 pub fn holders(account: AccountId) -> Space {
     part_of("holders", account.as_bytes())
 }

@@ -1,5 +1,4 @@
-//! Describes copies without the random bits of revisions, so that a model recognises states in which it has been
-//! before.
+//! Describes copies without the random bits of revisions, so that a model recognises states it has already visited.
 
 use records::{Name, Record, maps::SpaceMaps};
 
@@ -9,8 +8,8 @@ use crate::copies::{
 };
 
 impl Copies {
-    /// Appends each copy in the order of names: whether the record was absent, is as it was seen, or has changed since.
-    /// In the last case its value does not count, since a commit that guards the copy is never written.
+    /// Appends each copy in the order of names: whether the record was absent, is unchanged, or has changed since it
+    /// was read. In the last case its value does not matter, since a commit that guards the copy is never written.
     pub(crate) fn sketch(&self, records: &SpaceMaps, sketch: &mut Vec<u8>) {
         let mut all = Vec::new();
         self.account.sketch(records, &mut all);

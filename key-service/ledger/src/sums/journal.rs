@@ -12,15 +12,15 @@ use crate::{
 /// An entry of the journal with its number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JournalEntry {
-    /// Number of the entry: one more than that of the account's previous entry.
+    /// Number of the entry: one more than the account's previous entry.
     pub number: u64,
     pub generation: GenerationId,
-    /// Bill of the generation, and its effect on the key's balance.
+    /// The generation's bill and its effect on the key's balance.
     pub entry: Entry,
     pub before: EntriesBefore,
 }
 
-/// Reads an entry as the log keeps it; `None` if no program writes such a value.
+/// Decodes an entry from the log; `None` if no program writes such a value.
 pub fn read_entry(number: u64, value: &[u8]) -> Option<JournalEntry> {
     let read = messages::Entry::decode(value).ok()?;
     let Record::Closed(settlement) = read_generation(read.bill?)? else { return None };

@@ -1,4 +1,4 @@
-//! Answers wait until what they tell of is durable, and keep no other commit waiting.
+//! Answers wait until their changes are durable, and do not delay other commits.
 
 use async_trait::async_trait;
 use domain::ledger::{Command, Key, Progress};
@@ -56,7 +56,7 @@ async fn ledger() -> (Arc<SlowDisk>, Lanes) {
     (records, ledger)
 }
 
-/// Makes a key, and the account where there is none.
+/// Creates a key, and the account if it does not exist.
 async fn make(ledger: &Lanes, number: u8) -> Result<(), crate::error::StoreError> {
     let money = domain::ledger::Account { credit: NanoUsd::from_usd(1), ..Default::default() };
     let decide = |change: &mut Change<'_>| {

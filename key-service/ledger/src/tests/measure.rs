@@ -91,7 +91,7 @@ async fn request(ledger: &Lanes, account: AccountId, key: KeyId, user: Option<St
     assert!(matches!(captured, Ok(Outcome::Captured(_))), "{captured:?}");
 }
 
-/// Processor time of this process, and of it that of the kernel, to a hundredth of a second.
+/// CPU time of this process, and the kernel's part of it, to a hundredth of a second.
 fn processor_time() -> (Duration, Duration) {
     let stat = fs::read_to_string("/proc/self/stat").unwrap();
     let fields: Vec<_> = stat.rsplit(')').next().unwrap().split_whitespace().collect();

@@ -1,4 +1,4 @@
-//! Reads what a space has, without a view and without copies.
+//! Reads a space without a view or copies.
 
 use std::ops::RangeInclusive;
 
@@ -7,20 +7,20 @@ use records::{Answer, Index, Log, Name, Order, Question, Record, Records, Set, S
 
 use crate::error::StoreError;
 
-/// The form that this program writes.
+/// The form of records that this program writes.
 pub const FORM: u8 = 1;
 
-/// Asks the records of one space at a time.
+/// Reads one space at a time.
 #[derive(Clone, Copy)]
 pub struct SpaceReader<'a>(pub &'a dyn Records);
 
 impl SpaceReader<'_> {
-    /// Answers questions about a space as it is at one moment.
+    /// Answers questions about a space, all as of one moment.
     pub async fn ask(self, space: &Space, questions: Vec<Question>) -> Result<Vec<Answer>, StoreError> {
         Ok(self.0.read(space, questions).await?)
     }
 
-    /// Reads records at one moment, in the order of these names.
+    /// Reads records as of one moment, in the order of these names.
     pub async fn records_of(
         self,
         space: &Space,
@@ -93,7 +93,7 @@ pub fn tell_damage(space: &Space, name: &Name) {
     metrics::counter!("keyservice_store_damaged_records_total").increment(1);
     let Name { set: Set { table, part }, key } = name;
     let (space, name) = (space.as_str(), hex::encode(key));
-    tracing::error!(space, table, part, name, "a record cannot be read; what needs it is refused");
+    tracing::error!(space, table, part, name, "a record cannot be read; requests that need it are refused");
 }
 
 /// The message of a record.

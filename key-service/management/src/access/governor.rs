@@ -1,4 +1,4 @@
-//! Those who govern: callers of the management API, and members, with their rights.
+//! Callers of the management API and members, with their rights.
 
 use shared::{
     ids::{AccountId, GroupId, KeyId},
@@ -15,30 +15,30 @@ use domain::{
 use key_service_credentials::Identified;
 use key_service_store::store::ManagementKey;
 
-/// A management key or a member that governs, with the effect of the present request.
+/// The caller of a management request, and what it may do.
 #[derive(Clone, Debug)]
 pub struct Governor {
     pub account: AccountId,
-    /// The management key or the member, as the actor of events.
+    /// The management key or member, as the actor of events.
     pub actor: Actor,
     pub access: Access,
     pub effect: Effect,
 }
 
 impl Governor {
-    /// Judges the request by its object.
+    /// Checks whether the request may concern this object.
     pub fn may(&self, subject: Subject) -> Result<(), Error<Forbidden>> {
         may(self.access, self.effect, subject).map_err(Error::Refused)
     }
 
-    /// The part of the account that the caller reaches.
+    /// The part of the account that the caller may see.
     pub const fn reach(&self) -> AccountReach {
         AccountReach { account: self.account, group: self.access.group }
     }
 }
 
 impl Management {
-    /// Finds the account that a presented management key governs, and the key. The use of the key is recorded.
+    /// Authenticates a management key and finds its account. Records the use of the key.
     pub async fn authenticate(&self, presented: &str) -> Result<(AccountId, ManagementKey), Error<Refusal>> {
         let (owner, now) = (self.credentials.find(presented).await?, self.clock.now());
         match self.credentials.identify(owner, Class::Management, now).await? {
@@ -51,7 +51,8 @@ impl Management {
         }
     }
 
-    /// Judges the request by a key of the account. Another request may still move the key to another group right after.
+    /// Checks whether the request may concern this key. Another request may still move the key to another group right
+    /// after.
     pub async fn judge_key(&self, governor: &Governor, id: KeyId) -> Result<(), Error<Forbidden>> {
         let group = match governor.access.group {
             Some(_) => self.store.key(governor.account, id).await?.and_then(|key| key.spend.group),
@@ -60,12 +61,12 @@ impl Management {
         governor.may(Subject::Key(self.chain(governor.reach(), group).await?))
     }
 
-    /// Judges the request by the keys of a group.
+    /// Checks whether the request may concern the keys of a group.
     pub async fn judge_keys_of(&self, governor: &Governor, group: GroupId) -> Result<(), Error<Forbidden>> {
         governor.may(Subject::Key(self.chain(governor.reach(), Some(group)).await?))
     }
 
-    /// Judges the request by the group in which it puts a key, and puts a new key without one into the caller's.
+    /// Checks the group that the request puts a key into. A new key without a group is put into the caller's.
     pub async fn place_key(
         &self,
         governor: &Governor,

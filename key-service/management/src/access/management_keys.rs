@@ -1,4 +1,4 @@
-//! Use-cases of management keys: they are made, listed and revoked.
+//! Use-cases of management keys: create, list, revoke.
 
 use shared::{
     clock::random_bytes,
@@ -12,8 +12,8 @@ use crate::{error::Error, management::Management, nouns::once::Once};
 use domain::{access::Access, event::Actor};
 use key_service_store::store::{ManagementKey, NewManagementKey, StoreError};
 
-/// Most management keys per account, revoked keys included. A page of keys stays a page, and a new key each month lasts
-/// for eight years.
+/// Most management keys per account, including revoked ones: they fit on one page, and a new key every month lasts
+/// eight years.
 pub(crate) const MAX_MANAGEMENT_KEYS: u64 = 100;
 
 /// Reason why a management key was not made or found.
@@ -25,13 +25,13 @@ pub enum ManagementKeyRefused {
     /// The account does not have the group.
     #[error("the account has no such group")]
     UnknownGroup,
-    /// The account is at its bound of management keys.
+    /// The account has reached its bound on management keys.
     #[error(
-        "the account has {MAX_MANAGEMENT_KEYS} management keys, revoked ones included, and may not have more"
+        "the account already has {MAX_MANAGEMENT_KEYS} management keys, including revoked ones, which is the most"
     )]
     TooMany,
     /// The store is nearly full.
-    #[error("the store is nearly full, and keeps the rest for requests")]
+    #[error("the store is nearly full, and the remaining space is reserved for requests")]
     StoreFull,
 }
 
@@ -46,14 +46,14 @@ pub struct ManagementKeySettings {
 }
 
 impl ManagementKeySettings {
-    /// Settings of a key that governs the whole account, and does not expire.
+    /// Settings of a key for the whole account that does not expire.
     pub fn full(name: &str) -> Self {
         Self { name: name.to_owned(), access: Access::default(), expires_at: None }
     }
 }
 
 impl Management {
-    /// Creates a management key, and returns the plaintext, which cannot be recovered later.
+    /// Creates a management key and returns the plaintext, which cannot be recovered later.
     pub async fn create_management_key(
         &self,
         account: AccountId,
@@ -65,7 +65,7 @@ impl Management {
         self.make_management_key(account, id, settings, actor).await
     }
 
-    /// Makes a management key, once for each attempt and settings.
+    /// Creates a management key once for each attempt and settings.
     pub async fn create_management_key_once(
         &self,
         account: AccountId,
@@ -92,7 +92,7 @@ impl Management {
     ) -> Result<SecretString, Error<ManagementKeyRefused>> {
         let refused = |reason| Err(Error::Refused(reason));
         self.check_room(ManagementKeyRefused::StoreFull).await?;
-        // A group is never deleted. A key's group may be archived, and the key can still read its keys.
+        // Groups are never deleted. If the group is archived, the key can still read its keys.
         if let Some(group) = access.group
             && self.store.group(account, group).await?.is_none()
         {
@@ -133,7 +133,7 @@ impl Management {
         found.ok_or(Error::Refused(ManagementKeyRefused::NotFound))
     }
 
-    /// Revokes a management key of any account for good; repeating it changes nothing.
+    /// Permanently revokes a management key of any account; a repetition changes nothing.
     pub async fn revoke_management_key(
         &self,
         id: ManagementKeyId,

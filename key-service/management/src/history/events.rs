@@ -1,4 +1,4 @@
-//! Events of an account, listed by filters or read in their order.
+//! Events of an account, listed by filters or read in order.
 
 use async_trait::async_trait;
 use shared::{
@@ -17,11 +17,11 @@ use crate::{
 use domain::event::{Event, EventSearch};
 use key_service_store::store::{EventSlice, EventsPage, Found, NumberedEvent, StoreError};
 
-/// Events read at a time, which bounds the memory of a request.
+/// Events read at a time, to bound a request's memory.
 const READ_AT_ONCE: usize = 500;
 
 impl Management {
-    /// Finds the latest matching events that are reached, or those before a number; newest first. The page may end before
+    /// Finds the latest matching events within reach, or those before a number, newest first. The page may end before
     /// it is full.
     pub async fn find_events(
         &self,
@@ -88,7 +88,7 @@ impl Listed for Event {
             }
             None => None,
         };
-        // An event more than requested shows that there are more.
+        // One event more than requested shows whether there are more.
         let (order, limit) = (listing.order, listing.limit.saturating_add(1).min(READ_AT_ONCE));
         let mut items = Vec::new();
         loop {

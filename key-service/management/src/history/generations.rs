@@ -1,4 +1,4 @@
-//! Bills of generations for an account's programs, listed by filters or found by id.
+//! Bills of generations, listed by filters or found by id.
 
 use async_trait::async_trait;
 use shared::ids::{AccountId, GenerationId};
@@ -17,7 +17,7 @@ use domain::{
 };
 use key_service_store::store::{Found, JournalEntry, Order, StoreError};
 
-/// Entries read at a time, which bounds the memory of a request.
+/// Entries read at a time, to bound a request's memory.
 const READ_AT_ONCE: usize = 500;
 
 /// The bill of a generation: its last entry in the journal.
@@ -28,20 +28,20 @@ pub struct Bill {
 }
 
 impl Management {
-    /// Finds the bill of a generation of the account; `None` if there is none, or if the store has dropped it.
+    /// Finds the bill of a generation of the account; `None` if it does not exist or the store has dropped it.
     pub async fn bill(&self, account: AccountId, id: GenerationId) -> Result<Option<Bill>, StoreError> {
         let found = self.store.entry_of(account, id).await?;
         Ok(found.map(|entry| Bill { generation: id, settlement: entry.entry.settlement }))
     }
 
-    /// Finds the bill of a generation of a key that was reached when it was billed.
+    /// Finds the bill of a generation, if its key was within reach when it was billed.
     pub async fn bill_in(&self, reach: AccountReach, id: GenerationId) -> Result<Option<Bill>, StoreError> {
         let bill = self.bill(reach.account, id).await?;
         Ok(bill.filter(|bill| reach.has(bill.settlement.payer.groups)))
     }
 
-    /// Reads entries in an order after or before an entry, about as many as wanted, and the number of the entry to continue
-    /// from, if any.
+    /// Reads about as many entries as wanted from a place, in an order. Also returns the number of the entry to
+    /// continue from, if any.
     async fn entries(
         &self,
         account: AccountId,
@@ -75,7 +75,7 @@ impl Management {
         if let Some(found) = self.store.entry_of(account, id).await?.filter(is_in_reach) {
             return Ok(found.number);
         }
-        // The store may have dropped the entry since the page before.
+        // The store may have dropped the entry since the previous page.
         let kept = self.store.journal(account, 0, 1).await?;
         let is_older = |first: &JournalEntry| id.created_at() <= first.entry.settlement.at;
         if kept.gone_until == 0 || !kept.entries.first().is_none_or(is_older) {
@@ -109,7 +109,7 @@ impl Listed for Bill {
             Some(id) => Some(management.place(account, listing, id).await?),
             None => None,
         };
-        // Entries only get younger. A page of the latest first ends by itself.
+        // Entries only get newer. A page with the latest first ends by itself.
         let ends = match (listing.order, listing.filter.ends) {
             (Order::Ascending, Some(ends)) => {
                 Some(ends.plus(management.store.disorder(account, ends).await?))
@@ -118,7 +118,7 @@ impl Listed for Bill {
         };
         let mut items = Vec::new();
         loop {
-            // One more than fits tells that there are more.
+            // One entry more than fits shows whether there are more.
             let wanted = READ_AT_ONCE.min(listing.limit - items.len() + 1);
             let Found { found: entries, next } = management.entries(account, listing, behind, wanted).await?;
             for entry in entries {

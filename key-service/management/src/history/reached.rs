@@ -1,9 +1,9 @@
-//! Reached limits: the bounds on money for which requests of keys are refused.
+//! Reached limits: the money bounds that make requests fail.
 //!
-//! A limit of tokens' prices is hardly ever used to the last billionth, so what is left does not show that it is
-//! reached. The event does. A refusal for a bound, or its last billionth, writes one, under a name with the amount and,
-//! for a window, its beginning. Stores keep these names. A raised limit and the next window have another name. A
-//! limit whose raise has ended has its earlier name again.
+//! A limit is hardly ever used to the last billionth of a dollar, so what is left does not show that it is reached. The
+//! event does: it is written when a bound causes a refusal or is used up exactly. Its name contains the amount and, for
+//! a window, the beginning, and stores keep these names. A raised limit and the next window have different names. After
+//! a raise, a limit has its earlier name again.
 
 use std::collections::{HashMap, HashSet};
 
@@ -17,14 +17,14 @@ use domain::{
 };
 use key_service_store::store::StoreError;
 
-/// Reached limits of some keys and groups, with the groups above them.
+/// Reached limits of some keys and groups, with their parents.
 #[derive(Debug)]
 pub struct ReachedLimits {
     /// Groups of the keys and groups, with their parents.
     pub groups: HashMap<GroupId, Group>,
-    /// Names of the thresholds that were told.
+    /// Names of the thresholds that were reported.
     told: HashSet<Vec<u8>>,
-    /// The only group of which all is shown, with its child groups. Of the one above it, its name alone.
+    /// The only group shown in full, with its child groups. Of its parent, only the name is shown.
     within: Option<GroupId>,
     now: Timestamp,
 }
@@ -43,13 +43,13 @@ pub enum LimitOf<'a> {
 pub struct MoneyLimit {
     /// Largest amount that may be spent now.
     pub amount: NanoUsd,
-    /// End of the raise by which the amount holds, and the amount from then on; `None` if the limit is not raised.
+    /// End of the raise, and the amount from then on; `None` if the limit is not raised.
     pub after_raise: Option<(Timestamp, NanoUsd)>,
-    /// Amount spent; for a window, within the window that runs.
+    /// Amount spent; for a window, within the current window.
     pub used: NanoUsd,
-    /// Length of the window, and the end of the one that runs; `None` for a lifetime limit.
+    /// Length of the window and end of the current one; `None` for a lifetime limit.
     pub window: Option<(Per, Timestamp)>,
-    /// Requests are refused for this bound.
+    /// This bound makes requests fail.
     pub is_reached: bool,
 }
 
@@ -75,13 +75,13 @@ impl ReachedLimits {
         self.now
     }
 
-    /// Returns the reached groups whose bounds hold for a key, the nearest first.
+    /// Returns the visible groups whose bounds apply to a key, nearest first.
     pub fn groups_of(&self, key: &ApiKey) -> Vec<&Group> {
         let group = key.spend.group.and_then(|id| self.groups.get(&id));
         group.into_iter().chain(group.and_then(|group| self.parent_of(group))).collect()
     }
 
-    /// The group that a group is in, if it is reached.
+    /// The parent of a group, if it is visible.
     pub fn parent_of(&self, group: &Group) -> Option<&Group> {
         self.above(group).filter(|_| self.within != Some(group.id))
     }
@@ -90,7 +90,7 @@ impl ReachedLimits {
         group.spend.parent.and_then(|id| self.groups.get(&id))
     }
 
-    /// Returns the nearest limit for which requests of a key are refused.
+    /// Returns the nearest limit that makes a key's requests fail.
     pub fn of_key(&self, key: &ApiKey) -> Option<LimitOf<'_>> {
         if self.is_reached(Holder::Key(key.id, None), &key.spend.budget) {
             return Some(LimitOf::Own);
@@ -99,7 +99,7 @@ impl ReachedLimits {
         self.first_of(group.into_iter().chain(group.and_then(|group| self.above(group))))
     }
 
-    /// Returns the nearest limit on money for which requests of a key are refused, with its holder.
+    /// Returns the nearest money limit that makes a key's requests fail, with its holder.
     pub fn first_reached(&self, key: &ApiKey) -> Option<(Holder, MoneyLimit)> {
         let own = (Holder::Key(key.id, None), &key.spend.budget);
         let groups = self.groups_of(key);
@@ -110,7 +110,7 @@ impl ReachedLimits {
         limits.find(|(_, limit)| limit.is_reached)
     }
 
-    /// Returns the nearest limit for which requests of a group's keys are refused.
+    /// Returns the nearest limit that makes the requests of a group's keys fail.
     pub fn of_group(&self, group: &Group) -> Option<LimitOf<'_>> {
         if self.is_reached(Holder::Group(group.id), &group.spend.budget) {
             return Some(LimitOf::Own);
@@ -148,7 +148,7 @@ impl ReachedLimits {
         groups.find(|group| self.is_reached(Holder::Group(group.id), &group.spend.budget)).map(LimitOf::Group)
     }
 
-    /// Returns the names under which events tell that bounds of a budget are reached.
+    /// Returns the names of the events for a budget's reached bounds.
     fn names(&self, holder: Holder, budget: &Budget) -> Vec<Vec<u8>> {
         let lifetime = budget.limit_at(self.now).map(|amount| holder.name_of_reached_limit(amount));
         let windows = budget.bounds.iter().flat_map(|bounds| &bounds.windows);
@@ -158,7 +158,7 @@ impl ReachedLimits {
 }
 
 impl Management {
-    /// Finds the limits of these keys and groups for which requests are refused.
+    /// Finds the limits of these keys and groups that make requests fail.
     pub async fn reached_limits(
         &self,
         AccountReach { account, group }: AccountReach,
@@ -166,7 +166,7 @@ impl Management {
         groups: &[Group],
     ) -> Result<ReachedLimits, StoreError> {
         let mut reached = ReachedLimits { within: group, ..ReachedLimits::none(self.clock.now()) };
-        // The bounds of the group above hold too, even if it is out of reach.
+        // The parent's bounds apply too, even if it is out of reach.
         let all = AccountReach::whole(account);
         reached.groups.extend(groups.iter().map(|group| (group.id, group.clone())));
         let ids = keys.iter().filter_map(|key| key.spend.group).filter(|id| !reached.groups.contains_key(id));

@@ -1,6 +1,6 @@
-//! Searches keys, and entries of the journal, by words, filters and orders, a page at a time.
+//! Searches keys and journal entries by words and filters, in several orders, a page at a time.
 //!
-//! A page without an index reads a bounded part, and has the place to continue from.
+//! Without an index, a page reads a bounded part and returns the place to continue from.
 
 use std::{collections::HashSet, fmt, sync::Arc};
 
@@ -28,7 +28,7 @@ use key_service_store::store::{
 /// The keys that a member looks for.
 #[derive(Clone, Debug, Default)]
 pub struct KeySearch {
-    /// Place after which all keys lie.
+    /// The list begins after this place.
     pub after: Option<KeyCursor>,
     pub order: KeyOrder,
     /// Present status of the keys.
@@ -36,7 +36,7 @@ pub struct KeySearch {
     /// Present condition of the keys.
     pub condition: Option<Condition>,
     pub group: Option<GroupId>,
-    /// Words that must all be in the label, the hint or the id of a key, in any case. An empty text finds all.
+    /// Words that the label, hint or id of a key must all contain, ignoring case. An empty text matches all.
     pub text: String,
     pub limit: usize,
 }
@@ -46,7 +46,7 @@ pub enum KeyOrder {
     #[default]
     Newest,
     Oldest,
-    /// Largest spend first, and after it keys that spent nothing, the newest first.
+    /// Largest spend first, then keys that spent nothing, newest first.
     MostSpent,
     /// Last bill first, without keys that were never billed.
     LastUsed,
@@ -62,7 +62,7 @@ pub enum KeyCursor {
     Entry(u64),
 }
 
-/// Most keys, or entries of the journal with their keys, that a page reads in search of matches: some 15 ms of work.
+/// Most keys, or journal entries with their keys, that a page reads in search of matches: about 15 ms of work.
 const MOST_KEYS: usize = 1_000;
 
 /// Prefix of a place among keys that spent nothing.
@@ -102,7 +102,7 @@ impl fmt::Display for KeyCursor {
     }
 }
 
-/// What a condition asks about keys besides their own state.
+/// What conditions need to know about keys besides the keys' own state.
 struct Known {
     reached: ReachedLimits,
     /// Keys with refused calls today.
@@ -119,20 +119,20 @@ impl KeySearch {
         texts.iter().any(|searched| text.split_whitespace().all(|word| searched.contains(word)))
     }
 
-    /// Returns whether a key's texts, and an index by status, are enough to tell whether it matches in a whole account.
+    /// Returns whether a key's texts and an index by status are enough to decide whether it matches.
     fn is_by_name(&self) -> bool {
         let is_by_age = matches!(self.order, KeyOrder::Newest | KeyOrder::Oldest);
         is_by_age && !self.text.is_empty() && self.condition.is_none() && self.group.is_none()
     }
 
-    /// Pages through keys of the status after `after`, the newest first unless the oldest are requested.
+    /// Makes the request for a page of keys of the status after `after`, newest first unless oldest first is requested.
     fn page(&self, after: Option<KeyId>, limit: usize, now: Timestamp) -> Page {
         let is_ascending = self.order == KeyOrder::Oldest;
         let order = if is_ascending { Order::Ascending } else { Order::Descending };
         Page { after, order, status: self.status.map(|status| (status, now)), limit }
     }
 
-    /// Returns whether a key matches. `known` knows the key if the condition asks for limits or refused calls.
+    /// Returns whether a key matches. `known` covers the key if the condition needs limits or refused calls.
     fn matches(&self, key: &ApiKey, known: &Known, now: Timestamp) -> bool {
         let is_in = |condition| {
             let (is_limited, was_refused) =
@@ -150,8 +150,8 @@ impl KeySearch {
 }
 
 impl Management {
-    /// Finds the keys that are reached and match. Those of one group are in no order of spend: the place in such a list
-    /// would tell of the spend of other groups.
+    /// Finds the matching keys within reach. A reader limited to one group cannot sort by spend: positions in that list
+    /// would reveal the spend of other groups.
     pub async fn find_keys(
         &self,
         reach: AccountReach,
@@ -174,7 +174,7 @@ impl Management {
             return self.find_by_name(account, search).await;
         }
         let now = self.clock.now();
-        // If every key matches, one more than shown is read, to see whether there are more.
+        // If every key matches, one more than shown is read to see whether there are more.
         let together = groups.filter(|groups| groups.len() <= READ_TOGETHER);
         let has_all = groups.is_none() || together.is_some();
         let is_filtered = !has_all || !search.text.is_empty() || search.condition.is_some();
@@ -192,7 +192,7 @@ impl Management {
         Ok(scan.page())
     }
 
-    /// Reads a page of the keys of a search by their age: those of its group, of these groups together, or of the account.
+    /// Reads a page of a search's keys by age: of its group, of several groups together, or of the account.
     async fn page_of(
         &self,
         account: AccountId,
@@ -207,7 +207,7 @@ impl Management {
         }
     }
 
-    /// Reads the keys that have spent, the largest spend first, and then all keys for those that have not.
+    /// Reads the keys that have spent, largest spend first, and then all keys to find those that have not.
     async fn find_by_spend(
         &self,
         account: AccountId,
@@ -236,7 +236,7 @@ impl Management {
             let of_page: Vec<ApiKey> = keys.iter().map(|(_, key)| key.clone()).collect();
             let known = self.known(account, search, &of_page, &refused).await?;
             let matching = |(place, key): (KeyCursor, ApiKey)| {
-                // A key that has spent came among those that have.
+                // Keys that have spent were already listed.
                 let has_come =
                     matches!(place, KeyCursor::Unspent(_)) && key.spend.budget.used > NanoUsd::ZERO;
                 let matches = !has_come && search.matches(&key, &known, now);
@@ -258,7 +258,7 @@ impl Management {
         Ok(Arc::new(refused.into_iter().map(|(id, _)| id).collect()))
     }
 
-    /// Finds what the condition of a search asks about these keys besides their own state.
+    /// Finds what a search's condition needs to know about these keys besides their own state.
     async fn known(
         &self,
         account: AccountId,
@@ -275,7 +275,7 @@ impl Management {
         Ok(Known { reached, refused: refused.clone() })
     }
 
-    /// Reads the texts that keys are searched by, and then the keys that match.
+    /// Reads the searchable texts of keys, and then the matching keys.
     async fn find_by_name(
         &self,
         account: AccountId,
@@ -289,14 +289,14 @@ impl Management {
             let was_last = names.len() < READ_AT_ONCE;
             let mut looked_at: Vec<(KeyId, bool)> =
                 names.iter().map(|name| (name.id, has_words(name))).collect();
-            // One key more than shown is read, to see whether there are more.
+            // One key more than shown is read to see whether there are more.
             let mut matching = looked_at.iter().enumerate().filter(|(_, (_, matches))| *matches);
             let enough = matching.nth(search.limit).map(|(place, _)| place + 1);
             looked_at.truncate(enough.unwrap_or(looked_at.len()));
             let wanted = looked_at.iter().filter(|(_, matches)| *matches).map(|(id, _)| *id);
             let mut keys = self.keys_by_id(AccountReach::whole(account), wanted.collect()).await?;
             let asked = if was_last && enough.is_none() { READ_AT_ONCE } else { looked_at.len() };
-            // Searches for a condition do not come here; they read whole keys.
+            // Searches with a condition read whole keys and do not come here.
             let known = Known { reached: ReachedLimits::none(self.clock.now()), refused: Arc::default() };
             let found = |(id, _)| {
                 let key = keys.remove(&id).filter(|key| search.matches(key, &known, now));
@@ -307,7 +307,7 @@ impl Management {
         Ok(scan.page())
     }
 
-    /// Reads the journal from its end, so that a key comes at the place of its last bill.
+    /// Reads the journal backwards, so that each key comes in the order of its last bill.
     async fn find_by_use(
         &self,
         account: AccountId,
@@ -339,7 +339,7 @@ impl Management {
         Ok(scan.page())
     }
 
-    /// Finds the entries of the journal before this number that are reached and match, the newest first.
+    /// Finds the matching journal entries within reach before this number, newest first.
     pub async fn find_entries(
         &self,
         AccountReach { account, group }: AccountReach,
@@ -352,7 +352,7 @@ impl Management {
         self.store.find_entries(account, search, before, limit).await
     }
 
-    /// Number of requests in flight that hold money of a key.
+    /// Counts a key's requests in flight.
     pub async fn requests_in_flight(&self, account: AccountId, key: KeyId) -> Result<u64, StoreError> {
         self.store.holds_of(account, key).await
     }

@@ -18,15 +18,15 @@ use key_service_store::store::{Order, REFUSED_CALLS_KEPT, StoreError};
 pub struct RefusedFilter {
     /// Key, reason, model, user, request and time.
     pub search: RefusedSearch,
-    /// Group to which the keys belong now, or its parent.
+    /// Current group of the keys, or its parent.
     pub group: Option<GroupId>,
-    /// The same, as the reach of the caller.
+    /// The same, as the group that the caller is limited to.
     pub within: Option<GroupId>,
 }
 
 impl Management {
-    /// Lists the last refused calls of the account that match, the newest first. A key-service sends them to the store
-    /// every ten seconds.
+    /// Lists the account's matching last refused calls, newest first. Key-services add them to the store every ten
+    /// seconds.
     pub async fn refused_calls(
         &self,
         account: AccountId,
@@ -65,7 +65,7 @@ impl Listed for RefusedCall {
             calls.reverse();
         }
         if let Some(after) = listing.after {
-            // A call that was dropped meanwhile is older than all that are kept.
+            // A call that was dropped meanwhile is older than all kept ones.
             let place = calls.iter().position(|call| call.id == after);
             let place = place.ok_or(Error::Refused(UnknownCursor))?;
             calls.drain(..=place);

@@ -1,4 +1,4 @@
-//! Requests for members: billed and refused ones in one list, the newest first, page by page.
+//! Billed and refused requests in one list for members, newest first, page by page.
 
 use std::{fmt, iter::Peekable, vec};
 
@@ -35,7 +35,7 @@ pub struct RequestPage {
     pub refused: usize,
 }
 
-/// A place in the list. All rows before it were shown.
+/// A place in the list; all rows before it have been shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestCursor {
     /// Number of the last entry that was read.
@@ -66,7 +66,7 @@ impl fmt::Display for RequestCursor {
 }
 
 impl Management {
-    /// Finds the requests after a place that are reached and match. The page may end before it is full.
+    /// Finds the matching requests within reach after a place. The page may end before it is full.
     pub async fn find_requests(
         &self,
         reach: AccountReach,
@@ -87,7 +87,7 @@ impl Management {
         };
         let refused_in_all = refused.len();
         refused.retain(|call| after.refusal.is_none_or(|shown| call.id < shown));
-        // A search that paused does not know what was billed earlier.
+        // A paused search does not know what was billed earlier.
         let known_since = match billed.next {
             Some(place) if billed.found.len() < limit => {
                 let at_place = self.latest_entries(reach.account, Some(place + 1), 1).await?;
@@ -107,13 +107,13 @@ impl Management {
     }
 }
 
-/// Merges two lists, each with the newest first.
+/// Merges two lists, newest first.
 struct MergedRequests {
     billed: Peekable<vec::IntoIter<JournalEntry>>,
     refused: Peekable<vec::IntoIter<RefusedCall>>,
     /// Number of the entry after which more may match.
     paused_at: Option<u64>,
-    /// Time before which it is not known what was billed.
+    /// What was billed before this time is not known yet.
     known_since: Option<Timestamp>,
     place: RequestCursor,
 }
@@ -135,7 +135,7 @@ impl Iterator for MergedRequests {
 }
 
 impl MergedRequests {
-    /// Returns the place from which to continue, if anything may be left.
+    /// Returns the place to continue from, if anything may be left.
     fn rest(mut self) -> Option<RequestCursor> {
         let is_read = self.billed.peek().is_none();
         if is_read && self.refused.peek().is_none() && self.paused_at.is_none() {

@@ -1,4 +1,4 @@
-//! Records the last use of management keys, beside the requests.
+//! Records the last use of management keys in the background.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
@@ -12,16 +12,16 @@ use tokio::time::timeout;
 use domain::access::is_noted;
 use key_service_store::store::{ManagementKey, Store};
 
-/// Most records under way: a write for each key of some accounts. Further uses are left to the key's next request.
+/// Most records being written. Further uses are left to the key's next request.
 const MAX_UNDER_WAY: usize = 256;
-/// Timeout of a record. The key's next request then makes another attempt.
+/// Timeout of a write. The key's next request then tries again.
 const RECORD_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Management keys whose record is under way.
+/// Management keys with a write in progress.
 #[derive(Clone, Default)]
 pub(crate) struct LastUses(Arc<Mutex<HashSet<ManagementKeyId>>>);
 
-/// A record under way, until dropped.
+/// A write in progress, until dropped.
 struct UnderWay {
     uses: LastUses,
     key: ManagementKeyId,
@@ -34,7 +34,7 @@ impl Drop for UnderWay {
 }
 
 impl LastUses {
-    /// Records a use in the background, unless a recent one is recorded or a record of the key is under way.
+    /// Records a use in the background, unless a recent use is recorded or a write for the key is in progress.
     pub(crate) fn note(&self, store: &Arc<Store>, account: AccountId, key: &ManagementKey, now: Timestamp) {
         if !is_noted(key.last_used_at, now) {
             return;

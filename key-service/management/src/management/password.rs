@@ -12,7 +12,7 @@ use tokio::{sync::Semaphore, task::spawn_blocking, time::timeout};
 use domain::member::PasswordHash;
 use key_service_store::store::StoreError;
 
-/// Fewest characters of a password. NIST SP 800-63B-4 demands as many if there is no second factor.
+/// Fewest characters of a password. NIST SP 800-63B-4 demands this many without a second factor.
 pub const MIN_PASSWORD_CHARS: usize = 15;
 /// Most characters of a password; a passphrase fits many times over.
 pub const MAX_PASSWORD_CHARS: usize = 256;
@@ -26,9 +26,9 @@ const LANES: u32 = 1;
 const SALT: usize = 16;
 const HASH: usize = 32;
 
-/// Hashes calculated at the same time, each on one core with 19 MiB; others wait.
+/// Hashes calculated concurrently, each on one core with 19 MiB; others wait.
 const HASHES_AT_ONCE: usize = 2;
-/// Timeout for a permit to hash: a hash takes some 50 ms.
+/// Timeout for a permit to hash. A hash takes about 50 ms.
 const HASH_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Calculates hashes, a few at a time.
@@ -41,7 +41,6 @@ impl Passwords {
         Self { hashes: Arc::new(Semaphore::new(HASHES_AT_ONCE)) }
     }
 
-    /// Hashes a new password, within a permit.
     pub(crate) async fn hash(
         &self,
         password: SecretString,
@@ -52,7 +51,7 @@ impl Passwords {
         Ok(PasswordHash(hash.to_string()))
     }
 
-    /// Returns whether the password fits the hash. A missing hash takes the same work, and never fits.
+    /// Returns whether the password matches the hash. A missing hash takes the same work and never matches.
     pub(crate) async fn verify(
         &self,
         password: SecretString,

@@ -1,5 +1,5 @@
-//! Remembers what accounts spent in the last days. Overview adds it up; by it every other page says how long the credit
-//! lasts, without a read of its own.
+//! Remembers what accounts spent in the last days. The overview page calculates it, and every other page uses it to
+//! show how long the credit lasts, without further reads.
 
 use std::collections::HashMap;
 
@@ -8,15 +8,15 @@ use shared::{ids::AccountId, money::NanoUsd};
 
 use domain::usage::Day;
 
-/// Most accounts that are remembered, in less than a megabyte.
+/// Most remembered accounts, in less than a megabyte.
 const MAX_ACCOUNTS: usize = 10_000;
 
-/// Spend of accounts, each with the day on which it was added up.
+/// Spend of accounts, each with the day it was calculated.
 #[derive(Default)]
 pub(crate) struct RecentSpend(Mutex<HashMap<AccountId, (Day, NanoUsd)>>);
 
 impl RecentSpend {
-    /// Remembers a spend. Where there are too many accounts, all others are forgotten until they are added up again.
+    /// Remembers a spend. If there are too many accounts, all others are forgotten until they are calculated again.
     pub(crate) fn remember(&self, account: AccountId, today: Day, spent: NanoUsd) {
         let mut accounts = self.0.lock();
         if accounts.len() >= MAX_ACCOUNTS && !accounts.contains_key(&account) {
@@ -25,7 +25,7 @@ impl RecentSpend {
         accounts.insert(account, (today, spent));
     }
 
-    /// Returns the spend of an account that was added up today or yesterday.
+    /// Returns the spend of an account, if it was calculated today or yesterday.
     pub(crate) fn of(&self, account: AccountId, today: Day) -> Option<NanoUsd> {
         let (day, spent) = self.0.lock().get(&account).copied()?;
         (day.plus(1) >= today).then_some(spent)

@@ -1,7 +1,7 @@
-//! Attempts to sign in with a password. They are counted in the store before they are judged.
+//! Attempts to sign in with a password. They are counted in the store before the password is checked.
 //!
-//! Counts have a fixed number of rows, so that invented names and addresses do not fill a store. The pepper decides the
-//! rows, so an unauthenticated caller cannot find a name or an address that shares another person's row.
+//! Counts have a fixed number of rows, so that invented names and addresses cannot fill the store. The pepper
+//! determines the rows, so an unauthenticated caller cannot find a name or address that shares another person's row.
 
 use std::time::Duration;
 
@@ -11,25 +11,25 @@ use crate::{error::Error, management::Management, members::refused::MemberRefuse
 use domain::digest::Digest;
 use key_service_store::store::StoreError;
 
-/// Time over which attempts are counted.
+/// Window over which attempts are counted.
 const ATTEMPTS_WITHIN: Duration = Duration::from_mins(15);
-/// Failed attempts from an address within that time. An office has one address and many people.
+/// Failed attempts allowed from one address in that window. An office has one address and many people.
 const ATTEMPTS_PER_ADDRESS: u64 = 60;
-/// Failed attempts with a name from one address, or in a known browser, within that time. People mistype, and 40
+/// Failed attempts allowed with a name from one address, or in a known browser, in that window. People mistype, and 40
 /// guesses an hour find no password.
 const ATTEMPTS_PER_NAME_AND_PLACE: u64 = 10;
-/// Failed attempts with a name from everywhere within that time. No password falls to 400 guesses an hour, and a caller
-/// with a few addresses does not lock a member out.
+/// Failed attempts allowed with a name from anywhere in that window. No password falls to 400 guesses an hour, and an
+/// attacker with a few addresses cannot lock a member out.
 const ATTEMPTS_PER_NAME: u64 = 100;
 
-/// Row of a count. Each count has 65,536 rows, so that callers who never sign in do not fill the store.
+/// Row of a count. Each count has 65,536 rows, so that callers who never sign in cannot fill the store.
 type CountRow = u16;
 
-/// An attempt that was counted, and is not judged yet.
+/// An attempt that was counted and whose password is yet to be checked.
 pub(crate) struct CountedAttempt {
-    /// Rows that a success forgets.
+    /// Rows that a success clears.
     of_name: Vec<Digest>,
-    /// Rows that keep other attempts when a success takes this one back.
+    /// Shared rows: a success removes only this attempt from them.
     of_all: Vec<Digest>,
 }
 
@@ -53,8 +53,8 @@ impl Management {
         Ok(CountedAttempt { of_name: vec![of_both, of_name], of_all: vec![of_address] })
     }
 
-    /// Counts an attempt in a browser in which the member signed in before, or refuses it. Attempts in unknown
-    /// browsers, even at the same address, do not count here.
+    /// Counts an attempt in a browser where the member signed in before, or refuses it. Attempts in unknown browsers,
+    /// even at the same address, do not count here.
     pub(crate) async fn count_known_attempt(
         &self,
         account: &str,
@@ -67,7 +67,7 @@ impl Management {
         Ok(CountedAttempt { of_name: vec![of_browser], of_all: vec![of_name] })
     }
 
-    /// Counts an attempt to change a password with the present one, or refuses it.
+    /// Counts an attempt to change a password with the current one, or refuses it.
     pub(crate) async fn count_change(
         &self,
         account: AccountId,
@@ -78,8 +78,8 @@ impl Management {
         Ok(CountedAttempt { of_name: vec![row], of_all: Vec::new() })
     }
 
-    /// Counts an attempt to give a code of a second factor, or refuses it. Reached only with the password or a link.
-    /// Six digits allow few guesses, so they are counted per member, wherever they come from.
+    /// Counts an attempt to give a second-factor code, or refuses it. Callers get here only with the password or a
+    /// link. Six digits allow few guesses, so attempts are counted per member, wherever they come from.
     pub(crate) async fn count_code(
         &self,
         account: AccountId,
@@ -92,8 +92,8 @@ impl Management {
         }
     }
 
-    /// Counts in each row, in order. If one count refuses the attempt, the next does not count it: an address past its
-    /// bound writes nothing about names, and adds nothing to the count that could lock a member out.
+    /// Counts in each row, in order, and stops at the first one that refuses: an address beyond its bound writes
+    /// nothing about names and does not add to the count that could lock a member out.
     async fn count<const N: usize>(&self, rows: [(Digest, u64); N]) -> Result<(), Error<MemberRefused>> {
         let now = self.clock.now();
         for (row, most) in rows {
@@ -104,8 +104,7 @@ impl Management {
         Ok(())
     }
 
-    /// Forgets the attempts with a name after a success, and takes this attempt back from the rows that count others
-    /// too.
+    /// Clears the attempts with a name after a success, and removes this attempt from shared rows.
     pub(crate) async fn forget_attempts(&self, counted: CountedAttempt) -> Result<(), StoreError> {
         for row in counted.of_name {
             self.store.forget_attempts(row).await?;
@@ -116,7 +115,7 @@ impl Management {
         Ok(())
     }
 
-    /// Takes back an attempt that could not be judged.
+    /// Uncounts an attempt whose password could not be checked.
     pub(crate) async fn take_attempt_back(&self, counted: CountedAttempt) -> Result<(), StoreError> {
         for row in counted.of_name.into_iter().chain(counted.of_all) {
             self.store.take_attempt_back(row).await?;

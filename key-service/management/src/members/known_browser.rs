@@ -1,5 +1,5 @@
-//! Browsers in which a member signed in before. Attempts in them are counted separately, so that guesses of
-//! unauthenticated callers lock no member out.
+//! Browsers in which a member signed in before. Their attempts are counted separately, so that guesses by strangers
+//! cannot lock a member out.
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use shared::{clock::random_bytes, secret::same};
@@ -11,10 +11,10 @@ const NUMBER: usize = 16;
 /// Bytes of the member's number in the name of a mark.
 const NAME: usize = 8;
 
-/// Mark of a browser in which a member signed in. It proves that sign-in, and signs nobody in.
+/// Mark of a browser in which a member signed in. It proves that, but signs nobody in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnownBrowser {
-    /// Name under which the browser keeps the mark, different for each member.
+    /// Name of the browser's cookie with the mark, different for each member.
     pub name: String,
     /// The browser's own number, and a digest that cannot be calculated without the pepper.
     pub mark: String,

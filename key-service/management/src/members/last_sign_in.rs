@@ -14,7 +14,7 @@ use domain::{
 };
 use key_service_store::store::{EventSlice, Found, NumberedEvent, StoreError};
 
-/// Sign-in events that are read: those of a hundred members in a week.
+/// Sign-in events to read: about a week of a hundred members.
 const SIGN_INS_READ: usize = 500;
 
 /// The last sign-in of a member.
@@ -54,7 +54,7 @@ impl Management {
         Ok(members.iter().map(|member| (member.id, of(member))).collect())
     }
 
-    /// Returns the time of the first kept event after a number; `None` if no event before it is missing.
+    /// Returns the time of the first kept event after a number; `None` if no earlier event is missing.
     async fn begin_of_events(&self, account: AccountId, after: u64) -> Result<Option<Timestamp>, StoreError> {
         let page = self.store.events_after(account, after, 1).await?;
         let is_whole = after == 0 && page.gone_until == 0;

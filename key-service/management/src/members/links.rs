@@ -1,4 +1,4 @@
-//! Sign-in links. Each signs its member in once, within its time, and a newer link or a new password voids it.
+//! Sign-in links. Each works once and for a limited time; a newer link or a new password voids it.
 
 use std::time::Duration;
 
@@ -19,15 +19,14 @@ use domain::{
 };
 use key_service_store::store::{ExpiringRecord, RecordKind};
 
-/// Time within which a sign-in link works.
 const LINK_TTL: Duration = Duration::from_mins(15);
-/// Time within which the link of an invitation works, which may include a weekend.
+/// Long enough for an invitation to survive a weekend.
 const INVITATION_TTL: Duration = Duration::from_hours(72);
 
 /// Purpose in the digests of links' tokens.
 const LINK: &str = "link";
 
-/// Writes the address of a sign-in link. The token comes after the `#`, which no browser sends, so that no proxy logs
+/// Writes the address of a sign-in link. The token follows the `#`, which browsers do not send, so that no proxy logs
 /// it.
 pub fn link(public: &str, token: &Token) -> String {
     let public = public.trim_end_matches('/');
@@ -35,7 +34,7 @@ pub fn link(public: &str, token: &Token) -> String {
 }
 
 impl Management {
-    /// Makes a member, and a link to sign in with for the first time.
+    /// Creates a member and a first sign-in link.
     pub async fn invite(
         &self,
         account: AccountId,
@@ -49,7 +48,7 @@ impl Management {
         Ok((member, token))
     }
 
-    /// Makes a link that signs a member in. The member sees who made the last one.
+    /// Makes a link that signs a member in. The member can see who made the last link.
     pub async fn sign_in_link(
         &self,
         account: AccountId,
@@ -57,7 +56,7 @@ impl Management {
         by: LinkMaker,
     ) -> Result<Token, Error<MemberRefused>> {
         if by != LinkMaker::Member {
-            // This is noted first, so that no link stays unseen.
+            // This is recorded first, so that no link stays hidden.
             let last_link = Some(MadeLink { by: by.clone(), at: self.clock.now().to_whole_seconds() });
             let change = MemberChange { last_link, ..MemberChange::default() };
             self.store.update_member(account, member.id, change).await?;
@@ -89,7 +88,7 @@ impl Management {
         Ok((self.account_name(token.account).await?, member))
     }
 
-    /// Finds whom a link signs in, a member or an operator.
+    /// Finds the member or operator that a link signs in.
     pub(crate) async fn member_of_link(&self, token: &Token) -> Result<Member, Error<MemberRefused>> {
         let (account, name, now) = (token.account, token.digest(LINK), self.clock.now());
         let found = self.store.record(account, RecordKind::Link, name, now).await?;
@@ -98,7 +97,7 @@ impl Management {
     }
 
     /// Signs a member in with a link, which is used up, and with a code if the member has a second factor. A wrong code
-    /// leaves the link as it is. An operator's link is unknown here.
+    /// does not use up the link. Operators' links are unknown here.
     pub async fn sign_in_with_link(
         &self,
         token: &Token,
@@ -109,7 +108,7 @@ impl Management {
         self.use_link(token, code, client).await
     }
 
-    /// Signs in whom a link names, a member or an operator.
+    /// Signs in the member or operator that a link names.
     pub(crate) async fn use_link(
         &self,
         token: &Token,
@@ -124,7 +123,7 @@ impl Management {
         let found = self.store.take_record(account, RecordKind::Link, digest, now).await?;
         let (link, member) = usable(found)?;
         if asked.second_factor.is_none() && member.second_factor.is_some() {
-            // The second factor was set up after the page that asked for no code.
+            // The second factor was set up after the page was shown.
             return Err(Error::Refused(MemberRefused::WrongCode));
         }
         let name = self.account_name(account).await?;
@@ -139,12 +138,12 @@ impl Management {
     }
 }
 
-/// Refuses the token of an operator where members sign in.
+/// Refuses an operator's token where members sign in.
 fn members_only(token: &Token) -> Result<(), Error<MemberRefused>> {
     if token.is_operators() { Err(Error::Refused(MemberRefused::LinkGone)) } else { Ok(()) }
 }
 
-/// Returns a found link, unless its member has another password since.
+/// Returns a found link, unless its member's password has changed since.
 fn usable(found: Option<(ExpiringRecord, Member)>) -> Result<(Link, Member), Error<MemberRefused>> {
     let (record, member) = found.ok_or(Error::Refused(MemberRefused::LinkGone))?;
     let link = Link::try_from(record)?;

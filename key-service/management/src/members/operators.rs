@@ -1,7 +1,7 @@
-//! Operators of the installation and their sign-in: with a link that a command prints, and a code of a second factor.
+//! Operators of the installation. They sign in with a link that a command prints, and with a second-factor code.
 //!
-//! They are kept as members are, in an account of their own. What signs a member in signs in no operator, and the other
-//! way round.
+//! They are stored like members, in a special account. Members' links and sessions do not work for operators, nor the
+//! reverse.
 
 use shared::secret::ExposeSecret;
 
@@ -20,7 +20,7 @@ use domain::{
 };
 use key_service_store::store::{StoreError, operators};
 
-/// Writes the address of an operator's sign-in link. The token comes after the `#`, which no browser sends.
+/// Writes the address of an operator's sign-in link. The token follows the `#`, which browsers do not send.
 pub fn link(public: &str, token: &Token) -> String {
     let public = public.trim_end_matches('/');
     format!("{public}/operator/sign-in/link#{}", token.reveal().expose_secret())
@@ -34,10 +34,10 @@ impl SignedIn {
 }
 
 impl Management {
-    /// Makes an operator, and a link to sign in with for the first time.
+    /// Creates an operator and a first sign-in link.
     pub async fn create_operator(&self, name: &str, actor: Actor) -> Result<Token, Error<MemberRefused>> {
         self.store.open_operators(self.clock.now()).await?;
-        // Nothing asks for this role: it is the one that may change nothing of an account.
+        // The role is never used; this one may change nothing in an account.
         let operator = self.add_member(operators(), name, Role::Viewer, actor).await?;
         self.sign_in_link(operators(), &operator, LinkMaker::Operator).await
     }
@@ -82,7 +82,7 @@ impl Management {
     }
 }
 
-/// Refuses the token of a member where operators sign in.
+/// Refuses a member's token where operators sign in.
 fn operators_only(token: &Token) -> Result<(), Error<MemberRefused>> {
     if token.is_operators() { Ok(()) } else { Err(Error::Refused(MemberRefused::LinkGone)) }
 }

@@ -1,4 +1,4 @@
-//! People of an account, and their right to sign in to its dashboard.
+//! Adds and removes the members of an account.
 
 use shared::{
     clock::random_bytes,

@@ -2,10 +2,10 @@
 
 use crate::management::password::{MAX_PASSWORD_CHARS, MIN_PASSWORD_CHARS};
 
-/// Most characters of a member's name, as many as the longest e-mail address has.
+/// Longest name of a member: the longest e-mail address fits.
 pub const MAX_MEMBER_NAME_CHARS: usize = 254;
 
-/// Most members per account: a page of members, and a sum over all of them, stay small.
+/// Most members per account, so that a page of members stays small.
 pub const MAX_MEMBERS: u64 = 100;
 
 /// Reason why a member was not changed, found or signed in.
@@ -17,13 +17,13 @@ pub enum MemberRefused {
     /// Another member has the name.
     #[error("there is a member of this name already")]
     NameTaken,
-    /// The account is at its bound of members.
+    /// The account has reached its bound on members.
     #[error("an account has {MAX_MEMBERS} members at most; remove one first")]
     TooMany,
     /// The store is nearly full.
-    #[error("the store is nearly full, and keeps the rest for requests")]
+    #[error("the store is nearly full, and the remaining space is reserved for requests")]
     StoreFull,
-    /// The name is empty, too long, surrounded by blanks, or contains invisible characters.
+    /// The name is empty, too long, surrounded by spaces, or contains invisible characters.
     #[error(
         "a name has 1 to {MAX_MEMBER_NAME_CHARS} characters that can be seen, without blanks around them"
     )]
@@ -34,13 +34,13 @@ pub enum MemberRefused {
     /// More than one group has the name.
     #[error("several groups have this name; give the id of one")]
     SeveralGroups,
-    /// The account would lose its last owner, and with it the management from its dashboard.
+    /// The account would lose its last owner, and with it the management through its dashboard.
     #[error("the last owner cannot be removed, and keeps the role")]
     LastOwner,
     /// The password is too short or too long.
     #[error("a password has {MIN_PASSWORD_CHARS} to {MAX_PASSWORD_CHARS} characters")]
     BadPassword,
-    /// The name is unknown, it has no password, or the password is wrong.
+    /// The name is unknown or has no password, or the password is wrong.
     #[error("account, name or password is wrong")]
     WrongPassword,
     /// The session's member gave a wrong present password.
@@ -49,13 +49,13 @@ pub enum MemberRefused {
     /// The session began too long ago, or without a link.
     #[error("sign in with a new link first")]
     StaleSignIn,
-    /// The app does not show this code now, or it was accepted before, or it is no unused recovery code.
+    /// The app does not show this code now, it was accepted before, or it is not an unused recovery code.
     #[error("the code is wrong or was used; wait for the next one")]
     WrongCode,
     /// There were too many wrong codes lately.
     #[error("there were too many wrong codes; wait a quarter of an hour")]
     TooManyCodes,
-    /// The password was given too long ago, in another browser, or was replaced since.
+    /// The password was given too long ago or in another browser, or has been replaced since.
     #[error("too much time has passed; sign in again")]
     ChallengeOver,
     /// The member has a second factor.

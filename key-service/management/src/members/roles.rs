@@ -1,4 +1,4 @@
-//! Roles of members: an account keeps an owner, and a lead has a group that lives.
+//! Roles of members. An account keeps at least one owner, and a lead's group must not be archived.
 
 use shared::ids::{AccountId, GroupId, MemberId};
 
@@ -16,7 +16,7 @@ use key_service_store::store::StoreError;
 const GROUPS_AT_ONCE: usize = 100;
 
 impl Management {
-    /// Gives a member another role, and tells of it in an event.
+    /// Gives a member another role, and writes an event.
     pub async fn change_role(
         &self,
         account: AccountId,
@@ -37,7 +37,7 @@ impl Management {
         if found { Ok(()) } else { Err(Error::Refused(MemberRefused::NotFound)) }
     }
 
-    /// Refuses a role that leads a group which the account does not have, or which is archived.
+    /// Refuses a lead's role if the account does not have the group or it is archived.
     pub(crate) async fn check_led_group(
         &self,
         account: AccountId,
@@ -50,7 +50,7 @@ impl Management {
         }
     }
 
-    /// Returns whether a role leads a group that is archived, by itself or with its parent.
+    /// Returns whether a role leads a group that is archived itself or through its parent.
     pub(crate) async fn is_over(&self, account: AccountId, role: Role) -> Result<bool, StoreError> {
         let Some(id) = role.group() else { return Ok(false) };
         let Some((group, parent)) = self.group_with_parent(account, id).await? else { return Ok(true) };
@@ -58,7 +58,7 @@ impl Management {
         Ok(is_archived(&group) || parent.as_ref().is_some_and(is_archived))
     }
 
-    /// Finds the group that a text names: by its id, its external id, or its name.
+    /// Finds a group by its id, external id or name.
     pub async fn group_called(
         &self,
         account: AccountId,
@@ -84,8 +84,8 @@ impl Management {
         }
     }
 
-    /// Refuses to remove an account's only owner. Two owners who remove each other at once, through two key-services,
-    /// may leave none; an operator then invites a new owner.
+    /// Refuses to remove an account's only owner. Two owners who remove each other at the same time through two
+    /// key-services may leave the account without one; an operator then invites a new owner.
     pub(crate) async fn keep_an_owner(
         &self,
         account: AccountId,

@@ -1,4 +1,4 @@
-//! Second factors of members. A code confirms them, each sign-in asks for one, and a code removes them.
+//! Second factors of members. Setting one up, signing in and removing it all need a code.
 
 #[cfg(test)]
 mod tests;
@@ -28,13 +28,13 @@ use domain::{
 };
 use key_service_store::store::StoreError;
 
-/// Time for the code of a sign-in after its password, enough to find a phone.
+/// Time to give the code after the password: enough to find a phone.
 const CHALLENGE_TTL: Duration = Duration::from_mins(10);
 
 /// Purpose in the digest of a visit's token within a challenge.
 const CHALLENGE: &str = "second factor";
 
-/// A secret for an app. It has no effect before a code has confirmed it.
+/// A secret for an app, without effect until a code has confirmed it.
 #[derive(Debug)]
 pub struct OfferedFactor {
     pub id: FactorId,
@@ -71,7 +71,7 @@ impl Management {
         Ok(OfferedFactor { id, secret: secret.plaintext(), uri: secret.uri(account, &member.name) })
     }
 
-    /// Puts an offered secret into effect after a code of it, and ends all other sessions. Returns the recovery codes.
+    /// Enables an offered secret, confirmed by a code, and ends all other sessions. Returns the recovery codes.
     pub async fn enable_second_factor(
         &self,
         signed_in: &SignedIn,
@@ -101,7 +101,7 @@ impl Management {
         Ok(codes)
     }
 
-    /// Removes the second factor of the signed-in member, who gives a code and, if there is one, the password.
+    /// Removes the second factor of the signed-in member, who must give a code and the password, if there is one.
     pub async fn disable_second_factor(
         &self,
         signed_in: &SignedIn,
@@ -131,8 +131,8 @@ impl Management {
         if is_removed { Ok(()) } else { Err(Error::Refused(MemberRefused::SecondFactorChanged)) }
     }
 
-    /// Accepts a code of a member with a second factor, and stores the result of `then`. The attempt is counted before
-    /// it is judged.
+    /// Checks a member's code and, if it is right, stores the result of `then`. The attempt is counted before the
+    /// check.
     pub(crate) async fn accept_code(
         &self,
         account: AccountId,
@@ -150,7 +150,7 @@ impl Management {
         accepted.ok_or(Error::Refused(MemberRefused::WrongCode))
     }
 
-    /// Stores a second factor after a code of it was used, unless another attempt has used one meanwhile.
+    /// Stores a second factor after one of its codes was used, unless another attempt has used one meanwhile.
     async fn use_code(
         &self,
         account: AccountId,
@@ -170,8 +170,8 @@ impl Management {
         }
     }
 
-    /// Makes the proof that a password was right, for the page that asks for a code. It is for one member, one visit
-    /// and one password, and holds for a few minutes. Nothing is stored.
+    /// Makes a proof that the password was right, for the page that asks for a code. It is valid for one member, visit
+    /// and password, for a few minutes. Nothing is stored.
     pub(crate) fn challenge(&self, account: AccountId, member: &Member, visit: &Token) -> String {
         self.challenge_until(account, member, visit, self.clock.now().plus(CHALLENGE_TTL))
     }
@@ -204,7 +204,7 @@ impl Management {
         Ok(NewSession { token, browser })
     }
 
-    /// Finds the member of a challenge that still holds.
+    /// Finds the member of a valid challenge.
     async fn challenged(
         &self,
         challenge: &str,

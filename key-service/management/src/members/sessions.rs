@@ -1,4 +1,4 @@
-//! Sessions of members: they begin with a sign-in, and end unused, after a week, or with a new password.
+//! Sessions of members. They begin with a sign-in, and end when idle, after a week, or with a new password.
 
 use std::time::Duration;
 
@@ -26,21 +26,21 @@ use domain::{
 };
 use key_service_store::store::{RecordKind, StoreError};
 
-/// Time after which an unused session ends: a working day with its breaks, not the night after.
+/// Idle timeout of a session: longer than the breaks of a working day, shorter than the night after it.
 const SESSION_IDLE: Duration = Duration::from_hours(10);
 
-/// Time after which a session ends even if it is used, so that a member signs in again each week.
+/// Longest life of a session, even if it is used: members sign in again every week.
 const SESSION_LIFE: Duration = Duration::from_hours(7 * 24);
 
-/// Least time between two records of a session's use, since a write for each page would be of no use.
+/// Least time between two records of a session's use, to avoid a write per page.
 const SESSION_NOTED_EVERY: Duration = Duration::from_mins(1);
 
-/// Most sessions per member, more than the browsers that a person uses. A further session ends the oldest.
+/// Most sessions per member: more than the browsers a person uses. A further session ends the oldest.
 pub(crate) const MAX_SESSIONS: usize = 50;
 
-/// Most characters of a browser's description that are kept.
+/// Longest stored description of a browser, in characters.
 const MAX_AGENT_CHARS: usize = 200;
-/// Most characters of a network address that are kept, as many as the longest IPv6 address has.
+/// Longest stored network address: the longest IPv6 address fits.
 const MAX_ADDRESS_CHARS: usize = 45;
 
 /// A session with its member.
@@ -49,7 +49,7 @@ pub struct SignedIn {
     pub account: AccountId,
     pub member: Member,
     pub session: Session,
-    /// The member leads a group that is archived, and has no rights any more.
+    /// The member leads an archived group, and has no rights any more.
     pub is_over: bool,
 }
 
@@ -59,12 +59,12 @@ impl SignedIn {
         Actor::Member { id: self.member.id, name: self.member.name.clone() }
     }
 
-    /// The part of the account that the member reaches.
+    /// The part of the account that the member may see.
     pub const fn reach(&self) -> AccountReach {
         AccountReach { account: self.account, group: self.member.role.group() }
     }
 
-    /// The member who reads or changes something.
+    /// The member as the caller of a request.
     pub fn governor(&self, effect: Effect) -> Governor {
         Governor { account: self.account, actor: self.actor(), access: self.member.role.access(), effect }
     }
@@ -73,9 +73,9 @@ impl SignedIn {
 /// The browser of a sign-in.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SignInClient<'a> {
-    /// Description of the browser by itself.
+    /// The browser's `User-Agent`.
     pub agent: &'a str,
-    /// Network address, as far as known.
+    /// Network address, if known.
     pub address: &'a str,
     /// Marks of the browser, of all members who signed in there.
     pub known: &'a [String],
@@ -85,11 +85,11 @@ pub struct SignInClient<'a> {
 #[derive(Debug)]
 pub struct NewSession {
     pub token: Token,
-    /// Mark by which the browser is known from now on.
+    /// Mark that makes the browser a known one.
     pub browser: KnownBrowser,
 }
 
-/// Purpose in the digests of sessions' tokens, so that a link's token is of no use for a session.
+/// Purpose in the digests of sessions' tokens, so that a link's token cannot be used for a session.
 const SESSION: &str = "session";
 
 impl Management {
@@ -152,7 +152,7 @@ impl Management {
         Ok(sessions)
     }
 
-    /// Ends a session of a member; again is the same.
+    /// Ends a session of a member; a repetition changes nothing.
     pub async fn end_session(
         &self,
         account: AccountId,
@@ -166,13 +166,13 @@ impl Management {
         }
     }
 
-    /// Returns the condition on which a session may set a password of its member now.
+    /// Returns what a session needs to set its member's password now.
     pub fn password_condition(&self, SignedIn { session, member, .. }: &SignedIn) -> PasswordCondition {
         session.password_condition(member, self.clock.now())
     }
 
     /// Sets a member's password, and ends all other sessions and the member's link. `present` is the previous password,
-    /// if the session must know it.
+    /// if the session must prove it.
     pub async fn set_password(
         &self,
         signed_in: &SignedIn,
@@ -186,7 +186,7 @@ impl Management {
         self.check_password_condition(signed_in, present).await?;
         let hash = self.passwords.hash(password, random_bytes(&*self.clock)).await?;
         let (account, member) = (signed_in.account, signed_in.member.id);
-        // A new password voids the link that was made before it.
+        // A new password voids earlier links.
         let change = MemberChange { password: Some(hash), ..MemberChange::default() };
         if !self.store.update_member(account, member, change).await? {
             return Err(Error::Refused(MemberRefused::NotFound));
@@ -206,7 +206,7 @@ impl Management {
         Ok(())
     }
 
-    /// Makes a token for a browser before its member signs in. The token is stored nowhere.
+    /// Makes a token for a browser before its member signs in. It is not stored.
     pub fn visit(&self) -> Token {
         let no_account = AccountId::new(Timestamp::from_millis(0), [0; 10]);
         Token::new(no_account, random_bytes(&*self.clock))

@@ -1,4 +1,4 @@
-//! Signing in with a password. Attempts are counted before they are judged.
+//! Sign-in with a password. Attempts are counted before the password is checked.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -18,7 +18,7 @@ use crate::{
 use domain::member::{Member, PasswordCondition, SignInWay};
 use key_service_store::store::StoreError;
 
-/// The attempt of a member to sign in.
+/// A member's attempt to sign in.
 #[derive(Debug)]
 pub struct SignIn<'a> {
     pub account: &'a str,
@@ -29,20 +29,20 @@ pub struct SignIn<'a> {
     pub visit: &'a Token,
 }
 
-/// Next step after a right password.
+/// What follows a right password.
 #[derive(Debug)]
 pub enum SignInStep {
     /// The member is signed in.
     Session(NewSession),
-    /// The member has a second factor, and continues with a code and this challenge.
+    /// The member has a second factor and continues with a code and this challenge.
     Code(String),
 }
 
 impl Management {
     /// Signs a member in with a password.
     ///
-    /// An unknown account or name takes the same steps and the same time as a wrong password. An attempt is counted
-    /// before it is judged, so that concurrent attempts count too. An attempt that does not fail is taken back.
+    /// An unknown account or name takes the same steps and time as a wrong password. Attempts are counted before the
+    /// check, so that concurrent attempts count too; successful ones are uncounted.
     pub async fn sign_in(&self, attempt: SignIn<'_>) -> Result<SignInStep, Error<MemberRefused>> {
         let SignIn { account: account_name, name, password, client, visit } = attempt;
         let counted = match self.known_mark(account_name, name, client.known) {
@@ -61,7 +61,7 @@ impl Management {
         Ok(SignInStep::Session(NewSession { token, browser }))
     }
 
-    /// Refuses a session that may not change what its member signs in with.
+    /// Refuses a session that may not change its member's credentials.
     pub(crate) async fn check_password_condition(
         &self,
         signed_in: &SignedIn,
@@ -100,7 +100,7 @@ impl Management {
         Ok(found.filter(|_| is_right))
     }
 
-    /// Returns the outcome of a judged attempt, which keeps counting only if the password was wrong.
+    /// Returns the outcome of an attempt, which stays counted only if the password was wrong.
     pub(crate) async fn unless_failed<T>(
         &self,
         counted: CountedAttempt,
@@ -109,7 +109,7 @@ impl Management {
         match &judged {
             Ok(None) => {}
             Ok(Some(_)) => self.forget_attempts(counted).await?,
-            // An attempt that was not judged is no failure. It was reported already that the store is away.
+            // An unchecked attempt is not a failure. The store's outage has already been reported.
             Err(_) => drop(self.take_attempt_back(counted).await),
         }
         judged
@@ -130,8 +130,8 @@ impl Management {
     }
 }
 
-/// Returns the part of an address that belongs to a person: an IPv4 address, or the /64 network of an IPv6 address,
-/// within which anyone chooses addresses freely. Text that is no address stays unchanged.
+/// Returns the part of an address that identifies a caller: an IPv4 address, or the /64 network of an IPv6 address,
+/// since its owner chooses addresses in it freely. Text that is not an address stays unchanged.
 fn network(address: &str) -> String {
     match address.parse::<IpAddr>().map(|address| address.to_canonical()) {
         Ok(IpAddr::V6(address)) => {

@@ -6,7 +6,7 @@ use shared::{ids::AccountId, secret::SecretString};
 use domain::digest::Digest;
 use key_service_store::store::operators;
 
-/// Secret with the id of its account, for links and cookies. The account is public, the rest is not.
+/// Secret for links and cookies, with the id of its account. Only the account's id is public.
 #[derive(Clone, Debug)]
 pub struct Token {
     pub account: AccountId,

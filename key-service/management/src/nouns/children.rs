@@ -1,4 +1,4 @@
-//! Groups of the list: how they are found by words, and the sums of their child groups.
+//! Groups for the list: searched by words, with the sums of their child groups.
 
 use std::collections::HashMap;
 
@@ -14,20 +14,20 @@ use key_service_store::store::{
     search::{READ_AT_ONCE, Scan},
 };
 
-/// Child groups read for a page of the list: some ten milliseconds of work.
+/// Most child groups read for a page: about ten milliseconds of work.
 const CHILDREN_READ: usize = 500;
 
 /// The child groups of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Children {
     pub groups: u64,
-    /// Number of keys in the child groups, revoked keys included; `None` if there are too many groups to read for a
+    /// Number of keys in the child groups, including revoked ones; `None` if there are too many groups to read for a
     /// page.
     pub keys: Option<u64>,
 }
 
 impl Management {
-    /// Finds the child groups of each of these groups that has some.
+    /// Finds the child groups of these groups.
     pub async fn children_of(
         &self,
         account: AccountId,
@@ -53,8 +53,8 @@ impl Management {
         Ok(children)
     }
 
-    /// Finds groups that are reached and whose name, external id or id contains all of these words, in any case, the
-    /// newest first. The group with exactly this external id comes before all others.
+    /// Finds groups within reach whose name, external id or id contains all these words, ignoring case, newest first. A
+    /// group with exactly this external id comes first.
     pub async fn find_groups(
         &self,
         reach: AccountReach,

@@ -1,4 +1,4 @@
-//! What keys, groups and webhooks have in common: a row of the management API, and its acts.
+//! What keys, groups and webhooks have in common: a row of the management API, and its operations.
 
 use shared::{
     ids::AccountId,
@@ -14,18 +14,18 @@ use crate::{
 };
 use domain::{event::Actor, settings::Patch};
 
-/// Result of a request that makes an object or its secret.
+/// Result of a request that creates an object or its secret.
 #[derive(Debug)]
 pub enum Made<T> {
-    /// The object, and the secret if it has one, which cannot be recovered later.
+    /// The new object, with its secret if it has one, which cannot be recovered later.
     New(T, Option<SecretString>),
-    /// The object existed before, and stays as it is.
+    /// The object existed before and stays unchanged.
     Existing(T),
-    /// An earlier attempt with the same idempotency key made the object, and the secret is gone.
+    /// An earlier attempt with the same idempotency key created the object, and the secret is gone.
     Replayed(T),
 }
 
-/// Someone who acts on an account.
+/// An actor in an account.
 pub struct Acting<'a> {
     pub(crate) management: &'a Management,
     pub(crate) account: AccountId,
@@ -34,7 +34,7 @@ pub struct Acting<'a> {
 
 pub type Acted<T> = Result<T, Error<Refused>>;
 
-/// A noun that owners govern.
+/// A kind of object that owners manage.
 pub trait Governed: Listed {
     /// Row in the management API's table of objects.
     type Object: Object;
@@ -44,7 +44,7 @@ pub trait Governed: Listed {
     /// Returns the value of a field at this time.
     fn value(&self, field: <Self::Object as Object>::Fields, now: Timestamp) -> Value;
 
-    /// Makes an object, once for each idempotency key.
+    /// Creates an object once for each idempotency key.
     fn create(
         by: Acting<'_>,
         settings: Self::Settings,
@@ -60,7 +60,7 @@ pub trait Governed: Listed {
         change: Self::Settings,
     ) -> impl Future<Output = Acted<Self>> + Send;
 
-    /// Ends an object for good; repeating it changes nothing.
+    /// Permanently ends an object; a repetition changes nothing.
     fn end(by: Acting<'_>, id: Self::Id) -> impl Future<Output = Acted<Self>> + Send;
 }
 

@@ -1,5 +1,4 @@
-//! Use-cases of groups: they are made once for each external id, changed and archived, and their keys are revoked
-//! together.
+//! Use-cases of groups: create once for each external id, change, archive, and revoke all keys.
 
 use std::cmp::Reverse;
 
@@ -29,9 +28,9 @@ use key_service_store::store::{
     Capacity as _, GroupCreated, GroupPage, GroupUpdated, Order, Page, StoreError,
 };
 
-/// Keys of a group read at a time, to be revoked.
+/// Keys of a group read at a time in order to revoke them.
 const REVOKED_AT_ONCE: usize = 500;
-/// Keys of a group revoked at the same time, which stores write together.
+/// Keys of a group revoked concurrently, which stores write together.
 const REVOKED_TOGETHER: usize = 64;
 
 impl Governed for Group {
@@ -50,7 +49,7 @@ impl Governed for Group {
     ) -> Acted<Made<Self>> {
         let Acting { management, account, actor } = by;
         let refused = |reason| Err(Error::Refused(reason));
-        // With an idempotency key, the store tells a repetition from a group that existed before.
+        // With an idempotency key, the store distinguishes a repetition from a group that existed before.
         if let Some(external_id) = settings.external_id.as_ref().and_then(Option::as_ref)
             && idempotency_key.is_none()
             && let Some(group) = management.store.group_with_external_id(account, external_id).await?
@@ -86,7 +85,7 @@ impl Governed for Group {
         let Acting { management, account, actor } = by;
         management.name_by_id(models(&mut change));
         let act = management.act(actor);
-        // As for a key: what the store would refuse is left to the store.
+        // As for keys, the store itself refuses what it cannot accept.
         if management.store.is_nearly_full().await?
             && let Some(before) = management.store.group(account, id).await?
             && let Ok(after) = before.clone().updated(&change, Ok(()), act.at)
@@ -108,7 +107,7 @@ impl Governed for Group {
 }
 
 impl Acting<'_> {
-    /// Revokes all keys of a group, except those of its child groups, and returns the number of keys that were live.
+    /// Revokes all keys of a group, except its child groups' keys, and returns how many were live.
     pub async fn revoke_keys(self, id: GroupId) -> Acted<u64> {
         let Self { management, account, actor } = self;
         management.group(account, id).await?;
@@ -131,7 +130,7 @@ impl Acting<'_> {
     }
 }
 
-/// The lists of models in settings: of the group, and of the keys that are made in it.
+/// The lists of models in settings: the group's, and the default for its keys.
 fn models(settings: &mut GroupPatch) -> impl Iterator<Item = &mut Vec<String>> {
     let GroupPatch { bounds, key_defaults, .. } = settings;
     bounds.models.iter_mut().chain(key_defaults.bounds.models.iter_mut()).flatten()
@@ -143,7 +142,7 @@ impl Management {
         self.store.group(account, id).await?.ok_or(Error::Refused(Refused::NotFound(Noun::Group)))
     }
 
-    /// The newest groups that are reached.
+    /// The newest groups within reach.
     pub async fn newest_groups(&self, reach: AccountReach, limit: usize) -> Result<Vec<Group>, StoreError> {
         if let Some(mut ids) = self.groups_in(reach).await? {
             ids.sort_unstable_by_key(|id| Reverse(*id));

@@ -1,4 +1,4 @@
-//! Use-cases of API keys: they are made once for each idempotency key, changed and revoked.
+//! Use-cases of API keys: create once for each idempotency key, change, revoke.
 
 use shared::{
     clock::random_bytes,
@@ -26,7 +26,7 @@ use domain::{
 use key_service_credentials::Identified;
 use key_service_store::store::{self, Capacity as _, Updated};
 
-/// An API key as shown to the holder.
+/// An API key as shown to its holder.
 #[derive(Debug)]
 pub struct OwnKey {
     pub account: AccountId,
@@ -36,7 +36,7 @@ pub struct OwnKey {
 }
 
 impl Management {
-    /// Finds the presented API key, which may have no money left.
+    /// Finds the presented API key, even if it has no money left.
     pub async fn own_key(&self, presented: &str) -> Result<OwnKey, Error<Refusal>> {
         let refused = |refusal| Err(Error::Refused(refusal));
         let (owner, now) = (self.credentials.find(presented).await?, self.clock.now());
@@ -129,7 +129,7 @@ impl Governed for ApiKey {
         let Acting { management, account, actor } = by;
         management.name_by_id(change.bounds.models.iter_mut().flatten());
         let act = management.act(actor);
-        // An act that only disables the key or lowers bounds protects money, so a full store accepts it too.
+        // A change that only disables the key or lowers bounds protects money, so a full store accepts it too.
         if management.store.is_nearly_full().await?
             && let Some(before) = management.store.key(account, id).await?
             && let Ok(after) = before.clone().updated(&change, act.at)

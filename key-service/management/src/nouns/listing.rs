@@ -25,14 +25,13 @@ use key_service_store::store::{GroupPage, Order, Page as KeyPage, Store, StoreEr
 
 /// Objects read at a time while searching for matches.
 const READ_AT_ONCE: usize = 500;
-/// Groups whose keys are read at the same time for a page. If there are more groups, all keys of the account are
-/// searched.
+/// Most groups whose keys are read concurrently for a page. If there are more, all keys of the account are searched.
 pub(crate) const READ_TOGETHER: usize = 16;
 
 /// An object that an account lists.
 #[async_trait]
 pub trait Listed: Sized + Send + Sync + 'static {
-    /// Identifier, and cursor of the listing.
+    /// Id of the object, and cursor of the listing.
     type Id: Copy + Serialize + Send + Sync;
     type Filter: Clone + Send + Sync;
     /// Name of the object with an article, in messages.
@@ -40,7 +39,7 @@ pub trait Listed: Sized + Send + Sync + 'static {
 
     fn id(&self) -> Self::Id;
 
-    /// Returns whether old objects are missing.
+    /// Returns since when the list is complete.
     async fn completeness(_: &Management, _: AccountId) -> Result<Completeness, StoreError> {
         Ok(Completeness::NoneIsDropped)
     }
@@ -48,12 +47,12 @@ pub trait Listed: Sized + Send + Sync + 'static {
     async fn page(management: &Management, account: AccountId, listing: &Listing<Self>) -> Paged<Self>;
 }
 
-/// Completeness of a list, which tells clients whether older objects existed.
+/// Completeness of a list: whether older objects may have existed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Completeness {
     /// Objects of this type are never dropped.
     NoneIsDropped,
-    /// The oldest objects are dropped in time. All objects since this time are there, or all if it is `None`.
+    /// Old objects are dropped over time. The list is complete since this time; `None` if nothing was dropped.
     Since(Option<Timestamp>),
 }
 
@@ -91,7 +90,7 @@ pub type Paged<T> = Result<Page<T>, Error<UnknownCursor>>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownCursor;
 
-/// Texts of the caller that listed objects must have.
+/// Metadata that listed objects must have.
 pub type MetadataFilter = Vec<(String, String)>;
 
 #[derive(Clone, Debug, Default)]
@@ -99,9 +98,9 @@ pub struct KeyFilter {
     /// Present status of the keys.
     pub status: Option<Status>,
     pub group: Option<GroupId>,
-    /// Group that contains the keys, or the parents of their groups: the reach of the caller.
+    /// The group that the caller is limited to: the keys' group or its parent.
     pub within: Option<GroupId>,
-    /// Texts of the caller that the keys have.
+    /// Metadata of the keys.
     pub metadata: MetadataFilter,
 }
 
@@ -109,16 +108,16 @@ pub struct KeyFilter {
 pub struct GroupFilter {
     /// The caller's own id of the group.
     pub external_id: Option<String>,
-    /// Group that is listed alone with its child groups: the reach of the caller.
+    /// The group that the caller is limited to, with its child groups.
     pub within: Option<GroupId>,
     /// Group that the groups are in.
     pub parent: Option<GroupId>,
-    /// Texts of the caller that the groups have.
+    /// Metadata of the groups.
     pub metadata: MetadataFilter,
 }
 
-/// Reads the first `limit` wanted objects after `after`. `read` reads a number of objects after an object; if it finds
-/// fewer, they are the last.
+/// Reads the first `limit` wanted objects after `after`. `read` reads a number of objects after a given one; fewer
+/// means that they are the last.
 async fn wanted<'a, T: Listed>(
     listing: &Listing<T>,
     is_filtered: bool,
@@ -126,7 +125,7 @@ async fn wanted<'a, T: Listed>(
     is_wanted: impl Fn(&T) -> bool,
 ) -> Result<Page<T>, StoreError> {
     let (mut items, mut after) = (Vec::new(), listing.after);
-    // One object more than requested shows that there are more.
+    // One object more than requested shows whether there are more.
     let at_once = if is_filtered { READ_AT_ONCE } else { listing.limit.saturating_add(1) };
     loop {
         let objects = read(after, at_once).await?;

@@ -1,4 +1,4 @@
-//! Use-case of moving in: keys and groups of another gateway are imported together.
+//! Imports keys and groups of another gateway together.
 
 use shared::{
     clock::random_bytes,
@@ -10,7 +10,7 @@ use domain::{event::Actor, ledger::Budget};
 use key_service_moving::{Draft, Import, ImportRefused, ImportedKey, Plan};
 
 impl Management {
-    /// Imports keys and groups, all or nothing, or only says what an import would make. What exists stays as it is.
+    /// Imports keys and groups, or only reports what an import would create. Existing ones stay unchanged.
     pub async fn import(
         &self,
         account: AccountId,
@@ -41,13 +41,13 @@ impl Management {
     }
 }
 
-/// The models that a budget allows, if it does not allow all.
+/// The models that a budget allows, if it is limited to some.
 fn models(budget: &mut Budget) -> impl Iterator<Item = &mut Vec<String>> {
     budget.bounds.iter_mut().filter_map(|bounds| bounds.models.as_mut())
 }
 
-/// Random bytes of an id, led by a number: ids of the same millisecond are in the order of their numbers, the first
-/// quarter of a million of them. Of the first bytes, an id keeps 4, 8 and 6 bits.
+/// Random bytes of an id, prefixed with a number, so that ids of the same millisecond sort by their numbers: the first
+/// quarter of a million of them. Of the first three bytes, an id keeps 4, 8 and 6 bits.
 fn in_order(n: u32, mut random: [u8; 10]) -> [u8; 10] {
     let [_, high, middle, low] = (n << 2).to_be_bytes();
     random[..3].copy_from_slice(&[high, middle, low >> 2]);

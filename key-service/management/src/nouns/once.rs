@@ -1,4 +1,4 @@
-//! Requests that make one object however often they are sent: marks of forms, and digests of requests with an
+//! Requests that create one object however often they are repeated: marks of forms, and digests of requests with an
 //! idempotency key.
 
 use std::time::Duration;
@@ -16,24 +16,24 @@ use key_service_store::store::Idempotency;
 
 /// Lifetime of an idempotency key.
 const IDEMPOTENCY_TTL: Duration = Duration::from_hours(24);
-/// Tolerated difference between the clocks of two key-services, since one may show a form that the other receives.
+/// Tolerated clock difference between key-services: one may show a form that another receives.
 const CLOCKS_APART: Duration = Duration::from_mins(1);
 
-/// Time as of which settings are digested: a request that is sent again means the same, although its raise may have ended.
+/// Time for digesting settings: a repeated request means the same, although its raise may have ended since.
 pub(super) const AS_SENT: Timestamp = Timestamp::from_millis(i64::MIN);
 
-/// Answer to a form that makes an object.
+/// Answer to a form that creates an object.
 #[derive(Debug)]
 pub enum Once<T> {
-    /// The object was made; a secret in it cannot be recovered later.
+    /// The object was created; a secret in it cannot be recovered later.
     New(T),
-    /// An earlier attempt made the object.
+    /// An earlier attempt created the object.
     Replayed,
-    /// The form was not made by this service, or is too old.
+    /// The form does not come from this service or is too old.
     Stale,
 }
 
-/// Digests a request to make an object with these settings. Settings with the same meaning have the same digest.
+/// Digests a request to create an object with these settings. Settings with the same meaning have the same digest.
 #[expect(clippy::expect_used, reason = "texts, numbers and ids always have a form in JSON")]
 pub(crate) fn digest_of_request<F: Fields>(object: &str, value: impl Fn(F) -> Value) -> Digest {
     let settings = F::settings().map(|field| (field.row().name, value(field).setting()));
@@ -48,14 +48,14 @@ pub(crate) fn attempt(name: Option<String>, request: Digest, now: Timestamp) -> 
 }
 
 impl Management {
-    /// Makes the mark of a form: 64 hexadecimal digits, of which the first twelve are the time of showing.
+    /// Makes the mark of a form: 64 hexadecimal digits. The first twelve are the time when it was shown.
     pub fn form_attempt(&self) -> String {
         let shown = self.clock.now().millis();
         format!("{shown:012x}{}", hex::encode(random_bytes::<26>(&*self.clock)))
     }
 
-    /// Returns when the form of an attempt was shown; it is now if the attempt does not say so. `None` for anything
-    /// that is no attempt.
+    /// Returns when an attempt's form was shown, or the current time if the attempt does not contain it. `None` for
+    /// anything that is not an attempt.
     pub(crate) fn shown_at(&self, attempt: &str) -> Option<Timestamp> {
         let is_attempt = attempt.len() == 64 && attempt.bytes().all(|digit| digit.is_ascii_hexdigit());
         let shown = i64::from_str_radix(attempt.get(..12).filter(|_| is_attempt)?, 16).ok()?;
@@ -65,7 +65,7 @@ impl Management {
         Some(if is_recent { shown } else { now })
     }
 
-    /// Returns the random bytes for the id of an object that an attempt with these settings makes. Nobody can choose
+    /// Returns the random bytes for the id of an object that an attempt with these settings creates. Nobody can choose
     /// them.
     pub(crate) fn bytes_of_attempt(
         &self,

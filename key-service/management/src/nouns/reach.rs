@@ -1,8 +1,8 @@
-//! Reach: the part of an account that a management key or a member sees.
+//! Reach: the part of an account that a management key or a member may see.
 //!
-//! Whoever reaches one group sees the keys in it and in its child groups, and what they did. Everything else of the
-//! account is as unknown as another account's. Readings take an [`AccountReach`] in place of an account, so that no page
-//! can ask for more than its member reaches.
+//! A caller limited to a group sees the keys in it and its child groups, and their activity. Everything else in the
+//! account looks unknown, like another account's. Reads take an [`AccountReach`] instead of an account, so that no page
+//! can ask for more than its member may see.
 
 use std::collections::HashMap;
 
@@ -20,11 +20,11 @@ use domain::{
 };
 use key_service_store::store::StoreError;
 
-/// The part of an account that someone reaches.
+/// The part of an account that a caller may see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AccountReach {
     pub account: AccountId,
-    /// The only group whose keys are reached, with child groups; `None` is the whole account.
+    /// Limits the reach to the keys of this group and its child groups; `None` for the whole account.
     pub group: Option<GroupId>,
 }
 
@@ -34,7 +34,7 @@ impl AccountReach {
         Self { account, group: None }
     }
 
-    /// Returns whether keys and bills in this group, with this parent, are reached.
+    /// Returns whether keys and bills in this group, with this parent, are within reach.
     pub fn has(self, groups: GroupChain) -> bool {
         let access = Access { scope: Scope::Read, group: self.group };
         may(access, Effect::Read, Subject::Key(groups)).is_ok()
@@ -42,7 +42,7 @@ impl AccountReach {
 }
 
 impl Management {
-    /// Reads a group with its parent. The parent is read only if a judgement needs it.
+    /// Reads a group with its parent. The parent is read only if the reach depends on it.
     pub(crate) async fn chain(
         &self,
         reach: AccountReach,
@@ -55,7 +55,7 @@ impl Management {
         Ok([group, found.and_then(|group| group.spend.parent)])
     }
 
-    /// Lists the group that is reached, with its child groups; `None` for a whole account.
+    /// Lists the group within reach and its child groups; `None` for a whole account.
     pub(crate) async fn groups_in(
         &self,
         AccountReach { account, group }: AccountReach,
@@ -66,21 +66,21 @@ impl Management {
         Ok(Some(groups))
     }
 
-    /// Finds a key that is reached.
+    /// Finds a key within reach.
     pub async fn key_in(&self, reach: AccountReach, id: KeyId) -> Result<ApiKey, Error<Refused>> {
         let key = self.get(reach.account, id).await?;
         let is_reached = reach.has(self.chain(reach, key.spend.group).await?);
         if is_reached { Ok(key) } else { Err(Error::Refused(Refused::NotFound(Noun::Key))) }
     }
 
-    /// Finds a group that is reached.
+    /// Finds a group within reach.
     pub async fn group_in(&self, reach: AccountReach, id: GroupId) -> Result<Group, Error<Refused>> {
         let group = self.group(reach.account, id).await?;
         let is_reached = reach.has([Some(id), group.spend.parent]);
         if is_reached { Ok(group) } else { Err(Error::Refused(Refused::NotFound(Noun::Group))) }
     }
 
-    /// Finds the key that has, or had, this plaintext. Only its hash goes further.
+    /// Finds the key that has or had this plaintext. Only its hash leaves this function.
     pub async fn key_of_plaintext(
         &self,
         reach: AccountReach,
@@ -98,7 +98,7 @@ impl Management {
         Ok(is_reached.then_some(owner))
     }
 
-    /// Finds keys by id, as far as they are reached.
+    /// Finds the keys within reach by id.
     pub async fn keys_by_id(
         &self,
         reach: AccountReach,
@@ -110,7 +110,7 @@ impl Management {
         Ok(found.into_iter().filter(is_reached).map(|key| (key.id, key)).collect())
     }
 
-    /// Finds groups by id, as far as they are reached.
+    /// Finds the groups within reach by id.
     pub async fn groups_by_id(
         &self,
         reach: AccountReach,
@@ -129,7 +129,7 @@ fn once<Id: Ord>(mut ids: Vec<Id>) -> Vec<Id> {
     ids
 }
 
-/// Returns whether a group is among those that are reached, if not all are.
+/// Returns whether a group is among the groups within reach, or all are.
 pub(crate) fn is_in(group: Option<GroupId>, reached: Option<&[GroupId]>) -> bool {
     reached.is_none_or(|reached| group.is_some_and(|group| reached.contains(&group)))
 }

@@ -1,4 +1,4 @@
-//! Refusals about keys, groups and webhooks: a code of the management API, and the sentence that every edge says.
+//! Refusals about keys, groups and webhooks: a code of the management API, and the sentence that every interface shows.
 
 use domain::{
     group::{BadGroup, GroupNotChanged},
@@ -14,7 +14,7 @@ use shared::{
 
 use crate::error::Error;
 
-/// Reason why a key, a group or a webhook was not made, changed or found.
+/// Reason why a key, group or webhook was not created, changed or found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// The account does not have the object.
@@ -29,15 +29,15 @@ pub enum Refused {
     GroupArchived,
     /// The metadata would have too many names.
     TooMuchMetadata,
-    /// The group that a setting names cannot be that.
+    /// The group that a setting names cannot be used there.
     BadGroup(&'static str, BadGroup),
-    /// A limit cannot be raised so.
+    /// A limit cannot be raised this way.
     BadRaise(BadRaise),
-    /// The URL leads to an address that is not connected.
+    /// The URL leads to an address that must not be connected.
     Address(AddressRefused),
-    /// The account has as many of these as it may have.
+    /// The account has reached its bound on these objects.
     TooMany(Noun, u64),
-    /// The idempotency key was used with another request.
+    /// The idempotency key was used with a different request.
     IdempotencyKeyReused,
     /// The store is nearly full.
     StoreFull,
@@ -88,11 +88,11 @@ impl From<Refused> for ApiError {
             }
             Refused::BadGroup(param, BadGroup::Unknown) => unknown_group(param),
             Refused::BadGroup(param, BadGroup::Archived) => {
-                let message = "The group, or its parent, is archived: it takes no keys and no groups.";
+                let message = "The group or its parent is archived, so it accepts no keys and no groups.";
                 Self::at(Code::ArchivedGroup, param, message)
             }
             Refused::BadGroup(param, BadGroup::TooDeep) => {
-                let message = format!("`{param}` would make three levels: a parent has no parent itself.");
+                let message = format!("`{param}` would make three levels: a parent cannot have a parent.");
                 Self::at(Code::InvalidValue, param, message)
             }
             Refused::BadRaise(bad) => bad_raise(bad),
@@ -101,22 +101,22 @@ impl From<Refused> for ApiError {
             }
             Refused::TooMany(noun, most) => {
                 let (code, all) = noun.row().too_many;
-                Self::new(code, format!("The account has {most} {all}, and may not have more."))
+                Self::new(code, format!("The account already has {most} {all}, which is the most."))
             }
             Refused::IdempotencyKeyReused => Self::new(
                 Code::IdempotencyKeyReuse,
-                "This Idempotency-Key was used with another request; choose a new one.",
+                "This Idempotency-Key was used with a different request; choose a new one.",
             ),
             Refused::StoreFull => Self::new(
                 Code::StoreFull,
-                "The store is nearly full: until its operator enlarges it, things can only be revoked, disabled or \
-                 archived, and bounds lowered.",
+                "The store is nearly full. Until its operator enlarges it, you can only revoke, disable, archive \
+                 and lower bounds.",
             ),
         }
     }
 }
 
-/// The error for a raise that its limit or the time does not allow.
+/// The error for a raise that the limit or the time does not allow.
 fn bad_raise(BadRaise { window, fault }: BadRaise) -> ApiError {
     let (limit, raise) = match window {
         None => ("limit".to_owned(), "limit_raised".to_owned()),
@@ -124,13 +124,11 @@ fn bad_raise(BadRaise { window, fault }: BadRaise) -> ApiError {
     };
     let [amount, until] = ["amount", "until"].map(|member| format!("{raise}.{member}"));
     let (code, param, says) = match fault {
-        RaiseFault::NoLimit => {
-            (Code::InvalidValue, raise, "needs a `limit`: without one, there is nothing to raise".to_owned())
-        }
+        RaiseFault::NoLimit => (Code::InvalidValue, raise, "needs a `limit` to raise".to_owned()),
         RaiseFault::NotAbove(plain) => {
             (Code::DecimalBelowMinValue, amount, format!("must be above `{limit}`, which is {plain}"))
         }
-        RaiseFault::Over => (Code::InvalidValue, until, "must be a time that is still to come".to_owned()),
+        RaiseFault::Over => (Code::InvalidValue, until, "must be in the future".to_owned()),
         RaiseFault::TooLong => {
             let days = MAX_RAISE.as_secs() / 86_400;
             (Code::InvalidValue, until, format!("must be at most {days} days ahead"))
@@ -140,13 +138,13 @@ fn bad_raise(BadRaise { window, fault }: BadRaise) -> ApiError {
     ApiError::at(code, param, message)
 }
 
-/// The error for a group that the account does not have, or a text that is no id.
+/// The error for a group that the account does not have, or a text that is not an id.
 pub fn unknown_group(param: &str) -> ApiError {
     let message = format!("`{param}` must be the id of a group of the account.");
     ApiError::at(Code::InvalidValue, param, message)
 }
 
-/// The error for the client. The cause of a failure goes to the log only.
+/// The error for the client. The cause of a failure goes only to the log.
 impl<R: Into<ApiError>> From<Error<R>> for ApiError {
     fn from(error: Error<R>) -> Self {
         match error {

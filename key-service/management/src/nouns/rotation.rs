@@ -1,4 +1,4 @@
-//! Rotation gives a key a new plaintext.
+//! Rotation: gives a key a new plaintext.
 
 use std::time::Duration;
 
@@ -26,9 +26,9 @@ use key_service_store::store::Rotated;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RotationTerms {
-    /// Time for which the previous plaintext still works.
+    /// How long the previous plaintext still works.
     pub grace: Duration,
-    /// Ends the grace of an earlier rotation instead of being refused.
+    /// Ends a running grace of an earlier rotation instead of refusing.
     pub is_forced: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Use-cases of webhooks: they are made, changed, tested and removed, and their last deliveries are shown.
+//! Use-cases of webhooks: create, change, test, remove, and show the last deliveries.
 
 use async_trait::async_trait;
 use shared::{
@@ -25,9 +25,9 @@ use domain::{
 };
 use key_service_store::store::{EventSlice, Order, StoreError, WebhookCreated};
 
-/// Webhooks that an account may have: one for each of its systems, with room to move.
+/// Most webhooks of an account: one for each of its systems, with some to spare.
 pub const MAX_WEBHOOKS: u64 = 20;
-/// Attempts to queue a test while the webhook is changed.
+/// Attempts to queue a test while the webhook is being changed.
 const TEST_ATTEMPTS: u32 = 8;
 
 impl Governed for Webhook {
@@ -38,7 +38,7 @@ impl Governed for Webhook {
         self.value(field)
     }
 
-    /// Makes a webhook, once for each idempotency key. Events written before are not sent.
+    /// Creates a webhook once for each idempotency key. Earlier events are not sent.
     async fn create(
         by: Acting<'_>,
         settings: WebhookPatch,
@@ -76,7 +76,7 @@ impl Governed for Webhook {
 }
 
 impl Management {
-    /// Makes a webhook, once for each attempt and settings.
+    /// Creates a webhook once for each attempt and settings.
     pub async fn create_webhook_once(
         &self,
         account: AccountId,
@@ -103,7 +103,7 @@ impl Management {
         settings: &WebhookPatch,
         idempotency_key: Option<String>,
     ) -> Acted<Made<Webhook>> {
-        // Settings without a URL were refused where they were read.
+        // Settings without a URL were refused when they were read.
         let url =
             settings.url.clone().ok_or_else(|| StoreError::Conflict("a webhook has no URL".to_owned()))?;
         self.check_address(&url)?;
@@ -120,7 +120,7 @@ impl Management {
         let attempt = attempt(idempotency_key, request, now);
         match self.store.create_webhook(account, new, MAX_WEBHOOKS, attempt).await? {
             WebhookCreated::New => Ok(Made::New(webhook, Some(secret.plaintext()))),
-            // A webhook that was removed meanwhile stays unknown: repeating the request makes no second one.
+            // A webhook that was removed meanwhile stays unknown: repeating the request does not create a second one.
             WebhookCreated::Replayed(id) => self.webhook(account, id).await.map(Made::Replayed),
             WebhookCreated::Reused => Err(Error::Refused(Refused::IdempotencyKeyReused)),
             WebhookCreated::TooMany => Err(Error::Refused(Refused::TooMany(Noun::Webhook, MAX_WEBHOOKS))),
@@ -148,8 +148,7 @@ impl Management {
         found.ok_or(Error::Refused(Refused::NotFound(Noun::Webhook)))
     }
 
-    /// Queues an event of type `webhook.test` for a webhook, even a disabled one, and returns the event as JSON. It is
-    /// sent once.
+    /// Queues a `webhook.test` event for a webhook, even a disabled one, and returns it as JSON. It is sent once.
     pub async fn test_webhook(&self, account: AccountId, id: WebhookId) -> Result<String, Error<Refused>> {
         self.check_room(Refused::StoreFull).await?;
         let now = self.clock.now();
@@ -172,7 +171,7 @@ impl Management {
         Ok(self.store.attempts(account, id).await?)
     }
 
-    /// Refuses a literal address that would never be connected. Names are judged at each attempt.
+    /// Refuses a literal address that would never be connected. Names are checked at each attempt.
     fn check_address(&self, url: &WebhookUrl) -> Result<(), Error<Refused>> {
         let judged = match url.host() {
             Host::Literal(address) => may_connect(*address, url.host(), &self.webhook_networks),
@@ -191,7 +190,7 @@ fn test_event(id: EventId, webhook: WebhookId, now: Timestamp) -> String {
         let (created_at, key_id, group_id) = (now, None, None);
         serde_json::to_string(&EventObject { id, object, r#type, created_at, actor, key_id, group_id, data })
     });
-    // Texts and ids can always be written as JSON.
+    // Texts and ids always serialize.
     event.unwrap_or_default()
 }
 

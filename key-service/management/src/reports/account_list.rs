@@ -1,4 +1,4 @@
-//! The accounts of the installation for operators: searched by name, page by page, each with what it has and spends.
+//! The installation's accounts for operators: searched by name, page by page, each with its money and spend.
 
 use std::ops::RangeInclusive;
 
@@ -30,13 +30,13 @@ pub struct AccountPage {
     pub rows: Vec<AccountRow>,
     /// The last account of the page, if more follow.
     pub next: Option<AccountId>,
-    /// Accounts on all pages.
+    /// Number of accounts on all pages.
     pub total: u64,
 }
 
 impl Management {
-    /// Lists the accounts whose names have every word of `text`, after an account. All names are read, and the numbers of
-    /// the page's accounts alone. Pages are read one at a time.
+    /// Lists the accounts whose names contain every word of `text`, after an account. Reads all names, but numbers only
+    /// for the accounts on the page. Pages are read one at a time.
     pub async fn find_accounts(
         &self,
         text: &str,
@@ -58,12 +58,12 @@ impl Management {
         ids.truncate(limit);
         let next = ids.last().copied().filter(|_| has_more);
         let rows = stream::iter(ids.into_iter().map(|id| self.account_row(id))).buffered(READ_AT_ONCE);
-        // An account that stopped halfway in being made has no numbers yet.
+        // An account whose creation stopped halfway has no numbers yet.
         let rows = rows.try_filter_map(|row| std::future::ready(Ok(row))).try_collect().await?;
         Ok(AccountPage { rows, next, total })
     }
 
-    /// Returns an account with its numbers; `None` if there is none. The operators' own is none.
+    /// Returns an account with its numbers; `None` if it does not exist or is the operators' own.
     pub async fn account_row(&self, id: AccountId) -> Result<Option<AccountRow>, StoreError> {
         if id == operators() {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! The books for an operator: the journal, the counters of usage, and the audit.
+//! The books for an operator: journal, usage counters and audit.
 
 use std::ops::RangeInclusive;
 
@@ -9,7 +9,7 @@ use crate::management::Management;
 use domain::{audit::Audit, sequence::Sequence, usage::Day};
 use key_service_store::store::{Hour, JournalEntry, JournalPage, StoreError, UsageLine};
 
-/// Days before today whose refused calls are shown; counts are kept for longer.
+/// Days before today whose refused calls are shown; counts are kept longer.
 pub const REFUSED_DAYS: i64 = 7;
 
 /// Refused calls by error code, most first.
@@ -22,7 +22,7 @@ pub struct RefusedLately {
 }
 
 impl Management {
-    /// Numbers with which entries of the account's journal, and its events, are exported.
+    /// The exported numbers of the account's journal entries and events.
     pub async fn sequences(&self, account: AccountId) -> Result<(Sequence, Sequence), StoreError> {
         self.store.sequences(account).await
     }
@@ -57,7 +57,7 @@ impl Management {
         self.store.usage(account, days, key.as_ref().map(std::slice::from_ref)).await
     }
 
-    /// Lists ids and names of the accounts to audit, lost ones included.
+    /// Lists ids and names of the accounts to audit, including lost ones.
     pub async fn audited_accounts(&self) -> Result<Vec<(AccountId, String)>, StoreError> {
         self.store.audited_accounts().await
     }
@@ -67,8 +67,8 @@ impl Management {
         self.store.audit(account).await
     }
 
-    /// Calls of the account or of one of its keys that were refused today and in the [`REFUSED_DAYS`] before. A key-service
-    /// tells the store every ten seconds.
+    /// Refused calls of the account or of one of its keys, today and in the [`REFUSED_DAYS`] before. Key-services add
+    /// them to the store every ten seconds.
     pub async fn refused_lately(
         &self,
         account: AccountId,

@@ -1,4 +1,4 @@
-//! Sums of the requests that a search finds.
+//! Sums over the requests that a search finds.
 
 use std::ops::RangeInclusive;
 
@@ -22,16 +22,16 @@ use key_service_store::store::{OtherSums, StoreError};
 /// Sums of the entries of a search.
 #[derive(Clone, Debug)]
 pub struct EntrySums {
-    /// Days that are added up: those of the search, or the last [`DAYS`]; at most [`MAX_DAYS`].
+    /// Days that are summed: the search's, or the last [`DAYS`]; at most [`MAX_DAYS`].
     pub days: RangeInclusive<Day>,
     pub sums: Sums,
 }
 
 impl Management {
-    /// Adds up the counters of the days, the key, the group and the model of a search. Counters are kept by whole days in UTC: those
-    /// that a search for other times touches count whole. `None` for an outcome, a request or an upstream, by which no counters are
-    /// kept, for a user whose counters are not kept apart, and where no day is searched. Users are counted for the whole account, so
-    /// whoever reaches one group alone has no sums of theirs.
+    /// Sums the counters for a search's days, key, group and model. Counters cover whole days in UTC, so days that a
+    /// search touches count completely. `None` for an outcome, request or upstream, since there are no such counters;
+    /// for a user without separate counters; and if the search has no days. Users are counted for the whole account, so
+    /// a caller limited to a group gets no sums by user.
     pub async fn sums_of_entries(
         &self,
         reach: AccountReach,
@@ -80,7 +80,7 @@ impl Management {
         Ok(wanted.fold(Sums::default(), |all, line| all.plus(line.counts.of.into())))
     }
 
-    /// Adds up the counters of a user. `None` if requests of the user may be among those of others on one of the days.
+    /// Sums the counters of a user. `None` if the user may be counted among the other users on one of the days.
     async fn sums_of_user(
         &self,
         account: AccountId,

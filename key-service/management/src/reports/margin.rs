@@ -12,7 +12,7 @@ use crate::{
 use domain::usage::{Day, Margin};
 use key_service_store::store::{OtherSums, StoreError, TopGroups};
 
-/// Number of keys whose margins are read: two of the list's pages.
+/// Keys whose margins are read: two pages of the list.
 pub const MARGIN_KEYS: usize = 50;
 
 /// What a margin belongs to.
@@ -24,9 +24,9 @@ pub enum MarginOf {
     Key(KeyId, String),
     /// A group; `None` stands for keys without a group.
     Group(Option<GroupId>),
-    /// All keys but those with the largest charges.
+    /// All keys except those with the largest charges.
     OtherKeys,
-    /// Groups that were not compared, since the account has too many, and keys without a group.
+    /// Groups that were not compared because the account has too many, and keys without a group.
     OtherGroups,
 }
 
@@ -35,13 +35,13 @@ pub struct Margins {
     pub parts: Vec<(MarginOf, Margin)>,
     /// Margin of the whole account.
     pub total: Margin,
-    /// No part outside of these can be larger than one of them.
+    /// No part that is left out can be larger than a listed one.
     pub are_largest: bool,
 }
 
 impl Management {
-    /// Returns the margins of these days. If they are by key, the [`MARGIN_KEYS`] keys with the largest charges are listed,
-    /// and all others are added up.
+    /// Returns the margins of these days. By key, the [`MARGIN_KEYS`] keys with the largest charges are listed and all
+    /// others are summed.
     pub async fn margins(
         &self,
         account: AccountId,

@@ -17,17 +17,17 @@ use domain::{
 };
 use key_service_store::store::{AccountDay, OtherSums, StoreError, TopGroups, UsageLine};
 
-/// Days added up unless others are requested.
+/// Default number of days to sum.
 pub const DAYS: i64 = 30;
 
-/// Part of a spend for which sums are kept apart.
+/// How a spend is broken down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpendBy {
     Model,
     Key,
     /// The group that the key was in.
     Group,
-    /// The caller's own user.
+    /// The user that callers name.
     User,
 }
 
@@ -39,18 +39,18 @@ pub enum SpendPart {
     Key(KeyId),
     /// A group; `None` stands for keys without a group.
     Group(Option<GroupId>),
-    /// A user, by the caller's own name; `None` stands for requests whose callers named none.
+    /// A user, as callers name it; `None` for requests without a user.
     User(Option<String>),
-    /// Keys that were not compared, since the range has too many.
+    /// Keys that were not compared because the range has too many.
     OtherKeys,
     /// Groups that were not compared, since the account has too many, and keys without a group.
     OtherGroups,
-    /// Users without sums of their own: a day with many users adds up the later ones.
+    /// Users without separate sums: on a day with many users, later ones are summed together.
     OtherUsers,
 }
 
 impl SpendPart {
-    /// Returns whether the part stands for several that are not apart.
+    /// Returns whether the part is the sum of several that are not listed separately.
     pub const fn is_rest(&self) -> bool {
         match self {
             Self::OtherKeys | Self::OtherGroups | Self::OtherUsers => true,
@@ -59,7 +59,7 @@ impl SpendPart {
     }
 }
 
-/// Length of the times for which sums are apart.
+/// Step of the time axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChartStep {
     Day,
@@ -75,13 +75,13 @@ pub struct SpendSearch {
     pub depth: Depth,
 }
 
-/// Sums by part and time. The sums of a day stand at its first hour.
+/// Sums by part and time. A day's sums are at its first hour.
 pub type SpendParts = BTreeMap<SpendPart, BTreeMap<Hour, Sums>>;
 
 /// Sums by day and model.
 pub type Spend = BTreeMap<Day, BTreeMap<String, Sums>>;
 
-/// Parts of a spend, and what none of them has.
+/// Parts of a spend, and the rest.
 struct PartsAndRest {
     step: ChartStep,
     parts: SpendParts,
@@ -93,7 +93,7 @@ impl PartsAndRest {
         Self { step, parts: SpendParts::new(), rest: BTreeMap::new() }
     }
 
-    /// Sums of a day, at each of its times.
+    /// Sums of a day, per step.
     fn times(&self, day: Day, whole: Sums, hours: &HoursOfDay) -> Vec<(Hour, Sums)> {
         match self.step {
             ChartStep::Day => vec![(Hour::in_day(day, 0), whole)],
@@ -111,14 +111,14 @@ impl PartsAndRest {
         }
     }
 
-    /// Adds the sums of keys, of the lines whose payers are wanted.
+    /// Adds the lines of the wanted keys.
     fn add_keys(&mut self, lines: Vec<UsageLine>, is_wanted: impl Fn(&Payer) -> bool) {
         for UsageLine { day, payer, counts } in lines.into_iter().filter(|line| is_wanted(&line.payer)) {
             self.add(&SpendPart::Key(payer.key), day, counts.of.into(), &counts.hours);
         }
     }
 
-    /// Adds sums of which parts take theirs.
+    /// Adds to the total, which parts are subtracted from.
     fn leave(&mut self, day: Day, whole: Sums, hours: &HoursOfDay) {
         for (time, sums) in self.times(day, whole, hours) {
             let rest = self.rest.entry(time).or_default();
@@ -132,7 +132,7 @@ impl PartsAndRest {
         }
     }
 
-    /// Returns the parts, with what none of them has as one more.
+    /// Returns the parts, with the rest as one more part.
     fn with_rest(self, part: SpendPart) -> SpendParts {
         let Self { mut parts, mut rest, .. } = self;
         for (time, sums) in parts.values().flatten() {
@@ -160,8 +160,8 @@ impl Management {
         Ok(days.into_iter().filter_map(of_day).collect())
     }
 
-    /// Returns the sums of the account, apart for each model, key, group or user. Where there are too many keys or groups to
-    /// compare, the sums of most are one part. Users have no sums by hour.
+    /// Returns the account's sums by model, key, group or user. If there are too many keys or groups to compare, most
+    /// of them form one part. Users have no hourly sums.
     pub async fn spend_parts(
         &self,
         account: AccountId,
@@ -205,7 +205,7 @@ impl Management {
         Ok(parts.with_rest(SpendPart::OtherKeys))
     }
 
-    /// Returns the sums of a key on these days by model, while it was reached.
+    /// Returns a key's sums on these days by model, for the time it was within reach.
     pub async fn spend_of_key(
         &self,
         reach: AccountReach,
@@ -224,8 +224,8 @@ impl Management {
         Ok(parts.parts)
     }
 
-    /// Returns the sums of a group and of its child groups, while they were reached, apart for each model or each key. Where
-    /// the account has too many keys to compare, the sums of most are one part.
+    /// Returns the sums of a group and its child groups by model or key, for the time they were within reach. If the
+    /// account has too many keys to compare, most of them form one part.
     pub async fn spend_of_group(
         &self,
         reach: AccountReach,
@@ -254,7 +254,7 @@ impl Management {
         Ok(rest.with_rest(SpendPart::OtherKeys))
     }
 
-    /// Adds the sums of a group and of its child groups by day and model, while they were reached.
+    /// Adds the sums of a group and its child groups by day and model, for the time they were within reach.
     pub(super) async fn add_group(
         &self,
         reach: AccountReach,
@@ -296,7 +296,7 @@ impl Management {
         Ok(sums)
     }
 
-    /// Returns what each of these keys was charged on these days while it was reached, in a group or in a child group of it.
+    /// Returns each key's charges on these days while it was within reach and in a group or one of its child groups.
     pub async fn charged_in_group(
         &self,
         reach: AccountReach,

@@ -11,10 +11,9 @@ use crate::{
 use domain::usage::{Day, Sums};
 use key_service_store::store::{Deposit, StoreError};
 
-/// Readings of money that changes meanwhile. A busy account is then shown as it was last read.
+/// Attempts to read money that changes meanwhile. After that, a busy account is shown as last read.
 const READINGS: usize = 5;
 
-/// Names of months.
 const MONTHS: [&str; 12] = [
     "January",
     "February",
@@ -80,7 +79,7 @@ impl Month {
     }
 }
 
-/// Money of an account, read one part after the other.
+/// An account's money, read in several steps.
 struct MoneyReading {
     credit: NanoUsd,
     deposits: Vec<Deposit>,
@@ -94,10 +93,10 @@ impl Management {
         self.store.counters_kept().is_none_or(|days| age <= i64::from(days))
     }
 
-    /// States the money of an account over a month whose counters are still there.
+    /// Returns the statement of a month whose counters still exist.
     pub async fn statement(&self, account: AccountId, month: Month) -> Result<Statement, StoreError> {
         let (mut readings, mut read) = (0, self.read_money(account, month).await?);
-        // A charge between reading the credit and the counters would be missing in one of them.
+        // A charge between reading the credit and the counters would be missing from one of them.
         while readings < READINGS {
             let again = self.read_money(account, month).await?;
             let is_stable = again.credit == read.credit;
@@ -185,7 +184,7 @@ mod tests {
         let deposits =
             vec![deposit(month.last.plus(3), 8), deposit(month.last, 16), deposit(month.first.plus(-1), 32)];
         let stated = state(month, MoneyReading { credit: NanoUsd::from_usd(100), deposits, spend });
-        // 100 now, of which 8 came later and 4 went later.
+        // 100 now: 8 were added and 4 charged after the month.
         assert_eq!(stated.closing, NanoUsd::from_usd(96));
         assert_eq!((stated.charged, stated.deposits.len()), (NanoUsd::from_usd(3), 1));
         assert_eq!(

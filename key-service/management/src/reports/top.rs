@@ -1,8 +1,9 @@
-//! The keys and the groups with the largest sums of a range.
+//! The keys and groups with the largest sums of a range.
 //!
-//! No index has them, so the sums of the range are read and compared. A page reads a bounded number of sums. Where there
-//! are more, it shows candidates: the largest payers in a sample of the bills of the range, and what has spent most of all
-//! time. The sums of candidates are exact. What they leave out is one further part, which says that not all were compared.
+//! There is no index for them, so the sums of the range are read and compared. A page reads a bounded number of sums.
+//! If there are more, it shows candidates: the largest payers in a sample of the range's bills, and the largest
+//! spenders of all time. The candidates' sums are exact. Everything else is one further part, which says that not all
+//! were compared.
 
 use std::{collections::BTreeMap, ops::RangeInclusive};
 
@@ -23,19 +24,19 @@ use domain::{
 };
 use key_service_store::store::{Order, OtherSums, Page, StoreError, TopGroups, UsageLine};
 
-/// Keys shown apart where not all can be compared, of which most are from the sample.
+/// Keys shown separately if not all can be compared, most of them from the sample.
 const CANDIDATES: usize = 10;
 const FROM_SAMPLE: usize = 7;
 
-/// Groups shown apart at least, if the account has more than are compared.
+/// Fewest groups shown separately if the account has more than are compared.
 const TOP_GROUPS: usize = 40;
-/// Groups among which those that have spent most are found: the newest.
+/// The largest spenders are searched among this many newest groups.
 const GROUPS_LOOKED_AT: usize = 2_000;
 
-/// Keys of the account that have spent most, and newest keys of a group, among which the group's candidates are found.
+/// A group's candidates are searched among this many top keys of the account and newest keys of the group.
 const KEYS_LOOKED_AT: usize = 100;
 
-/// A sample of bills: some, at as many places of the range.
+/// Places of the range that bills are sampled from.
 const PLACES: u64 = 8;
 const BILLS_AT_A_PLACE: usize = 64;
 
@@ -56,7 +57,7 @@ impl Depth {
 }
 
 impl Management {
-    /// The keys of the account that spent most of all time, largest spend first.
+    /// The account's keys with the largest spend of all time, largest first.
     pub async fn top_keys(&self, account: AccountId, limit: usize) -> Result<Vec<ApiKey>, StoreError> {
         self.store.top_spending(account, None, limit).await
     }
@@ -71,7 +72,7 @@ impl Management {
         self.store.usage_of_few(account, days, depth.key_sums).await
     }
 
-    /// Lists keys that are likely to have the largest sums of these days, in a group if there is one.
+    /// Lists keys that probably have the largest sums of these days, optionally within a group.
     pub(super) async fn candidate_keys(
         &self,
         account: AccountId,
@@ -92,9 +93,9 @@ impl Management {
         Ok(keys)
     }
 
-    /// Finds keys in a group, or in a child group of it, that have spent most: among the account's top keys, and the newest
-    /// keys of these groups. Keys that came from another group are judged by all that they have spent, which only decides
-    /// whose sums are shown apart.
+    /// Finds the keys of a group and its child groups with the largest spend, among the account's top keys and the
+    /// newest keys of these groups. Keys from another group are ranked by their whole spend, which only decides whose
+    /// sums are shown separately.
     async fn top_keys_of(&self, account: AccountId, group: GroupId) -> Result<Vec<KeyId>, StoreError> {
         let top = self.top_keys(account, KEYS_LOOKED_AT).await?;
         let mut groups = vec![group];
@@ -110,8 +111,7 @@ impl Management {
         Ok(by_use.into_iter().take(CANDIDATES).map(|(_, id)| id).collect())
     }
 
-    /// Lists all groups, or, where the account has more than are compared, those that are likely to have the largest sums
-    /// of these days.
+    /// Lists all groups or, if there are too many to compare, those that probably have the largest sums of these days.
     pub(super) async fn groups_apart(
         &self,
         account: AccountId,
@@ -132,7 +132,7 @@ impl Management {
         Ok(top)
     }
 
-    /// Reads bills from places spread evenly over these days: whose they are, and what was charged.
+    /// Samples bills evenly over these days: their payers and charges.
     async fn sample(
         &self,
         account: AccountId,
@@ -148,7 +148,7 @@ impl Management {
             let counted = if days.contains(&of_day.day) { &mut within } else { &mut behind };
             *counted = counted.saturating_add(requests);
         }
-        // Nearly every bill is one entry of the journal, so requests tell where the range is.
+        // Nearly every bill is one journal entry, so the number of requests shows where the range is.
         let end = newest.number.saturating_add(1).saturating_sub(behind);
         let places = (0..PLACES).map(|place| end.saturating_sub(within * place / PLACES));
         let read = places.map(|place| self.store.latest_entries(account, Some(place), BILLS_AT_A_PLACE));

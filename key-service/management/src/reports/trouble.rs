@@ -1,8 +1,8 @@
-//! Trouble: keys that cannot spend, or soon cannot, and calls that are refused.
+//! Trouble: keys that cannot spend or soon will not, and refused calls.
 //!
-//! Nothing counts such keys. Of an account or a group with few keys, each is looked at. Otherwise a bounded number is: those
-//! that were refused today, those that crossed a threshold last, and those that expire next, so that there may be more. The
-//! present state of a key decides, here and for the filter of the list of keys.
+//! Such keys are not counted anywhere. In an account or group with few keys, all are checked. Otherwise a bounded
+//! number is: keys refused today, keys that last crossed a threshold, and keys that expire next. So there may be more.
+//! A key's current state decides, here and in the filter of the list of keys.
 
 use std::collections::HashMap;
 
@@ -20,31 +20,31 @@ use crate::{
 use domain::key::{ApiKey, KeyTrouble, SOON};
 use key_service_store::store::{Order, Page, StoreError};
 
-/// Most keys that are all looked at.
+/// Up to this many keys, all are checked.
 const ALL_KEYS: usize = 300;
-/// Otherwise, keys with the most refused calls.
+/// Otherwise, this many keys with the most refused calls are checked.
 const REFUSED_KEYS: usize = 100;
-/// Latest thresholds that are read, whether of keys or of others.
+/// Latest thresholds to read, of keys and others.
 const THRESHOLDS: usize = 200;
-/// Keys read of those that expire next.
+/// Keys to check that expire next.
 const EXPIRING: usize = 50;
 
-/// What is wrong with the keys of an account, or of a group and its child groups, right now.
+/// What is currently wrong with the keys of an account, or of a group and its child groups.
 #[derive(Debug)]
 pub struct Trouble {
-    /// Keys that cannot spend, since a limit of the key or of its groups is reached.
+    /// Keys that cannot spend because a limit of the key or of its groups is reached.
     pub limited: Vec<TroubledKey>,
-    /// Keys that were refused today, since they are revoked, disabled or expired.
+    /// Keys that were refused today because they are revoked, disabled or expired.
     pub ended: Vec<TroubledKey>,
     /// Keys that have used four fifths of a limit.
     pub nearly: Vec<TroubledKey>,
     /// Keys that expire within a week.
     pub expiring: Vec<TroubledKey>,
-    /// All refused calls of the account; none for a group, by which they are not counted.
+    /// All refused calls of the account; empty for a group, since they are not counted by group.
     pub refused: RefusedLately,
     /// Reached limits of these keys.
     pub limits: ReachedLimits,
-    /// No other key has any of this.
+    /// No other key is in trouble.
     pub has_all: bool,
     /// The group whose keys these are, unless some are in its child groups.
     pub group: Option<GroupId>,
@@ -59,14 +59,14 @@ pub struct TroubledKey {
 }
 
 impl Management {
-    /// Finds what is wrong with the keys that are reached.
+    /// Finds what is wrong with the keys within reach.
     pub async fn trouble(&self, reach: AccountReach) -> Result<Trouble, StoreError> {
         let (account, now) = (reach.account, self.clock.now());
         let refused = self.refused_lately(account, None).await?;
         let counts = self.keys_refused_today(account).await?;
         let groups = self.groups_in(reach).await?;
         let few = self.few_keys(account, groups.as_deref()).await?;
-        // Of one group, the keys are among those of the account.
+        // A group's keys are found among the account's.
         let most = |of: usize| if reach.group.is_some() { 3 * of } else { of };
         let mut ids: Vec<KeyId> = counts.iter().map(|(id, _)| *id).take(most(REFUSED_KEYS)).collect();
         ids.extend(self.store.last_told_keys(account, most(THRESHOLDS)).await?);
@@ -109,7 +109,7 @@ impl Management {
         Ok(trouble)
     }
 
-    /// The keys of the account with refused calls today, and how many, the most first.
+    /// The account's keys with refused calls today, with their numbers, most first.
     pub(crate) async fn keys_refused_today(
         &self,
         account: AccountId,
@@ -117,7 +117,7 @@ impl Management {
         self.store.refused_keys(account, self.today(), usize::MAX).await
     }
 
-    /// Reads all keys of the account, or of these groups; `None` if they are many.
+    /// Reads all keys of the account or of these groups; `None` if there are too many.
     async fn few_keys(
         &self,
         account: AccountId,
@@ -142,7 +142,7 @@ impl Management {
     }
 }
 
-/// Returns the keys in the order in which a list has their ids.
+/// Returns the keys in the order of these ids.
 fn in_order(ids: Vec<KeyId>, mut keys: HashMap<KeyId, ApiKey>) -> impl Iterator<Item = ApiKey> {
     ids.into_iter().filter_map(move |id| keys.remove(&id))
 }

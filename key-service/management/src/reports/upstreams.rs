@@ -1,4 +1,4 @@
-//! What the bills of all accounts tell of upstreams.
+//! Counts of upstreams, from the bills of all accounts.
 
 use std::collections::BTreeMap;
 
@@ -7,15 +7,15 @@ use domain::upstream_calls::UpstreamCalls;
 use key_service_store::store::{Hour, StoreError, UPSTREAM_HOURS};
 
 impl Management {
-    /// Counts of each upstream's bills in the last 24 hours, and since the hour began in which those did, by model
-    /// and name. A key-service tells the store every ten seconds.
+    /// Counts of each upstream's bills by model and name, over the last 24 hours rounded up to a full hour.
+    /// Key-services add them to the store every ten seconds.
     pub async fn upstream_calls(&self) -> Result<BTreeMap<(String, String), UpstreamCalls>, StoreError> {
         let Hour(now) = Hour::of(self.clock.now());
         self.store.upstream_calls(Hour(now - UPSTREAM_HOURS + 1)).await
     }
 
-    /// Counts of each model's bills in this hour and the one before, by id. Whether a model answers is no secret of the
-    /// accounts that asked.
+    /// Counts of each model's bills by id, in this hour and the previous one. Whether a model answers is not
+    /// confidential to the accounts that use it.
     pub async fn models_lately(&self) -> Result<BTreeMap<String, UpstreamCalls>, StoreError> {
         let Hour(now) = Hour::of(self.clock.now());
         let mut models: BTreeMap<String, UpstreamCalls> = BTreeMap::new();

@@ -14,17 +14,16 @@ use crate::management::Management;
 use domain::usage::{Day, Hour, PartCounts};
 use key_service_store::store::{AccountDay, OtherSums, StoreError, UsageLine};
 
-/// Most days that are summed up: a year, and the month in which someone looks at it.
+/// Most days that are summed: a year, plus the current month.
 pub const MAX_DAYS: i64 = 400;
 
-/// Number of deposits read at most; an account with one a day has as many in 270 years.
+/// Most deposits that are read: one a day for 270 years.
 pub(crate) const MAX_DEPOSITS: usize = 100_000;
 
-/// A part of the usage for which sums are kept apart.
+/// How usage is grouped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Grouping {
     Day,
-    /// The hour in UTC.
     Hour,
     Key,
     /// The group of the key.
@@ -34,7 +33,6 @@ pub enum Grouping {
     User,
 }
 
-/// All parts for which sums can be kept apart.
 pub const GROUPINGS: [Grouping; 6] =
     [Grouping::Day, Grouping::Hour, Grouping::Key, Grouping::Group, Grouping::Model, Grouping::User];
 
@@ -52,20 +50,19 @@ impl Grouping {
     }
 }
 
-/// The usage to sum up.
 #[derive(Clone, Debug)]
 pub struct UsageSearch {
     pub days: RangeInclusive<Day>,
     pub key: Option<KeyId>,
     /// Only of keys that were in this group, or in a child group of it.
     pub group: Option<GroupId>,
-    /// Only of keys that were in this group, or in a child group of it. This is the reach of the caller.
+    /// The same, as the group that the caller is limited to.
     pub within: Option<GroupId>,
-    /// Parts for which the sums are kept apart.
+    /// What the sums are grouped by.
     pub by: BTreeSet<Grouping>,
 }
 
-/// Values of the parts for which a sum is kept apart.
+/// Values that a sum is grouped by.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Parts {
     pub day: Option<Day>,
@@ -78,14 +75,14 @@ pub struct Parts {
     pub user: Option<UserPart>,
 }
 
-/// The requests that a sum by user has.
+/// The requests in a sum by user.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum UserPart {
     /// Requests of a user, by the caller's own name.
     Named(String),
-    /// Requests whose callers named no user.
+    /// Requests without a user.
     Unnamed,
-    /// Requests of users without sums of their own: a day with many users adds up the later ones.
+    /// Requests of users without separate sums: on a day with many users, later ones are summed together.
     Others,
 }
 
@@ -102,8 +99,8 @@ pub struct Money {
 }
 
 impl UsageSearch {
-    /// Returns whether there are sums for such a search. Users are counted for the whole account, apart by day at most: there
-    /// is no sum of theirs for one key, one group, or what a management key of a group reaches.
+    /// Returns whether sums for such a search exist. Users are counted for the whole account and combine only with
+    /// days: there are no sums by user for one key, one group, or a group's management key.
     pub fn is_counted(&self) -> bool {
         let is_by_user = self.by.contains(&Grouping::User);
         let is_alone = self.by.iter().all(|by| matches!(by, Grouping::User | Grouping::Day));
@@ -131,8 +128,8 @@ impl UsageSearch {
 }
 
 impl Management {
-    /// Sums up the account's usage, in the order of the parts. It reads a day at a time, so that memory holds the sums
-    /// and one day's counters. There are none if the search [is not counted](UsageSearch::is_counted).
+    /// Sums the account's usage, ordered by the grouping. Reads a day at a time, so that only the sums and one day's
+    /// counters are in memory. Empty if the search [is not counted](UsageSearch::is_counted).
     pub async fn sums_of_usage(
         &self,
         account: AccountId,
@@ -185,7 +182,7 @@ impl Management {
         loop {
             let deposits = self.store.deposits(account, MAX_DEPOSITS).await?;
             let funds = self.store.funds(account).await?.ok_or_else(|| StoreError::no_account(account))?;
-            // A deposit in between would be missing in the sum, but not in the credit.
+            // A deposit in between would be in the credit but not in the sum.
             if self.store.deposits(account, 1).await?.first() != deposits.first() {
                 continue;
             }
@@ -197,7 +194,7 @@ impl Management {
     }
 }
 
-/// Adds the sums of a day by user. What no user has belongs to requests that named none.
+/// Adds the sums of a day by user. The rest belongs to requests without a user.
 fn of_users(of_day: &AccountDay, is_by_day: bool, add: &mut impl FnMut(Parts, PartCounts)) {
     let parts = |user| Parts { day: is_by_day.then_some(of_day.day), user: Some(user), ..Parts::default() };
     let all = of_day.models.values().map(|model| model.hours.total());

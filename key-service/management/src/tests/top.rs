@@ -42,7 +42,7 @@ fn all(parts: &SpendParts) -> u64 {
     parts.keys().map(|part| requests(parts, part)).sum()
 }
 
-/// Keys, each in a group of its own, of which all but the last were used yesterday, and the last one today.
+/// Keys, each in a separate group: the last was used today, all others yesterday.
 async fn with_a_new_key(keys: u8) -> Billed {
     let mut billed = Billed::open().await;
     for n in 0..keys {
@@ -137,7 +137,7 @@ async fn keys_in_trouble_are_as_many_on_the_first_page_in_a_group_and_in_the_lis
     assert_eq!(listed(whole, None).await, (0..52).map(key).collect());
     assert_eq!(listed(whole, Some(group(0))).await, (0..45).map(key).collect());
 
-    // Of many keys, it does not look at each, and says so.
+    // With many keys, it does not check all of them, and says so.
     for n in 53..=255 {
         billed.key(n, None).await;
     }

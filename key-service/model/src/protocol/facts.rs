@@ -1,6 +1,6 @@
-//! What is proved of small installations, by visiting every state that they can reach. `docs/proof.md` has the numbers.
+//! What is proved about small installations by visiting every reachable state. `docs/proof.md` has the numbers.
 //!
-//! The ignored ones are larger, and take minutes: `make prove` runs them.
+//! The ignored tests are larger and take minutes: `make prove` runs them.
 
 use super::setup::{Act, Asked, Setup};
 use crate::explorer::{explore, explore_at_least};

@@ -1,7 +1,7 @@
-//! Gateways: what they know of their requests, and what they do.
+//! Gateways: what they know about their requests, and what they do.
 //!
-//! This is a stand-in for `open_hold.rs`, `settlement.rs` and `keys/orphans.rs` of `inference-gateway/holds`, a phase for each of
-//! their states.
+//! Simulates `open_hold.rs`, `settlement.rs` and `keys/orphans.rs` of `inference-gateway/holds`, with a phase for each
+//! of their states.
 
 use domain::ledger::{Ending, Outcome, Refused};
 
@@ -39,12 +39,12 @@ impl Request {
         }
     }
 
-    /// A copy that was not answered may open a hold later.
+    /// An unanswered copy may open a hold later.
     fn ended(&mut self) {
         self.phase = if self.copies > 1 { Phase::Doubtful } else { Phase::Done };
     }
 
-    /// Hears an answer. One that nobody waits for any more is dropped.
+    /// Receives an answer. Answers that nobody waits for are dropped.
     pub(super) fn hear(&mut self, kind: Kind, outcome: &Result<Outcome, Refused>) -> Result<(), String> {
         match (kind, self.phase, outcome) {
             (Kind::Hold, Phase::Asked, Ok(Outcome::Held { amount, .. })) => {
@@ -71,7 +71,7 @@ impl Request {
         Ok(())
     }
 
-    /// The gateway dies: what was in memory alone is forgotten.
+    /// The gateway dies and loses everything in memory.
     fn forget(&mut self) {
         match self.phase {
             Phase::Spooled | Phase::Done => {}
@@ -106,7 +106,7 @@ impl Setup {
 
     fn actions_of_request(&self, state: &State, request: usize, actions: &mut Vec<Action>) {
         let of = state.requests[request];
-        // Of requests that are alike, the first begins first.
+        // Among identical requests, the first begins first.
         let is_alike = |before: usize| {
             state.requests[before].phase == Phase::New && self.requests[before] == self.requests[request]
         };

@@ -1,4 +1,4 @@
-//! The books as they should be: commands applied to them one after another by the ledger alone, without copies and guards.
+//! The expected books: commands applied one after another by the ledger alone, without copies and guards.
 
 use domain::ledger::{
     Command, Outcome, RecordId, Refused, State, apply, entry,

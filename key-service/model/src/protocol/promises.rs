@@ -1,4 +1,4 @@
-//! What the contract promises, looked at after each commit, and when the installation is at rest.
+//! The promises, checked after each commit and when the installation is at rest.
 
 use std::ops::ControlFlow;
 
@@ -18,7 +18,7 @@ use super::{
 
 type Promise = Result<(), String>;
 
-/// Looks at the books after a commit, beside those before.
+/// Compares the books after a commit with the books before it.
 pub(super) fn after_commit(setup: &Setup, before: &State, books: &Books) -> Promise {
     let earlier = &*before.books;
     for (now, then) in budgets(books).zip(budgets(earlier)) {
@@ -43,7 +43,7 @@ fn budgets(books: &Books) -> impl Iterator<Item = &Budget> {
     books.keys.iter().map(|key| &key.budget).chain(books.groups.iter().map(|group| &group.budget))
 }
 
-/// No bound is passed, by whichever clock: a budget that is above a bound, since the bound was lowered or its raise ended, spends
+/// No bound is exceeded, by any clock: a budget above a bound, because the bound was lowered or its raise ended, spends
 /// and holds no more than before. A raise counts until a commit has seen it end.
 fn no_bound_is_passed(now: &Budget, then: &Budget) -> Promise {
     let sum = |used: NanoUsd, held: NanoUsd| used.nanos() + held.nanos();
@@ -70,7 +70,7 @@ fn no_bound_is_passed(now: &Budget, then: &Budget) -> Promise {
     Ok(())
 }
 
-/// A hold is opened only by a key that may spend, and only while its gateway may still use it.
+/// Only a key that may spend opens a hold, and only while its gateway may still use it.
 fn may_open(setup: &Setup, before: &State, request: usize) -> Promise {
     let key = &before.books.keys[usize::from(setup.requests[request].key)];
     if key.revoked_at.is_some() {
@@ -85,7 +85,7 @@ fn may_open(setup: &Setup, before: &State, request: usize) -> Promise {
     Ok(())
 }
 
-/// A bill is that of the final usage, or of a report that the gateway sent.
+/// A bill is for the final usage or for a report that the gateway sent.
 fn bill_is_of_what_was_served(setup: &Setup, before: &State, request: usize, bill: &Settlement) -> Promise {
     let (of, asked, cost) = (&before.requests[request], &setup.requests[request], bill.cost.nanos());
     let may_be = match bill.ending {
@@ -166,7 +166,7 @@ fn sums(books: &Books, pays: impl Fn(KeyId, [Option<GroupId>; 2]) -> bool) -> (i
     (holds.sum(), billed.sum())
 }
 
-/// An answer, a refusal too, is that of the ledger as it is when the commit is written.
+/// An answer, including a refusal, matches the ledger at the time the commit is written.
 pub(super) fn answers_are_of_the_present(outcomes: &Outcomes, expected: &Outcomes) -> Promise {
     let differs = |(outcome, expected): (&Result<Outcome, Refused>, &Result<Outcome, Refused>)| {
         if outcome == expected {
@@ -184,7 +184,7 @@ pub(super) fn answers_are_of_the_present(outcomes: &Outcomes, expected: &Outcome
     }
 }
 
-/// The books are those that the commands lead to, one after another in the order of their commits.
+/// The books equal the result of the commands, one after another in the order of their commits.
 pub(super) fn books_are_those_of_the_commands(books: &Books, expected: &Books) -> Promise {
     if books == expected {
         return Ok(());
@@ -192,7 +192,7 @@ pub(super) fn books_are_those_of_the_commands(books: &Books, expected: &Books) -
     broken(format!("the books are those of the commands: {books:?}, but {expected:?}"))
 }
 
-/// Nothing happens any more: every request was settled, once, and no money is held.
+/// At rest, every request has been settled once and no money is held.
 pub(super) fn at_rest(setup: &Setup, state: &State) -> Promise {
     let books = &state.books;
     for (request, (of, record)) in state.requests.iter().zip(&books.generations).enumerate() {

@@ -57,7 +57,7 @@ pub(super) fn sight(store: &SpaceMaps, guard: &Guard) -> Sight {
 }
 
 impl Sent {
-    /// The commit, apart from its revision. What it writes follows from the records that it guards.
+    /// The commit without its revision. What it writes follows from the records that it guards.
     pub(super) fn sketch(&self, store: &SpaceMaps) -> Vec<u8> {
         let mut sketch = format!("{:?}", self.job).into_bytes();
         sketch.push(u8::from(self.now > EVENING));
@@ -70,7 +70,7 @@ impl Sent {
     }
 }
 
-/// The hash of all records, apart from revisions. Logs and indexes follow from them, but for the order of entries.
+/// The hash of all records without revisions. Logs and indexes follow from them, except for the order of entries.
 pub(super) fn hash(store: &SpaceMaps) -> [u8; 32] {
     let mut sketch = Vec::new();
     for (name, record) in store.records() {

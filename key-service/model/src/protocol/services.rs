@@ -1,4 +1,4 @@
-//! What key-services do, and what comes of it in the store.
+//! What key-services do, and its effect on the store.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::{
     state::{Fate, State, Task},
 };
 
-/// Attempts at a commit: nobody writes between them, so that the second one always holds.
+/// Attempts at a commit. Nobody writes between them, so the second one always succeeds.
 const ATTEMPTS: u32 = 3;
 
 impl State {
@@ -34,7 +34,7 @@ impl State {
         (!calls.is_empty()).then_some(Job::Calls(calls))
     }
 
-    /// A key-service carries a job out, deciding anew after a conflict.
+    /// A key-service does a job, deciding again after a conflict.
     pub(super) fn carry_out(
         &mut self,
         setup: &Setup,
@@ -65,7 +65,7 @@ impl State {
         Err("a key-service that nobody disturbs gets its commit written".into())
     }
 
-    /// The key-service decides over its copies.
+    /// The key-service decides on its copies.
     fn decide(&mut self, setup: &Setup, job: Job, service: usize) -> Sent {
         self.revisions += 1;
         let revision = Revision(self.revisions.to_be_bytes());
@@ -83,8 +83,8 @@ impl State {
         Sent { job, now, revision, outcomes, commit }
     }
 
-    /// A commit reaches the store. If it is written, the commands must have the outcomes, and leave the books, that they have when
-    /// they are applied one after another.
+    /// A commit reaches the store. If it is written, outcomes and books must be the same as if the commands were
+    /// applied one after another.
     pub(super) fn write(&mut self, setup: &Setup, sent: &Sent) -> Result<Committed, String> {
         if let Some(conflict) = conflict(&self.store, &sent.commit) {
             return Ok(conflict);
@@ -103,7 +103,8 @@ impl State {
         Ok(Committed::Written)
     }
 
-    /// The store writes half of a commit, which no backend may do. The key-service forgets its copies, and nobody hears.
+    /// The store writes half of a commit, which no backend may do. The key-service drops its copies, and nobody gets an
+    /// answer.
     fn write_half(&mut self, setup: &Setup, sent: &Sent, service: usize) -> Result<(), String> {
         self.services[service].lane = Arc::new(Setup::lane());
         let mut commit = sent.commit.clone();

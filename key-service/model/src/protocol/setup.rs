@@ -25,7 +25,7 @@ use shared::{
 
 /// The evening of a day, half a second before midnight.
 pub(super) const EVENING: Timestamp = Timestamp::from_millis(1_795_219_199_500);
-/// Half a second after midnight: the clocks of key-services are apart by a second at most.
+/// Half a second after midnight: key-service clocks differ by a second at most.
 const MORNING: Timestamp = Timestamp::from_millis(1_795_219_200_500);
 /// Group of the keys, a child of [`PARENT`].
 pub(super) const GROUP: u8 = 1;

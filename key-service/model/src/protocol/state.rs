@@ -133,13 +133,13 @@ pub(super) enum Phase {
     Spooled,
     /// The release is sent until it is confirmed.
     Releasing,
-    /// A hold may be opened that no request uses. It is released once that cannot happen any more.
+    /// A hold may still be opened that no request uses. It is released once that can no longer happen.
     Doubtful,
     /// The release of such a hold is sent.
     Orphan,
     /// Nothing is left to do.
     Done,
-    /// The gateway has died, and knows nothing of the request.
+    /// The gateway has died and no longer knows the request.
     Lost,
 }
 

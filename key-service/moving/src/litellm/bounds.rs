@@ -1,4 +1,4 @@
-//! Budgets and rates of LiteLLM as bounds.
+//! Converts LiteLLM's budgets and rates to bounds.
 
 use serde_json::Value;
 use shared::{
@@ -23,7 +23,7 @@ const WINDOWS: [(Per, u64); 4] =
 const ALL_MODELS: [&str; 3] = ["all-proxy-models", "all-team-models", "*"];
 
 impl RowFields<'_> {
-    /// The bounds of a key or a team. What is not set is taken from the budget that a key names.
+    /// Reads the bounds of a key or a team. Unset values come from the budget that a key names.
     pub(super) fn bounds(&mut self, budget: Option<&Row>) -> Result<BoundsPatch, RowFault> {
         let mut bounds = BoundsPatch { models: self.models()?.map(Some), ..BoundsPatch::default() };
         self.money(&mut bounds, budget)?;
@@ -68,7 +68,7 @@ impl RowFields<'_> {
             }
         }
         for (per, amount) in self.budget_limits()? {
-            // Of two limits for a window, the smaller one holds.
+            // Of two limits for the same window, the smaller one applies.
             match windows.iter_mut().find(|(other, _)| *other == per) {
                 Some((_, before)) => *before = amount.min(*before),
                 None => windows.push((per, amount.min(MAX_LIMIT))),
@@ -82,7 +82,7 @@ impl RowFields<'_> {
 
     /// Limits for several windows.
     fn budget_limits(&mut self) -> Result<Vec<(Per, NanoUsd)>, RowFault> {
-        let fault = || "`budget_limits` is no list of budget_duration and max_budget".to_owned();
+        let fault = || "`budget_limits` is not a list of budget_duration and max_budget".to_owned();
         let limits = match self.take("budget_limits", values::json)? {
             Value::Null => return Ok(Vec::new()),
             Value::Array(limits) => limits,
@@ -101,7 +101,7 @@ impl RowFields<'_> {
         limits.iter().map(limit).collect()
     }
 
-    /// Returns the first value that is set, of the row itself or of the budget, with its table.
+    /// Returns the value of the row or else of its budget, with the table it comes from.
     fn first<T>(
         &mut self,
         column: &str,
@@ -119,7 +119,7 @@ impl RowFields<'_> {
         Ok(own.map(|own| (self.table, own)).or(of_budget.map(|value| (BUDGETS, value))))
     }
 
-    /// The models that may be used. Names of no model stay in the list, which is so never wider than it was.
+    /// The models that may be used. Unknown names stay in the list, so that it is never wider than before.
     fn models(&mut self) -> Result<Option<Vec<String>>, RowFault> {
         let mut models = self.take("models", values::list)?;
         if models.is_empty() {
@@ -155,7 +155,7 @@ fn capped(amount: NanoUsd) -> String {
     if amount > MAX_LIMIT { format!(", cut to {MAX_LIMIT} USD") } else { String::new() }
 }
 
-/// The window whose length is nearest, by ratio.
+/// Returns the window of the nearest length, by ratio.
 fn nearest(duration: &str) -> Result<Per, RowFault> {
     let fault = || {
         format!(

@@ -1,4 +1,4 @@
-//! Fields of a row, taken one by one, and what became of each.
+//! Takes the fields of a row one by one, and reports how each was handled.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use super::super::{
 };
 use domain::settings::MetadataPatch;
 
-/// Column with the aliases of a team: by its name in LiteLLM's schema, and in its database.
+/// Names of the column with a team's aliases: in LiteLLM's schema and in its database.
 pub(super) const MODEL_ALIASES: [&str; 2] = ["model_aliases", "aliases"];
 /// Longest masked key, such as `sk-...abcd`.
 const MAX_HINT_CHARS: usize = 20;
@@ -25,20 +25,20 @@ const DROPPED: [(&[&str], &str); 9] = [
         &["created_at", "created_by", "updated_at", "updated_by", "last_active"],
         "dropped: times begin with the import",
     ),
-    (&["budget_reset_at"], "dropped: windows are those of the calendar, in UTC"),
+    (&["budget_reset_at"], "dropped: windows follow the calendar, in UTC"),
     (&["model_spend"], "dropped: the journal begins with the import"),
     (
         &["soft_budget", "soft_budget_cooldown"],
-        "dropped: events tell when 50, 80 and 95 % of a limit are spent",
+        "dropped: events report when 50, 80 and 95 % of a limit are spent",
     ),
     (
         &["model_max_budget", "default_team_member_models"],
-        "dropped: give each model, or each person, a key of its own",
+        "dropped: give each model or person a separate key",
     ),
-    (&["config", "router_settings"], "dropped: the catalogue says how models are served"),
+    (&["config", "router_settings"], "dropped: the catalogue defines how models are served"),
     (
         &["rotation_count", "auto_rotate", "rotation_interval", "last_rotation_at", "key_rotation_at"],
-        "dropped: rotate keys by the management API",
+        "dropped: rotate keys with the management API",
     ),
     (
         &["admins", "members", "members_with_roles", "team_member_permissions"],
@@ -80,12 +80,12 @@ impl<'a> RowFields<'a> {
         read(&value).map_err(|fault| format!("`{column}` {fault}"))
     }
 
-    /// Reports what became of a column.
+    /// Reports how a column was handled.
     pub(super) fn became(&mut self, column: &str, became: impl Into<String>) {
         self.report.add(self.table, column, became);
     }
 
-    /// Reports what became of a column of this table.
+    /// Reports how a column of this table was handled.
     pub(super) fn of(&mut self, table: &str, column: &str, became: impl Into<String>) {
         self.report.add(table, column, became);
     }
@@ -105,7 +105,7 @@ impl<'a> RowFields<'a> {
         Ok(Some(line))
     }
 
-    /// Takes the metadata, with some columns in front.
+    /// Takes the metadata, preceded by some columns.
     pub(super) fn metadata(&mut self, columns: &[&str]) -> Result<MetadataPatch, RowFault> {
         let mut kept = BTreeMap::new();
         for column in columns {
@@ -152,18 +152,18 @@ impl<'a> RowFields<'a> {
     pub(super) fn drop_rest(&mut self) {
         for (column, _) in self.row.iter().filter(|(_, value)| !is_empty(value)) {
             let reason = DROPPED.iter().find(|(columns, _)| columns.contains(&column.as_str()));
-            let reason = reason.map_or("dropped: the column is not known", |(_, reason)| reason);
+            let reason = reason.map_or("dropped: unknown column", |(_, reason)| reason);
             self.report.add(self.table, column, reason);
         }
     }
 }
 
-/// Text without control characters, as long as a label may be.
+/// Removes control characters and cuts a text to the length of a label.
 pub(super) fn cut(text: &str) -> String {
     text.chars().filter(|c| !is_control(*c)).take(MAX_LABEL_CHARS).collect()
 }
 
-/// Returns whether a text is a masked key, and not a whole one.
+/// Returns whether a text is a masked key and not a complete one.
 pub(super) fn is_foreign_hint(text: &str) -> bool {
     text.contains("...") && text.chars().count() <= MAX_HINT_CHARS && !text.chars().any(is_control)
 }

@@ -199,9 +199,9 @@ fn every_field_with_a_value_is_in_the_report_and_no_other() {
     assert_eq!(
         columns,
         [
-            ("config", "dropped: the catalogue says how models are served"),
-            ("new_column", "dropped: the column is not known"),
-            ("rotation_count", "dropped: rotate keys by the management API"),
+            ("config", "dropped: the catalogue defines how models are served"),
+            ("new_column", "dropped: unknown column"),
+            ("rotation_count", "dropped: rotate keys with the management API"),
             ("token", "the credential: callers keep their keys"),
         ]
     );
@@ -226,7 +226,7 @@ fn every_wrong_row_is_named_with_its_reason_and_never_with_its_token() {
         said,
         [
             "LiteLLM_TeamTable row 1: has no `team_id`",
-            "LiteLLM_VerificationToken row 1: `token` is no SHA-256 in 64 hexadecimal digits",
+            "LiteLLM_VerificationToken row 1: `token` is not a SHA-256 in 64 hexadecimal digits",
             "LiteLLM_VerificationToken row 2: `max_budget` is below zero",
             "LiteLLM_VerificationToken row 3: `budget_duration` is `soon`, and no duration such as 30d",
         ]
@@ -234,7 +234,7 @@ fn every_wrong_row_is_named_with_its_reason_and_never_with_its_token() {
     let twice = wrong(json!({KEYS: [{"token": sha(1)}, {"token": sha(1).to_uppercase()}]}));
     assert_eq!(
         twice,
-        ["LiteLLM_VerificationToken row 2: is the key of LiteLLM_VerificationToken row 1 once more"]
+        ["LiteLLM_VerificationToken row 2: repeats the key of LiteLLM_VerificationToken row 1"]
     );
 }
 

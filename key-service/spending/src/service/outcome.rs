@@ -1,4 +1,4 @@
-//! Conversion of the ledger's outcomes to the answers of calls.
+//! Converts the ledger's outcomes to the answers of calls.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,7 +20,7 @@ use domain::{
 };
 use key_service_store::store::{Hour, StoreError};
 
-/// The call behind a command, with everything that the answer needs.
+/// The call behind a command, with what its answer needs.
 pub(super) enum Meaning {
     Principal(Principal),
     /// `is_least` says that only the least was asked for, and `can_count` that the prompt can be counted.
@@ -122,7 +122,7 @@ impl Meaning {
     }
 }
 
-/// Returns whether a gateway tries again after this refusal, with an exact count of the prompt.
+/// Returns whether a gateway retries after this refusal with an exact count of the prompt.
 fn lacks_money(refusal: Refusal) -> bool {
     matches!(refusal, Refusal::KeyLimitReached | Refusal::GroupLimitReached | Refusal::InsufficientCredits)
 }
@@ -167,7 +167,7 @@ pub(super) fn unfit(message: &str) -> CallFailure {
     CallFailure { code: Code::Internal, message: message.into() }
 }
 
-/// Failure of a call because of an unreadable record. The call keeps failing until an operator repairs the record.
+/// Failure because of an unreadable record. The call keeps failing until an operator repairs it.
 fn damaged() -> CallFailure {
     let message = "what the store recorded for this generation cannot be read; nothing changed".into();
     CallFailure { code: Code::DataLoss, message }
@@ -177,7 +177,7 @@ fn settled() -> CallFailure {
     CallFailure { code: Code::FailedPrecondition, message: "the generation is settled".into() }
 }
 
-/// Counts a bill in the metrics, of a capture or an expiry.
+/// Counts the bill of a capture or an expiry in the metrics.
 pub(crate) fn count_billed(settlement: &Settlement) {
     if !settlement.ending.is_bill() {
         tracing::warn!(

@@ -1,5 +1,5 @@
-//! Refused calls, which are noted in memory and added to the store every ten seconds. A refused request costs one
-//! counter, and one place among the last calls of its account.
+//! Refused calls, collected in memory and added to the store every ten seconds. A refused request adds to one counter
+//! and to the last calls of its account.
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -18,11 +18,12 @@ use super::adding::due;
 use domain::refused::RefusedCall;
 use key_service_store::store::{Hour, REFUSED_CALLS_KEPT, RefusedLine, Store};
 
-/// Most refused authorizations that wait for a second try, of all keys. Further second tries count as requests.
+/// Most refused authorizations, of all keys, that wait for a second try. Beyond that, second tries count as separate
+/// requests.
 const MAX_WAITING: usize = 20_000;
 /// Most distinct counters until the next addition. Further refusals are not counted.
 const MAX_COUNTERS: usize = 50_000;
-/// Most calls until the next addition, of all accounts: some ten megabytes. Further ones are only counted.
+/// Most calls until the next addition, over all accounts: about ten megabytes. Further ones are only counted.
 const MAX_CALLS: usize = 50_000;
 /// Counters added in one call to the store.
 const ADDED_AT_ONCE: usize = 1_000;
@@ -46,14 +47,14 @@ pub struct Refusals {
 #[derive(Default)]
 struct Noted {
     counters: HashMap<RefusalCounter, u64>,
-    /// The last calls of each account, the oldest first.
+    /// The last calls of each account, oldest first.
     calls: HashMap<AccountId, VecDeque<RefusedCall>>,
-    /// Number of calls of all accounts together.
+    /// Number of calls over all accounts.
     calls_of_all: usize,
-    /// Counted authorizations of each key whose money did not suffice. The gateway then asks again: whether the key may
-    /// spend at all, or for the least that the request can cost. Both belong to the counted request.
+    /// Counted authorizations that lacked money, by key. The gateway then asks again: whether the key may spend at all,
+    /// or for the least that the request can cost. Both belong to the counted request.
     waiting: HashMap<KeyId, Vec<(RefusalCounter, RefusalId)>>,
-    /// Number of waiting authorizations.
+    /// Number of authorizations in `waiting`.
     waits: usize,
 }
 
@@ -64,7 +65,7 @@ impl Noted {
         }
     }
 
-    /// Counts a call, and keeps it among the last ones.
+    /// Counts a call and adds it to the last calls.
     fn note(&mut self, id: RefusalId, RefusedNow { counter, asked }: &RefusedNow<'_>) {
         self.add(*counter, 1);
         let (account, key, _, reason) = *counter;
@@ -81,7 +82,7 @@ impl Noted {
         }
     }
 
-    /// Takes a call back, unless the store has it.
+    /// Removes a call, unless the store already has it.
     fn take_back(&mut self, counter: RefusalCounter, id: RefusalId) {
         if let Some(count) = self.counters.get_mut(&counter) {
             *count -= 1;
@@ -95,7 +96,7 @@ impl Noted {
         }
     }
 
-    /// Ends the wait for the second try of a request of the key, if any.
+    /// Ends the wait for a second try of one of the key's requests, if any.
     fn second_try(&mut self, key: KeyId) -> Option<(RefusalCounter, RefusalId)> {
         let waiting = self.waiting.get_mut(&key)?;
         let first = waiting.pop();
@@ -112,8 +113,8 @@ impl Refusals {
         Self { clock, noted: Mutex::default() }
     }
 
-    /// Notes a refused authorization, unless it is the second try of a noted one. `is_least` says that it asked for the
-    /// least, and `lacks_money` that a second try follows.
+    /// Records a refused authorization, unless it is the second try of a recorded one. `is_least` says that it asked
+    /// for the least; `lacks_money`, that a second try follows.
     pub(super) fn not_authorized(&self, refused: &RefusedNow<'_>, is_least: bool, lacks_money: bool) {
         let (_, key, ..) = refused.counter;
         let id = RefusalId::generate(&*self.clock);
@@ -128,7 +129,7 @@ impl Refusals {
         }
     }
 
-    /// Takes back the refusal of a request whose second try was granted.
+    /// Removes the refusal of a request that was granted on the second try.
     pub(super) fn authorized(&self, key: KeyId, is_least: bool) {
         if !is_least {
             return;
@@ -139,7 +140,7 @@ impl Refusals {
         }
     }
 
-    /// Notes a key that may not spend, unless this is the second try of a noted authorization.
+    /// Records a key that may not spend, unless this is the second try of a recorded authorization.
     pub(super) fn not_authenticated(&self, refused: &RefusedNow<'_>) {
         let id = RefusalId::generate(&*self.clock);
         let mut noted = self.noted.lock();
@@ -148,7 +149,7 @@ impl Refusals {
         }
     }
 
-    /// Notes that a key may spend. This may be the second try of a noted authorization, which stays refused.
+    /// Records that a key may spend. This may be the second try of a recorded authorization, which stays refused.
     pub(super) fn authenticated(&self, key: KeyId) {
         self.noted.lock().second_try(key);
     }
@@ -163,8 +164,8 @@ impl Refusals {
         (accounts, calls.into_iter().collect())
     }
 
-    /// Adds all counts and calls to the store. Counts that the store did not take are added again later, so a call with
-    /// unknown outcome may count twice. Calls that the store did not take are only counted.
+    /// Adds all counts and calls to the store. Counts that the store did not accept are added again later, so with an
+    /// unknown outcome a call may count twice. Calls that the store did not accept are only counted.
     pub(crate) async fn add_to(&self, store: &Store) {
         let (counts, calls) = self.take();
         for (account, lines) in counts {
@@ -185,7 +186,7 @@ impl Refusals {
         }
     }
 
-    /// Adds everything noted to the store every ten seconds, and at the shutdown.
+    /// Adds everything recorded to the store every ten seconds, and at shutdown.
     pub async fn run(self: Arc<Self>, store: Arc<Store>, shutdown: CancellationToken) {
         while !shutdown.is_cancelled() {
             due(&shutdown).await;

@@ -31,7 +31,7 @@ fn catalogue(model: &str, usd: u32) -> Arc<Current<Catalog>> {
     priced(model, &format!("input = \"0\"\ncached_input = \"0\"\noutput = \"{usd}\"\n"))
 }
 
-/// A catalogue with this model, at these prices and those of the tables that follow them.
+/// A catalogue with this model at these prices, followed by further tables of prices.
 fn priced(model: &str, price: &str) -> Arc<Current<Catalog>> {
     let text = format!(
         "[service]\nname = \"f\"\nprovider = \"f\"\ndocs = \"f\"\n\
@@ -436,7 +436,7 @@ async fn a_hold_covers_images_the_request_and_the_dearest_tier_that_its_prompt_c
         matches!(extended, Ok(Answer::Extended(Extended::Open(e))) if e.output_tokens == 200),
         "{extended:?}"
     );
-    // 500·3 + 501·1.25 + 100·2, one image, and the request; the tier's write price is that of the table before it.
+    // 500·3 + 501·1.25 + 100·2, one image, and the request; the tier inherits its write price from the table before it.
     let details = UsageDetails { cache_write: 501, images: 1, ..UsageDetails::default() };
     let usage = Usage { details, ..Usage::of(1_001, 0, 100) };
     let capture = Capture { hold: second.hold, usage, charged: None, estimated: false, course: None };
@@ -456,7 +456,7 @@ async fn a_bound_that_takes_more_than_a_quarter_of_what_is_available_is_to_be_co
     };
     refused(ask(1, 1_001, true)).await;
     let quarter = granted(&service, ask(2, 1_000, true)).await;
-    // 2,990 are left beside the open hold.
+    // 2,990 are left after the open hold.
     refused(ask(3, 748, true)).await;
     granted(&service, ask(3, 747, true)).await;
     captured(&service, quarter.hold, 0).await;

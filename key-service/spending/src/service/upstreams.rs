@@ -1,4 +1,4 @@
-//! Bills of upstreams, which are noted in memory and added to the store every ten seconds.
+//! Counts of upstreams' bills, collected in memory and added to the store every ten seconds.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -15,7 +15,7 @@ use key_service_store::store::{Hour, Store};
 /// Most counters until the next addition: more upstreams than a catalogue has. Further bills are not counted.
 const MAX_COUNTERS: usize = 10_000;
 
-/// A model, the name of an upstream of it, and an hour.
+/// A model, the name of one of its upstreams, and an hour.
 type UpstreamCounter = (String, String, Hour);
 
 /// Bills since the last addition to the store.
@@ -25,7 +25,7 @@ pub struct UpstreamBills {
 }
 
 impl UpstreamBills {
-    /// Counts the bill of an upstream that is known. A capture that a gateway sent twice counts twice.
+    /// Counts a bill, if its upstream is known. A capture that a gateway sent twice counts twice.
     pub(super) fn note(&self, settlement: &Settlement, hour: Hour) {
         let Some(course) = &settlement.course else { return };
         let Some(upstream) = &course.upstream else { return };
@@ -38,7 +38,7 @@ impl UpstreamBills {
         }
     }
 
-    /// Adds all counts to the store. Those that it did not take are added again later.
+    /// Adds all counts to the store. Counts that it did not accept are added again later.
     async fn add_to(&self, store: &Store) {
         let mut taken = std::mem::take(&mut *self.noted.lock()).into_iter();
         while let Some((counter, calls)) = taken.next() {
@@ -56,7 +56,7 @@ impl UpstreamBills {
         }
     }
 
-    /// Adds everything noted to the store every ten seconds, and at the shutdown.
+    /// Adds everything recorded to the store every ten seconds, and at shutdown.
     pub async fn run(self: Arc<Self>, store: Arc<Store>, shutdown: CancellationToken) {
         while !shutdown.is_cancelled() {
             due(&shutdown).await;

@@ -1,6 +1,6 @@
 //! Accounts, by id and by name.
 //!
-//! The record of a name is written first, and says which account gets the name. The account begins with its profile;
+//! The record of a name is written first and decides which account gets the name. The account begins with its profile;
 //! until that exists, nobody finds the account.
 
 use std::future::ready;
@@ -29,7 +29,7 @@ use crate::{
     },
 };
 
-/// Kind of the spaces in which names of accounts lie.
+/// Kind of the spaces with account names.
 const NAMES: &str = "accounts";
 /// Accounts read at the same time, each in its own round trip.
 const READ_AT_ONCE: usize = 64;
@@ -40,7 +40,7 @@ impl Store {
         self.create_account_by(account, None).await
     }
 
-    /// Creates an account as [`Self::create_account`] does, with an event of the act, if there is one.
+    /// Creates an account like [`Self::create_account`], with an event if there is an act.
     pub async fn create_account_by(
         &self,
         account: NewAccount,
@@ -58,7 +58,7 @@ impl Store {
             Ok(mine.clone())
         };
         let owner = self.change(&space, decide).await?;
-        // Another caller may have stopped between writing the name and the account.
+        // Another caller may have died between writing the name and the account.
         let owner_id = owner_of_name(&owner)?;
         let profile = AccountProfile { name, created_at: owner.created_at, keys: 0, groups: 0 };
         self.complete_account(owner_id, &profile, act).await?;
@@ -71,7 +71,7 @@ impl Store {
         summaries.try_filter_map(|summary| ready(Ok(summary))).try_collect().await
     }
 
-    /// Lists ids and names of all accounts, the oldest first. Some may not be made yet.
+    /// Lists ids and names of all accounts, oldest first. Some may not be complete yet.
     pub async fn account_names(&self) -> Result<Vec<(AccountId, String)>, StoreError> {
         let parts = layout::parts(NAMES).map(|part| self.accounts_named_in(part));
         let mut named = try_join_all(parts).await?.concat();
@@ -90,7 +90,7 @@ impl Store {
         Ok(profile.filter(|profile| profile.name == name).map(|_| id))
     }
 
-    /// Finds name, money and numbers of keys and groups of an account; `None` for an unknown account.
+    /// Finds an account's name, money, and numbers of keys and groups; `None` for an unknown account.
     pub async fn funds(&self, account: AccountId) -> Result<Option<Funds>, StoreError> {
         let today = refused::of_today(self.clock.now());
         let asked = vec![names::account(), layout::account_profile(), today];
@@ -112,7 +112,7 @@ impl Store {
         Ok(money.as_ref().map(read_account))
     }
 
-    /// Makes the account of a name, unless it exists already.
+    /// Creates the account of a name, unless it exists already.
     pub(crate) async fn complete_account(
         &self,
         id: AccountId,
@@ -140,8 +140,7 @@ impl Store {
         self.lanes.change(id, decide).await
     }
 
-    /// Lists the accounts whose names lie in a space, with their names. Some may not be made yet, and some may be there
-    /// twice.
+    /// Lists the accounts with names in a space. Some may not be complete yet, and some may be listed twice.
     async fn accounts_named_in(&self, space: Space) -> Result<Vec<(AccountId, String)>, StoreError> {
         let records = self.all_of_set(&space, layout::ACCOUNT_NAMES).await?;
         let named = records.into_iter().map(|(name, record)| {
@@ -160,7 +159,7 @@ impl Store {
         }))
     }
 
-    /// Reads money and profile of an account at one moment; `None` for an unknown account, or one that is not made yet.
+    /// Reads an account's money and profile as of one moment; `None` for an unknown or incomplete account.
     async fn money_and_profile(
         &self,
         account: AccountId,
@@ -172,7 +171,7 @@ impl Store {
     }
 }
 
-/// Puts an id into a list in the order of ids.
+/// Inserts an id into a sorted list.
 pub(crate) fn insert_id(list: &mut messages::IdList, id: &[u8; 16]) {
     if let Err(place) = list.ids.binary_search_by(|other| other.as_slice().cmp(id)) {
         list.ids.insert(place, id.to_vec());

@@ -1,4 +1,4 @@
-//! The store over its records: what all nouns need to read and to change them.
+//! The store over its records, with what all nouns need to read and change them.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,12 +13,12 @@ use records::{Answer, Durability, Question, Record, Records, Set, Space};
 use shared::{clock::Clock, ids::AccountId};
 use tokio::time::Instant;
 
-/// Life of the bills of expired generations, during which a late capture replaces the bill.
+/// How long bills of expiries are kept. Until then, a late capture replaces the bill.
 const EXPIRED_KEPT: Duration = Duration::from_hours(30 * 24);
 
-/// Accounts whose time of listing a process remembers; others are listed again.
+/// Most accounts whose last listing a process remembers; others are listed again.
 const REMEMBERED: usize = 65_536;
-/// Time at which this process last listed each account.
+/// When this process last listed each account among those with open holds.
 pub(crate) struct Listings(pub(crate) Cache<AccountId, Instant>);
 
 impl Default for Listings {
@@ -27,7 +27,7 @@ impl Default for Listings {
     }
 }
 
-/// Bounds of what a store keeps and never changes.
+/// How much a store keeps of its history.
 #[derive(Clone, Copy, Debug)]
 pub struct StoreRetention {
     /// Most entries of the journal of an account; `None` for all.
@@ -39,7 +39,7 @@ pub struct StoreRetention {
 }
 
 impl StoreRetention {
-    /// Keeps everything but events, which have these bounds.
+    /// Keeps everything, except events beyond these bounds.
     pub const fn all(events: EventBounds) -> Self {
         Self { journal_entries: None, usage_days: None, events }
     }
@@ -72,8 +72,8 @@ impl Store {
         view::change(&self.records, &*self.clock, space, decide).await
     }
 
-    /// Changes records as [`Self::change`] does, but does not wait until that is durable. Whatever a server loses of it
-    /// does no harm, or is done again.
+    /// Changes records like [`Self::change`], but does not wait until the change is durable. Losing such a change does
+    /// no harm, or it is repeated.
     pub(crate) async fn note<T>(
         &self,
         space: &Space,
@@ -91,8 +91,8 @@ impl Store {
         SpaceReader(&*self.records)
     }
 
-    /// Reads all records of a set without parts, page by page, each with its name. A record that is written meanwhile
-    /// may come twice.
+    /// Reads all records of a set without parts, page by page, with their names. A record written meanwhile may come
+    /// twice.
     pub(crate) async fn all_of_set(
         &self,
         space: &Space,
@@ -113,7 +113,7 @@ impl Store {
     }
 }
 
-/// Error of a record that no program writes.
+/// Error for a record that no program writes.
 pub(crate) fn damaged(what: &str) -> StoreError {
     StoreError::Damaged(what.to_owned())
 }

@@ -27,12 +27,12 @@ use crate::{
     store::base::{Store, no_answer},
 };
 
-/// Values of a log, entries of an index or records requested at a time: some hundred kilobytes.
+/// Values of a log, entries of an index or records requested at a time: a few hundred kilobytes.
 pub(crate) const AT_ONCE: usize = 500;
 
 impl Store {
-    /// Reads entries of the account's journal after number `after`, in the order of their numbers, at most `limit`.
-    /// Entries are only appended; a correction has its own number.
+    /// Reads at most `limit` entries of the account's journal after number `after`, in order. Entries are only
+    /// appended; a correction is a further entry.
     pub async fn journal(
         &self,
         account: AccountId,
@@ -44,7 +44,7 @@ impl Store {
         let mut next = after.saturating_add(1);
         loop {
             let asked = AT_ONCE.min(limit - page.entries.len());
-            // Numbers have no gaps, so that these are as many as are wanted.
+            // Numbers have no gaps, so this range has exactly the wanted number.
             let last = next.saturating_add(asked as u64).saturating_sub(1);
             let questions =
                 vec![values(0, u64::MAX, Order::Ascending, 1), values(next, last, Order::Ascending, asked)];
@@ -67,8 +67,7 @@ impl Store {
         }
     }
 
-    /// Reads the latest entries of the account's journal, or those before number `before`, the newest first, at most
-    /// `limit`.
+    /// Reads at most `limit` of the account's latest journal entries, or of those before number `before`, newest first.
     pub async fn latest_entries(
         &self,
         account: AccountId,
@@ -78,7 +77,7 @@ impl Store {
         let (space, mut entries) = (names::space(account), Vec::new());
         let mut last = before.map(|before| before.saturating_sub(1));
         while entries.len() < limit && last != Some(0) {
-            // Numbers have no gaps. Without a number, the last entry tells its own.
+            // Numbers have no gaps. Without `before`, the last entry shows where to begin.
             let asked = if last.is_some() { AT_ONCE.min(limit - entries.len()) } else { 1 };
             let range = last.map_or(0..=u64::MAX, |last| last.saturating_sub(asked as u64 - 1)..=last);
             let found = self.read().values(&space, names::JOURNAL, range, Order::Descending, asked).await?;
@@ -103,7 +102,7 @@ impl Store {
         Ok(last.first().map_or(0, |(number, _)| *number))
     }
 
-    /// Finds the latest matching entries, or those before number `before`, the newest first, at most `limit`. Without
+    /// Finds at most `limit` of the latest matching entries, or of those before number `before`, newest first. Without
     /// an index, it reads a bounded number of entries, and the page may end before it is full.
     pub async fn find_entries(
         &self,
@@ -125,7 +124,7 @@ impl Store {
         search::entry_of(self, account, generation).await
     }
 
-    /// Lists the account's latest deposits, the newest first, at most `limit`.
+    /// Lists at most `limit` of the account's latest deposits, newest first.
     pub async fn deposits(&self, account: AccountId, limit: usize) -> Result<Vec<Deposit>, StoreError> {
         let (space, mut deposits, mut end) = (names::space(account), Vec::new(), None);
         while deposits.len() < limit {
@@ -159,8 +158,8 @@ impl Store {
         read.collect()
     }
 
-    /// Reads counters of these days, of some keys or of all, in the order of days, keys, models and groups. Those of some
-    /// keys are read without those of others.
+    /// Reads counters of these days, of some keys or all, ordered by day, key, model and groups. For some keys, only
+    /// their counters are read.
     pub async fn usage(
         &self,
         account: AccountId,
@@ -188,7 +187,7 @@ impl Store {
         Ok(found.map(|found| found.into_iter().map(usage_line).collect()))
     }
 
-    /// Reads sums of the account on each of these days, as of one moment for each day.
+    /// Reads the account's sums on each of these days, each day as of one moment.
     pub async fn account_days(
         &self,
         account: AccountId,
@@ -208,7 +207,7 @@ impl Store {
         self.sums(account).of_group(days, group).await
     }
 
-    /// Returns the days after which the counters of a day are dropped; `None` if they are kept forever.
+    /// Returns after how many days counters are dropped; `None` if they are kept forever.
     pub fn counters_kept(&self) -> Option<u32> {
         self.kept.usage_days
     }
@@ -227,7 +226,7 @@ pub(crate) const fn values(from: u64, to: u64, order: Order, limit: usize) -> Qu
     Question::Values { log: names::JOURNAL, from, to, order, limit }
 }
 
-/// An entry of the journal as the log keeps it.
+/// Decodes a journal entry from the log.
 pub(crate) fn journal_entry(number: u64, value: &[u8]) -> Result<JournalEntry, StoreError> {
     read_entry(number, value).ok_or_else(|| StoreError::Damaged(format!("entry {number} of the journal")))
 }
@@ -237,7 +236,7 @@ pub(crate) fn deposit_id(entry: &[u8]) -> Result<DepositId, StoreError> {
     entry.get(8..).and_then(DepositId::from_slice).ok_or_else(|| damaged("the index of deposits"))
 }
 
-/// Error of a record that no program writes.
+/// Error for a record that no program writes.
 pub(crate) fn damaged(what: &str) -> StoreError {
     StoreError::Damaged(format!("{what} cannot be read"))
 }

@@ -1,7 +1,7 @@
-//! Credentials by digest, and the record of the peppers that they were made with.
+//! Credentials by digest, and the record of the peppers they were made with.
 //!
-//! The owner of a credential lies in a space apart from the account, so that a cluster spreads the owners. It is
-//! written before the key. The ledger refuses a credential whose key does not exist, as one that nobody knows.
+//! The owner of a credential is stored in a separate space from the account, so that a cluster distributes owners. It
+//! is written before the key. The ledger refuses a credential without a key like an unknown one.
 
 mod management_keys;
 
@@ -24,9 +24,9 @@ const API_KEY: u32 = 0;
 const MANAGEMENT_KEY: u32 = 1;
 
 impl Store {
-    /// Finds the credential with this digest. Owner and number never change, so callers may cache them. A credential of
-    /// a revoked key is found too. The ledger refuses a credential that a rotation ended; the key's next rotation
-    /// forgets it, unless it is the first one.
+    /// Finds the credential with this digest. Owner and number never change, so callers may cache them. Credentials of
+    /// revoked keys are found too. The ledger refuses a credential that a rotation ended; the key's next rotation
+    /// removes it, unless it is the key's first one.
     pub async fn find_credential(&self, digest: Digest) -> Result<Option<Credential>, StoreError> {
         let found =
             self.read().get::<messages::Credential>(&layout::credentials(&digest), name_of(&digest)).await?;
@@ -39,7 +39,7 @@ impl Store {
         Ok(self.read().get::<PepperRecord>(&space, name).await?.map(|peppers| peppers.record))
     }
 
-    /// Replaces the record of peppers, if it is still `seen`. Returns whether it did.
+    /// Replaces the record of peppers if it still equals `seen`. Returns whether it did.
     pub async fn replace_pepper_record(
         &self,
         seen: Option<String>,
@@ -56,7 +56,7 @@ impl Store {
         .await
     }
 
-    /// Records a credential; repeating it changes nothing. A digest that has an owner keeps it.
+    /// Records a credential; a repetition changes nothing. A digest keeps its first owner.
     pub(crate) async fn put_credential(
         &self,
         digest: &Digest,
@@ -65,8 +65,7 @@ impl Store {
         self.change_credential(digest, |present| present.unwrap_or(credential)).await.map(drop)
     }
 
-    /// Writes a credential as `decide` says, which gets the present one, if there is one. Returns the credential that
-    /// is stored then.
+    /// Writes a credential as `decide` says, given the current one, if any. Returns the credential stored afterwards.
     pub(crate) async fn change_credential(
         &self,
         digest: &Digest,
@@ -82,8 +81,8 @@ impl Store {
         .await
     }
 
-    /// Forgets a credential that no key accepts, if it is still this one. If the store is not reached, it stays, and is
-    /// refused anyway.
+    /// Removes a credential that no key accepts, if it is unchanged. If the store cannot be reached, the credential
+    /// stays and is refused anyway.
     pub(crate) async fn forget_credential(&self, digest: &Digest, credential: Credential) {
         let (space, name) = (layout::credentials(digest), name_of(digest));
         let forgotten = self.note(&space, |view| {
@@ -93,7 +92,7 @@ impl Store {
             Ok(())
         });
         if let Err(error) = forgotten.await {
-            tracing::warn!(%error, "a credential that no key accepts is left behind");
+            tracing::warn!(%error, "cannot remove a credential that no key accepts; it is refused anyway");
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Events of accounts. Each account numbers its own, and keeps them within [`EventBounds`](key_service_ledger::EventBounds).
+//! Events of accounts. Each account numbers its events and keeps them within
+//! [`EventBounds`](key_service_ledger::EventBounds).
 
 use key_service_ledger::{StoreError, messages, names};
 use records::{Answer, Question, Space};
@@ -14,7 +15,7 @@ use crate::{
 };
 use domain::event::{Event, EventSearch};
 
-/// Bytes of a value of the log before the event's JSON: the event's id.
+/// Bytes of the event's id, before its JSON in the log.
 const ID: usize = 16;
 
 /// Most events that a page reads in search of matches: some 10 ms of work.
@@ -30,8 +31,8 @@ struct Range {
 }
 
 impl Store {
-    /// Finds matching events. An index finds those of a key or a group. Without an index, it reads a bounded number of
-    /// events, and the page may end before it is full.
+    /// Finds matching events. Events of a key or group are found by an index. Without an index, it reads a bounded
+    /// number of events, and the page may end before it is full.
     pub async fn events(
         &self,
         account: AccountId,
@@ -41,7 +42,7 @@ impl Store {
         let space = layout::space(account);
         let kept = self.read().get::<messages::EventsKept>(&space, names::events()).await?;
         let first = kept.map_or(1, |kept| kept.first);
-        // One event more than wanted shows that there are more.
+        // One event more than wanted shows whether there are more.
         let at_once = if search.is_whole() { limit.min(READ_AT_ONCE) + 1 } else { READ_AT_ONCE };
         let mut scan = Scan::new(behind, limit).reading(MOST_READ);
         while scan.goes_on() {
@@ -58,8 +59,8 @@ impl Store {
         Ok(scan.page())
     }
 
-    /// Reads events of the account after number `after`, in the order of their numbers, at most `limit`. Numbers count
-    /// from one without gaps, in the order in which the events were written.
+    /// Reads at most `limit` events of the account after number `after`, in order. Numbers count from one without gaps,
+    /// in the order of writing.
     pub async fn events_after(
         &self,
         account: AccountId,
@@ -93,28 +94,28 @@ impl Store {
         }
     }
 
-    /// Returns which of these thresholds a kept event tells, by the names under which they are told once.
+    /// Returns which of these thresholds a kept event reports, given the thresholds' names.
     pub async fn are_told(&self, account: AccountId, names: Vec<Vec<u8>>) -> Result<Vec<bool>, StoreError> {
         let names = names.iter().map(|name| names::told(name)).collect();
         let told = self.read().get_all::<messages::Told>(&layout::space(account), names).await?;
         Ok(told.into_iter().map(|told| told.is_some()).collect())
     }
 
-    /// The keys whose thresholds were told last, the latest first, of at most `limit` thresholds of keys and others.
+    /// Lists the keys among the last `limit` reported thresholds, latest first.
     pub async fn last_told_keys(&self, account: AccountId, limit: usize) -> Result<Vec<KeyId>, StoreError> {
         let (space, all) = (layout::space(account), (Vec::new(), None));
         let entries =
             self.read().entries(&space, names::TOLD_AT, all, records::Order::Descending, limit).await?;
         let mut keys = Vec::new();
         for entry in entries {
-            // The name begins with the holder's id: that of a group or an account is no key's.
+            // The name begins with the holder's id, which may be a group's or an account's.
             let holder = names::told_name(&entry).and_then(|name| KeyId::from_slice(name.get(..16)?));
             keys.extend(holder.filter(|holder| !keys.contains(holder)));
         }
         Ok(keys)
     }
 
-    /// Number of an event that is kept.
+    /// Finds the number of a kept event.
     pub async fn event_number(&self, account: AccountId, id: EventId) -> Result<Option<u64>, StoreError> {
         let range = (id.as_bytes().to_vec(), layout::behind(id.as_bytes()));
         let space = layout::space(account);
@@ -160,7 +161,7 @@ impl Store {
         space: &Space,
         Range { from, to, order, limit }: Range,
     ) -> Result<Vec<(u64, Option<NumberedEvent>)>, StoreError> {
-        // Numbers have no gaps, so exactly the wanted number lies between these two.
+        // Numbers have no gaps, so this range has exactly the wanted number.
         let (from, to) = match order {
             records::Order::Ascending => (from, to.min(from.saturating_add(limit as u64).saturating_sub(1))),
             records::Order::Descending if to < u64::MAX => {
@@ -174,7 +175,7 @@ impl Store {
 }
 
 impl Range {
-    /// Returns the numbers after a place, none of which is below the first that is kept.
+    /// Returns the numbers after a place, but none below the first kept one.
     fn behind(place: Option<u64>, order: Order, first: u64, limit: usize) -> Self {
         match (order, place) {
             (Order::Ascending, place) => {

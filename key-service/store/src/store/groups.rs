@@ -1,7 +1,7 @@
 //! Groups of API keys.
 //!
-//! A group is two records: money and bounds, which spending reads, and a profile with the rest and the numbers of its
-//! keys and children. An external id has its own record, which making a group guards.
+//! A group is two records: money and bounds, which spending reads, and a profile with everything else and the numbers
+//! of its keys and children. An external id has a separate record, which creating a group guards.
 
 mod changes;
 mod profile;
@@ -34,7 +34,7 @@ use crate::{
     },
 };
 
-/// Entries of an index, and groups, read in a round trip: some 100 KB.
+/// Index entries, and groups, read in a round trip: about 100 KB.
 const READ_AT_ONCE: usize = 500;
 
 /// A page of ids in an index.
@@ -46,9 +46,9 @@ struct IdPage {
 }
 
 impl Store {
-    /// Creates a group of an existing account, unless its idempotency key was used within its time to live, a group of
-    /// the account has the external id, the parent cannot be one ([`domain::group::may_be_parent`]), or the account is
-    /// at its bound of groups.
+    /// Creates a group in an existing account, unless the idempotency key is in use, a group of the account has the
+    /// external id, the parent is not allowed ([`domain::group::may_be_parent`]), or the account has reached its bound
+    /// on groups.
     pub async fn create_group(
         &self,
         new: NewGroup,
@@ -99,8 +99,8 @@ impl Store {
         }
     }
 
-    /// Lists groups of the account in the order of ids, beginning after `page.after`. A page with fewer groups than its
-    /// limit is the last one.
+    /// Lists groups of the account by id, beginning after `page.after`. A page with fewer groups than its limit is the
+    /// last one.
     pub async fn groups(&self, account: AccountId, page: GroupPage) -> Result<Vec<Group>, StoreError> {
         let (mut groups, mut after) = (Vec::new(), page.after.map(|id| *id.as_bytes()));
         while groups.len() < page.limit {
@@ -126,7 +126,7 @@ impl Store {
     ) -> Result<Vec<ApiKey>, StoreError> {
         let (mut keys, mut after) = (Vec::new(), page.after.map(|id| *id.as_bytes()));
         while keys.len() < page.limit {
-            // A page of one status skips keys of the others.
+            // A page of one status skips all other keys.
             let wanted = if page.status.is_some() {
                 READ_AT_ONCE
             } else {
@@ -162,8 +162,7 @@ impl Store {
         self.lanes.change(account, |change| update(change, id, &patch, act)).await
     }
 
-    /// Archives a group and returns the result; repeating it changes nothing. `None` if the account does not have the
-    /// group.
+    /// Archives a group and returns it; a repetition changes nothing. `None` if the account does not have the group.
     pub async fn archive_group(
         &self,
         account: AccountId,
@@ -184,7 +183,7 @@ impl Store {
             .await
     }
 
-    /// Lists the groups of the account that have used most, at most `most`, among the newest `looked_at`.
+    /// Lists at most `most` groups of the account with the most usage, among the newest `looked_at`.
     pub async fn groups_by_use(
         &self,
         account: AccountId,
@@ -242,7 +241,7 @@ impl Store {
         Ok(groups)
     }
 
-    /// Lists ids at the end of entries of an index that begin with `of`.
+    /// Lists the ids at the end of the index entries that begin with `of`.
     async fn ids(
         &self,
         account: AccountId,
@@ -252,7 +251,7 @@ impl Store {
     ) -> Result<Vec<[u8; 16]>, StoreError> {
         let behind = |id: [u8; 16]| [of, &id].concat();
         let (range, order) = match order {
-            // The lowest entry after another one is that entry with a zero byte added.
+            // The smallest entry after another one is that entry plus a zero byte.
             Order::Ascending => {
                 let from = after.map_or_else(|| of.to_vec(), |id| [&behind(id)[..], &[0]].concat());
                 ((from, layout::behind(of)), records::Order::Ascending)

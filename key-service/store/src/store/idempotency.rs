@@ -1,4 +1,4 @@
-//! Idempotency keys: the result of each one's request, until its time to live is over.
+//! Idempotency keys: the result of each key's request, until the key expires.
 
 use key_service_ledger::{Change, StoreError, messages::IdempotencyKey};
 use records::{Name, Order};
@@ -9,21 +9,20 @@ use crate::{
     store::{base::Store, layout},
 };
 
-/// Ended idempotency keys that a call may remove: more than it can add, so that they do not accumulate, and few enough
-/// that a busy day's keys delay no caller.
+/// Expired idempotency keys that a call may remove: more than it can add, so that they do not accumulate, and few
+/// enough that a busy day's keys delay no caller.
 const PRUNED_AT_ONCE: usize = 64;
 
 /// Outcome of an earlier attempt.
 pub(crate) enum Earlier {
-    /// The same request made, or changed, the object of this id.
+    /// The same request created or changed the object with this id.
     Made([u8; 16]),
-    /// The idempotency key was used with another request.
+    /// The idempotency key was used with a different request.
     OtherRequest,
 }
 
 impl Store {
-    /// Finds idempotency keys of the account that have ended, for [`prune`]; none if the attempt has no idempotency
-    /// key.
+    /// Finds expired idempotency keys of the account for [`prune`]; none if this attempt has no idempotency key.
     pub(crate) async fn ended_attempts(
         &self,
         account: AccountId,
@@ -38,7 +37,7 @@ impl Store {
     }
 }
 
-/// Removes idempotency keys that have ended, unless they are used again.
+/// Removes expired idempotency keys, unless they have been used again.
 pub(crate) fn prune(change: &mut Change<'_>, ended: &[Vec<u8>]) -> Result<(), StoreError> {
     for entry in ended {
         if let Some((end, digest)) = entry.split_at_checked(size_of::<u64>()) {
@@ -53,7 +52,7 @@ pub(crate) fn prune(change: &mut Change<'_>, ended: &[Vec<u8>]) -> Result<(), St
     Ok(())
 }
 
-/// Finds what a live idempotency key has made, if the attempt has one.
+/// Finds the result of the attempt's idempotency key, if it has one that is still alive.
 pub(crate) fn earlier(
     change: &mut Change<'_>,
     attempt: Option<&Idempotency>,
@@ -69,8 +68,8 @@ pub(crate) fn earlier(
         .map_err(|_| StoreError::Damaged("what an idempotency key made".into()))
 }
 
-/// Keeps what the attempt has made, if it has an idempotency key. An ended key may still be there; its entry in the
-/// index stays until it is pruned.
+/// Stores the attempt's result under its idempotency key, if it has one. An expired record may be overwritten; its
+/// index entry stays until it is pruned.
 pub(crate) fn keep(change: &mut Change<'_>, attempt: Option<&Idempotency>, made: &[u8; 16]) {
     let Some(attempt) = attempt else { return };
     let Idempotency { key, request, now: _, expires_at } = attempt;
@@ -87,7 +86,7 @@ fn name_of(attempt: &Idempotency) -> Name {
     layout::name(layout::IDEMPOTENCY, *attempt.key.as_bytes())
 }
 
-/// Beginning of an idempotency key's entry in the index.
+/// First part of an idempotency key's index entry.
 fn end_of(kept: &IdempotencyKey) -> [u8; 8] {
     layout::time(shared::time::Timestamp::from_millis(kept.expires_at))
 }

@@ -1,4 +1,4 @@
-//! What an operator looks at: whether the books add up, how full the store is, and single records.
+//! What an operator inspects: the audit of the books, the store's free space, and single records.
 
 pub(super) mod audit;
 pub(super) mod capacity;

@@ -1,6 +1,7 @@
 //! API keys.
 //!
-//! A key is two records: money and bounds, which spending reads, and a profile of the rest. Indexes follow from both.
+//! A key is two records: money and bounds, which spending reads, and a profile with everything else. Indexes are
+//! derived from both.
 
 mod imports;
 mod lists;
@@ -30,8 +31,8 @@ use crate::{
 };
 
 impl Store {
-    /// Creates an API key of an existing account, unless its idempotency key was used within its time to live, its
-    /// group accepts no keys ([`domain::group::takes_keys`]), or the account is at its bound of keys.
+    /// Creates an API key in an existing account, unless the idempotency key is in use, the group accepts no keys
+    /// ([`domain::group::takes_keys`]), or the account has reached its bound on keys.
     pub async fn create_key(
         &self,
         new: NewKey,
@@ -49,7 +50,7 @@ impl Store {
         let decided = self.lanes.change(new.account, decide).await;
         let is_key_there = match &decided {
             Ok((_, is_key_there)) => *is_key_there,
-            // A conflict means that there is no such account.
+            // A conflict means that the account does not exist.
             Err(StoreError::Conflict(_)) => false,
             Err(StoreError::Unavailable(_) | StoreError::Busy(_) | StoreError::Damaged(_)) => true,
         };
@@ -75,8 +76,7 @@ impl Store {
         self.lanes.change(account, |change| update(change, id, &patch, act)).await
     }
 
-    /// Revokes an API key and returns the result; repeating it changes nothing. `None` if the account does not have the
-    /// key.
+    /// Revokes an API key and returns it; a repetition changes nothing. `None` if the account does not have the key.
     pub async fn revoke_key(
         &self,
         account: AccountId,
@@ -106,7 +106,7 @@ impl Store {
         Ok(self.keys_with_profiles(account, &[id]).await?.pop())
     }
 
-    /// Reads some keys at one moment, in the order of these ids, without those that do not exist.
+    /// Reads keys as of one moment, in the order of these ids, without those that do not exist.
     async fn keys_with_profiles(
         &self,
         account: AccountId,
@@ -122,8 +122,8 @@ impl Store {
     }
 }
 
-/// Creates a key unless the idempotency key is taken; repeating it changes nothing. Also returns whether a key of this
-/// id exists afterwards.
+/// Creates a key, unless the idempotency key is taken; a repetition changes nothing. Also returns whether a key with
+/// this id exists afterwards.
 fn create(
     change: &mut Change<'_>,
     new: &NewKey,
@@ -131,7 +131,7 @@ fn create(
     act: &Act,
 ) -> Result<(Created, bool), StoreError> {
     let NewKey { account, key, digest: _, most } = new;
-    // Everything is needed first, so that it is read together.
+    // All records are requested first, so that they are read together.
     let is_account_there = change.account()?.is_some();
     let earlier = idempotency::earlier(change, attempt)?;
     let keys = change.get::<AccountProfile>(&layout::account_profile())?.map_or(0, |profile| profile.keys);
@@ -189,7 +189,7 @@ fn update(change: &mut Change<'_>, id: KeyId, patch: &KeyPatch, act: &Act) -> Re
     Ok(Updated::Key(key))
 }
 
-/// Error if the account lacks a key that an idempotency key names.
+/// Error for an account that lacks a key named by an idempotency key.
 fn missing() -> StoreError {
     damaged("what an idempotency key made is missing")
 }

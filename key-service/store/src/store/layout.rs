@@ -1,3 +1,3 @@
-//! Names of records: those of the nouns, and the space of an account.
+//! Names of the nouns' records, and the space of an account.
 
 pub(crate) use key_service_ledger::names::{nouns::*, space};

@@ -1,4 +1,4 @@
-//! People of accounts. Passwords are stored as hashes, and secrets of second factors are not stored.
+//! The members of accounts. Passwords are stored as hashes; secrets of second factors are not stored.
 
 mod attempts;
 mod expiring;
@@ -29,7 +29,7 @@ use crate::{
 };
 
 impl Store {
-    /// Creates a member of an existing account with fewer than `most` members; repeating it changes nothing.
+    /// Creates a member in an existing account with fewer than `most` members; a repetition changes nothing.
     pub async fn create_member(
         &self,
         account: AccountId,
@@ -46,7 +46,7 @@ impl Store {
         let list = self.read().get::<IdList>(&space, list_name()).await?.unwrap_or_default();
         let ids: Vec<_> = list.ids.iter().map(|id| member_id(id)).collect::<Result<_, _>>()?;
         let members = self.read().get_all(&space, ids.iter().map(|id| member_name(*id)).collect()).await?;
-        // A member may have been removed since the list was read.
+        // Members may have been removed since the list was read.
         let members = ids.into_iter().zip(members).filter_map(|(id, member)| Some((id, member?)));
         members.map(|(id, member)| read_member(id, member)).collect()
     }
@@ -62,7 +62,7 @@ impl Store {
         member.map(|member| read_member(id, member)).transpose()
     }
 
-    /// Changes the named fields of a member. Another role writes an event. `false` if there is no such member.
+    /// Changes some fields of a member. A new role writes an event. `false` if there is no such member.
     pub async fn update_member(
         &self,
         account: AccountId,
@@ -80,8 +80,8 @@ impl Store {
         self.lanes.change(account, update).await
     }
 
-    /// Replaces the second factor of a member. `false` if it is no longer that of `member`; of several calls with the
-    /// same code, one succeeds. Turning a second factor on or off writes an event.
+    /// Replaces a member's second factor. `false` if it has changed since `member` was read, so that of several calls
+    /// with the same code, only one succeeds. Turning a second factor on or off writes an event.
     pub async fn replace_second_factor(
         &self,
         account: AccountId,
@@ -105,7 +105,7 @@ impl Store {
         self.lanes.change(account, replace).await
     }
 
-    /// Removes a member, and voids the member's links and sessions. `false` if there is none.
+    /// Removes a member and voids its links and sessions. `false` if there is no such member.
     pub async fn remove_member(
         &self,
         account: AccountId,
@@ -131,7 +131,7 @@ impl Store {
     }
 }
 
-/// Adds a member, unless the name is taken or the account has as many as allowed.
+/// Adds a member, unless the name is taken or the account has too many members.
 fn add_member(
     change: &mut Change<'_>,
     account: AccountId,
@@ -147,7 +147,7 @@ fn add_member(
         return Err(StoreError::no_account(account));
     }
     match change.get::<MemberName>(&of_name)? {
-        // An earlier attempt of the same caller made the member.
+        // An earlier attempt of the same caller created the member.
         Some(named) if named.member == member.id.as_bytes() => return Ok(MemberCreated::Made),
         Some(_) => return Ok(MemberCreated::NameTaken),
         None => {}

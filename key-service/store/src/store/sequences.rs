@@ -1,4 +1,5 @@
-//! Exported numbers of entries and events. After a restore, and after a server was replaced, they go on above all before.
+//! Exported numbers of entries and events. After a restore, and after a replica took over, they continue above all
+//! earlier ones.
 
 use domain::{
     event::Event,
@@ -11,14 +12,14 @@ use shared::{ids::AccountId, time::Timestamp};
 use crate::store::{base::Store, books::journal_entry, events, layout};
 
 impl Store {
-    /// Begins new exported numbers of entries and events in every account. The store must have been restored, and must not
-    /// be served yet. `replaced` is the store that was there before, if it can be read.
+    /// Starts new exported numbers of entries and events in every account of a restored store, which must not be in use
+    /// yet. `replaced` is the store that it replaces, if that can be read.
     pub async fn begin_numbers_anew(&self, replaced: Option<&Self>) -> Result<(), StoreError> {
         let now = self.clock.now();
         for account in self.accounts().await? {
             let space = names::space(account.id);
             let of_replaced: Option<messages::Restores> = match replaced {
-                // A damaged record does not hold up the restore that it calls for.
+                // A damaged record must not block the restore that it makes necessary.
                 Some(replaced) => replaced.read().get(&space, name()).await.unwrap_or_default(),
                 None => None,
             };
@@ -60,15 +61,15 @@ impl Store {
         Ok((Sequence::new(entries), Sequence::new(events)))
     }
 
-    /// Finds by halving the first number of a log that can be a value's of this time or a later one. Values of clocks that
-    /// differ may be in another order than their times; then the number is lower.
+    /// Finds by binary search the first number of a log that may belong to a value of this time or later. Clocks may
+    /// differ, so that values are out of order; the number is then lower.
     async fn first_since(&self, space: &Space, log: Log, since: Timestamp) -> Result<u64, StoreError> {
         let newest = self.read().values(space, log, 0..=u64::MAX, Order::Descending, 1).await?;
         let (mut is_before, mut is_since) = (0, newest.first().map_or(1, |(number, _)| number + 1));
         while is_since - is_before > 1 {
             let middle = u64::midpoint(is_before, is_since);
             let value = self.read().values(space, log, middle..=middle, Order::Ascending, 1).await?;
-            // A value that was dropped is older than all that were kept.
+            // A dropped value is older than all kept ones.
             let is_middle_since = match value.first() {
                 Some((number, value)) => time(log, *number, value)? >= since,
                 None => false,

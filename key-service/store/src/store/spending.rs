@@ -1,4 +1,4 @@
-//! Money of accounts and keys, with the holds on that money.
+//! Money of accounts and keys, and the holds on it.
 
 pub(crate) mod holders;
 mod house;
@@ -14,24 +14,24 @@ use crate::{
 };
 use domain::ledger::{Command, Outcome, Refused};
 
-/// Due holds on a page, which expire in one commit.
+/// Due holds per page; a page expires in one commit.
 const HOLDS_AT_ONCE: usize = 64;
 
 /// Outcomes of commands, in the order of the commands.
 pub type Outcomes = Vec<Result<Outcome, Refused>>;
 
-/// Money of accounts and keys, with the holds on that money.
+/// Money of accounts and keys, and the holds on it.
 #[async_trait]
 pub trait Ledger: Send + Sync + 'static {
     /// Name of the database in spans.
     fn system(&self) -> &'static str;
 
-    /// Applies commands in their order to one account, by [`domain::ledger::apply`]. Each has one outcome. Commands for
-    /// an account that does not exist are refused with [`Refused::UnknownKey`], commands whose record cannot be read
+    /// Applies commands in order to one account, by [`domain::ledger::apply`]. Each has one outcome. Commands for an
+    /// account that does not exist are refused with [`Refused::UnknownKey`]; commands that need an unreadable record,
     /// with [`Refused::Damaged`].
     ///
-    /// A [`Command::Tick`] goes the same way as every other command, even if it only asks: an answer proves that a
-    /// lease could have been renewed.
+    /// A [`Command::Tick`] takes the same path as every other command, even if it only reads the tick: an answer proves
+    /// that a lease could have been renewed.
     async fn execute(
         &self,
         account: AccountId,
@@ -39,15 +39,15 @@ pub trait Ledger: Send + Sync + 'static {
         now: Timestamp,
     ) -> Result<Outcomes, StoreError>;
 
-    /// Lists the accounts with open holds. Accounts whose last hold was resolved may be listed for a while.
+    /// Lists the accounts with open holds. An account stays listed for a while after its last hold was resolved.
     async fn accounts_with_holds(&self) -> HoldIndex;
 
-    /// Lists open holds of the account whose lease has run out (`lease_until <= tick`), page by page in any order: the
-    /// first page, or the one after a page's `next`. A hold that is due before the first page is read is on one of the
-    /// pages. A hold that cannot be read counts as due.
+    /// Lists the account's open holds with an expired lease (`lease_until <= tick`), page by page in any order: the
+    /// first page, or the one after a page's `next`. Every hold that is due before the first page is read is on one of
+    /// the pages. An unreadable hold counts as due.
     async fn due_holds(&self, account: AccountId, after: Option<Cursor>) -> Result<DueHolds, StoreError>;
 
-    /// Our clock minus the store's; `None` if the store has no clock of its own. Fails while the store loads its data.
+    /// Our clock minus the store's; `None` if the store has no clock. Fails while the store loads its data.
     async fn clock_skew(&self) -> Result<Option<Skew>, StoreError>;
 
     /// Succeeds if the store answers and has loaded its data.

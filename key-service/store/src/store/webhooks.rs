@@ -1,4 +1,4 @@
-//! Webhooks that an account's events are sent to.
+//! Webhooks of accounts, with their deliveries in `webhooks/deliveries.rs`.
 
 mod deliveries;
 mod records;
@@ -30,8 +30,8 @@ use domain::{
 const ACCOUNTS: &str = "webhooks";
 
 impl Store {
-    /// Creates a webhook of an existing account with fewer than `most` webhooks, unless its idempotency key was used within
-    /// its time to live; repeating it changes nothing.
+    /// Creates a webhook in an existing account with fewer than `most` webhooks, unless the idempotency key is in use;
+    /// a repetition changes nothing.
     pub async fn create_webhook(
         &self,
         account: AccountId,
@@ -39,7 +39,7 @@ impl Store {
         most: u64,
         idempotency: Option<Idempotency>,
     ) -> Result<WebhookCreated, StoreError> {
-        // The account is listed first, since a listed one may have no webhooks.
+        // The account is listed first: a listed account may have no webhooks, but not the reverse.
         self.list_webhook_account(account).await?;
         let attempt = idempotency.as_ref();
         let ended = self.ended_attempts(account, attempt).await?;
@@ -88,12 +88,12 @@ impl Store {
         let ids: Vec<WebhookId> =
             ids.collect::<Option<_>>().ok_or_else(|| unreadable("the list of webhooks"))?;
         let found = self.read().get_all(&space, ids.iter().map(|id| webhook(*id)).collect()).await?;
-        // A webhook that was removed in between is absent.
+        // A webhook removed in between is absent.
         let found = ids.into_iter().zip(found).filter_map(|(id, found)| Some((id, found?)));
         found.map(|(id, found)| read(id, found)).collect()
     }
 
-    /// Changes a webhook by [`StoredWebhook::with`]. If it is then disabled, its deliveries are dropped. `None` if the
+    /// Changes a webhook by [`StoredWebhook::with`]. If that disables it, its deliveries are dropped. `None` if the
     /// account does not have the webhook.
     pub async fn update_webhook(
         &self,
@@ -122,7 +122,7 @@ impl Store {
             .await
     }
 
-    /// Removes a webhook with its deliveries and attempts, and returns it. `None` if there is none.
+    /// Removes a webhook with its deliveries and attempts, and returns it. `None` if it does not exist.
     pub async fn delete_webhook(
         &self,
         account: AccountId,
@@ -171,7 +171,7 @@ impl Store {
     }
 }
 
-/// Removes all deliveries of a webhook. The record of the waiting ones guards each.
+/// Removes all deliveries of a webhook. The record of waiting deliveries guards them.
 fn drop_deliveries(change: &mut Change<'_>, id: WebhookId, waiting: &PendingDeliveries) {
     for waiting in &waiting.deliveries {
         change.write(Write::Remove(delivery(id, &waiting.event)));

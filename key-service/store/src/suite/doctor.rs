@@ -18,7 +18,7 @@ pub enum Fault {
     Credit,
     /// The journal has no entry of this generation, which has the only one.
     LostEntry(GenerationId),
-    /// This generation has an open hold that covers nothing; it looks like that of the other.
+    /// This generation has an open hold that covers nothing; it is a copy of the other's.
     PhantomHold(GenerationId, GenerationId),
 }
 

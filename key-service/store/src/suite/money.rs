@@ -1,4 +1,4 @@
-//! Cases of money: what is held, billed, bounded and counted.
+//! Cases about money: holds, bills, bounds and counters.
 
 pub(crate) mod books;
 pub(crate) mod budgets;

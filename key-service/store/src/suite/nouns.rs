@@ -1,4 +1,4 @@
-//! Cases of accounts and of what they have: keys, groups, members, webhooks, events.
+//! Cases about accounts, keys, groups, members, webhooks and events.
 
 pub(crate) mod accounts;
 pub(crate) mod events;

@@ -31,7 +31,7 @@ pub fn after(seconds: u64) -> Timestamp {
     START.plus(Duration::from_secs(seconds))
 }
 
-/// An act at this time. Each act has an id of its own.
+/// An act at this time. Every act has a different id.
 pub fn act(at: Timestamp) -> Act {
     static ACTS: AtomicU64 = AtomicU64::new(0);
     let mut chance = [0; 10];

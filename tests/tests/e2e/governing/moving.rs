@@ -178,7 +178,7 @@ async fn a_killed_import_is_completed(stack: &Stack, is_whole: bool) {
     assert_eq!(count(), MANY);
     stack.cli(&["audit"]);
     let usage = stack.cli(&import("keys", &files, &["--dry-run"]));
-    assert!(usage.contains(&format!("{MANY} keys exist, and stay as they are")), "{usage}");
+    assert!(usage.contains(&format!("{MANY} keys exist already and stay unchanged")), "{usage}");
     stack.moved_in().await;
 }
 

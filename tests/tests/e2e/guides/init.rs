@@ -17,7 +17,7 @@ const KEY: &str = "sk-init-secret-0123456789";
 /// Flags of a price: 3 USD per million tokens of prompt, and 15 of output.
 const PRICE: [&str; 2] = ["--price", "input=3,output=15"];
 /// Cost of the stand-ins' generation: 13 × 3 + 5 × 15 millionths of a USD.
-const COST: &str = "checked: 13 tokens of prompt and 5 of output cost 0.000114 USD";
+const COST: &str = "checked: 13 prompt tokens and 5 output tokens cost 0.000114 USD";
 
 /// A list of prices in LiteLLM's form, with a model of two vendors.
 const LIST: &str = r#"{
@@ -188,7 +188,7 @@ async fn a_local_server_is_recognised_by_its_list_and_its_window_is_the_models()
         // A promise beyond what the server has is refused, and the refusal gives the server's number.
         if kind == UpstreamKind::Vllm {
             let more = [&flags[..5], &["--context-window", "8193", "--out", "more.toml"]].concat();
-            assert!(folder.init(&[], &more).unwrap_err().contains("the server has 8192"));
+            assert!(folder.init(&[], &more).unwrap_err().contains("is 8192 tokens"));
             assert!(folder.file("more.toml").is_none());
         }
     }

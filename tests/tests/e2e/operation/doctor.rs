@@ -58,7 +58,7 @@ async fn of_services_every_part_is_looked_at_and_a_fault_is_found_where_it_is() 
     let (status, found) = findings(&of_key_service);
     let errors = said(&found, "store", "error");
     assert!(status == 2 && errors.iter().any(|says| says.contains("OOM")), "{found:?}");
-    assert!(errors.iter().any(|says| says.contains("% of its room")), "{found:?}");
+    assert!(errors.iter().any(|says| says.contains("% of its space")), "{found:?}");
     stack.redis().ask(0, "CONFIG SET maxmemory 0");
     stack.redis().ask(0, "CONFIG SET maxmemory-policy allkeys-lru");
     let (status, found) = findings(&of_key_service);
@@ -93,7 +93,7 @@ async fn a_first_look_makes_nothing_and_a_secret_that_others_may_read_is_a_warni
     let settings = Settings::all_in_one(folder.path(), env);
     let (status, found) = findings(&settings);
     assert!(said(&found, "secrets", "warning")[0].contains("mode 644"), "{found:?}");
-    assert!(status == 1 && said(&found, "store", "well")[0].contains("made by the first start"), "{found:?}");
+    assert!(status == 1 && said(&found, "store", "well")[0].contains("first start creates"), "{found:?}");
     assert!(!folder.path().join("data").exists(), "nothing was made");
     fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).unwrap();
     let (status, found) = findings(&settings);
@@ -104,7 +104,7 @@ async fn a_first_look_makes_nothing_and_a_secret_that_others_may_read_is_a_warni
     let (_, found) = findings(&settings);
     assert!(said(&found, "store", "well").iter().any(|says| says.contains("takes writes")), "{found:?}");
     // The disk of this machine may be full or nearly so.
-    let of_the_disk = |it: &Value| it["says"].to_string().contains("of its room");
+    let of_the_disk = |it: &Value| it["says"].to_string().contains("of its space");
     let troubles: Vec<_> = found.iter().filter(|it| it["severity"] != "well" && !of_the_disk(it)).collect();
     assert!(troubles.is_empty(), "{troubles:?}");
     server.kill();

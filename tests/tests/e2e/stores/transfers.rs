@@ -111,19 +111,19 @@ async fn a_store_that_is_served_or_full_is_neither_copied_nor_written() {
     };
     refused(&served, &sqlite("new.db"), "is served: stop the program first");
     refused(&absent, &sqlite("new.db"), "there is no file");
-    refused(&served, &served, "is the store that is copied");
-    refused("memory:", &served, "nothing to copy");
+    refused(&served, &served, "is the same store as --from");
+    refused("memory:", &served, "cannot be copied");
     assert!(!settings.data.join("data/new.db").exists() && !settings.data.join("data/absent.db").exists());
 
     let deployment = Deployment::Services { gateways: 1, key_services: 1, redis: Form::Alone };
     let other = Stack::with(Options { deployment, ..Options::default() }).await;
     let redis = other.redis().url();
-    refused(&redis, &sqlite("new.db"), "this Redis is served");
+    refused(&redis, &sqlite("new.db"), "this Redis is in use");
     stack.kill_gateway(0);
-    refused(&served, &redis, "this Redis is served");
+    refused(&served, &redis, "this Redis is in use");
     // A stopped process may go on at any time.
     other.key_services[0].hang();
-    refused(&redis, &sqlite("new.db"), "this Redis is served");
+    refused(&redis, &sqlite("new.db"), "this Redis is in use");
     other.key_services[0].resume();
     other.key_services[0].kill();
     let before = other.redis().ask(0, "DBSIZE");
@@ -216,7 +216,7 @@ async fn records_are_shown_without_secrets() {
     }
     for (arguments, reason) in [
         (["--account", "nobody", "--id", key.id.as_str()], "there is no account nobody"),
-        (["--account", name.as_str(), "--id", "ak_00000000000000000000000000000001"], "nothing of this id"),
+        (["--account", name.as_str(), "--id", "ak_00000000000000000000000000000001"], "nothing with this id"),
         (["--account", name.as_str(), "--id", "x"], "must be the id of a key"),
     ] {
         let (status, _, error) = settings.try_cli(&[&["store", "show"], &arguments[..]].concat());

@@ -19,13 +19,13 @@ pub(super) struct Tokens {
 /// A request in the upstream's record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Served {
-    /// The generation, or else a time at which the upstream worked on the request.
+    /// The generation, or a time at which the upstream worked on the request.
     pub(super) identity: ServedIdentity,
     /// Tokens by the upstream's count.
     pub(super) tokens: Tokens,
 }
 
-/// Means to find a request in the journal.
+/// How a request is found in the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ServedIdentity {
     Generation(GenerationId),
@@ -33,7 +33,7 @@ pub(super) enum ServedIdentity {
     Time(Timestamp),
 }
 
-/// A billed generation, by the last entry in the journal.
+/// A billed generation, as its last journal entry has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Billed {
     pub(super) generation: GenerationId,
@@ -46,9 +46,9 @@ pub(super) struct Billed {
 /// A difference between the two records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Difference {
-    /// A request without a bill in the journal, or one more request of a generation that is billed once.
+    /// A request without a bill, or a second request of a generation that was billed once.
     NotBilled(Served),
-    /// A request that was billed with other tokens.
+    /// A request billed with other token counts.
     BilledDifferently(Tokens, Billed),
     /// A bill without a request in the upstream's record.
     NotServed(Billed),
@@ -65,7 +65,7 @@ pub(super) struct Totals {
 pub(super) struct Comparison {
     pub(super) served: Totals,
     pub(super) billed: Totals,
-    /// The differences: first the upstream's requests in their order, then the rest of the journal in order of time.
+    /// First the upstream's requests in their order, then the rest of the journal by time.
     pub(super) differences: Vec<Difference>,
 }
 
@@ -78,7 +78,7 @@ impl Totals {
 }
 
 impl Billed {
-    /// Time during which the upstream may have worked on the generation, widened on both sides.
+    /// Time during which the upstream may have worked on the generation, widened by the tolerance on both sides.
     fn interval(&self, tolerance: Duration) -> RangeInclusive<Timestamp> {
         self.generation.created_at().minus(tolerance)..=self.at.plus(tolerance)
     }
@@ -93,13 +93,13 @@ pub(super) fn span(served: &[Served]) -> Option<RangeInclusive<Timestamp>> {
     Some(served.iter().map(time).min()?..=served.iter().map(time).max()?)
 }
 
-/// Compares the upstream's requests with the bills. Each generation is in `billed` once.
+/// Compares the upstream's requests with the bills. `billed` has each generation once.
 pub(super) fn compare(served: &[Served], billed: &[Billed], tolerance: Duration) -> Comparison {
     let mut comparison = Comparison::default();
     let by_id: HashMap<_, _> = billed.iter().enumerate().map(|(at, b)| (b.generation, at)).collect();
     let mut matched = vec![false; billed.len()];
-    // Requests that name a generation choose first, so that no other request takes their bill. Of several with the
-    // same generation, the bill is that of one: the first with its tokens, or else the first.
+    // Requests that name a generation choose first, so that no other request takes their bill. If several name the same
+    // generation, one of them gets the bill: the first with equal tokens, or else the first.
     let mut owners: HashMap<usize, usize> = HashMap::new();
     for (place, request) in served.iter().enumerate() {
         comparison.served.add(request.tokens);
@@ -131,7 +131,7 @@ pub(super) fn compare(served: &[Served], billed: &[Billed], tolerance: Duration)
     }
     let mut rest: Vec<_> =
         billed.iter().zip(matched).filter(|(_, matched)| !matched).map(|(b, _)| *b).collect();
-    // A bill of no tokens needs no request.
+    // A bill without tokens needs no request.
     rest.retain(|billed| billed.tokens != Tokens::default());
     rest.sort_by_key(|billed| (billed.at, billed.generation));
     for billed in billed {
@@ -141,15 +141,15 @@ pub(super) fn compare(served: &[Served], billed: &[Billed], tolerance: Duration)
     comparison
 }
 
-/// Bills and requests of equal tokens, as indices.
+/// Bills and requests with equal tokens, as indices.
 #[derive(Default)]
 struct EqualBills {
     bills: Vec<usize>,
     requests: Vec<(Timestamp, usize)>,
 }
 
-/// Finds a distinct bill for each request without a generation: among bills of equal tokens at a matching time, the one
-/// that ends first. Returns for each request whether it found a bill.
+/// Finds a distinct bill for each request without a generation: of the bills with equal tokens and a matching time, the
+/// one that ends first. Returns for each request whether it found one.
 fn match_by_time(
     served: &[Served],
     billed: &[Billed],

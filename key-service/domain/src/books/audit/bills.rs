@@ -1,4 +1,4 @@
-//! Bills of generations, as far as entries tell what a bill replaces.
+//! Bills of generations, as far as the entries show which bill a later one replaces.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -6,11 +6,10 @@ use shared::ids::GenerationId;
 
 use crate::ledger::{Ending, Entry};
 
-/// Bills remembered to find one that is billed twice: some minutes of the busiest account, in 16 MB.
+/// Bills remembered to detect double billing: some minutes of the busiest account, in 16 MB.
 const MOST_BILLS: usize = 200_000;
 
-/// Sums of changes by generation: of those billed last, and of those whose lease ran out, which a late capture bills
-/// again.
+/// Sums of changes by generation, for the latest bills and for bills of expiries, which a late capture may replace.
 #[derive(Debug)]
 pub(super) struct Bills {
     changes: HashMap<GenerationId, i128>,
@@ -18,19 +17,19 @@ pub(super) struct Bills {
     captured: VecDeque<GenerationId>,
     /// Bills of expiries, the oldest first. A capture may have replaced some since.
     expired: VecDeque<GenerationId>,
-    /// True while no bill was forgotten.
+    /// No bill has been forgotten.
     complete: bool,
 }
 
 impl Bills {
-    /// Starts with no bills. The journal is `complete` if it still has its first entries.
+    /// The journal is `complete` if it still has its first entries.
     pub(super) fn new(complete: bool) -> Self {
         let (captured, expired) = (VecDeque::new(), VecDeque::new());
         Self { changes: HashMap::new(), captured, expired, complete }
     }
 
-    /// Returns the sum of a generation's changes if the entry bills another amount. The first known entry of a
-    /// generation proves nothing if it may correct one that was forgotten or dropped.
+    /// Returns the sum of a generation's changes if the entry bills another amount. A generation's first known entry
+    /// proves nothing if it may correct one that was forgotten or dropped.
     pub(super) fn disproves(&mut self, generation: GenerationId, entry: &Entry) -> Option<i128> {
         if !entry.settlement.ending.is_bill() {
             return None;
@@ -39,7 +38,7 @@ impl Bills {
             (i128::from(entry.delta.nanos()), i128::from(entry.settlement.charged.nanos()));
         let before = self.changes.get(&generation).copied();
         if before.is_some() && (delta, charged) == (0, 0) {
-            // The earlier bill is so old that it may be forgotten: such a capture is recorded, but charges nothing.
+            // The earlier bill may have been dropped, so this capture is recorded but charges nothing.
             return None;
         }
         let sum = before.unwrap_or_default() + delta;

@@ -1,4 +1,4 @@
-//! Counters of days, compared with what the entries of each day add up to.
+//! Compares the counters of days with the sums of their entries.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ use crate::{
     ledger::Entry,
 };
 
-/// Counters of a record with sums of a day.
+/// The counters in a record of a day's sums.
 #[derive(Clone, Debug)]
 pub enum DayCounters {
     /// Counts of a key, its groups and a model.
@@ -26,7 +26,7 @@ pub enum DayCounters {
 }
 
 impl DayCounters {
-    /// Returns counters of the same kind that count nothing.
+    /// Returns empty counters of the same kind.
     #[must_use]
     pub fn emptied(&self) -> Self {
         match self {
@@ -37,7 +37,7 @@ impl DayCounters {
         }
     }
 
-    /// Adds what an entry counts. `keys` are those among which a group counts the entry's key.
+    /// Adds an entry. `keys` says how a group counts the entry's key.
     pub fn add(&mut self, entry: &Entry, keys: Option<GroupKeys>, counts: Counts) {
         let hour = Hour::of(entry.settlement.at).of_day();
         match self {
@@ -68,7 +68,7 @@ impl DayCounters {
     }
 }
 
-/// Returns the counters of a day that differ from those that entries add up to.
+/// Returns the counters of a day that differ from the sums of its entries.
 pub(crate) fn compare(day: Day, of: &SumOwner, recorded: &DayCounters, proven: &DayCounters) -> Vec<Wrong> {
     let mut comparison = DayComparison { day, wrong: Vec::new() };
     comparison.compare(of, recorded, proven);
@@ -102,7 +102,7 @@ impl DayComparison {
             (SumOwner::Users(part), DayCounters::Users(recorded), DayCounters::Users(proven)) => {
                 self.users(*part, recorded, proven);
             }
-            // The name of a record tells its kind.
+            // A record's name determines its kind, so the kinds are equal.
             (_, _, _) => {}
         }
     }
@@ -166,7 +166,7 @@ impl DayComparison {
     }
 }
 
-/// Returns whether a counter is at its bound, so that it proves nothing. None is beyond it.
+/// Returns whether a counter has reached its bound and so proves nothing.
 const fn is_bounded(quantity: Quantity) -> bool {
     match quantity {
         Quantity::Usd(amount) => amount.nanos() == COUNTED.cast_signed(),

@@ -17,7 +17,7 @@ use crate::books::usage::{Counts, Day, GroupKeys, Margin, PartCounts, Sums};
 pub struct Wrong {
     pub figure: Figure,
     pub recorded: Quantity,
-    /// The value that entries, holds and deposits add up to.
+    /// The value according to entries, holds and deposits.
     pub proven: Quantity,
 }
 
@@ -43,30 +43,30 @@ pub enum SumOwner {
 /// A figure that can be proven.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Figure {
-    /// The balance of a key after the entry of this number: the balance before plus the entry's change.
+    /// A key's balance after the entry of this number: the balance before it plus the entry's change.
     Entry(KeyId, u64),
     /// Number of the entry of a key or a group before the entry of this number.
     Previous(BudgetOwner, u64),
     /// Number of the last entry of a key or a group.
     Last(BudgetOwner),
-    /// The `used` of a key, which is the balance after the last entry, or of a group, which is the sum of the group's
-    /// entries. A key or group that does not exist has a recorded zero.
+    /// The `used` of a key (the balance after the last entry) or of a group (the sum of its entries). A key or group
+    /// that does not exist is recorded as zero.
     Used(BudgetOwner),
     /// The `held` of a key or a group: the sum of open holds.
     BudgetHeld(BudgetOwner),
-    /// The spend in a window: the sum of the entries in the window, as far as entries can tell.
+    /// The spend in a window: the sum of its entries, as far as entries show it.
     Window(BudgetOwner, Per),
     /// The account's `held`: the sum of all open holds.
     Held,
     /// The account's credit: deposits less the `used` of all keys.
     Credit,
-    /// Requests in flight of a key or a group with bounds: the open holds that count.
+    /// Requests in flight of a key or group with bounds: the number of open holds that count.
     InFlight(BudgetOwner),
     /// Number of entries from the first in the journal to the account's last one.
     Entries,
     /// The amount that the last entry bills for a generation: the sum of the generation's changes.
     Bill(GenerationId),
-    /// What was charged on a day: the sum of the entries.
+    /// Charges of a day: the sum of the entries.
     Sum(SumOwner, Day),
     /// Another counter of a key, a day and a model: the sum of the entries.
     KeyCount(KeyId, Day, String, Counter),
@@ -74,9 +74,9 @@ pub enum Figure {
     ModelCount(Day, String, Counter),
     /// A counter of a part of a day: the sum of the entries.
     Part(DayPart, Day, Counter),
-    /// Whether the list by which a key's sums are found has those of a day and a model.
+    /// Whether the list of a key's sums names this day and model.
     Listed(KeyId, Day, String),
-    /// The amount of an open hold, compared with the index of open holds, by which holds are added up and expire.
+    /// The amount of an open hold, compared with the index of open holds.
     Hold(GenerationId),
     /// The tick at which a hold expires, compared with the index of open holds.
     HoldLease(GenerationId),
@@ -88,21 +88,21 @@ pub enum Figure {
     KeysOfGroup(GroupId),
     /// A group's number of child groups, compared with the list of child groups.
     ChildGroups(GroupId),
-    /// Number of the first entry of the journal of a store that drops none, or of entries that a store must have kept.
+    /// Number of the journal's first entry, in a store that drops none or must still have it.
     FirstEntry,
     /// Number of the account's last event, compared with the log of events.
     LastEvent,
     /// Events that are kept, compared with the log of events.
     Events,
-    /// Milliseconds of the last expiry that the account knows, compared with the journal.
+    /// Time of the account's last expiry in milliseconds, compared with the journal.
     LastExpiry,
     /// Number of the last entry that the counters of a day count.
     LastOfDay(SumOwner, Day),
-    /// Records and entries that must be there: 1 if there, 0 if not.
+    /// A record or entry that must exist: 1 if it does, 0 if not.
     Stored(Stored),
 }
 
-/// A part of a day whose counters are kept apart.
+/// A part of a day with separate counters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DayPart {
     /// An hour of a key and a model.
@@ -115,7 +115,7 @@ pub enum DayPart {
     GroupHour(GroupId, String, GroupKeys, u8),
     /// A user, by the caller's own name.
     User(String),
-    /// Users without a counter of their own, of the record of this number.
+    /// Users without separate counters, in the record of this number.
     OtherUsers(u8),
 }
 
@@ -160,7 +160,7 @@ impl fmt::Display for DayPart {
 pub enum Counter {
     /// Amount charged. Only for parts of a day.
     Charged,
-    /// Billed generations, the free ones included.
+    /// Billed generations, including free ones.
     Requests,
     /// Tokens of prompts and completions together, for a model or a group.
     Tokens,

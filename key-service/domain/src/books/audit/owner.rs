@@ -1,4 +1,4 @@
-//! Owners of budgets.
+//! The owner of a budget.
 
 use std::fmt;
 

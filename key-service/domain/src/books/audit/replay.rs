@@ -1,4 +1,4 @@
-//! Spend in the windows of a budget, computed from the journal.
+//! Computes the spend in a budget's windows from the journal.
 
 use std::{ops::RangeInclusive, time::Duration};
 
@@ -6,16 +6,16 @@ use shared::{calendar::Per, money::NanoUsd, time::Timestamp};
 
 use crate::ledger::{Budget, MOST_CARRIED, Window};
 
-/// Time around the beginning of a window in which a bill may count in either window, since the clock that set a bound
-/// may have been ahead or behind.
+/// A bill this close to the beginning of a window may count in either window, since the clock that set a bound may have
+/// been ahead or behind.
 const UNSURE: Duration = Duration::from_mins(10);
 
-/// The window of each length that runs after the entries so far.
+/// The current window of each length, after the entries so far.
 ///
-/// A window turns with the holds and bills of its budget, and each bill has an entry. So entries tell what was billed
-/// in a window, with three exceptions. They do not tell which bills count that fall within minutes of its beginning or of
-/// the time its bound was set. They do not tell whether money that a late capture gave back was billed in the same
-/// window. And a window that a clock began which was ahead may count earlier bills, too.
+/// Holds and bills of a budget move its windows on, and each bill has an entry. So entries show what was billed in a
+/// window, with three exceptions. They do not show whether a bill counts that falls within minutes of the window's
+/// beginning or of the time its bound was set. They do not show whether money given back by a late capture was billed
+/// in the same window. And a window that a fast clock began may count earlier bills, too.
 #[derive(Debug, Default)]
 pub(super) struct Replay {
     running: [WindowBills; 4],
@@ -23,11 +23,11 @@ pub(super) struct Replay {
     /// Sum of all bills so far.
     total: NanoUsd,
     last: Option<Timestamp>,
-    /// The latest time of an entry, which is not the last one's if a clock was far ahead.
+    /// The latest time of any entry. After a clock was far ahead, it is not the last entry's time.
     latest: Option<Timestamp>,
 }
 
-/// Times at which windows of each length got their bounds, for bounds set within the recorded window.
+/// When the windows of each length got their bounds, for bounds set within the recorded window.
 pub(super) type Since = [Option<Timestamp>; 4];
 
 /// The entries that a journal still has.
@@ -37,7 +37,7 @@ pub(super) struct KnownEntries {
     pub(super) begins_at: Option<Timestamp>,
 }
 
-/// Returns the times at which bounds were set, if any was set within its window.
+/// Returns when bounds were set, if any was set within its window.
 pub(super) fn since(budget: &Budget) -> Option<Since> {
     let mut since = Since::default();
     for window in budget.bounds.iter().flat_map(|bounds| &bounds.windows) {
@@ -46,7 +46,7 @@ pub(super) fn since(budget: &Budget) -> Option<Since> {
     since.iter().any(Option::is_some).then_some(since)
 }
 
-/// Returns whether the bound was set within the window, rather than before the window began.
+/// Returns whether the bound was set within the window.
 fn is_first(window: &Window) -> bool {
     window.per.beginning(window.start) != window.start
 }
@@ -57,24 +57,24 @@ struct BoundSince {
     set_at: Timestamp,
     /// All bills that may count.
     most: NanoUsd,
-    /// Bills that count for certain, whatever the clocks said.
+    /// Bills that certainly count, whatever the clocks said.
     least: NanoUsd,
     given_back: NanoUsd,
 }
 
-/// Bills in a window that runs.
+/// Bills in the current window.
 #[derive(Clone, Copy, Debug, Default)]
 struct WindowBills {
     start: Option<Timestamp>,
     /// All bills since `start`, and late bills of the window before.
     most: NanoUsd,
-    /// Bills that count for certain, whatever the clocks said.
+    /// Bills that certainly count, whatever the clocks said.
     least: NanoUsd,
-    /// Bills that the next window may count.
+    /// Bills that the next window may count instead.
     late: NanoUsd,
     /// Money given back since `start` that this or an earlier window billed.
     given_back: NanoUsd,
-    /// Windows that ended before, up to two.
+    /// Number of windows that ended before, up to two.
     turns: u8,
 }
 
@@ -91,7 +91,7 @@ impl Replay {
         }
         for (per, running) in Per::ALL.into_iter().zip(&mut self.running) {
             let start = per.beginning(at);
-            // A clock that was ahead may have begun the window. Its first bill is then of its very beginning.
+            // A fast clock may have begun the window. Its first bill then has exactly the window's start as its time.
             let was_begun = at == start || self.latest.is_some_and(|latest| start <= latest);
             running.add(per, at, delta, was_begun.then_some(self.total));
         }
@@ -103,7 +103,8 @@ impl Replay {
         self.latest = self.latest.max(Some(at));
     }
 
-    /// Times go back, after a clock was far ahead. Entries no longer tell which windows count them for certain.
+    /// Notes that times went back after a clock was far ahead. Entries then no longer show which window certainly
+    /// counts them.
     fn go_back(&mut self, at: Timestamp) {
         for (per, running) in Per::ALL.into_iter().zip(&mut self.running) {
             let start = running.start.min(Some(per.beginning(at)));
@@ -119,7 +120,8 @@ impl Replay {
         }
     }
 
-    /// Returns the nearest spend that the known entries allow; `None` if they allow the recorded spend.
+    /// Returns the spend closest to the recorded one that the known entries allow; `None` if they allow the recorded
+    /// spend.
     pub(super) fn disproves(&self, window: &Window, known: KnownEntries) -> Option<NanoUsd> {
         let running = &self.running[window.per as usize];
         let last = self.last.unwrap_or(window.start);
@@ -131,7 +133,7 @@ impl Replay {
             let allowed = match (since, running.start) {
                 (Some(since), _) => since.allowed(ahead),
                 (None, None) => NanoUsd::ZERO..=NanoUsd::ZERO,
-                // The bound was set after the entries were added up.
+                // The bound is newer than the sums of the entries.
                 (None, Some(_)) => return None,
             };
             (allowed, reaches_back)
@@ -168,7 +170,7 @@ impl BoundSince {
 }
 
 impl WindowBills {
-    /// Adds an entry. `earlier` are all bills before, if a window that begins may count them.
+    /// Adds an entry. `earlier` is the sum of all earlier bills, if a window that begins now may count them.
     fn add(&mut self, per: Per, at: Timestamp, delta: NanoUsd, earlier: Option<NanoUsd>) {
         let beginning = per.beginning(at);
         let start = self.start.unwrap_or(beginning).max(beginning);
@@ -190,11 +192,12 @@ impl WindowBills {
         }
     }
 
-    /// Returns what the window may have used. `ahead` are all bills, if a clock that was far ahead may have begun it.
+    /// Returns the range of what the window may have used. `ahead` is the sum of all bills, if a fast clock may have
+    /// begun it.
     fn allowed(&self, window: &Window, ahead: Option<NanoUsd>) -> RangeInclusive<NanoUsd> {
         match self.start {
             None => NanoUsd::ZERO..=NanoUsd::ZERO,
-            // The window began with a hold, or its bound was set at its beginning: it has no entries of its own yet.
+            // The window began with a hold, or its bound was set at its beginning, so it has no entries yet.
             Some(start) if start < window.start => NanoUsd::ZERO..=ahead.unwrap_or(self.late),
             Some(_) => self.least.left_after(self.given_back)..=self.most,
         }

@@ -1,4 +1,4 @@
-//! Records and entries of indexes that a store must have, since other records need them.
+//! Records and index entries that a store must have because other records need them.
 
 use std::fmt;
 
@@ -6,28 +6,28 @@ use shared::ids::{DepositId, GenerationId};
 
 use crate::books::audit::owner::BudgetOwner;
 
-/// A record or an entry that must be there, with the content that other records prove.
+/// A record or index entry that must exist, with the content that other records imply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stored {
     /// The entry of the account in the index of names.
     AccountName,
     AccountMoney,
     AccountProfile,
-    /// The entry of an account with open holds in the index by which these expire.
+    /// The account's entry in the index of accounts with open holds.
     Holder,
     Money(BudgetOwner),
     Profile(BudgetOwner),
     /// Entries of a key or a group in an index.
     Listed(BudgetOwner, Listing),
-    /// The bill that is remembered of a generation, so that it is not billed again.
+    /// The remembered bill of a generation, which prevents billing it again.
     Bill(GenerationId),
-    /// A deposit as its index and its payment have it.
+    /// A deposit, compared with its index entry and its payment.
     Deposit(DepositId),
-    /// The deposit that the account names as the last one.
+    /// The deposit that the account names as its last.
     LastDeposit,
     /// The event of this number, with its entries in indexes.
     Event(u64),
-    /// The threshold that the event of this number tells.
+    /// The threshold that the event of this number reports.
     Threshold(u64),
 }
 

@@ -30,7 +30,8 @@ fn entry(number: u64, id: u8, delta: i64, used_after: i64) -> AuditedEntry {
     AuditedEntry { number, key, groups: [None, None], at: START, delta, used_after }
 }
 
-/// Two keys of an account with deposits of 100: one was charged 5 and 2 and holds 9, the other 8, of which 5 came back.
+/// Two keys of an account with deposits of 100: one was charged 5 and 2 and holds 9; the other was charged 8 and got 5
+/// back.
 fn audit(first: &Budget, second: &Budget, account: Account) -> Audit {
     let mut auditor = Auditor::new(true);
     for (number, id, delta, used_after) in [(1, 1, 5, 5), (2, 2, 8, 8), (3, 1, 2, 7), (4, 2, -5, 3)] {
@@ -108,7 +109,7 @@ fn entries_of_a_key_that_does_not_exist_are_found() {
     assert_eq!(found, [wrong(Figure::Used(of_key(1)), 0, 4)]);
 }
 
-/// The budget of a group with a window for a day, of which this much is used.
+/// The budget of a group with this much used in its daily window.
 fn shared(used: i64, held: i64, window: Window) -> Budget {
     let bounds = Some(Box::new(Bounds { windows: vec![window], ..Bounds::default() }));
     Budget { used: nanos(used), held: nanos(held), bounds, limit: None }
@@ -157,7 +158,7 @@ fn what_a_group_used_and_holds_is_the_sum_of_its_entries_and_holds() {
 
 #[test]
 fn a_window_used_what_its_entries_add_up_to() {
-    // Whether what was given back had been billed on the same day, no entry tells.
+    // No entry shows whether the money given back had been billed on the same day.
     for sound in [20, 18, 16] {
         assert_eq!(wrong_in(&shared(26, 0, day(sound)), 0), [], "{sound}");
     }

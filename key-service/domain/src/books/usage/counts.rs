@@ -1,8 +1,8 @@
-//! Counters and sums, none of which exceeds a bound.
+//! Counters and sums. All of them are bounded.
 
 use shared::{money::NanoUsd, tokens::Usage};
 
-/// Bound on every counter: the largest integer that is exact as a double, which many readers of JSON use for numbers.
+/// Bound on every counter: the largest integer that JSON readers with doubles keep exact.
 pub const COUNTED: u64 = (1 << 53) - 1;
 
 /// Counters of a day. None exceeds [`COUNTED`].
@@ -11,11 +11,11 @@ pub struct Counts {
     /// Billed generations, including free ones.
     pub requests: u64,
     pub usage: Usage,
-    /// Amount charged. Below zero on a day whose corrections gave back more than was billed.
+    /// Amount charged. Below zero on a day when corrections gave back more than was billed.
     pub charged: NanoUsd,
-    /// Known cost of the generations to the operator. Below zero as `charged`.
+    /// Known cost of the generations to the operator. May be below zero, like `charged`.
     pub upstream_cost: NanoUsd,
-    /// Amount charged for generations whose upstream cost is known. The margin is this less `upstream_cost`.
+    /// Amount charged for generations with a known upstream cost. The margin is this minus `upstream_cost`.
     pub charged_at_known_cost: NanoUsd,
 }
 
@@ -34,9 +34,9 @@ pub struct Sums {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Margin {
     pub sums: Sums,
-    /// Known cost of the generations to the operator. Below zero as the charges.
+    /// Known cost of the generations to the operator. May be below zero, like the charges.
     pub upstream_cost: NanoUsd,
-    /// Amount charged for generations whose upstream cost is known.
+    /// Amount charged for generations with a known upstream cost.
     pub charged_at_known_cost: NanoUsd,
 }
 
@@ -112,8 +112,7 @@ impl Margin {
         }
     }
 
-    /// Returns the charges less the upstream costs, for generations whose upstream cost is known; `None` if there are
-    /// none.
+    /// Returns charges minus upstream costs over the generations with a known upstream cost; `None` without any.
     pub fn amount(&self) -> Option<NanoUsd> {
         let is_known = self.upstream_cost != NanoUsd::ZERO || self.charged_at_known_cost != NanoUsd::ZERO;
         is_known.then(|| difference(self.charged_at_known_cost, self.upstream_cost))

@@ -1,4 +1,4 @@
-//! Counts of parts of a day: of an hour, of a user, and of a model in a group.
+//! Counts of parts of a day: by hour, by user, and by model of a group.
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use crate::{
 
 /// Hours of a day in UTC.
 pub const HOURS: u8 = 24;
-/// Records that the users of a day share, so that a bill writes only a part of them anew.
+/// The users of a day are spread over this many records, so that a bill rewrites only one of them.
 pub const USER_PARTS: u8 = 8;
-/// Users of a day whose counts a record keeps apart. A bill writes the record whole, in some 1.5 kB if it is full.
+/// Users of a day that a record counts separately. A bill rewrites the whole record, about 1.5 kB when full.
 const NAMED_USERS: usize = 32;
 
-/// Counts of a part of a day, for which fewer are kept than for the day. None exceeds [`COUNTED`](crate::books::usage::COUNTED).
+/// Counts of a part of a day: fewer kinds than a day has. None exceeds [`COUNTED`](crate::books::usage::COUNTED).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PartCounts {
     /// Billed generations, including free ones.
@@ -24,7 +24,7 @@ pub struct PartCounts {
     pub prompt: u64,
     pub cached: u64,
     pub completion: u64,
-    /// Amount charged. Below zero where corrections gave back more than was billed.
+    /// Amount charged. Below zero if corrections gave back more than was billed.
     pub charged: NanoUsd,
 }
 
@@ -66,12 +66,12 @@ impl From<PartCounts> for Sums {
     }
 }
 
-/// Counts of the hours of a day in which something was counted, in their order.
+/// Counts of the hours of a day that have any, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HoursOfDay(Vec<(u8, PartCounts)>);
 
 impl HoursOfDay {
-    /// Reads hours with their counts; `None` unless each hour is one of a day, and above the one before.
+    /// Reads hours with their counts; `None` unless the hours are valid and ascending.
     pub fn read(hours: Vec<(u8, PartCounts)>) -> Option<Self> {
         let is_sorted = hours.is_sorted_by(|(a, _), (b, _)| a < b);
         (is_sorted && hours.last().is_none_or(|(hour, _)| *hour < HOURS)).then_some(Self(hours))
@@ -98,7 +98,7 @@ impl HoursOfDay {
     }
 }
 
-/// Counts of a day, whole and by hour.
+/// Counts of a day, in total and by hour.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DayTotal<T> {
     pub of: T,
@@ -119,17 +119,17 @@ impl DayTotal<Margin> {
     }
 }
 
-/// Keys whose bills a sum of a group counts.
+/// Which keys a group's sum counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum GroupKeys {
-    /// Keys in the group, while it had this parent. Who reaches the parent alone reaches these, and none of the time when
-    /// the group had another parent.
+    /// Keys in the group while it had this parent. A reader limited to the parent sees these counts, but not those from
+    /// when the group had another parent.
     Own(Option<GroupId>),
     /// Keys in its child groups.
     Below,
 }
 
-/// Counts of a group on a day, in the order of models and keys.
+/// Counts of a group on a day, ordered by model and keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GroupDay(Vec<GroupPart>);
 
@@ -143,12 +143,12 @@ pub struct GroupPart {
 }
 
 impl GroupDay {
-    /// Reads counts of parts; `None` unless each part is above the one before.
+    /// Reads counts of parts; `None` unless the parts are ascending.
     pub fn read(parts: Vec<GroupPart>) -> Option<Self> {
         parts.is_sorted_by(|a, b| (&a.model, a.keys) < (&b.model, b.keys)).then_some(Self(parts))
     }
 
-    /// Adds what a key was billed.
+    /// Adds a bill of a key.
     pub fn add(&mut self, model: &str, keys: GroupKeys, hour: u8, counts: Counts) {
         let place = self.0.binary_search_by(|of| (&*of.model, of.keys).cmp(&(model, keys)));
         let place = place.unwrap_or_else(|place| {
@@ -168,14 +168,14 @@ impl GroupDay {
     }
 }
 
-/// Lists the groups that count the bills of a key, with the keys among which each counts it.
+/// Lists the groups that count a key's bills, each with how it counts the key.
 pub fn counting_groups([group, parent]: GroupChain) -> impl Iterator<Item = (GroupId, GroupKeys)> {
     let of_group = group.map(|group| (group, GroupKeys::Own(parent)));
     of_group.into_iter().chain(parent.map(|parent| (parent, GroupKeys::Below)))
 }
 
-/// Counts of some users on a day. The first users of a day are named, in the order in which they came; later ones are
-/// counted together. So the counts of a user who is named are whole.
+/// Counts of some users on a day. The first users of a day are named, in the order of their first bills; later users
+/// are counted together. So a named user's counts are complete.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UserDay {
     named: Vec<(Arc<str>, PartCounts)>,
@@ -208,7 +208,7 @@ impl UserDay {
 
 /// Returns the record of a day that counts a user, one of [`USER_PARTS`].
 pub fn part_of_user(user: &str) -> u8 {
-    // FNV-1a, which is the same in every program and version.
+    // FNV-1a gives the same result in every program and version.
     let hash = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(16_777_619);
     let [_, high, ..] = user.bytes().fold(2_166_136_261, hash).to_le_bytes();
     high % USER_PARTS

@@ -1,11 +1,10 @@
-//! Parts of a sum in the order of their sizes.
+//! Ranks the parts of a sum by size.
 
 use std::collections::BTreeMap;
 
 use crate::books::usage::counts::Sums;
 
-/// Adds up the sums of each part. Returns the parts with their sums, the largest first; parts of the same size are in their
-/// own order.
+/// Adds up the sums of each part. Returns the parts with their sums, largest first; equal parts keep their own order.
 pub fn ranked<P: Ord>(
     sums: impl IntoIterator<Item = (P, Sums)>,
     size: impl Fn(Sums) -> i64,
@@ -20,7 +19,7 @@ pub fn ranked<P: Ord>(
     parts
 }
 
-/// Returns how many thousandths of a whole a part is; `None` if there is no whole.
+/// Returns a part in thousandths of the whole; `None` if the whole is not above zero.
 pub fn permille(part: i64, whole: i64) -> Option<i64> {
     let permille = (whole > 0).then(|| i128::from(part) * 1_000 / i128::from(whole))?;
     Some(i64::try_from(permille).unwrap_or(if part < 0 { i64::MIN } else { i64::MAX }))

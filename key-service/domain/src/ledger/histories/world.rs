@@ -30,7 +30,7 @@ pub struct World {
     pub groups: HashMap<(AccountId, GroupId), Group>,
     /// Holds, settlements and deposits of the accounts.
     pub records: HashMap<(AccountId, RecordId), Record>,
-    /// Events of commands and of thresholds by account, with the names of thresholds that were told.
+    /// Events by account, with the names of reported thresholds.
     pub events: HashMap<AccountId, Vec<Told>>,
     /// Journals and counters of the accounts.
     pub trails: HashMap<AccountId, Trail>,
@@ -82,7 +82,7 @@ impl World {
         world
     }
 
-    /// Applies the commands of a call, as every store has to.
+    /// Applies the commands of a call as every store must.
     pub fn execute(
         &mut self,
         account: AccountId,
@@ -97,7 +97,7 @@ impl World {
         outcomes
     }
 
-    /// Adds events, of thresholds those that were not told.
+    /// Adds events, except thresholds that were reported before.
     fn tell(&mut self, account: AccountId, events: Vec<Told>) {
         for event in events {
             let told = self.events.entry(account).or_default();
@@ -107,7 +107,7 @@ impl World {
         }
     }
 
-    /// Applies a command, as a call of its own.
+    /// Applies a command as a separate call.
     pub fn apply(
         &mut self,
         account: AccountId,
@@ -163,8 +163,8 @@ impl World {
         Ok(outcome)
     }
 
-    /// Applies a change by the owner, unless it raises a limit in vain. A revoked key does not change, and a key moves to a group that takes keys only. Returns the
-    /// thresholds that the change passes, told before or not.
+    /// Applies an owner's change, unless its raise is invalid. A revoked key does not change, and a key only moves to a
+    /// group that accepts keys. Returns the thresholds that the change crosses, reported before or not.
     pub fn update(&mut self, account: AccountId, key: KeyId, patch: &KeyPatch, now: Timestamp) -> Vec<Told> {
         let find = |id| self.groups.get(&(account, id));
         let group = patch.group.flatten().map(find);
@@ -191,8 +191,8 @@ impl World {
         Vec::new()
     }
 
-    /// Applies a change of a group by the owner. An archived group does not change. Returns the thresholds that the change
-    /// passes, told before or not.
+    /// Applies an owner's change of a group. An archived group does not change. Returns the thresholds that the change
+    /// crosses, reported before or not.
     pub fn update_group(
         &mut self,
         account: AccountId,

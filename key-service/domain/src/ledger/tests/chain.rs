@@ -155,7 +155,7 @@ fn an_archived_group_refuses_its_keys_and_those_of_child_groups() {
         book.group_mut(archived).archived_at = Some(START);
         assert_eq!(book.check(), Err(Refused::GroupArchived));
         assert_eq!(book.hold(2, 1, 1, 1), Err(Refused::GroupArchived));
-        // Streams are told to end, and what they used is billed.
+        // Streams are ended, and what they used is billed.
         let revoked = Ok(Outcome::Extended { amount: nanos(100), revoked_by: Some(Refusal::GroupArchived) });
         assert_eq!(book.extend(1, 300, cost(10)), revoked);
         assert_eq!(book.capture(1, cost(20)).charged, nanos(20));

@@ -157,7 +157,7 @@ fn unchanged_if_nothing_happened(
     outcome: &Result<Outcome, Refused>,
 ) -> Result<(), TestCaseError> {
     if matches!(outcome, Err(_) | Ok(Outcome::Gone | Outcome::NotDue | Outcome::Allowed { .. })) {
-        // A hold that finds a limit used up is told.
+        // A hold that finds a limit used up writes an event.
         prop_assert_eq!(&World { events: after.events.clone(), ..before.clone() }, after);
     }
     Ok(())

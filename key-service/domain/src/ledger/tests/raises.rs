@@ -209,7 +209,7 @@ fn a_moved_or_rotated_key_keeps_its_raise_and_its_holds_stay_with_their_groups()
 }
 
 impl Book {
-    /// Percents and amounts of the limits told so far.
+    /// Percents and amounts of the limits reported so far.
     fn told_of_raises(&self) -> Vec<(u8, i64)> {
         let events = self.world.events[&account(MINE)].iter();
         let line = |Threshold { percent, amount, .. }: &Threshold| (*percent, amount.nanos());
@@ -227,7 +227,7 @@ fn thresholds_are_parts_of_the_bound_in_force() {
         book.must_hold(2, 80);
         book.capture(2, cost(40));
         assert_eq!(book.told_of_raises()[1..], [(80, 200)]);
-        // The first command after the end tells what use has reached of the limit itself.
+        // The first command after the end reports what usage has reached of the limit itself.
         book.must_hold(3, 10);
         book.now = end();
         book.extend(3, 10, cost(0)).unwrap();

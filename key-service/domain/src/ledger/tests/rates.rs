@@ -208,7 +208,7 @@ fn a_clock_that_steps_refills_nothing_twice() {
     book.request(60, 0).unwrap();
     book.now = book.now.minus(Duration::from_secs(40));
     assert_eq!(book.admitted(61), 39);
-    // The bucket has begun anew: it refills although the clock is behind where it was.
+    // The bucket has restarted: it refills although the clock is behind.
     book.wait(2_000);
     assert_eq!(book.admitted(100), 2);
 }

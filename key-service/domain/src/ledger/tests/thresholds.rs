@@ -1,4 +1,4 @@
-//! Thresholds of limits and of the credit: each is told once, by the bill or the change of bounds that passes it.
+//! Thresholds of limits and of the credit: each is reported once, by the bill or the change of bounds that crosses it.
 
 use shared::calendar::Per;
 
@@ -13,7 +13,7 @@ impl Book {
         self.capture(n, total);
     }
 
-    /// Types, percents and used amounts of the thresholds told so far.
+    /// Types, percents and used amounts of the thresholds reported so far.
     fn told(&self) -> Vec<(&'static str, u8, i64)> {
         let events = self.world.events[&account(MINE)].iter().map(|told| &told.event.kind);
         let line =

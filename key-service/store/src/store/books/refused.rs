@@ -19,9 +19,9 @@ use crate::store::{
 };
 use domain::usage::{Day, Hour};
 
-/// Days for which counts of refused calls are kept.
+/// Days that counts of refused calls are kept.
 pub const REFUSED_KEPT_DAYS: i64 = 31;
-/// Records in which a commit counts. With a guard and a write each, they stay far below the words of a commit.
+/// Records that a commit updates. With a guard and a write each, they stay far below a commit's bound on words.
 const RECORDS_AT_ONCE: usize = 200;
 
 /// Number of calls of a key that were refused within an hour for a reason.
@@ -34,12 +34,12 @@ pub struct RefusedLine {
     pub count: u64,
 }
 
-/// Counts to be added, by the record that counts them.
+/// Counts to add, by record.
 type Additions = BTreeMap<Name, Vec<RefusedCount>>;
 
 impl Store {
-    /// Adds to the counts of the account, in one commit for the lines of some hundred keys. Counts older than
-    /// [`REFUSED_KEPT_DAYS`] are dropped.
+    /// Adds to the account's counts, in one commit per few hundred keys. Counts older than [`REFUSED_KEPT_DAYS`] are
+    /// dropped.
     pub async fn add_refused(&self, account: AccountId, lines: Vec<RefusedLine>) -> Result<(), StoreError> {
         let Some(last) = lines.iter().map(|line| line.hour.day().number()).max() else { return Ok(()) };
         let first = part(last.saturating_sub(REFUSED_KEPT_DAYS));
@@ -60,7 +60,7 @@ impl Store {
         Ok(())
     }
 
-    /// Reads counts of these hours by reason, of one key or of the whole account, the most first.
+    /// Reads counts of these hours by reason, of one key or the whole account, largest first.
     pub async fn refused(
         &self,
         account: AccountId,
@@ -83,7 +83,7 @@ impl Store {
         Ok(by_reason(counts.into_iter()))
     }
 
-    /// The keys of the account with the most refused calls on a day, most first, at most `limit`.
+    /// Lists at most `limit` keys of the account with the most refused calls on a day, most first.
     pub async fn refused_keys(
         &self,
         account: AccountId,
@@ -115,7 +115,7 @@ impl Store {
     }
 }
 
-/// Adds to the counts, and drops those of days before `first`.
+/// Adds to the counts, and drops counts of days before `first`.
 fn add(view: &mut View, additions: &[(Name, Vec<RefusedCount>)], first: u32) -> Result<(), StoreError> {
     let mut kept: RefusedDays = view.get(&days())?.unwrap_or_default();
     for (name, added) in additions {
@@ -158,7 +158,7 @@ fn days() -> Name {
     layout::name(layout::HOUSE, *b"r")
 }
 
-/// Returns the part of a day. Days before 1970 are in the first.
+/// Returns the part of a day. Days before 1970 are in the first part.
 fn part(day: i64) -> u32 {
     u32::try_from(day).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! The last refused calls of an account, one by one. Their counts are kept for longer.
+//! The last refused calls of an account, one by one. Their counts are kept longer.
 
 use std::{cmp::Reverse, sync::Arc};
 
@@ -10,13 +10,13 @@ use shared::ids::{AccountId, KeyId, RefusalId};
 
 use crate::store::{base::Store, layout};
 
-/// Refused calls that an account keeps: some hundred kilobytes.
+/// Refused calls that an account keeps: a few hundred kilobytes.
 pub const REFUSED_CALLS_KEPT: usize = 1_000;
-/// Most values that one commit appends, far below the words that a commit may have.
+/// Most values that one commit appends, far below a commit's bound on words.
 const APPENDED_AT_ONCE: usize = 200;
 
 impl Store {
-    /// Adds refused calls of the account, and drops all but the last [`REFUSED_CALLS_KEPT`]. It guards nothing, since
+    /// Adds refused calls of the account, and drops all but the last [`REFUSED_CALLS_KEPT`]. It needs no guards, since
     /// spending does not read them.
     pub async fn add_refused_calls(
         &self,

@@ -1,4 +1,4 @@
-//! Runs of the journal: within each, entries are in the order of time.
+//! Runs of the journal. Within a run, entries are ordered by time.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use shared::{ids::AccountId, time::Timestamp};
 
 use crate::store::base::Store;
 
-/// Number of entries within which an instant is not located more exactly.
+/// An instant is located to within this many entries.
 pub(super) const CLOSE: u64 = 64;
 
-/// Entries between two places at which the journal's time went back. It goes back only after a clock had been far ahead, so
+/// Entries between two places where the journal's time went back. It goes back only after a clock was far ahead, so
 /// nearly every journal is a single run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Run {
@@ -51,12 +51,12 @@ impl Run {
         let first =
             store.read().values(&space, names::JOURNAL, self.first..=self.first, Order::Ascending, 1).await?;
         let entry = first.first().and_then(|(_, value)| messages::Entry::decode(&value[..]).ok());
-        // Entries that were dropped, or cannot be read, tell nothing.
+        // Dropped or unreadable entries do not show an earlier run.
         let before = entry.map(|entry| entry.went_back).filter(|before| *before < self.first);
         Ok(Some(Self { first: before.unwrap_or_default().max(1), next: Some(self.first) }))
     }
 
-    /// Finds the number of an entry of the run close after the last one before a time, by halving.
+    /// Finds by binary search the number of an entry of the run shortly after the last one before a time.
     pub(super) async fn end_before(
         self,
         store: &Store,
@@ -78,7 +78,7 @@ impl Run {
 }
 
 impl Store {
-    /// Returns the time by which entries around a time may be in another order than their times.
+    /// Returns how far entries around a time may be out of order.
     pub async fn disorder(&self, account: AccountId, at: Timestamp) -> Result<Duration, StoreError> {
         Ok(self.money(account).await?.disorder(at))
     }
@@ -86,7 +86,7 @@ impl Store {
     async fn money(&self, account: AccountId) -> Result<AccountRecord, StoreError> {
         let found = self.read().get::<messages::Account>(&names::space(account), names::account()).await;
         match found {
-            // Pages show what can be read.
+            // Pages show whatever can be read.
             Err(StoreError::Damaged(_)) => Ok(AccountRecord::default()),
             found => Ok(found?.as_ref().map(codec::read_account).unwrap_or_default()),
         }

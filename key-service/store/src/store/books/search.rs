@@ -1,5 +1,5 @@
-//! Searches of the journal, which read a bounded part. Entries of a key or a group are found by the numbers with which
-//! each names the one before it; any others without an index.
+//! Searches of the journal that read a bounded part. Entries of a key or group are found by following each entry's
+//! number of the previous one; other searches scan.
 
 use std::collections::HashMap;
 
@@ -21,22 +21,22 @@ use domain::{
     search::EntrySearch,
 };
 
-/// Most records that a page reads in search of matches, unless another number is set.
+/// Default for the most records that a page reads in search of matches.
 const MOST_READ: usize = 4_000;
-/// Most entries of the journal that a page reads: some 10 ms of work.
+/// Most journal entries that a page reads: about 10 ms of work.
 const MOST_ENTRIES: usize = 2_000;
 /// Number of records read at a time.
 pub const READ_AT_ONCE: usize = 500;
-/// Entries searched for a generation's bill: those of a busy account in more than a minute.
+/// Entries searched for a generation's bill: more than a minute of a busy account.
 const LOOKED_THROUGH: usize = 50_000;
 /// Most runs of the journal that are searched for a generation's bill.
 const MOST_RUNS: usize = 8;
-/// Entries read at a time where those that name one another lie this close together.
+/// If linked entries are this close together, whole ranges of entries are read at a time.
 const CLOSE_BY: usize = 20;
-/// Number of entries that take as long as a step to another one, which is a round trip.
+/// Reading this many entries takes as long as following a link, which is a round trip.
 const STEP: usize = 20;
 
-/// A running search. It reads records after a place, until `limit` of them match or too many were read.
+/// A running search. It reads records after a place until `limit` match or too many were read.
 #[derive(Debug)]
 pub struct Scan<T, C> {
     found: Vec<T>,
@@ -52,7 +52,7 @@ pub struct Scan<T, C> {
 /// Reason for the end of a search.
 #[derive(Clone, Copy, Debug)]
 enum Ended {
-    /// All records were read, so that none is left.
+    /// All records were read.
     NothingLeft,
     /// Further records may still match.
     Paused,
@@ -70,7 +70,7 @@ impl<T, C: Copy> Scan<T, C> {
         Self { most, ..self }
     }
 
-    /// Returns whether to read further records.
+    /// Returns whether to read more records.
     pub fn goes_on(&self) -> bool {
         self.ended.is_none()
     }
@@ -80,8 +80,8 @@ impl<T, C: Copy> Scan<T, C> {
         self.place
     }
 
-    /// Adds the records after the place, each with its own place, and with a match if it is one. Fewer records than
-    /// `asked` are the last ones.
+    /// Adds the records after the place, each with its place and, if it matches, the match. Fewer records than `asked`
+    /// means that they are the last.
     pub fn add(&mut self, records: impl ExactSizeIterator<Item = (C, Option<T>)>, asked: usize) {
         let were_last = records.len() < asked;
         self.read += records.len();
@@ -146,7 +146,7 @@ async fn search_run(
         None => None,
     };
     let chain = Chain::of(search);
-    // One entry more than fits shows that there are more.
+    // One entry more than fits shows whether there are more.
     let mut at_once = READ_AT_ONCE.min(scan.limit.saturating_add(1));
     if let Some(chain) = chain
         && let Some(next) = chain.next(store, account, scan.place).await?
@@ -157,7 +157,7 @@ async fn search_run(
     while scan.goes_on() {
         let mut entries = store.latest_entries(account, scan.place(), at_once).await?;
         let step = chain.and_then(|chain| entries.iter().rev().find_map(|entry| chain.step(entry)));
-        // Entries of a run only get older: after the first that is too old, no wanted one follows.
+        // Entries of a run only get older: once one is too old, no wanted one follows.
         let is_past = |entry: &JournalEntry| {
             entry.number < run.first || earliest.is_some_and(|begins| entry.entry.settlement.at < begins)
         };
@@ -179,7 +179,7 @@ async fn search_run(
 }
 
 impl<T> Scan<T, u64> {
-    /// Goes on before a run that has nothing left. Returns whether the search goes on.
+    /// Continues before a finished run. Returns whether the search goes on.
     fn leaves(&mut self, run: Run) -> bool {
         match self.ended {
             Some(Ended::NothingLeft) => {
@@ -192,12 +192,12 @@ impl<T> Scan<T, u64> {
         }
     }
 
-    /// Leaves out all entries behind the one of this number, since none of them matches. Zero stands for none.
+    /// Skips to the entry of this number, since no entry in between matches. Zero for none.
     fn go_to(&mut self, next: u64) {
         let is_full = self.found.len() == self.limit;
         match self.ended {
             Some(Ended::NothingLeft) => {}
-            // Records after the last match were not looked at.
+            // Records after the last match have not been checked.
             Some(Ended::Paused) if is_full => {}
             Some(Ended::Paused) | None if next == 0 => self.ended = Some(Ended::NothingLeft),
             Some(Ended::Paused) | None => {
@@ -209,14 +209,14 @@ impl<T> Scan<T, u64> {
     }
 }
 
-/// A step from an entry to the one that it names.
+/// A step from an entry to the entry it links to.
 struct ChainStep {
     /// Number of the other one, or zero for none.
     to: u64,
     length: u64,
 }
 
-/// Entries of a key or a group, each of which names the one before it.
+/// The entries of a key or group. Each has the number of the previous one.
 #[derive(Clone, Copy)]
 enum Chain {
     Key(KeyId),
@@ -224,13 +224,13 @@ enum Chain {
 }
 
 impl Chain {
-    /// The chain that has all matches of a search, if there is one.
+    /// The chain that contains all matches of a search, if there is one.
     fn of(search: &EntrySearch) -> Option<Self> {
         let group = search.group.or(search.within);
         search.key.map(Self::Key).or(group.map(Self::Group))
     }
 
-    /// Number of the entry before this one, or zero for the first; `None` if this one is not of the chain.
+    /// Number of the entry before this one, or zero for the first; `None` if this entry does not belong to the chain.
     fn before(self, JournalEntry { entry, before, .. }: &JournalEntry) -> Option<u64> {
         let payer = &entry.settlement.payer;
         match self {
@@ -246,8 +246,8 @@ impl Chain {
         self.before(entry).map(|to| ChainStep { to, length: entry.number.saturating_sub(to) })
     }
 
-    /// Number of the last entry that is not behind a place, or zero for none. It is not known if the place is not at an
-    /// entry of the chain.
+    /// Number of the chain's next entry from a place, or zero for none. `None` if the place is not at an entry of the
+    /// chain.
     async fn next(
         self,
         store: &Store,
@@ -290,7 +290,7 @@ pub(crate) async fn entry_of(
     account: AccountId,
     generation: GenerationId,
 ) -> Result<Option<JournalEntry>, StoreError> {
-    // A remembered bill tells its time.
+    // A remembered bill has its time.
     let billed_at = store.billed_at(account, generation).await?;
     let begins = billed_at.unwrap_or(generation.created_at());
     let begins = begins.minus(CLOCK_LEAD.max(store.disorder(account, begins).await?));
@@ -299,7 +299,7 @@ pub(crate) async fn entry_of(
         let begin = run.end_before(store, account, begins).await?.saturating_sub(CLOSE + 1);
         let begin = begin.max(run.first - 1);
         let found = match entry_after(store, account, generation, (begin, run.next)).await? {
-            // The clock of the gateway that made the id may be ahead of ours, or ours may have gone back since.
+            // The clock of the gateway that made the id may be ahead of ours, or ours may have gone back.
             None if billed_at.is_none() && run.next.is_none() => {
                 entry_before(store, account, generation, begin + 1).await?
             }
@@ -355,7 +355,7 @@ async fn entry_before(
     Ok(None)
 }
 
-/// Returns whether an entry is a bill of this generation. A late capture is none.
+/// Returns whether an entry is a bill of this generation. A late capture is not.
 fn is_bill_of(JournalEntry { generation, entry, .. }: &JournalEntry, of: GenerationId) -> bool {
     *generation == of && entry.settlement.ending.is_bill()
 }
@@ -366,7 +366,7 @@ fn is_final(entry: &JournalEntry) -> bool {
 }
 
 impl Store {
-    /// Numbers of the last entries of keys, of those that have some.
+    /// Numbers of keys' last entries, for keys that have any.
     pub async fn last_entries(
         &self,
         account: AccountId,

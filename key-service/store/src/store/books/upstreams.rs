@@ -1,5 +1,5 @@
-//! Bills of upstreams in the last hours, of all accounts. Losing some does no harm. An upstream is known by its model and
-//! its name in the catalogue.
+//! Bills of upstreams in the last hours, over all accounts. Losing some does no harm. An upstream is identified by its
+//! model and its name in the catalogue.
 
 use std::collections::BTreeMap;
 
@@ -19,13 +19,13 @@ use crate::store::{
     layout,
 };
 
-/// Hours that are kept: those of a day, and the one that has not ended.
+/// Hours that are kept: a day, plus the current one.
 pub const UPSTREAM_HOURS: i64 = 25;
-/// Byte between a model's id and an upstream's name, neither of which has characters of control.
+/// Separates a model's id from an upstream's name. Neither contains control characters.
 const SEPARATOR: u8 = 0;
 
 impl Store {
-    /// Adds to the counts of an upstream in an hour, and drops hours that are over for more than a day.
+    /// Adds to the counts of an upstream in an hour, and drops hours that ended more than a day ago.
     pub async fn add_upstream_calls(
         &self,
         model: &str,
@@ -49,7 +49,7 @@ impl Store {
         self.note(&space(), add).await
     }
 
-    /// Sums up the counts of each upstream since an hour, by model and name. Upstreams without a bill since then are left
+    /// Sums the counts of each upstream since an hour, by model and name. Upstreams without a bill since then are left
     /// out.
     pub async fn upstream_calls(
         &self,
@@ -88,7 +88,7 @@ fn space() -> Space {
     Space::new("upstreams")
 }
 
-/// Returns the number of an hour. Those before 1970 are the first.
+/// Returns the number of an hour. Hours before 1970 get the first number.
 fn number(hour: Hour) -> u32 {
     u32::try_from(hour.0).unwrap_or_default()
 }
@@ -97,7 +97,7 @@ fn written(hour: u32, UpstreamCalls { bills, first_tokens }: UpstreamCalls) -> U
     UpstreamHour { hour, bills, first_tokens: first_tokens.to_vec() }
 }
 
-/// Reads counts. A version with more classes would have counts that this one leaves out.
+/// Reads counts. Counts of classes that only a newer version has are ignored.
 fn read(UpstreamHour { hour: _, bills, first_tokens }: &UpstreamHour) -> UpstreamCalls {
     let mut classes = [0; CLASSES];
     for (class, count) in classes.iter_mut().zip(first_tokens) {

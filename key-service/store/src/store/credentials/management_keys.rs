@@ -1,7 +1,7 @@
 //! Management keys of accounts.
 //!
-//! The record of a key's owner is written before the key, and the credential after it. So whoever has the credential
-//! finds the key, and whoever sees the key can revoke it.
+//! The record of a key's owner is written before the key, and the credential after it. So a credential always leads to
+//! a key, and a visible key can always be revoked.
 
 use domain::{
     access::{Access, Scope, is_noted},
@@ -24,11 +24,11 @@ use crate::{
 };
 
 impl Store {
-    /// Creates a management key of an existing account; repeating it changes nothing. `false` if the account is at its
-    /// bound of such keys.
+    /// Creates a management key in an existing account; a repetition changes nothing. `false` if the account has
+    /// reached its bound on management keys.
     pub async fn create_management_key(&self, key: NewManagementKey, act: &Act) -> Result<bool, StoreError> {
         let (account, id) = (key.account, key.key.id);
-        // A call that is refused here leaves no owner of a key behind.
+        // Refused here, the call leaves no record of an owner behind.
         if self.account_money(account).await?.is_none() {
             return Err(StoreError::no_account(account));
         }
@@ -75,7 +75,7 @@ impl Store {
         key.map(|key| read_key(id, key).ok_or_else(damaged)).transpose()
     }
 
-    /// Records the use of a management key, unless a use within [`domain::access::USE_NOTED_EVERY`] before it is
+    /// Records the use of a management key, unless a use less than [`domain::access::USE_NOTED_EVERY`] earlier is
     /// recorded. Returns whether it recorded this use.
     pub async fn use_management_key(
         &self,
@@ -96,7 +96,7 @@ impl Store {
         self.note(&layout::space(account), note).await
     }
 
-    /// Revokes a management key of any account; repeating it changes nothing. `None` if there is none.
+    /// Revokes a management key of any account; a repetition changes nothing. `None` if it does not exist.
     pub async fn revoke_management_key(
         &self,
         id: ManagementKeyId,
@@ -112,7 +112,7 @@ impl Store {
     }
 }
 
-/// Adds a key, unless the account has as many as allowed. Returns whether the key exists.
+/// Adds a key, unless the account has too many. Returns whether the key exists afterwards.
 fn add_key(change: &mut Change<'_>, new: &NewManagementKey, act: &Act) -> Result<bool, StoreError> {
     let NewManagementKey { account, key, digest: _, most } = new;
     let name = key_name(key.id);

@@ -1,4 +1,4 @@
-//! Decisions on groups: they are made, changed, moved and counted.
+//! Creates, changes, moves and counts groups.
 
 use domain::{
     event::Act,
@@ -34,7 +34,7 @@ pub(crate) fn with_external_id(change: &mut Change<'_>, id: &str) -> Result<Opti
     found.map(|found| group_id(&found.group)).transpose()
 }
 
-/// Creates a group, unless the idempotency key is taken or another group has the external id; repeating it changes
+/// Creates a group, unless the idempotency key is taken or another group has the external id; a repetition changes
 /// nothing.
 pub(super) fn create(
     change: &mut Change<'_>,
@@ -42,7 +42,7 @@ pub(super) fn create(
     attempt: Option<&Idempotency>,
     act: &Act,
 ) -> Result<GroupCreated, StoreError> {
-    // Everything is needed first, so that it is read together.
+    // All records are requested first, so that they are read together.
     let exists = change.account()?.is_some();
     let earlier = idempotency::earlier(change, attempt)?;
     let named = group.external_id.as_deref().map(|id| with_external_id(change, id)).transpose()?.flatten();
@@ -83,8 +83,8 @@ pub(super) fn create(
     find(change, group.id)?.map(GroupCreated::New).ok_or_else(|| damaged("a group"))
 }
 
-/// Writes and counts a group, unless its id exists. Returns whether it was written. Money that the group has spent is
-/// an opening balance.
+/// Writes and counts a group, unless its id exists. Returns whether it was written. Money already spent becomes an
+/// opening balance.
 pub(crate) fn insert_group(change: &mut Change<'_>, group: &Group) -> Result<bool, StoreError> {
     let Group { id, spend, .. } = group;
     let (of_account, of_group) = (layout::account_profile(), layout::group_profile(*id));
@@ -125,7 +125,7 @@ pub(super) fn update(
         group.spend.budget.begin_windows(act.at, change.windows_begin(act.at)?);
     }
     let (opening, children) = (profile.opening, profile.children);
-    // An external id never changes after the group was made.
+    // External ids never change.
     let external_id = before.external_id.clone();
     change.set_group(id, group.spend.clone());
     change.put(&name, &GroupProfile { opening, children, external_id, ..to_profile(&group) });
@@ -143,7 +143,7 @@ pub(crate) fn tell_passed(change: &mut Change<'_>, before: Option<&Group>, after
     change.tell(ledger::passed_by_bounds(Holder::Group(after.id), before, &after.spend.budget, act.at));
 }
 
-/// Judges whether a group, which may not exist yet, may have this parent, if any.
+/// Decides whether a group, which may not exist yet, may have this parent.
 fn may_have_parent(
     change: &mut Change<'_>,
     id: GroupId,
@@ -156,7 +156,7 @@ fn may_have_parent(
     Ok(group::may_be_parent(parent, found.as_ref(), id, has_children))
 }
 
-/// Lists and counts a group among the children of its parent, and no longer among those of the previous parent.
+/// Moves a group from the children of its previous parent to those of the new one.
 fn move_group(
     change: &mut Change<'_>,
     id: GroupId,
@@ -178,7 +178,7 @@ fn move_group(
     Ok(())
 }
 
-/// Counts a key that is made in a group, moves to another one, or leaves.
+/// Counts a key that is created in a group, moves to another one, or leaves.
 pub(crate) fn count_key(
     change: &mut Change<'_>,
     before: Option<GroupId>,

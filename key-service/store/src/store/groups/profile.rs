@@ -1,4 +1,4 @@
-//! Conversion of groups' profiles to messages and back.
+//! Converts groups' profiles to messages and back.
 
 use domain::{
     group::{Group, KeyDefaults},
@@ -39,7 +39,7 @@ pub(super) fn to_profile(group: &Group) -> GroupProfile {
     }
 }
 
-/// The group of money and a profile.
+/// Makes a group from its money and profile.
 pub(super) fn from_profile(
     id: GroupId,
     spend: ledger::Group,
@@ -62,7 +62,7 @@ pub(super) fn from_profile(
     })
 }
 
-/// The group of two records.
+/// Makes a group from its two records.
 pub(super) fn from_records(
     id: GroupId,
     money: &Record,

@@ -1,4 +1,4 @@
-//! The audit of the books, of all accounts that any index has.
+//! Audits the books of all accounts that any index names.
 
 #[cfg(test)]
 mod tests;
@@ -17,15 +17,15 @@ use crate::store::{
 };
 
 impl Store {
-    /// Audits the account's books while spending continues. `None` if there is nothing of the account. It reads the
-    /// whole journal in bounded memory.
+    /// Audits the account's books while spending continues. `None` if the account has no records. Reads the whole
+    /// journal in bounded memory.
     pub async fn audit(&self, account: AccountId) -> Result<Option<Audit>, StoreError> {
         let (records, clock) = (&*self.records, &*self.clock);
         Books { records, clock, journal_entries: self.kept.journal_entries }.audit(account).await
     }
 
-    /// Lists ids and names of the accounts to audit, in the order of ids: those with a name, and those that any other
-    /// index of accounts has.
+    /// Lists ids and names of the accounts to audit, ordered by id: all that have a name or are in any other index of
+    /// accounts.
     pub async fn audited_accounts(&self) -> Result<Vec<(AccountId, String)>, StoreError> {
         let mut accounts: BTreeMap<_, _> = self.account_names().await?.into_iter().collect();
         let mut others = Vec::new();
@@ -52,7 +52,7 @@ impl Store {
         Ok(accounts.into_iter().collect())
     }
 
-    /// Notes of each account the first entry of the journal, after a copy from a store that drops old entries.
+    /// Records the first journal entry of each account, after a copy from a store that drops old entries.
     pub async fn note_first_entries(&self) -> Result<(), StoreError> {
         for (account, _) in self.audited_accounts().await? {
             let space = names::space(account);

@@ -8,19 +8,18 @@ use key_service_ledger::StoreError;
 /// Free space of the store.
 #[async_trait]
 pub trait Capacity: Send + Sync + 'static {
-    /// Returns whether the remaining space is reserved for holds and captures. The answer may be a second old. It is
-    /// always `false` for a store that sees no bound.
+    /// Returns whether the remaining space is reserved for holds and captures. The answer may be a second old. Always
+    /// `false` for a store without a known bound.
     async fn is_nearly_full(&self) -> Result<bool, StoreError>;
 
-    /// Share of the space that is used, from 0 to 1: of the memory of the fullest server, or of the disk. `None`
-    /// without a bound.
+    /// Used share of the space, from 0 to 1: the memory of the fullest server, or the disk. `None` without a bound.
     async fn used_ratio(&self) -> Result<Option<f64>, StoreError>;
 
-    /// Describes what answered writes may not survive, and what to do about it.
+    /// Describes which failures confirmed writes may not survive, and what to do about it.
     async fn persistence_warnings(&self) -> Vec<&'static str>;
 
-    /// Writes something small to every server, which changes nothing. Fails if a write is refused, because space is
-    /// short or for another reason.
+    /// Makes a small write to every server that changes no data. Fails if a write is refused, for lack of space or
+    /// another reason.
     async fn try_write(&self) -> Result<(), StoreError>;
 }
 

@@ -1,4 +1,4 @@
-//! Records of an account and of its objects, for an operator who inspects them. Secrets are not shown.
+//! Shows the records of an account and its objects to an operator, without secrets.
 
 use std::str::FromStr;
 
@@ -14,7 +14,7 @@ use crate::store::{
     layout,
 };
 
-/// Links and sessions of a member, and days of refused calls of a key, that are shown: more than most have.
+/// Most links and sessions of a member, and days of a key's refused calls, that are shown: more than most have.
 const MOST: usize = 100;
 
 /// An object of an account that has records.
@@ -29,7 +29,7 @@ pub enum ShownObject {
     Webhook(WebhookId),
 }
 
-/// A text that is no id of an object with records.
+/// A text that is not the id of an object with records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "must be the id of a key (ak_…), a group (grp_…), a generation (gen_…), a deposit (dep_…), a management key (mk_…), a member \
@@ -54,12 +54,12 @@ impl FromStr for ShownObject {
     }
 }
 
-/// A record in the form that an operator reads.
+/// A record, in readable form.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ShownRecord {
     /// The set under its name in `proto/store`, with the part if the set has parts.
     pub set: String,
-    /// Name in the set: text, a letter and an id in hexadecimal digits, or hexadecimal digits.
+    /// Name in the set: text, a letter and a hexadecimal id, or hexadecimal digits.
     pub name: String,
     /// Commit that wrote the record last; null if it cannot be read.
     pub revision: Option<String>,
@@ -68,8 +68,7 @@ pub struct ShownRecord {
 }
 
 impl Store {
-    /// Reads the records of the account itself, or those of one of its objects. There are none if it has nothing with
-    /// this id.
+    /// Reads the records of the account itself or of one of its objects. Empty if the account has nothing with this id.
     pub async fn show(
         &self,
         account: AccountId,
@@ -219,7 +218,7 @@ fn set_name(table: u8) -> &'static str {
     }
 }
 
-/// Returns the name of a record. That of a link or a session is a digest of the secret.
+/// Returns the name of a record. A link's or session's name is a digest of its secret, so it is hidden.
 fn name_text(Name { set, key }: &Name) -> String {
     match (set.table, &key[..]) {
         (layout::EXPIRING, [tag @ (b'l' | b's'), _, ..]) => format!("{}hidden", char::from(*tag)),

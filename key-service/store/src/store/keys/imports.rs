@@ -1,9 +1,9 @@
-//! Moving in from another gateway.
+//! Imports from another gateway.
 //!
-//! Digests lie in other spaces than the account, and there may be too many keys for one commit. So an import is planned
-//! first. Then each digest is reserved for the id of its key. Then groups and keys are made, some in each commit, which
-//! decides anew by what exists. All of it may be repeated. A digest that is reserved for a key that does not exist is
-//! refused like an unknown one, and the same import later makes the key under exactly that id.
+//! Digests are in other spaces than the account, and there may be too many keys for one commit. So an import is first
+//! planned. Then each digest is reserved for the id of its key. Then groups and keys are created in several commits,
+//! and each commit decides again from what exists. Every step may be repeated. A digest reserved for a key that does
+//! not exist is refused like an unknown one, and the same import later creates the key under exactly that id.
 
 use std::collections::{HashMap, HashSet};
 
@@ -29,7 +29,7 @@ use crate::{
     },
 };
 
-/// Digests that are looked up or reserved at the same time.
+/// Digests that are looked up or reserved concurrently.
 const ASKED_AT_ONCE: usize = 64;
 /// Keys that are looked up in a round trip.
 const FOUND_AT_ONCE: usize = 500;
@@ -37,23 +37,23 @@ const FOUND_AT_ONCE: usize = 500;
 /// parent, entries of five indexes, two events, and four more of thresholds.
 const MOST_WORDS_EACH: usize = 121;
 
-/// Groups and keys of an import that are made in one commit.
+/// Groups and keys of an import that are created in one commit.
 struct Part {
     import: Import,
-    /// Places of the groups, and of the keys, in the whole import.
+    /// Indexes of the groups and of the keys in the whole import.
     places: (Vec<usize>, Vec<usize>),
-    /// Ids for which the digests of the keys are reserved.
+    /// Ids that the keys' digests are reserved for.
     reserved: Vec<KeyId>,
 }
 
 impl Store {
-    /// Imports keys and groups of another gateway into an existing account, as [`Import::plan`] decides, all or nothing; or
-    /// only returns the plan. A repetition changes nothing.
+    /// Imports keys and groups of another gateway into an existing account, as [`Import::plan`] decides; or only
+    /// returns the plan. A repetition changes nothing.
     ///
-    /// Nothing is written unless all of it may be. As many groups and keys as the backend takes in a commit take effect together:
-    /// 16 in Redis, thousands in SQLite. More are written in parts, which others see one by one; the same import completes what a call left undone that ended early. Keys and groups that
-    /// others create between the parts may exceed the bounds, and a group that is archived between them takes no more keys:
-    /// the import is refused then, and what it has made stays.
+    /// Nothing is written unless everything may be. Groups and keys that fit into one commit take effect together: 16
+    /// in Redis, thousands in SQLite. Larger imports are written in parts that others see one by one. If a call ends
+    /// early, the same import completes it. Keys and groups that others create between the parts may take the account
+    /// beyond its bounds. If a group is archived between the parts, the import is refused and its finished parts stay.
     pub async fn import(
         &self,
         import: Import,
@@ -87,7 +87,7 @@ impl Store {
         Ok(Ok(made))
     }
 
-    /// Finds what the account already has of an import.
+    /// Finds what the account already has from an import.
     async fn present(&self, import: &Import) -> Result<Present, StoreError> {
         let account = import.account;
         let profile =
@@ -110,7 +110,7 @@ impl Store {
         Ok(Present { keys, groups, owners: owners.iter().map(owner).collect(), named })
     }
 
-    /// Finds the groups that the import names, each with a judgement whether keys may be in it.
+    /// Finds the groups that the import names, and whether each accepts keys.
     async fn named(
         &self,
         import: &Import,
@@ -149,7 +149,7 @@ impl Store {
         Ok(found.into_iter().map(|found| found.map(|found| found.owner)).collect())
     }
 
-    /// Reserves the digests for the ids of their keys, for good. Returns the ids for which they are reserved, which
+    /// Permanently reserves the digests for the ids of their keys. Returns the ids that they are reserved for, which
     /// differ if an earlier import of the account reserved them.
     async fn reserve(&self, account: AccountId, keys: &[(ApiKey, Digest)]) -> Result<Vec<KeyId>, StoreError> {
         let credential = |id| Credential::first(Principal::ApiKey(account, id));
@@ -170,11 +170,11 @@ impl Store {
     }
 }
 
-/// Splits a planned import into parts: groups first, so that keys find them. `reserved` are the ids of the planned
-/// keys. Each part has at most `most` groups and keys. The commit of a single part keeps the bounds; those of several
-/// parts were checked before.
+/// Splits a planned import into parts of at most `most` groups and keys: groups first, so that keys find them.
+/// `reserved` has the ids of the planned keys. A single part checks the bounds in its commit; for several parts, they
+/// were checked before.
 fn parts(import: &Import, plan: &Plan, reserved: &[KeyId], most: usize) -> Vec<Part> {
-    /// The place of a group, or of a key and the id of the key.
+    /// The index of a group, or the index of a key with its id.
     enum Place {
         Group(usize),
         Key(usize, KeyId),
@@ -209,7 +209,7 @@ fn parts(import: &Import, plan: &Plan, reserved: &[KeyId], most: usize) -> Vec<P
     places.chunks(most).map(part).collect()
 }
 
-/// Makes a part of an import, or nothing of it. `events` is the number of its first event within the act.
+/// Creates a part of an import, all or nothing. `events` is the number of its first event within the act.
 fn make(
     change: &mut Change<'_>,
     Part { import, places: _, reserved }: &Part,
@@ -260,7 +260,7 @@ fn make(
 }
 
 impl Part {
-    /// Returns the refusal with its place in the whole import.
+    /// Returns the refusal with its index in the whole import.
     fn refused(&self, refused: ImportRefused) -> ImportRefused {
         let place = |at: usize| self.places.1.get(at).copied().unwrap_or(at);
         match refused {
@@ -270,7 +270,7 @@ impl Part {
         }
     }
 
-    /// Adds what this part has made, and what it found, to what the import has made.
+    /// Adds what this part has created and found to the result of the whole import.
     fn add(&self, part: Plan, whole: &mut Plan) {
         let Plan { groups, keys, existing_groups, existing_keys } = part;
         whole.groups.extend(groups);

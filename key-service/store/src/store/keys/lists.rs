@@ -1,4 +1,4 @@
-//! Lists of API keys, each of which is read from an index page by page.
+//! Lists of API keys, read page by page from indexes.
 
 use std::{collections::HashSet, ops::RangeInclusive};
 
@@ -26,8 +26,8 @@ const EXPIRED_AT_ONCE: usize = 64;
 const ID: usize = 16;
 
 impl Store {
-    /// Lists API keys of the account in the order of ids, beginning after `page.after`. A page with fewer keys than its
-    /// limit is the last one.
+    /// Lists API keys of the account by id, beginning after `page.after`. A page with fewer keys than its limit is the
+    /// last one.
     pub async fn keys(&self, account: AccountId, page: Page) -> Result<Vec<ApiKey>, StoreError> {
         let Some((status, now)) = page.status else {
             return self.list_keys_in(account, layout::KEYS, &[], page).await;
@@ -36,7 +36,7 @@ impl Store {
         self.list_keys_in(account, layout::KEYS_BY_STATUS, &[status_letter(status)], page).await
     }
 
-    /// Lists the texts of API keys that people search for, as [`Self::keys`] does.
+    /// Lists the searchable texts of API keys, like [`Self::keys`].
     pub async fn key_names(&self, account: AccountId, page: Page) -> Result<Vec<KeyName>, StoreError> {
         if page.status.is_some() {
             let name = |ApiKey { id, label, hint, .. }| KeyName { id, label, hint };
@@ -58,8 +58,8 @@ impl Store {
         Ok(names)
     }
 
-    /// Lists API keys of the account that have spent money, beginning after the present place of key `after`. The
-    /// largest spend comes first; among equal ones, the newest. A page with fewer keys than `limit` is the last one.
+    /// Lists API keys of the account that have spent money, beginning after the current position of key `after`:
+    /// largest spend first, then newest first. A page with fewer keys than `limit` is the last one.
     pub async fn top_spending(
         &self,
         account: AccountId,
@@ -92,10 +92,9 @@ impl Store {
         Ok(keys)
     }
 
-    /// Counts the open holds of a key, which are its requests in flight. It reads all holds of the account, as many as
-    /// it has requests in flight.
+    /// Counts the open holds of a key, which are its requests in flight. It reads all open holds of the account.
     pub async fn holds_of(&self, account: AccountId, key: KeyId) -> Result<u64, StoreError> {
-        // If a hold is extended between two pages, it moves on and comes twice.
+        // A hold that is extended between two pages moves and comes twice.
         let (mut generations, mut from) = (HashSet::new(), Vec::new());
         loop {
             let (space, order) = (layout::space(account), records::Order::Ascending);
@@ -113,8 +112,8 @@ impl Store {
         }
     }
 
-    /// Lists keys of an index whose entries have this beginning, the key's id, and perhaps more; otherwise as
-    /// [`Self::keys`] does.
+    /// Lists the keys of index entries that consist of this prefix, the key's id, and perhaps more; otherwise like
+    /// [`Self::keys`].
     pub(crate) async fn list_keys_in(
         &self,
         account: AccountId,
@@ -122,7 +121,7 @@ impl Store {
         prefix: &[u8],
         page: Page,
     ) -> Result<Vec<ApiKey>, StoreError> {
-        // A key may have another status since the entries were read.
+        // A key's status may have changed since the entries were read.
         let is_wanted = |key: &ApiKey| page.status.is_none_or(|(status, now)| key.status(now) == status);
         let (mut keys, mut after) = (Vec::new(), page.after);
         while keys.len() < page.limit {
@@ -142,7 +141,8 @@ impl Store {
         Ok(keys)
     }
 
-    /// Reads keys in the order of these ids, without those that do not exist; some hundred at one moment.
+    /// Reads keys in the order of these ids, without those that do not exist. A few hundred at a time are read as of
+    /// one moment.
     pub async fn keys_by_id(&self, account: AccountId, ids: &[KeyId]) -> Result<Vec<ApiKey>, StoreError> {
         let mut keys = Vec::with_capacity(ids.len());
         for some in ids.chunks(READ_AT_ONCE) {
@@ -178,7 +178,7 @@ impl Store {
         self.read().entries(&layout::space(account), index, range, order, limit).await
     }
 
-    /// Active keys that expire within this time, the first to expire first, at most `limit`.
+    /// Lists at most `limit` active keys that expire within this time, soonest first.
     pub async fn keys_expiring(
         &self,
         account: AccountId,
@@ -191,7 +191,7 @@ impl Store {
         Ok(entries.iter().filter_map(|entry| id_at(entry, size_of::<u64>())).collect())
     }
 
-    /// Lists keys as expired whose expiry has passed.
+    /// Moves keys to the expired ones whose expiry has passed.
     async fn list_expired_keys(&self, account: AccountId, now: Timestamp) -> Result<(), StoreError> {
         let mut from = Vec::new();
         loop {
@@ -217,7 +217,7 @@ impl Store {
     }
 }
 
-/// Lists the key of an entry of [`layout::KEYS_EXPIRING`] as expired, unless its expiry has changed.
+/// Moves the key of an entry of [`layout::KEYS_EXPIRING`] to the expired ones, unless its expiry has changed.
 fn list_expired_key(change: &mut Change<'_>, entry: &[u8]) {
     let Some(id) = id_at(entry, size_of::<u64>()) else { return };
     // A key that cannot be read stays where it is.
@@ -239,7 +239,7 @@ fn behind(mut entry: Vec<u8>) -> Vec<u8> {
     entry
 }
 
-/// The id at this place of an entry.
+/// The id at this offset of an entry.
 fn id_at(entry: &[u8], place: usize) -> Option<KeyId> {
     KeyId::from_slice(entry.get(place..)?.get(..ID)?)
 }

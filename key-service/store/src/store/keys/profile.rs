@@ -1,4 +1,4 @@
-//! The profile of a key: what spending does not read of it.
+//! The profile of a key: everything that spending does not read.
 
 use domain::{key::ApiKey, ledger};
 use key_service_ledger::messages::{KeyProfile, key_profile::Text};

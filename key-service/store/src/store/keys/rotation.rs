@@ -1,9 +1,9 @@
 //! Rotation of API keys.
 //!
-//! The credential lies apart from the key, and gets its number from the key. So the number is predicted, the credential
-//! is written with it, and the key is rotated if that number is still the next one. If not, the number is predicted
-//! anew. Nobody knows the plaintext before the call has succeeded, so nobody has read the credential under an earlier
-//! number.
+//! The credential is stored separately from the key but gets its number from it. So the number is predicted, the
+//! credential is written with it, and the key is rotated if that number is still the next one. If not, the number is
+//! predicted again. Nobody knows the plaintext before the call has succeeded, so nobody has used the credential under
+//! an earlier number.
 
 use domain::{
     digest::Digest,
@@ -25,21 +25,21 @@ use crate::{
     },
 };
 
-/// Attempts at a rotation. Each failed one has lost its number to another rotation of the key.
+/// Most attempts at a rotation. Each failed one has lost its number to another rotation of the key.
 const MOST_ATTEMPTS: u32 = 100;
 
 /// Outcome of a decision on a rotation.
 #[expect(clippy::large_enum_variant, reason = "an answer is moved once")]
 enum RotationOutcome {
-    /// The rotation is answered. These are the credentials that the key no longer accepts.
+    /// The answer, and the credentials that the key no longer accepts.
     Answered(Rotated, Vec<key_profile::Rotated>),
     /// The credential does not have the next number.
     Stale,
 }
 
 impl Store {
-    /// Gives an API key a new credential by [`ApiKey::rotated`], unless the idempotency key was used within its time to
-    /// live. Repeating a call with the same digest changes nothing.
+    /// Gives an API key a new credential by [`ApiKey::rotated`], unless the idempotency key is in use. Repeating a call
+    /// with the same digest changes nothing.
     pub async fn rotate_key(
         &self,
         new: NewCredential,
@@ -86,8 +86,8 @@ impl Store {
         Err(StoreError::Busy("others rotate the key"))
     }
 
-    /// Writes a credential with a predicted number. An earlier attempt may have predicted a lower one. Returns the
-    /// stored credential, which belongs to another key if the digest does.
+    /// Writes a credential with a predicted number, replacing a lower prediction. Returns the stored credential, which
+    /// belongs to another key if the digest is taken.
     async fn offer_credential(
         &self,
         digest: &Digest,
@@ -95,7 +95,7 @@ impl Store {
     ) -> Result<Credential, StoreError> {
         let Credential { owner, number } = credential;
         self.change_credential(digest, |present| match present {
-            // No rotation made the first credential of a key. A higher number belongs to a later attempt.
+            // A key's first credential does not come from a rotation. A higher number belongs to a later attempt.
             Some(present) if present.owner != owner || present.number == 0 || present.number > number => {
                 present
             }
@@ -105,7 +105,7 @@ impl Store {
     }
 }
 
-/// Returns the number of a rotation's credential, which it has or will have; `None` if the key cannot be rotated.
+/// Returns the number that a rotation's credential has or will have; `None` if the key cannot be rotated.
 fn foreseen(key: &ApiKey, profile: &KeyProfile, new: &NewCredential, now: Timestamp) -> Option<u64> {
     let rotated = || key.clone().rotated(new, now).ok().map(|key| key.spend.rotation.current);
     number_of(profile, &new.digest).or_else(rotated)
@@ -117,7 +117,7 @@ fn number_of(profile: &KeyProfile, digest: &Digest) -> Option<u64> {
     rotated.find(|rotated| rotated.digest == digest.as_bytes()).map(|rotated| rotated.number)
 }
 
-/// Gives a key a new credential, if that was written with the next number; repeating it changes nothing.
+/// Gives a key a new credential that was written with the next number; a repetition changes nothing.
 fn rotate(
     change: &mut Change<'_>,
     new: &NewCredential,
@@ -144,7 +144,7 @@ fn rotate(
     if written != Some(number) {
         return Ok(RotationOutcome::Stale);
     }
-    // The credential that the key was made with is not in the list, and stays.
+    // The key's first credential is not in the list and stays.
     let (mut kept, outdated): (Vec<_>, Vec<_>) =
         profile.rotated.iter().cloned().partition(|rotated| rotated.number + 1 >= number);
     kept.push(key_profile::Rotated { number, digest: new.digest.as_bytes().to_vec() });

@@ -1,4 +1,4 @@
-//! A key as it is stored: its two records, and its entries in indexes.
+//! The stored form of a key: its two records and its index entries.
 
 use domain::{
     event::Act,
@@ -28,7 +28,7 @@ pub(crate) fn tell_passed(change: &mut Change<'_>, before: Option<&ApiKey>, afte
     change.tell(ledger::passed_by_bounds(holder, before, &after.spend.budget, act.at));
 }
 
-/// Writes and counts a key, unless its id exists. Returns whether it was written. Money that the key has spent is an
+/// Writes and counts a key, unless its id exists. Returns whether it was written. Money already spent becomes an
 /// opening balance.
 pub(crate) fn insert_key(change: &mut Change<'_>, key: &ApiKey) -> Result<bool, StoreError> {
     let account = change.get::<AccountProfile>(&layout::account_profile())?;
@@ -53,7 +53,7 @@ pub(crate) fn insert_key(change: &mut Change<'_>, key: &ApiKey) -> Result<bool, 
     Ok(true)
 }
 
-/// Judges whether a key may be in this group, if any.
+/// Decides whether a key may be in this group, if any.
 pub(crate) fn takes_key(
     change: &mut Change<'_>,
     group: Option<GroupId>,
@@ -75,7 +75,7 @@ pub(crate) fn find(change: &mut Change<'_>, id: KeyId) -> Result<Option<(ApiKey,
     Ok(Some((api_key(id, spend, &profile), profile)))
 }
 
-/// Writes what has changed of a key, and moves its entries in indexes.
+/// Writes a changed key and moves its index entries.
 pub(crate) fn put(
     change: &mut Change<'_>,
     before: &ApiKey,
@@ -121,7 +121,7 @@ pub(crate) fn move_entry(
     }
 }
 
-/// Lists a key as revoked, disabled or active. Asking for keys of a status moves an active one that has expired.
+/// Lists a key as revoked, disabled or active. An expired key is moved when active or expired keys are listed.
 pub(crate) fn list_by_status(change: &mut Change<'_>, key: &ApiKey) {
     let ledger::Key { expires_at, revoked_at, disabled, .. } = key.spend;
     let status = match (revoked_at, disabled) {

@@ -1,4 +1,4 @@
-//! Counts of attempts, which expire by themselves. Each call that counts removes a few expired ones.
+//! Counts of attempts that expire by themselves. Each call that counts removes a few expired ones.
 
 use std::time::Duration;
 
@@ -9,15 +9,15 @@ use shared::time::Timestamp;
 
 use crate::store::{base::Store, layout};
 
-/// Expired counts that a call removes, which keeps the commit short. A call adds at most one count, so they do not
+/// Most expired counts that a call removes, to keep the commit short. A call adds at most one, so they do not
 /// accumulate.
 const MOST_EXPIRED: usize = 32;
 /// Bytes of the time at the beginning of an entry of [`layout::ATTEMPT_ENDS`].
 const TIME_BYTES: usize = 8;
 
 impl Store {
-    /// Counts one more attempt under this name, and returns the count since the first one. The count is forgotten at
-    /// the `until` of the first attempt.
+    /// Counts one more attempt under this name, and returns the count so far. The count expires at the `until` of its
+    /// first attempt.
     pub async fn count_attempt(
         &self,
         name: Digest,
@@ -50,7 +50,7 @@ impl Store {
         self.note(&space, count).await
     }
 
-    /// Takes back one attempt under this name, if there is any.
+    /// Uncounts one attempt under this name, if there is any.
     pub async fn take_attempt_back(&self, name: Digest) -> Result<(), StoreError> {
         let (space, of_count) = count_record(&name);
         let take_back = |view: &mut View| {
@@ -75,7 +75,7 @@ impl Store {
     }
 }
 
-/// Removes the counts of these ends that have expired. One that cannot be read stays, and does not stop others.
+/// Removes the expired counts of these entries. An unreadable one stays and does not block others.
 fn remove_expired(view: &mut View, ends: &[Vec<u8>], now: Timestamp) {
     for entry in ends {
         let name = layout::name(layout::ATTEMPTS, entry.get(TIME_BYTES..).unwrap_or_default());

@@ -1,6 +1,6 @@
-//! Records of members that expire by themselves: sign-in links and sessions.
+//! Members' records that expire by themselves: sign-in links and sessions.
 //!
-//! A record is void if its member is gone, or if it has expired. Later records remove void ones little by little.
+//! A record is void if its member is gone or it has expired. Writing new records gradually removes void ones.
 
 use std::time::Duration;
 
@@ -29,9 +29,9 @@ use crate::{
     },
 };
 
-/// Expired records that a new one removes, which keeps the commit short.
+/// Most expired records that a new one removes, to keep the commit short.
 const MOST_EXPIRED: usize = 32;
-/// Records that the removal of a member removes, more than a member has. Any others are void, and expire.
+/// Most records removed together with a member: more than a member usually has. Any others are void, and expire.
 const MOST_VOIDED: usize = 64;
 /// Records of a member read at the same time.
 const READ_AT_ONCE: usize = 200;
@@ -41,8 +41,8 @@ const TIME_BYTES: usize = 8;
 const MEMBER_BYTES: usize = 16;
 
 impl Store {
-    /// Stores a record until it expires; repeating it changes nothing. A link replaces the member's previous one. A new
-    /// session writes an event, since the member signed in.
+    /// Stores a record until it expires; a repetition changes nothing. A link replaces the member's previous one. A new
+    /// session writes a sign-in event.
     pub async fn put_record(
         &self,
         account: AccountId,
@@ -90,7 +90,7 @@ impl Store {
             return Ok(None);
         };
         let id = member_id(&found.member)?;
-        // It is read again, together with the member, since it may have been taken in between.
+        // It is read again together with the member, since it may have been taken in between.
         let found = self.read().records_of(&space, vec![of_record, member_name(id)]).await?;
         let [Some(record), Some(member)] = &found[..] else { return Ok(None) };
         let record = read_record(kind, name, message(record)?)?;
@@ -100,7 +100,7 @@ impl Store {
         Ok(Some((record, read_member(id, message(member)?)?)))
     }
 
-    /// Finds a record as [`Self::record`] does, and removes it. If several calls do so, only one gets it.
+    /// Finds a record like [`Self::record`] and removes it. Of several concurrent calls, only one gets it.
     pub async fn take_record(
         &self,
         account: AccountId,
@@ -188,7 +188,7 @@ impl Store {
         self.change(&layout::space(account), remove).await
     }
 
-    /// Names a member's records, as many as [`void_all`] removes.
+    /// Lists the names of a member's records, at most as many as [`void_all`] removes.
     pub(crate) async fn some_records_of(
         &self,
         account: AccountId,
@@ -214,7 +214,7 @@ pub(crate) fn void_all(view: &mut View, member: MemberId, records: &[Name]) {
 fn put_new(view: &mut View, record: &ExpiringRecord) -> Result<bool, StoreError> {
     let ExpiringRecord { kind, name, member, expires_at, value } = record;
     let of_record = record_name(*kind, name);
-    // Both are needed first, so that they are read together.
+    // Both are requested first, so that they are read together.
     let (has_member, is_there) = (view.has(&member_name(*member)), view.has(&of_record));
     let is_link = *kind == RecordKind::Link;
     let latest = if is_link { view.get::<LatestLink>(&latest_link(*member))? } else { None };
@@ -242,8 +242,7 @@ fn put_new(view: &mut View, record: &ExpiringRecord) -> Result<bool, StoreError>
     Ok(true)
 }
 
-/// Removes the records of these ends that have expired. One that cannot be read stays, and stops nobody from signing
-/// in.
+/// Removes the expired records of these entries. An unreadable one stays and does not keep anybody from signing in.
 fn remove_expired(view: &mut View, ends: &[Vec<u8>], now: Timestamp) {
     for entry in ends {
         let name = in_entry(entry, TIME_BYTES);
@@ -255,7 +254,7 @@ fn remove_expired(view: &mut View, ends: &[Vec<u8>], now: Timestamp) {
     }
 }
 
-/// Removes a record with any content, if it exists. The entries of a record that cannot be read stay, and lead nowhere.
+/// Removes a record with any content, if it exists. The entries of an unreadable record stay and lead nowhere.
 fn void(view: &mut View, name: &Name) {
     match view.get::<messages::ExpiringRecord>(name) {
         Ok(Some(record)) => remove(view, name, &record),
@@ -283,7 +282,7 @@ fn end(name: &Name, record: &messages::ExpiringRecord) -> Vec<u8> {
     [&layout::time(Timestamp::from_millis(record.expires_at))[..], &name.key].concat()
 }
 
-/// Returns the name of the record with which an entry ends, after this many bytes.
+/// Returns the record's name at the end of an entry, after this many bytes.
 fn in_entry(entry: &[u8], begins: usize) -> Name {
     layout::name(layout::EXPIRING, entry.get(begins..).unwrap_or_default())
 }
@@ -299,7 +298,7 @@ fn record_name(kind: RecordKind, name: &Digest) -> Name {
     layout::name(layout::EXPIRING, layout::tagged(tag(kind), name.as_bytes()))
 }
 
-/// Name of the record that says which link of a member is the present one.
+/// Name of the record with a member's current link.
 fn latest_link(member: MemberId) -> Name {
     layout::name(layout::EXPIRING, layout::tagged(b'm', member.as_bytes()))
 }

@@ -28,7 +28,7 @@ pub(crate) fn member_id(bytes: &[u8]) -> Result<MemberId, StoreError> {
     MemberId::from_slice(bytes).ok_or_else(|| StoreError::Damaged("the id of a member".into()))
 }
 
-/// Writes a member beside the id.
+/// Writes a member without its id.
 pub(crate) fn write_member(member: &Member) -> messages::Member {
     let Member { id: _, name, role, password, created_at, last_link, second_factor } = member;
     let made = |MadeLink { by, at }: &MadeLink| messages::MadeLink { by: by.to_string(), at: at.millis() };

@@ -1,15 +1,16 @@
-//! The operators of an installation. They are members of an account of their own, which has no name and no money: no
-//! command and no customer can name it.
+//! The operators of an installation. They are members of a special account without an indexed name and without money,
+//! which no command and no customer can reach.
 
 use key_service_ledger::{StoreError, messages::AccountProfile};
 use shared::{ids::AccountId, time::Timestamp};
 
 use crate::store::base::Store;
 
-/// Name in the profile of the operators' account. It is in no index, so an account of customers may have the same name.
+/// Name in the profile of the operators' account. It is not in the index of names, so a customer's account may have the
+/// same name.
 const NAME: &str = "operators";
 
-/// The account of the operators. Its id is of 1970, so that no account of customers gets the same.
+/// The account of the operators. Its id has a time in 1970, so that no customer's account gets the same id.
 pub fn operators() -> AccountId {
     AccountId::new(Timestamp::from_millis(0), *b"operators\0")
 }

@@ -1,4 +1,4 @@
-//! Sign-in links and sessions as expiring records.
+//! Sign-in links and sessions, stored as expiring records.
 
 use shared::time::Timestamp;
 
@@ -9,11 +9,11 @@ use domain::{
 };
 use key_service_ledger::StoreError;
 
-/// Stored form of a link without a password beside it.
+/// Stored in place of the password's digest if there was no password.
 const NO_PASSWORD: &str = "-";
 
 impl From<Link> for ExpiringRecord {
-    /// The maker comes last, since a name may have blanks.
+    /// The maker comes last, since a name may contain spaces.
     fn from(Link { digest, member, expires_at, password, maker }: Link) -> Self {
         let password =
             password.map_or_else(|| NO_PASSWORD.to_owned(), |digest| hex::encode(digest.as_bytes()));

@@ -1,8 +1,8 @@
-//! Index of the accounts with open holds, which misses no hold.
+//! Index of the accounts with open holds. It misses no hold.
 //!
-//! A hold and the index lie in different spaces, and cannot change together. So an account is listed *before* its first
-//! hold, and again every minute while it has holds. An account is removed only if it has no holds, and if its last
-//! listing is so long ago that no later command can still be on its way.
+//! A hold and the index are in different spaces and cannot change together. So an account is listed *before* its first
+//! hold, and again every minute while it has holds. It is removed only if it has no holds and its last listing is so
+//! old that no command can still be on its way.
 
 use std::time::Duration;
 
@@ -22,12 +22,12 @@ use crate::{
 
 /// Time after which an account that still opens holds is listed again.
 const LISTED_FOR: Duration = Duration::from_mins(1);
-/// Age of the last listing at which an account without holds is removed. It is far longer than [`LISTED_FOR`], than
-/// calls take, and than clocks may differ.
+/// Age of the last listing at which an account without holds is removed. Far longer than [`LISTED_FOR`], than calls
+/// take, and than clocks may differ.
 const FORGOTTEN_AFTER: Duration = Duration::from_mins(10);
-/// Listings, of 256, that also do the account's housekeeping: about one an hour.
+/// Of 256 listings, this many also do the account's housekeeping: about one per hour.
 const HOUSE_KEPT_OF_256: u8 = 4;
-/// Parts that are read, and accounts that are checked, at the same time.
+/// Parts that are read, and accounts that are checked, concurrently.
 const ASKED_AT_ONCE: usize = 64;
 
 /// An account with the time of the last listing.
@@ -44,7 +44,7 @@ impl Store {
         if listings.get(&account).is_some_and(|at| began.saturating_duration_since(at) < LISTED_FOR) {
             return Ok(());
         }
-        // An account that does not exist holds nothing.
+        // An account that does not exist has no holds.
         let there = self
             .read()
             .get::<key_service_ledger::messages::Account>(&layout::space(account), names::account())
@@ -63,12 +63,12 @@ impl Store {
         });
         listed.await?;
         listings.insert(account, began);
-        // Lanes do housekeeping too, but not if there are so many accounts that no lane stays.
+        // Lanes do housekeeping too, but not if there are so many accounts that lanes do not stay in memory.
         let [drawn] = random_bytes(&*self.clock);
         if drawn < HOUSE_KEPT_OF_256
             && let Err(error) = self.keep_house(account).await
         {
-            tracing::debug!(%account, %error, "the house is kept another time");
+            tracing::debug!(%account, %error, "housekeeping of an account failed; it will be tried again");
         }
         Ok(())
     }
@@ -92,17 +92,17 @@ impl Store {
     async fn listed(&self, part: Space) -> Result<Vec<ListedAccount>, StoreError> {
         let records = self.all_of_set(&part, layout::HOLDERS).await?;
         let listed = records.into_iter().filter_map(|(account, record)| {
-            // A listing that cannot be read stays.
+            // An unreadable listing stays.
             let at = message::<Holder>(&record).map_or(i64::MAX, |holder| holder.listed_at);
             Some(ListedAccount { account: AccountId::from_slice(&account)?, at: Timestamp::from_millis(at) })
         });
         Ok(listed.collect())
     }
 
-    /// Returns an account with holds, or removes the account from the index. If its part of the store cannot be
+    /// Returns an account that has holds; otherwise removes it from the index. If its part of the store cannot be
     /// reached, it is kept.
     async fn keep_holder(&self, ListedAccount { account, at }: ListedAccount) -> Option<AccountId> {
-        // A clock that is ahead for a moment must not hide the holds of an account that was just listed.
+        // A clock that is briefly ahead must not hide the holds of an account that was just listed.
         let steady = self.lanes.steady_time();
         if steady.is_none_or(|now| at >= now.minus(FORGOTTEN_AFTER)) {
             return Some(account);

@@ -1,5 +1,5 @@
-//! Deliveries of webhooks. Each webhook has one record of those that wait, which decides who attempts which, and when.
-//! What a delivery sends lies apart, and never changes.
+//! Deliveries to webhooks. Each webhook has one record of its waiting deliveries, which decides who attempts which, and
+//! when. The content of a delivery is stored separately and never changes.
 
 use ::records::Space;
 use key_service_ledger::{
@@ -22,8 +22,8 @@ use crate::store::{
 use domain::webhook::{Attempt, Delivery, KEPT_ATTEMPTS, MAX_PENDING_DELIVERIES, StoredWebhook};
 
 impl Store {
-    /// Adds deliveries that are due at once, and moves the cursor of their webhook. It does neither if the webhook is
-    /// no longer `seen`, or would have more than [`MAX_PENDING_DELIVERIES`]. Returns whether it did.
+    /// Adds deliveries that are due at once, and moves their webhook's cursor. Does neither if the webhook has changed
+    /// since `seen` or would have more than [`MAX_PENDING_DELIVERIES`]. Returns whether it did.
     pub async fn fan_out(
         &self,
         account: AccountId,
@@ -57,9 +57,8 @@ impl Store {
         .await
     }
 
-    /// Begins an attempt for each of at most `limit` due deliveries, those that are due longest first, and makes them
-    /// due again at `until`. So no two calls return the same attempt, and attempts of a process that died are made
-    /// again.
+    /// Begins attempts for at most `limit` due deliveries, longest due first, and makes them due again at `until`. So
+    /// no two calls return the same attempt, and the attempts of a dead process are repeated.
     pub async fn claim_deliveries(
         &self,
         account: AccountId,
@@ -81,8 +80,8 @@ impl Store {
         self.with_bodies(&space, id, claimed).await
     }
 
-    /// Ends the attempt of a claimed delivery. It keeps the attempt among the webhook's last ones, and makes the
-    /// delivery due at `next`, or removes it. `false`, without a change, if another attempt has begun since.
+    /// Ends the attempt of a claimed delivery: adds it to the webhook's last attempts, and makes the delivery due at
+    /// `next` or removes it. Returns `false` and changes nothing if another attempt has begun since.
     pub async fn finish_delivery(
         &self,
         account: AccountId,
@@ -121,8 +120,8 @@ impl Store {
         last.collect::<Option<_>>().ok_or_else(|| unreadable("an attempt"))
     }
 
-    /// Reads the claimed deliveries with what they send. One that was dropped meanwhile is left out, as is one that
-    /// cannot be read, which falls due again.
+    /// Reads the claimed deliveries with their content. A delivery that was dropped meanwhile is left out, and so is an
+    /// unreadable one, which becomes due again.
     async fn with_bodies(
         &self,
         space: &Space,
@@ -141,7 +140,7 @@ impl Store {
             match sent.and_then(|sent| read_delivery(waiting, sent)) {
                 Some(delivery) => deliveries.push(delivery),
                 None => {
-                    tracing::warn!(webhook = %id, "cannot read a delivery of a webhook, and leave it out");
+                    tracing::warn!(webhook = %id, "cannot read a delivery of a webhook; skipping it until it is due again");
                 }
             }
         }
@@ -149,7 +148,7 @@ impl Store {
     }
 }
 
-/// Begins attempts for the deliveries that are due, and returns these.
+/// Begins attempts for the due deliveries, and returns them.
 fn claim(
     waiting: &mut PendingDeliveries,
     now: Timestamp,

@@ -1,5 +1,4 @@
-//! Conversion of webhooks, their deliveries and attempts to messages and back. `None` stands for what no program
-//! writes.
+//! Converts webhooks, deliveries and attempts to messages and back. `None` means that no program writes such a message.
 
 use ::records::Name;
 use key_service_ledger::{
@@ -50,14 +49,14 @@ pub(super) fn read_webhook(id: WebhookId, webhook: messages::Webhook) -> Option<
     Some(StoredWebhook { webhook, cursor })
 }
 
-/// A delivery that waits, due at once.
+/// A waiting delivery, due at once.
 pub(super) fn write_pending(delivery: &Delivery) -> PendingDelivery {
     let Delivery { event, number, kind: _, body: _, created_at, attempts } = delivery;
     let (event, due_at) = (event.as_bytes().to_vec(), created_at.millis());
     PendingDelivery { event, number: *number, due_at, attempts: *attempts }
 }
 
-/// A delivery that waits, without what it sends.
+/// A waiting delivery, without its content.
 pub(super) fn read_pending(waiting: &PendingDelivery) -> Option<Delivery> {
     let nothing = messages::Delivery::default();
     read_delivery(waiting, nothing)
@@ -111,7 +110,7 @@ pub(crate) fn webhook(id: WebhookId) -> Name {
     layout::name(layout::WEBHOOKS, layout::tagged(b'w', id.as_bytes()))
 }
 
-/// The deliveries of a webhook that wait.
+/// A webhook's waiting deliveries.
 pub(crate) fn pending(id: WebhookId) -> Name {
     layout::name(layout::WEBHOOKS, layout::tagged(b'p', id.as_bytes()))
 }
@@ -121,7 +120,7 @@ pub(crate) fn attempts(id: WebhookId) -> Name {
     layout::name(layout::WEBHOOKS, layout::tagged(b'a', id.as_bytes()))
 }
 
-/// What a delivery of an event sends.
+/// The content of an event's delivery.
 pub(crate) fn delivery(id: WebhookId, event: &[u8]) -> Name {
     layout::name(layout::DELIVERIES, [id.as_bytes(), event].concat())
 }

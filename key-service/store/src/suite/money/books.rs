@@ -424,7 +424,7 @@ pub(crate) async fn entries_of_a_key_and_of_a_group_are_found_behind_any_number_
     let seldom = new.key.id;
     new.key.spend.group = Some(child);
     store.create_key(new, None, &act(START)).await.unwrap();
-    // More than a page looks at lie between the first two.
+    // There are more entries between the first two than a page reads.
     for (key, numbers) in [(seldom, 1..2), (often, 2..2_502), (seldom, 2_502..2_504), (often, 2_504..2_564)] {
         bill(store, key, numbers).await;
     }

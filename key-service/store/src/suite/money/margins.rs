@@ -1,4 +1,4 @@
-//! Sums of days, apart by model, group, user and key, and by hour.
+//! Sums of days by model, group, user and key, and by hour.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -72,8 +72,8 @@ impl Expected {
     }
 }
 
-/// Compares the sums of days with the entries of the journal, which begin with the account: those of models, groups,
-/// users and each key, whole and by hour.
+/// Compares the sums of days with the entries of a complete journal: by model, group, user and key, in total and by
+/// hour.
 pub(crate) async fn the_sums_are_those_of(
     store: &Store,
     account: AccountId,

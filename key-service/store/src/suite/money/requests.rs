@@ -1,4 +1,4 @@
-//! What is kept of requests beside money: how they were asked for, how they went, and the last ones that were refused.
+//! What is stored about requests besides money: origin, course, and the last refused ones.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ fn course(latency_ms: Option<u64>) -> Arc<Course> {
     })
 }
 
-/// The command, as a gateway that tells what it knows sends it.
+/// The command with all that a gateway can report.
 fn told(command: Command, told: &Arc<Origin>, went: &Arc<Course>) -> Command {
     match command {
         Command::Hold(hold) => Command::Hold(NewHold { origin: Some(told.clone()), ..hold }),
@@ -66,7 +66,7 @@ pub(crate) async fn a_bill_says_how_its_request_was_asked_for_and_went(subject: 
     let commands = [hold(key, generation(1), 10, 7), capture(key, generation(1), 4)];
     let told_all = commands.map(|command| told(command, &origin, &whole));
     store.execute(account, told_all.to_vec(), START).await.unwrap();
-    // A gateway that does not tell.
+    // A gateway that does not report origin and course.
     let untold = vec![hold(key, generation(2), 10, 7), capture(key, generation(2), 4)];
     store.execute(account, untold, START).await.unwrap();
     // A gateway that is lost after its first report.

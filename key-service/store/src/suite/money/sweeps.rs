@@ -110,7 +110,7 @@ async fn a_sweep_tells_each_threshold_and_leaves_no_hold(records: Arc<dyn Record
     assert_eq!(audit.entries, u64::from(keys));
 }
 
-/// A store of its own on the server of all tests.
+/// A separate store on the server that all tests share.
 async fn in_redis() -> (Arc<dyn Records>, Box<dyn Any>) {
     let (server, data_dir) = (RedisServer::shared(), tempfile::tempdir().unwrap());
     let redis = Redis::open(&settings(&server.url(), &data_dir), Arc::new(System)).await.unwrap();

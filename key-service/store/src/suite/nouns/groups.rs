@@ -115,7 +115,7 @@ pub(crate) async fn a_group_is_made_once_and_found_by_both_of_its_ids(subject: &
     assert_eq!(store.group_with_external_id(theirs, "customer ünï").await.unwrap(), None);
     assert_eq!(store.group_with_external_id(mine, "customer").await.unwrap(), None);
     assert_eq!(store.group(theirs, made.id).await.unwrap(), None);
-    // The external id finds the group that has it; groups without one are as many as wanted.
+    // The external id finds its group; any number of groups may be without one.
     let mut again = new_group(mine, 2);
     again.group.external_id.clone_from(&made.external_id);
     assert_eq!(

@@ -233,7 +233,7 @@ pub(crate) async fn a_removed_member_takes_its_links_and_sessions_along(subject:
     assert_eq!(store.record(mine, Session, digest("session 1"), START).await.unwrap(), None);
     assert!(!store.update_member(mine, gone.id, MemberChange::default()).await.unwrap());
     assert!(store.record(mine, Session, digest("session 2"), START).await.unwrap().is_some());
-    // The name is free again, and its new owner has none of the sessions.
+    // The name is free again, and its new owner has no sessions.
     let heir = Member { name: gone.name, ..member(7) };
     assert_eq!(make(store, mine, heir).await, MemberCreated::Made);
     assert_eq!(store.records(mine, Session, member(7).id, START).await.unwrap(), []);

@@ -78,7 +78,7 @@ pub(crate) async fn an_import_makes_groups_and_keys_that_are_found_and_listed_li
     subject: &mut impl Subject,
 ) {
     let account = open_account(subject.store(), 1).await;
-    // A list that was read before the import is not made anew.
+    // Read once before the import, so that a stale list would be noticed.
     assert_eq!(subject.store().top_spending(account, None, 10).await.unwrap(), []);
     let act = act(START);
     let plan = subject.store().import(small(account), false, &act).await.unwrap().unwrap();

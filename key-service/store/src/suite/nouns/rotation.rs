@@ -216,7 +216,7 @@ pub(crate) async fn a_rotation_sent_again_changes_nothing(subject: &mut impl Sub
     }
     let store = &**subject.store();
     assert_eq!(accepted(store, START).await, [2]);
-    // Also where another rotation followed: the number stays that of the credential.
+    // This also works after another rotation: the credential keeps its number.
     rotate(store, credential("c", GRACE), START).await;
     rotate(store, credential("b", GRACE), START).await;
     let found = store.find_credential(digest("b")).await.unwrap();

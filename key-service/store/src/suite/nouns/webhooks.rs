@@ -283,7 +283,7 @@ pub(crate) async fn a_disabled_webhook_looks_at_the_events_of_its_deliveries_aga
     assert_eq!((ended.cursor, ended.webhook.disabled), (8, Some((START, DisabledReason::Failing))));
     let late = claimed.into_iter().find(|delivery| delivery.number == Some(9)).unwrap();
     assert!(!store.finish_delivery(account, id, late.clone(), &attempt(&late, 200), None).await.unwrap());
-    // Disabled once more, and enabled: neither is told.
+    // Disabling again and enabling write no event.
     for again in [Some(DisabledReason::Gone), None] {
         store.update_webhook(account, id, end(again), &act(after(1))).await.unwrap().unwrap();
     }

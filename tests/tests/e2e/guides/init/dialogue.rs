@@ -20,15 +20,15 @@ async fn a_person_is_asked_for_what_no_flag_says() {
     let env = [("AZURE_OPENAI_API_KEY", KEY.to_owned())];
     let steps = [
         (VENDOR, "no one\n"),
-        ("no vendor is called \"no one\"", ""),
+        ("there is no vendor \"no one\"", ""),
         (VENDOR, "3\n"),
-        ("your own word for RESOURCE):", "nowhere\n"),
-        ("is no address", ""),
-        ("RESOURCE):", address.as_str()),
+        ("replace RESOURCE with your own value):", "nowhere\n"),
+        ("is not an address", ""),
+        ("RESOURCE with your own value):", address.as_str()),
         (MODEL, "\n"),
         (MODEL, "lark-mini\n"),
         (PRICE, "cheap\n"),
-        ("is no rate such as input=3", ""),
+        ("is not a rate such as input=3", ""),
         (PRICE, "missing.json\n"),
         ("No such file", ""),
         (PRICE, "input=3,output=15\n"),
@@ -57,7 +57,7 @@ async fn a_part_of_a_name_shows_the_models_that_have_it() {
     let steps = [
         (VENDOR, address.as_str()),
         (MODEL, "owl\n"),
-        ("no model \"owl\"; it has lark, lark-mini, wren", ""),
+        ("no model \"owl\"; its models are lark, lark-mini, wren", ""),
         (MODEL, "LAR\n"),
         ("2  lark-mini", ""),
         (MODEL, "1\n"),
@@ -83,7 +83,7 @@ async fn an_interrupt_at_any_question_leaves_nothing() {
         }
     }
     let folder = Folder::new();
-    let steps = [(VENDOR, "azure\n"), ("your own word for RESOURCE):", INTERRUPT)];
+    let steps = [(VENDOR, "azure\n"), ("replace RESOURCE with your own value):", INTERRUPT)];
     let shown = on_terminal(folder.path(), &[], &["init"], &steps);
     assert!(shown.status != 0 && shown.text.contains("interrupted; nothing was written"), "{shown:?}");
     assert_eq!(folder.files(), [""; 0], "{shown:?}");

@@ -51,7 +51,7 @@ async fn a_flag_that_is_missing_or_wrong_is_named_with_what_it_may_be() {
     attempts.fails(&[], "", &missing);
     attempts.fails(&[], "--vendor openai --free", &["flags: --model ("]);
     let flags = format!("--vendor opnai --model lark {price}");
-    attempts.fails(&[], &flags, &["there are openai, anthropic", "--address"]);
+    attempts.fails(&[], &flags, &["the vendors are openai, anthropic", "--address"]);
     let flags = format!("--address 127.0.0.1 --model lark {price}");
     attempts.fails(&[], &flags, &["http://127.0.0.1:8000/v1"]);
     let flags = format!("--vendor azure --model lark {price}");
@@ -72,7 +72,7 @@ async fn a_credential_that_is_missing_or_wrong_is_named_by_its_variable() {
     let wrong = ["(401)", "Incorrect API key provided: Bearer …", "Check the key in OPENAI_API_KEY"];
     attempts.fails(&[("OPENAI_API_KEY", "sk-wrong-one")], &flags, &wrong);
     let flags = flags.replace("--vendor openai", "--vendor vllm");
-    attempts.fails(&[], &flags, &["wants a credential", "--api-key-env"]);
+    attempts.fails(&[], &flags, &["needs a credential", "--api-key-env"]);
 }
 
 #[apply(fact)]
@@ -100,7 +100,7 @@ async fn a_model_or_a_price_that_is_not_there_is_named_with_what_there_is() {
     for (flags, expected) in [
         (
             "--model larch --price input=3,output=15",
-            &["no model \"larch\"; it has lark, lark-mini, wren"][..],
+            &["no model \"larch\"; its models are lark, lark-mini, wren"][..],
         ),
         (
             "--model wren --prices prices.json",
@@ -123,7 +123,7 @@ async fn a_file_that_is_there_is_never_overwritten() {
     let address = stand_in.url("/v1");
     let flags = ["--vendor", "openai", "--address", &address, "--model", "lark"];
     let error = folder.init(&[("OPENAI_API_KEY", KEY)], &[&flags[..], &PRICE].concat()).unwrap_err();
-    assert!(error.contains("models.toml is there already") && error.contains("--out"), "{error}");
+    assert!(error.contains("models.toml exists already") && error.contains("--out"), "{error}");
     assert_eq!(folder.file("models.toml").unwrap(), "mine");
     assert!(stand_in.asked().is_empty(), "no one is asked in vain");
 }

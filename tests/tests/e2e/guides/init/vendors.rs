@@ -103,7 +103,10 @@ async fn what_goes_wrong_at_a_vendor_is_said_with_its_own_variable_and_address_a
                 &["The model `larch` does not exist", "--model", "othing was written"],
             );
         } else {
-            case.assert_says(&unknown, &["--model", "no model \"larch\"; it has lark, lark-mini, wren"]);
+            case.assert_says(
+                &unknown,
+                &["--model", "no model \"larch\"; its models are lark, lark-mini, wren"],
+            );
         }
         let unpriced = ["--model", "lark", "--prices", "prices.json"];
         let unpriced = case.fails(&folder, key, &address, &unpriced);

@@ -66,7 +66,7 @@ fn every_level_returns_what_its_own_rate_still_misses() {
     let now = book.now;
     let of_group = book.group_mut(1).budget.bounds.as_deref().unwrap().tokens_per_minute.unwrap();
     assert_eq!((book.tokens_left(), of_group.status(now).remaining), (1_000, 4_000));
-    // A rate of its group that is set later has counted nothing of the request.
+    // A rate that its group gets later has not counted the request.
     book.bound_group(1, &BoundsPatch { tokens_per_minute: Some(None), ..in_flight(9) });
     book.request(2, 800).unwrap();
     book.bound_group(1, &tokens(900));

@@ -5,7 +5,7 @@ use shared_fuzz::{Examples, Input, fuzz};
 
 use super::*;
 
-/// A key is written as it is read.
+/// Keys survive writing and reading.
 #[test]
 fn records_of_management_keys() {
     let at = Timestamp::from_millis(1_795_140_665_000);

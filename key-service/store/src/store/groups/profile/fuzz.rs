@@ -5,7 +5,7 @@ use shared_fuzz::{Examples, Input, fuzz};
 
 use super::*;
 
-/// A profile is written as it is read.
+/// Profiles survive writing and reading.
 #[test]
 fn profiles_of_groups() {
     let at = Timestamp::from_millis(1_795_140_665_000);

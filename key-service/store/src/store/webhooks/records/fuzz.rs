@@ -5,7 +5,7 @@ use shared_fuzz::{Examples, Input, fuzz};
 
 use super::*;
 
-/// A webhook, a delivery or an attempt is written as it is read.
+/// Webhooks, deliveries and attempts survive writing and reading.
 #[test]
 fn records_of_webhooks() {
     let (at, id) = (1_795_140_665_000, WebhookId::new(time(1_795_140_665_000), [1; 10]));

@@ -110,7 +110,7 @@ impl Schema {
                     changes.push((format!("{path} changed"), with(Content::Bytes(longer))));
                 }
                 Content::Bytes(inner) => {
-                    // Bytes, or numbers of which the last one is changed.
+                    // Bytes, or numbers with the last one changed.
                     let mut other = inner.clone();
                     if let Some(last) = other.last_mut() {
                         *last ^= 0x40;
