@@ -1,6 +1,9 @@
 # run    serve on the embedded store
 # check  formatting, lints, documentation
-# test   install missing test tools, then run all tests; FAST=1 for unit tests and the most important end-to-end tests, in minutes
+# test   install missing test tools, then run the unit and end-to-end tests; FAST=1 for unit tests and the most important end-to-end
+#        tests, in minutes
+# test-slow  what takes long: other people's clients and agents, every act in a browser, random requests and faults, and tests of
+#        services over the other form of Redis
 # faults mutation tests: plant faults in a copy of the code, each of which a named test has to catch; the first run builds for long
 # fuzz   fuzz every parser for FUZZ_SECONDS each, or only the targets whose names begin with FUZZ_ONLY; see docs/proof.md
 # prove  kill, stop and starve the programs under load and compare the books to the nano-dollar; explore larger models than `test`
@@ -22,7 +25,7 @@
 # compose run the containers of docker-compose.yml on a Docker engine (set up if missing), and check what they promise, in about ten
 #        minutes; COMPOSE="--only kept,backup" for a part
 
-.PHONY: run check test faults fuzz prove upgrade deny bench attack overshoot real pgo sbom reproducible compose
+.PHONY: run check test test-slow faults fuzz prove upgrade deny bench attack overshoot real pgo sbom reproducible compose
 
 run:
 	cargo run
@@ -44,22 +47,28 @@ FIRST_FACTS = first_request:: management:: caps:: credentials:: wire:: start:: o
 # Tests that start programs wait more than they compute, so two run per core.
 TEST_THREADS ?= $(shell echo $$((2 * $$(nproc))))
 
-# Tests of services that choose their own kind of Redis, so repeating them over a cluster adds nothing.
+# Those of the slow tests that a test starts by itself.
+NOT_ALONE = --skip full_disk::on_a_small_disk
+# Tests of services that choose their own form of Redis, which FAREGATE_TEST_SWAPPED does not change.
 OF_ONE_FORM = $(addprefix --skip services::,cluster:: replicas:: faults::reboots:: faults::room::)
 
-# The end-to-end tests start the programs, so these are built first. Tests of services over one Redis run over a cluster as well.
-# There are no doc tests.
+# The end-to-end tests start the programs, so these are built first. There are no doc tests.
 test:
 	tests/tools/install.sh
 	cargo build --profile checked --workspace --bins --tests
-ifdef FAST
 	tests/tools/units.py
+ifdef FAST
 	cargo test --profile checked --workspace --test e2e -- --test-threads $(TEST_THREADS) $(FIRST_FACTS)
 else
-	tests/tools/units.py
 	cargo test --profile checked --workspace --test '*' -- --test-threads $(TEST_THREADS)
-	FAREGATE_TEST_REDIS=cluster cargo test --profile checked --workspace --test e2e -- --test-threads $(TEST_THREADS) services $(OF_ONE_FORM)
 endif
+
+# Many clients and agents, every act in a browser, random requests and faults, and services over the other form of Redis.
+test-slow:
+	tests/tools/install.sh
+	cargo build --profile checked --workspace --bins --tests
+	cargo test --profile checked --workspace --test e2e -- --test-threads $(TEST_THREADS) --ignored $(NOT_ALONE)
+	FAREGATE_TEST_SWAPPED=1 cargo test --profile checked --workspace --test e2e -- --test-threads $(TEST_THREADS) services $(OF_ONE_FORM)
 
 faults:
 	tests/tools/faults.py

@@ -49,12 +49,14 @@ async fn the_node_sdk_finds_every_fact() {
 }
 
 #[apply(fact)]
+#[ignore = "slow: `make test-slow`"]
 async fn the_python_sdk_gets_all_that_the_demo_model_can_do() {
     let stack = of(Models::Builtin).await;
     holds("python/demo_model.py", &stack, &stack.key().await, &[]).await;
 }
 
 #[apply(fact)]
+#[ignore = "slow: `make test-slow`"]
 async fn the_python_sdk_gets_all_that_a_model_can_do() {
     let stack = of(Models::Scripted).await;
     let key = many_keys(&stack).await;
@@ -63,6 +65,7 @@ async fn the_python_sdk_gets_all_that_a_model_can_do() {
 }
 
 #[apply(fact)]
+#[ignore = "slow: `make test-slow`"]
 async fn the_node_sdk_gets_all_that_a_model_can_do() {
     let stack = of(Models::Scripted).await;
     let key = many_keys(&stack).await;
@@ -71,6 +74,7 @@ async fn the_node_sdk_gets_all_that_a_model_can_do() {
 }
 
 #[apply(fact)]
+#[ignore = "slow: `make test-slow`"]
 async fn langchain_needs_nothing_but_the_address() {
     let stack = of(Models::Scripted).await;
     holds("python/with_langchain.py", &stack, &stack.key().await, &[]).await;
@@ -84,6 +88,7 @@ async fn langchain_needs_nothing_but_the_address() {
 }
 
 #[apply(fact)]
+#[ignore = "slow: `make test-slow`"]
 async fn the_vercel_ai_sdk_needs_nothing_but_the_address() {
     let stack = of(Models::Scripted).await;
     holds("node/ai.js", &stack, &stack.key().await, &[]).await;
@@ -96,6 +101,7 @@ async fn the_vercel_ai_sdk_needs_nothing_but_the_address() {
 }
 
 #[apply(fact)]
+#[ignore = "slow: `make test-slow`"]
 async fn the_llm_command_needs_nothing_but_the_address() {
     let stack = of(Models::Scripted).await;
     holds("python/command_line.py", &stack, &stack.key().await, &[]).await;
@@ -106,11 +112,13 @@ async fn the_llm_command_needs_nothing_but_the_address() {
 }
 
 #[apply(fact)]
+#[ignore = "slow: `make test-slow`"]
 async fn the_openai_agents_sdk_converses_and_pays_exactly() {
     converses("python/with_agents.py", "agents").await;
 }
 
 #[apply(fact)]
+#[ignore = "slow: `make test-slow`"]
 async fn pydantic_ai_converses_and_pays_exactly() {
     let stack = converses("python/with_pydantic_ai.py", "pydantic-ai").await;
     for body in forwarded(&stack, "pydantic-ai conversation") {
@@ -120,6 +128,7 @@ async fn pydantic_ai_converses_and_pays_exactly() {
 }
 
 #[apply(fact)]
+#[ignore = "slow: `make test-slow`"]
 async fn langchain_for_node_converses_and_pays_exactly() {
     let stack = converses("node/langchain.js", "langchain js").await;
     assert_eq!(forwarded(&stack, "langchain js shape")[0]["response_format"]["type"], "json_schema");
@@ -148,6 +157,7 @@ async fn clients_of_other_dialects_need_nothing_but_address_and_key() {
 }
 
 #[apply(fact)]
+#[ignore = "slow: `make test-slow`"]
 async fn clients_of_every_dialect_need_nothing_but_address_and_key_where_the_model_is_at_a_vendor() {
     for api in [Api::Responses, Api::Messages] {
         let stack = at(api).await;
@@ -162,6 +172,7 @@ async fn clients_of_every_dialect_need_nothing_but_address_and_key_where_the_mod
 }
 
 #[apply(fact)]
+#[ignore = "slow: `make test-slow`"]
 async fn the_python_library_of_standard_webhooks_verifies_deliveries() {
     let stack = of(Models::Scripted).await;
     holds("python/with_webhooks.py", &stack, &stack.key().await, &[]).await;
@@ -187,6 +198,7 @@ async fn at(api: Api) -> Stack {
 
 /// Covers every documented error except internal ones, which no request can cause.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "slow: `make test-slow`"]
 async fn the_sdks_make_of_every_error_what_it_is_and_try_again_where_they_should() {
     let env = vec![
         ("FAREGATE_MAX_BODY_MIB", "1".to_owned()),

@@ -24,6 +24,7 @@ const STARTING: Duration = Duration::from_mins(10);
 const NOT_HELD: &str = "positive_data_acceptance";
 
 #[apply(fact)]
+#[ignore = "slow: `make test-slow`"]
 async fn nothing_is_met_that_is_not_described() {
     let stack = Stack::start().await;
     stack.others_spend();

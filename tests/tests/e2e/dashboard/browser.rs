@@ -29,6 +29,7 @@ async fn every_page_works_and_is_accessible_in_a_real_browser() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "slow: `make test-slow`"]
 async fn every_act_works_in_a_real_browser() {
     holds("acts").await;
 }

@@ -64,6 +64,7 @@ async fn models_answer(stack: &Stack) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "slow: `make test-slow`"]
 async fn thirty_tasks_take_no_more_clicks_than_a_good_console_needs() {
     let now = DateTime::from_timestamp_millis(System.now().millis()).unwrap();
     let last_month = now.with_day(1).unwrap() - Months::new(1);

@@ -7,6 +7,7 @@ use crate::upstreams::natives::{compared, record};
 const REQUESTS_OF_AN_AGENT: usize = 7;
 
 #[apply(fact)]
+#[ignore = "slow: `make test-slow`"]
 async fn codex_works_through_turns_that_change_a_file_at_every_upstream() {
     for api in Api::ALL {
         let stack = at(api).await;
@@ -16,6 +17,7 @@ async fn codex_works_through_turns_that_change_a_file_at_every_upstream() {
 }
 
 #[apply(fact)]
+#[ignore = "slow: `make test-slow`"]
 async fn claude_code_works_through_turns_that_change_a_file_at_every_upstream_and_asks_once_where_nothing_is_left()
  {
     for api in Api::ALL {
@@ -52,6 +54,7 @@ async fn assert_turns(stack: &Stack, api: Api, tag: &str) {
 }
 
 #[apply(fact)]
+#[ignore = "slow: `make test-slow`"]
 async fn agents_answer_to_the_commands_of_the_first_screen() {
     let stack = of(Models::Builtin).await;
     let key = stack.key().await;

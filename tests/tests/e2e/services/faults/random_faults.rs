@@ -66,6 +66,7 @@ struct Happened {
 }
 
 #[apply(fact)]
+#[ignore = "slow: `make test-slow`"]
 async fn whatever_fails_at_random_what_the_upstream_served_is_billed_or_accounted_for() {
     let seconds = from_environment("FAREGATE_TEST_FAULT_SECONDS", SECONDS);
     let seed = from_environment("FAREGATE_TEST_FAULT_SEED", SEED);
