@@ -120,8 +120,13 @@ impl Books<'_> {
         let generations = |due: &[Vec<u8>]| -> HashSet<_> {
             due.iter().filter_map(|entry| names::read_due(entry)).map(|(_, generation)| generation).collect()
         };
-        if due.is_empty() || self.records_of(&layout::holders(account), vec![of_account]).await? != [None] {
+        if due.is_empty() {
             return Ok(());
+        }
+        for part in layout::holders(account) {
+            if self.records_of(&part, vec![of_account.clone()]).await? != [None] {
+                return Ok(());
+            }
         }
         let space = names::space(account);
         let later = self.entries(&space, names::DUE, (Vec::new(), None), Order::Ascending, ALL).await?;

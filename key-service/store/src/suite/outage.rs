@@ -1,6 +1,9 @@
 //! Simulated outages of a backend, for tests of the store's callers.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{
+    OnceLock,
+    atomic::{AtomicBool, AtomicU64, Ordering},
+};
 
 use async_trait::async_trait;
 use records::{Answer, Commit, Committed, Failure, Place, Question, Records, Space, maps::Maps};
@@ -10,12 +13,14 @@ pub struct Unreliable {
     maps: Maps,
     calls_left: AtomicU64,
     is_nearly_full: AtomicBool,
+    /// A space that cannot be reached.
+    away: OnceLock<Space>,
 }
 
 impl Default for Unreliable {
     fn default() -> Self {
         let (calls_left, is_nearly_full) = (AtomicU64::new(u64::MAX), AtomicBool::new(false));
-        Self { maps: Maps::default(), calls_left, is_nearly_full }
+        Self { maps: Maps::default(), calls_left, is_nearly_full, away: OnceLock::new() }
     }
 }
 
@@ -23,6 +28,12 @@ impl Unreliable {
     /// Fails after this many further reads and commits.
     pub fn fail_after(&self, calls: u64) {
         self.calls_left.store(calls, Ordering::SeqCst);
+    }
+
+    /// From now on a space cannot be reached, like those of a master of a cluster that is away.
+    #[cfg(test)]
+    fn take_away(&self, space: Space) {
+        self.away.set(space).unwrap();
     }
 
     /// Ends the outage.
@@ -40,6 +51,13 @@ impl Unreliable {
         self.maps.count_in(spaces)
     }
 
+    fn reach(&self, space: &Space) -> Result<(), Failure> {
+        if self.away.get() == Some(space) {
+            return Err(Failure::NotDone("its master is away".into()));
+        }
+        self.pass()
+    }
+
     fn pass(&self) -> Result<(), Failure> {
         let took =
             self.calls_left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
@@ -54,12 +72,12 @@ impl Records for Unreliable {
     }
 
     async fn read(&self, space: &Space, questions: Vec<Question>) -> Result<Vec<Answer>, Failure> {
-        self.pass()?;
+        self.reach(space)?;
         self.maps.read(space, questions).await
     }
 
     async fn commit(&self, space: &Space, commit: Commit) -> Result<Committed, Failure> {
-        self.pass()?;
+        self.reach(space)?;
         self.maps.commit(space, commit).await
     }
 
@@ -70,5 +88,32 @@ impl Records for Unreliable {
 
     async fn is_nearly_full(&self) -> Result<bool, Failure> {
         Ok(self.is_nearly_full.load(Ordering::SeqCst))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use domain::ledger::histories::{START, generation};
+
+    use super::*;
+    use crate::{
+        store::{Ledger as _, layout},
+        suite::{hold, make_key, open_account_with, over},
+    };
+
+    #[tokio::test]
+    async fn an_account_has_holds_and_is_listed_elsewhere_while_its_part_of_the_list_is_away() {
+        let records = Arc::new(Unreliable::default());
+        let store = over(Arc::<Unreliable>::clone(&records));
+        let account = open_account_with(&store, 1, 100).await;
+        let key = make_key(&store, account, 1, None).await;
+        records.take_away(layout::holders(account).next().unwrap());
+        let opened = store.execute(account, vec![hold(key, generation(1), 5, 7)], START).await.unwrap();
+        assert!(opened[0].is_ok(), "{opened:?}");
+        let holders = store.accounts_with_holds().await;
+        assert_eq!(holders.accounts, [account]);
+        assert!(holders.missing.is_some(), "others may be listed there");
     }
 }
