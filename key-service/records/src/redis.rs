@@ -16,9 +16,9 @@ mod arguments;
 mod capacity;
 mod client;
 mod connection;
-mod durability;
 mod failover;
 mod key_space;
+mod masters;
 mod places;
 mod questions;
 mod request;
@@ -41,9 +41,9 @@ use self::{
     arguments::Arguments,
     capacity::MemoryWatch,
     client::Client,
-    connection::Source,
-    durability::DurabilityWait,
+    connection::RedisOrigin,
     key_space::{KeySpace, PARTS},
+    masters::server::Checks,
     questions::{failure, read_answers, record, senseless, text, write_questions},
     watermark::{MARKED_EVERY, Watermark},
 };
@@ -51,7 +51,9 @@ pub use self::{
     settings::tls::Certificates,
     settings::{Address, InvalidAddress, Sentinel, Settings, SignIn},
 };
-use crate::records::{Answer, Commit, Committed, Durability, Failure, Place, Question, Records, Space, Term};
+use crate::records::{
+    Answer, Commit, Committed, Durability, Failure, MissingServers, Place, Question, Records, Space, Term,
+};
 
 const COMMIT: &str = include_str!("redis/commit.lua");
 
@@ -59,7 +61,6 @@ pub struct Redis {
     client: Arc<Client>,
     key_space: KeySpace,
     commit: Script,
-    durability: DurabilityWait,
     memory: MemoryWatch,
     clock: Arc<dyn Clock>,
     /// Task that marks the store as seen; absent if the store is only read.
@@ -99,19 +100,18 @@ impl Redis {
         let key_space = KeySpace::new(&settings.prefix);
         let directory = format!("{:016x}", u64::from_be_bytes(random_bytes(&*clock)));
         let watermark = Watermark::open(key_space.clone(), settings.data_dir.as_deref(), directory)?;
-        let source = Source::new(&settings.address, &settings.certificates)?;
-        let (volatile, names) = (settings.volatile_allowed, key_space.clone());
-        let client = Client::connect(source, volatile, names, watermark, Arc::clone(&clock)).await?;
-        let client = Arc::new(client);
-        if settings.is_marked && client.is_up().await {
-            client.mark(clock.now()).await?.report();
+        let origin = RedisOrigin::new(&settings.address, &settings.certificates)?;
+        let wanted = (settings.volatile_allowed, settings.is_marked, settings.wait_replicas);
+        let checks = Checks::new(key_space.clone(), watermark, Arc::clone(&clock), wanted);
+        let client = Arc::new(Box::pin(Client::connect(origin, checks)).await?);
+        if settings.is_marked && client.is_up() {
+            Box::pin(client.mark(clock.now())).await?.report();
         }
         let marking = settings.is_marked.then(|| tokio::spawn(mark(Arc::clone(&client), Arc::clone(&clock))));
         Ok(Self {
             client,
             key_space,
             commit: Script::new(COMMIT),
-            durability: DurabilityWait::new(settings.wait_replicas),
             memory: MemoryWatch::default(),
             clock,
             marking,
@@ -133,7 +133,7 @@ impl Redis {
     async fn is_connected(&self) -> Result<bool, Failure> {
         let mut question = cmd("CLIENT");
         question.arg("LIST");
-        let lists = self.client.ask_masters(question).await.map_err(|e| match e.code() {
+        let lists = self.client.ask_masters(&question).await.map_err(|e| match e.code() {
             Some("NOPERM") => Failure::NotDone(
                 "Redis does not let its user see who is connected: allow +client|list for this command"
                     .into(),
@@ -202,8 +202,7 @@ impl Records for Redis {
     async fn commit(&self, space: &Space, commit: Commit) -> Result<Committed, Failure> {
         let arguments = Arguments::of(&self.key_space, space, &commit)?;
         let by_hash = arguments.command("EVALSHA", self.commit.get_hash());
-        let key = arguments.first_key();
-        let answer = self.client.run(key, &by_hash, || arguments.command("EVAL", COMMIT)).await;
+        let answer = self.client.run(&by_hash, || arguments.command("EVAL", COMMIT)).await;
         committed(answer.map_err(|e| failure(&e))?, &arguments)
     }
 
@@ -211,8 +210,8 @@ impl Records for Redis {
         places::all(&self.client, &self.key_space).await
     }
 
-    async fn term(&self) -> Term {
-        self.client.server().await.term
+    async fn term(&self, space: &Space) -> Term {
+        self.client.term(self.key_space.barrier(space).as_bytes())
     }
 
     async fn settle(&self, space: &Space, durability: Durability, since: Term) -> Result<(), Failure> {
@@ -221,24 +220,18 @@ impl Records for Redis {
         }
         let mut barrier = cmd("SET");
         barrier.arg(self.key_space.barrier(space)).arg("");
-        let settled = self.durability.pass(&self.client, &barrier, durability, since).await;
+        let settled = self.client.settle(barrier, durability, since).await;
         settled.map_err(|e| Failure::Unknown(text(&e)))
     }
 
-    async fn ping(&self) -> Result<(), Failure> {
-        self.client.ask::<()>(&cmd("PING")).await.map_err(|e| failure(&e))?;
-        // Writes nothing unless replicas are awaited.
-        let mut barrier = cmd("SET");
-        barrier.arg(self.key_space.readiness()).arg("");
-        let term = self.term().await;
-        let passed = self.durability.pass(&self.client, &barrier, Durability::Replicated, term).await;
-        passed.map_err(|e| failure(&e))
+    async fn ping(&self) -> Result<MissingServers, Failure> {
+        capacity::ping(&self.client, &self.key_space).await.map_err(|e| failure(&e))
     }
 
     /// Subtracts from our clock that of the server that differs most.
     async fn clock_skew(&self) -> Result<Option<i64>, Failure> {
         let asked = self.clock.now();
-        let answers = self.client.ask_masters(cmd("TIME")).await.map_err(|e| failure(&e))?;
+        let answers = self.client.ask_those_there(&cmd("TIME")).await.map_err(|e| failure(&e))?;
         let ours = i64::midpoint(asked.millis(), self.clock.now().millis());
         let mut most = 0_i64;
         for answer in answers {
@@ -260,10 +253,10 @@ impl Records for Redis {
     }
 
     async fn persistence_warning(&self) -> Option<&'static str> {
-        self.client.sync().await.warning()
+        self.client.sync().warning()
     }
 
-    async fn try_write(&self) -> Result<(), Failure> {
+    async fn try_write(&self) -> Result<MissingServers, Failure> {
         capacity::try_write(&self.client, &self.key_space).await.map_err(|e| failure(&e))
     }
 }

@@ -1,157 +1,96 @@
-//! Client of Redis: a shared connection, which is renewed after a break, and a deadline for every call.
+//! Client of Redis: finds the master of each request, and repeats the request until there is an answer.
 
-use std::{
-    io,
-    sync::{Arc, OnceLock},
-    time::Duration,
-};
+use std::{io, sync::Arc, time::Duration};
 
-use redis::{
-    Cmd, ErrorKind, FromRedisValue, Pipeline, RedisError, RedisResult, ServerErrorKind, Value,
-    aio::ConnectionLike, cmd,
-};
-use shared::{backoff::Backoff, clock::Clock};
+use futures_util::future::join_all;
+use redis::{Cmd, ErrorKind, FromRedisValue, Pipeline, RedisError, RedisResult, ServerErrorKind, Value, cmd};
+use shared::time::Timestamp;
 use shared_observe::traces::{Span, SpanKind};
 use tokio::{
-    sync::{Mutex, RwLock, Semaphore},
-    time::{Instant, sleep_until, timeout_at},
+    sync::Semaphore,
+    time::{Instant, sleep, timeout, timeout_at},
 };
 
 use super::{
-    admission::{Admission, CommitServer, Sync, admit, run_id},
-    connection::{ANSWERING, Connection, Source, is_broken, refused},
+    admission::Sync,
+    connection::{RedisOrigin, is_broken, may_pass, refused},
     failover::{Losses, Masters},
-    key_space::KeySpace,
+    masters::{
+        Wanted,
+        cluster::{Cluster, Redirection},
+        server::{CALL_TIMEOUT, Checks, Server, failure, is_loading},
+    },
     request::RedisRequest,
-    schema,
-    watermark::Watermark,
-    watermark::rewriting::Rewriting,
 };
-use crate::{latency::timed, records::Term};
+use crate::{
+    latency::timed,
+    records::{Durability, MissingServers, Term},
+};
 
-/// Longest time of a call, reconnecting included. It is half of the gateways' timeout of 3 s, so that a gateway gets an
-/// error in time to ask another key-service. A quicker restart goes unnoticed; during a longer outage, requests are
-/// answered 503.
-const CALL_TIMEOUT: Duration = Duration::from_millis(1500);
-/// Longest time of the first connection and of a mark, for which no call waits.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Longest wait of a new connection, and of a commit, until Redis has written its append-only file anew. Calls that come
-/// meanwhile wait as well, and callers hear the reason in time.
-const REWRITING: Duration = Duration::from_millis(500);
-/// The same for the first connection, for which no call waits.
-const FIRST_REWRITING: Duration = Duration::from_secs(4);
-/// Shortest time between two new connections to a cluster, since a shard may be down for long.
-const RENEWED_EVERY: Duration = Duration::from_millis(500);
+/// Longest time of a mark, for which no call waits.
+const MARKING: Duration = Duration::from_secs(5);
+/// Redirections that a call follows while a cluster moves slots.
+const REDIRECTIONS: u32 = 32;
+/// Pause before a request is repeated that no node of a cluster can answer at the moment.
+const LATER: Duration = Duration::from_millis(20);
 /// Number of calls in flight or waiting; further calls are refused. Each holds a batch of some hundred kilobytes at
 /// most.
 const CALLS: usize = 4096;
-/// Pauses before connecting again after a failure.
-const PAUSES: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_millis(500));
 
-/// Client of the configured Redis, which reconnects after a broken connection.
+/// Client of the configured Redis.
 pub(super) struct Client {
-    source: Source,
-    volatile_allowed: bool,
-    key_space: KeySpace,
-    rewriting: Rewriting,
-    watermark: Watermark,
-    masters: Masters,
-    clock: Arc<dyn Clock>,
-    state: RwLock<ConnectionState>,
-    /// Time of the last replacement of a cluster's connection. It is locked during a replacement.
-    renewed: Mutex<Instant>,
+    serving: Serving,
+    checks: Arc<Checks>,
+    seen: Masters,
     calls: Semaphore,
-    /// Set once the durability was logged.
-    logged: OnceLock<()>,
 }
 
-/// The state of the connection.
-enum ConnectionState {
-    Up {
-        connection: Connection,
-        sync: Sync,
-        /// Number of the connection, increased by every reconnection.
-        number: u64,
-        run_id: String,
-    },
-    Down {
-        why: RedisError,
-        /// The next attempt to connect.
-        until: Instant,
-        backoff: Backoff,
-        number: u64,
-    },
+/// The masters that serve the store.
+enum Serving {
+    One(Arc<Server>),
+    Cluster(Arc<Cluster>),
 }
 
 impl Client {
-    /// Connects for the first time. Calls wait for a server that is loading its data; any other error is final.
-    pub(super) async fn connect(
-        source: Source,
-        volatile_allowed: bool,
-        key_space: KeySpace,
-        watermark: Watermark,
-        clock: Arc<dyn Clock>,
-    ) -> RedisResult<Self> {
-        let late = || failure(io::ErrorKind::TimedOut, "it did not answer");
-        let (until, backoff) = (Instant::now(), PAUSES);
-        let down = ConnectionState::Down { why: late(), until, backoff, number: 0 };
-        let (state, calls, logged) = (RwLock::new(down), Semaphore::new(CALLS), OnceLock::new());
-        let (renewed, masters) = (Mutex::new(Instant::now()), Masters::default());
-        let client = Self {
-            source,
-            volatile_allowed,
-            key_space,
-            rewriting: Rewriting::new(volatile_allowed),
-            watermark,
-            masters,
-            clock,
-            state,
-            renewed,
-            calls,
-            logged,
+    /// Connects for the first time. A server that loads its data is waited for, and so is a shard while others are there;
+    /// any other error is final.
+    pub(super) async fn connect(origin: RedisOrigin, checks: Checks) -> RedisResult<Self> {
+        let checks = Arc::new(checks);
+        let serving = match origin {
+            RedisOrigin::One(source) => Serving::One(Server::new(String::new(), source, Arc::clone(&checks))),
+            RedisOrigin::Cluster(nodes) => Serving::Cluster(Cluster::find(nodes, Arc::clone(&checks)).await?),
         };
-        let up = timeout_at(Instant::now() + CONNECT_TIMEOUT, client.connected(1, FIRST_REWRITING)).await;
-        match up.unwrap_or_else(|_| Err(late())) {
-            Ok(up) => *client.state.write().await = up,
-            Err(why) if is_loading(&why) => {
-                log_failure(&why, false);
-                let (until, backoff) = (Instant::now(), PAUSES);
-                let down = ConnectionState::Down { why, until, backoff, number: 0 };
-                *client.state.write().await = down;
-            }
-            Err(why) => return Err(why),
-        }
-        Ok(client)
-    }
-
-    /// Opens a separate, unchecked connection for commands that would delay others.
-    pub(super) async fn another(&self, answering: Duration) -> RedisResult<Connection> {
-        self.source.connect(answering).await
-    }
-
-    /// The server that commits go to. Each reconnection begins a term.
-    pub(super) async fn server(&self) -> CommitServer {
-        match &*self.state.read().await {
-            ConnectionState::Up { number, run_id, sync, .. } => {
-                CommitServer { term: Term(*number), run_id: run_id.clone(), sync: Some(*sync) }
-            }
-            ConnectionState::Down { number, .. } => {
-                CommitServer { term: Term(*number), ..CommitServer::default() }
+        let masters = serving.masters();
+        let connected = join_all(masters.iter().map(|master| master.connect())).await;
+        let is_any_up = masters.iter().any(|master| master.is_up());
+        for (master, connected) in masters.iter().zip(connected) {
+            match connected {
+                Ok(()) => {}
+                Err(e) if is_loading(&e) || (is_any_up && may_pass(&e)) => master.connect_again(),
+                Err(e) => return Err(e),
             }
         }
+        Ok(Self { serving, checks, seen: Masters::default(), calls: Semaphore::new(CALLS) })
     }
 
-    /// Returns whether there is a connection.
-    pub(super) async fn is_up(&self) -> bool {
-        matches!(&*self.state.read().await, ConnectionState::Up { .. })
+    /// All masters, in the order of their addresses.
+    pub(super) fn masters(&self) -> Vec<Arc<Server>> {
+        self.serving.masters()
     }
 
-    /// Durability of answered writes; the least safe while there is no connection.
-    pub(super) async fn sync(&self) -> Sync {
-        match &*self.state.read().await {
-            ConnectionState::Up { sync, .. } => *sync,
-            ConnectionState::Down { .. } => Sync::Behind,
-        }
+    /// Returns whether there is a connection to any master.
+    pub(super) fn is_up(&self) -> bool {
+        self.masters().iter().any(|master| master.is_up())
+    }
+
+    /// The term of the master that has a name.
+    pub(super) fn term(&self, key: &[u8]) -> Term {
+        self.serving.master_of(key).map(|master| master.term()).unwrap_or_default()
+    }
+
+    /// Durability of answered writes, that of the least safe master.
+    pub(super) fn sync(&self) -> Sync {
+        self.masters().iter().filter_map(|master| master.sync()).max().unwrap_or(Sync::Behind)
     }
 
     pub(super) async fn ask<T: FromRedisValue>(&self, command: &Cmd) -> RedisResult<T> {
@@ -165,81 +104,129 @@ impl Client {
         Ok(redis::from_redis_value(self.call(&RedisRequest::Many(commands)).await?)?)
     }
 
-    /// Runs a script by its hash, and by its text on a server that lacks it. Such a server may have been started without
-    /// our notice, behind the connection to a cluster. `key` is one of the script's.
-    pub(super) async fn run(
-        &self,
-        key: &[u8],
-        by_hash: &Cmd,
-        by_text: impl FnOnce() -> Cmd,
-    ) -> RedisResult<Value> {
+    /// Runs a script by its hash, and by its text on a server that lacks it.
+    pub(super) async fn run(&self, by_hash: &Cmd, by_text: impl FnOnce() -> Cmd) -> RedisResult<Value> {
         let _timed = timed("script");
         match self.call(&RedisRequest::One(by_hash)).await {
             Err(e) if e.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
-                self.in_time(async |connection| self.rewriting.of_key(&connection, key, REWRITING).await)
-                    .await?;
                 self.call(&RedisRequest::One(&by_text())).await
             }
             answer => answer,
         }
     }
 
-    /// Marks the store as seen, unless too many earlier marks are lost. Returns the losses since the last mark. `now`
-    /// counts only for the process's first mark.
-    pub(super) async fn mark(&self, now: shared::time::Timestamp) -> RedisResult<Losses> {
-        match timeout_at(Instant::now() + CONNECT_TIMEOUT, self.set_mark(now)).await {
-            Ok(losses) => losses,
-            Err(_) => Err(self.why_late().await),
+    /// Asks every master, and fails if one does not answer.
+    pub(super) async fn ask_masters(&self, command: &Cmd) -> RedisResult<Vec<Value>> {
+        self.answers(command).await.into_iter().collect()
+    }
+
+    /// Asks every master. Fails if none answers.
+    pub(super) async fn ask_those_there(&self, command: &Cmd) -> RedisResult<Vec<Value>> {
+        let (there, away): (Vec<_>, Vec<_>) =
+            self.answers(command).await.into_iter().partition(Result::is_ok);
+        match away.into_iter().next() {
+            Some(failed) if there.is_empty() => failed.map(|answer| vec![answer]),
+            Some(_) | None => there.into_iter().collect(),
         }
     }
 
-    async fn set_mark(&self, now: shared::time::Timestamp) -> RedisResult<Losses> {
-        let (mut connection, _) = self.connection().await;
-        let checked = self.watermark.check(&connection).await?;
-        let mut question = cmd("INFO");
-        question.arg("replication");
-        let infos = connection.ask_masters(question).await?.into_iter().map(redis::from_redis_value);
-        let infos = infos.collect::<Result<Vec<_>, _>>()?;
-        self.rewriting.of_all(&connection, REWRITING).await?;
-        // Each time, since a cluster's connection is replaced without our notice.
-        let mut name = cmd("CLIENT");
-        name.arg("SETNAME").arg(self.key_space.connection());
-        connection.ask_masters(name).await?;
-        self.watermark.set(&connection, &checked, now).await?;
-        // This comes last, so that after a failed mark the next one reports the promotion.
-        let promoted = self.masters.look(&infos);
-        Ok(Losses { promoted, forgotten: checked.forgotten })
+    async fn answers(&self, command: &Cmd) -> Vec<RedisResult<Value>> {
+        join_all(self.masters().iter().map(|master| master.ask(command))).await
     }
 
-    /// Asks every master, and returns each answer.
-    pub(super) async fn ask_masters(&self, command: Cmd) -> RedisResult<Vec<Value>> {
-        self.in_time(|mut connection| async move { connection.ask_masters(command).await }).await
-    }
-
-    /// Lists the addresses of all masters, in order. A server that is alone has an empty one.
-    pub(super) async fn masters(&self) -> RedisResult<Vec<String>> {
-        self.in_time(|mut connection| async move { connection.masters().await }).await
-    }
-
-    /// Asks the master at an address.
-    pub(super) async fn ask_at(&self, master: &str, command: Cmd) -> RedisResult<Value> {
-        self.in_time(|mut connection| async move { connection.ask_at(master, command).await }).await
-    }
-
-    /// Uses the connection for as long as a call may take.
-    async fn in_time<T, F: Future<Output = RedisResult<T>>>(
+    /// Asks something of every master at once. Succeeds if it does of one, and names the others.
+    pub(super) async fn each<F: Future<Output = RedisResult<()>>>(
         &self,
-        ask: impl FnOnce(Connection) -> F,
-    ) -> RedisResult<T> {
-        let asked = async { ask(self.connection().await.0).await };
-        match timeout_at(Instant::now() + CALL_TIMEOUT, asked).await {
-            Ok(answer) => answer,
-            Err(_) => Err(self.why_late().await),
+        ask: impl Fn(Arc<Server>) -> F,
+    ) -> RedisResult<MissingServers> {
+        let masters = self.masters();
+        let answers = join_all(masters.iter().map(|master| ask(Arc::clone(master)))).await;
+        let is_any_there = answers.iter().any(Result::is_ok);
+        let mut missing = Vec::new();
+        for (master, answer) in masters.iter().zip(answers) {
+            if let Err(e) = answer {
+                if !is_any_there {
+                    self.serving.look_soon();
+                    return Err(e);
+                }
+                missing.push(format!("{} ({e})", master.name));
+            }
         }
+        if let Serving::Cluster(cluster) = &self.serving
+            && cluster.uncovered() > 0
+        {
+            missing.push(format!("{} slots that no node has", cluster.uncovered()));
+        }
+        if !missing.is_empty() {
+            self.serving.look_soon();
+        }
+        Ok(MissingServers(missing))
+    }
+
+    /// Returns whether a master has the slot of a name.
+    pub(super) fn is_of(&self, master: &Arc<Server>, key: &[u8]) -> bool {
+        self.serving.master_of(key).is_ok_and(|found| Arc::ptr_eq(&found, master))
+    }
+
+    /// Returns when all earlier writes to the slot of `write` are durable, which were made since this term began. It
+    /// repeats `write` for this, so `write` must be idempotent. Fails if the term is over.
+    pub(super) async fn settle(&self, write: Cmd, durability: Durability, since: Term) -> RedisResult<()> {
+        let master = self.serving.master_of(RedisRequest::One(&write).key())?;
+        let settled = master.settle(Wanted { write, durability, since }).await;
+        if settled.is_err() {
+            self.serving.look_soon();
+        }
+        settled
+    }
+
+    /// Marks the store as seen, unless too many earlier marks are lost. Returns the losses since the last mark. `now`
+    /// counts only for the process's first mark. Masters that are away are left out, unless all are.
+    pub(super) async fn mark(&self, now: Timestamp) -> RedisResult<Losses> {
+        let late = || failure(io::ErrorKind::TimedOut, "it did not answer in time");
+        timeout(MARKING, self.set_marks(now)).await.unwrap_or_else(|_| Err(late()))
+    }
+
+    async fn set_marks(&self, now: Timestamp) -> RedisResult<Losses> {
+        let watermark = &self.checks.watermark;
+        let masters = self.masters();
+        let checked = join_all(masters.iter().map(async |master| {
+            let (mut connection, _) = master.in_time(master.connection()).await?;
+            let checked = watermark.check(&connection).await?;
+            let info = cmd("INFO").arg("replication").query_async::<String>(&mut connection).await?;
+            RedisResult::Ok((connection, checked, info))
+        }));
+        let checked = self.of_those_there(&masters, checked.await)?;
+        let forgotten = checked.iter().map(|(_, checked, _)| checked.forgotten).max().unwrap_or_default();
+        let count = watermark.next(checked.iter().map(|(_, checked, _)| checked.count), now);
+        let set = join_all(checked.iter().map(|(connection, ..)| watermark.set(connection, count))).await;
+        // A master that refuses the mark keeps its count, and readiness says why.
+        if !set.iter().any(Result::is_ok) {
+            return set.into_iter().collect::<RedisResult<()>>().map(|()| Losses::default());
+        }
+        watermark.keep().await?;
+        // This comes last, so that after a failed mark the next one reports the promotion.
+        let infos: Vec<_> = checked.into_iter().map(|(_, _, info)| info).collect();
+        Ok(Losses { promoted: self.seen.look(&infos), forgotten })
+    }
+
+    /// Leaves out what failed because its master is away.
+    fn of_those_there<T>(&self, masters: &[Arc<Server>], asked: Vec<RedisResult<T>>) -> RedisResult<Vec<T>> {
+        let is_any_there = asked.iter().any(Result::is_ok);
+        let mut there = Vec::new();
+        for (master, asked) in masters.iter().zip(asked) {
+            match asked {
+                Ok(found) => there.push(found),
+                Err(e) if is_any_there && (is_broken(&e) || !master.is_up()) && may_pass(&e) => {
+                    self.serving.look_soon();
+                }
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(there)
     }
 
     async fn call(&self, request: &RedisRequest<'_>) -> RedisResult<Value> {
-        if let Some(older) = self.watermark.older() {
+        if let Some(older) = self.checks.watermark.older() {
             return Err(refused(older.clone()));
         }
         let Ok(_permit) = self.calls.try_acquire() else {
@@ -248,7 +235,7 @@ impl Client {
         let span = Span::current().child(SpanKind::Client, || request.described());
         let answer = match timeout_at(Instant::now() + CALL_TIMEOUT, self.persist(request)).await {
             Ok(answer) => answer,
-            Err(_) => Err(self.why_late().await),
+            Err(_) => Err(self.serving.why_late(request.key())),
         };
         if answer.is_err() {
             span.fail("store");
@@ -256,134 +243,86 @@ impl Client {
         answer
     }
 
-    /// Repeats a request until there is an answer.
+    /// Repeats a request until there is an answer, wherever the slot is by then.
     async fn persist(&self, request: &RedisRequest<'_>) -> RedisResult<Value> {
+        let (mut arriving, mut redirections) = (None, 0);
         loop {
-            let (mut connection, number) = self.connection().await;
-            let answer = match request {
-                RedisRequest::One(command) => connection.req_packed_command(command).await,
-                RedisRequest::Many(commands) => {
-                    commands.query_async::<Vec<Value>>(&mut connection).await.map(Value::Array)
-                }
+            let is_arriving = arriving.is_some();
+            let master = match arriving.take() {
+                Some(master) => master,
+                None => self.serving.master_of(request.key()).inspect_err(|_| self.serving.look_soon())?,
             };
-            match answer.and_then(Value::extract_error) {
-                Err(e) if is_broken(&connection, &e) => self.lost(Term(number), e).await,
-                Err(e) if e.kind() == ErrorKind::ClusterConnectionNotFound => {
-                    if !self.renew(number).await {
-                        return Err(e);
-                    }
+            let (mut connection, term) =
+                master.connection().await.inspect_err(|_| self.serving.look_soon())?;
+            match request.ask(&mut connection, is_arriving).await {
+                Err(e) if is_broken(&e) => {
+                    master.lost(term, e);
+                    self.serving.look().await;
+                }
+                Err(e) if redirections < REDIRECTIONS => {
+                    let Some(redirection) = Redirection::of(&e) else { return Err(e) };
+                    redirections += 1;
+                    arriving = self.serving.follow(&master, redirection).await?;
                 }
                 answer => return answer,
             }
         }
     }
+}
 
-    /// Waits for the connection. Callers have their own deadlines.
-    async fn connection(&self) -> (Connection, u64) {
-        loop {
-            let until = match &*self.state.read().await {
-                ConnectionState::Up { connection, number, .. } => return (connection.clone(), *number),
-                ConnectionState::Down { until, .. } => *until,
-            };
-            sleep_until(until).await;
-            let mut state = self.state.write().await;
-            if let ConnectionState::Down { until, backoff, number, .. } = *state
-                && until <= Instant::now()
-            {
-                let was_loading = matches!(&*state, ConnectionState::Down { why, .. } if is_loading(why));
-                *state = self.connected(number + 1, REWRITING).await.unwrap_or_else(|why| {
-                    log_failure(&why, was_loading);
-                    let mut backoff = backoff;
-                    let until = Instant::now() + backoff.pause(&*self.clock);
-                    ConnectionState::Down { why, until, backoff, number }
-                });
+impl Serving {
+    fn masters(&self) -> Vec<Arc<Server>> {
+        match self {
+            Self::One(master) => vec![Arc::clone(master)],
+            Self::Cluster(cluster) => cluster.masters(),
+        }
+    }
+
+    fn master_of(&self, key: &[u8]) -> RedisResult<Arc<Server>> {
+        match self {
+            Self::One(master) => Ok(Arc::clone(master)),
+            Self::Cluster(cluster) => cluster.master_of(key),
+        }
+    }
+
+    /// Finds out which masters have which slots by now.
+    async fn look(&self) {
+        match self {
+            Self::One(_) => {}
+            Self::Cluster(cluster) => cluster.look().await,
+        }
+    }
+
+    /// Does the same in the background.
+    fn look_soon(&self) {
+        match self {
+            Self::One(_) => {}
+            Self::Cluster(cluster) => cluster.look_soon(),
+        }
+    }
+
+    /// Follows a redirection. Returns the node that takes over the slot, if the next request goes there and only that one.
+    async fn follow(&self, from: &Arc<Server>, redirection: Redirection) -> RedisResult<Option<Arc<Server>>> {
+        match (self, redirection) {
+            (Self::Cluster(cluster), Redirection::Moved(slot, to)) => {
+                cluster.moved(slot, &cluster.redirected(from, &to)?);
+                cluster.look_soon();
+                Ok(None)
+            }
+            (Self::Cluster(cluster), Redirection::Arriving(to)) => cluster.redirected(from, &to).map(Some),
+            (Self::One(_), Redirection::Moved(..) | Redirection::Arriving(_)) => {
+                let why = "it is a node of a cluster: set FAREGATE_STORE to redis+cluster://…";
+                Err((ErrorKind::InvalidClientConfig, why).into())
+            }
+            (Self::One(_) | Self::Cluster(_), Redirection::Later) => {
+                self.look_soon();
+                sleep(LATER).await;
+                Ok(None)
             }
         }
     }
 
-    /// Connects to a server that has loaded its data, meets the requirements, has lost no data, and has written its
-    /// append-only file anew.
-    async fn connected(&self, number: u64, patience: Duration) -> RedisResult<ConnectionState> {
-        let mut connection = self.source.connect(ANSWERING).await?;
-        let sync = match admit(&mut connection, self.volatile_allowed).await? {
-            Admission::Admitted(sync) => sync,
-            Admission::Loading => return Err(loading()),
-            Admission::Refused(why) => return Err(refused(why)),
-        };
-        self.watermark.check(&connection).await?;
-        self.rewriting.of_all(&connection, patience).await?;
-        schema::check(&mut connection, &self.key_space).await?;
-        self.logged.get_or_init(|| log_durability(sync));
-        let run_id = run_id(&mut connection).await?;
-        Ok(ConnectionState::Up { connection, sync, number, run_id })
+    fn why_late(&self, key: &[u8]) -> RedisError {
+        self.master_of(key).map_or_else(|e| e, |master| master.why_late())
     }
-
-    /// Ends the connection of this term, so that the next call connects anew.
-    pub(super) async fn lost(&self, lost: Term, why: RedisError) {
-        let mut state = self.state.write().await;
-        if let ConnectionState::Up { number, .. } = *state
-            && Term(number) == lost
-        {
-            tracing::warn!(error = %why, "lost the connection to Redis");
-            let mut backoff = PAUSES;
-            let until = Instant::now() + backoff.pause(&*self.clock);
-            *state = ConnectionState::Down { why, until, backoff, number };
-        }
-    }
-
-    /// Replaces a cluster's connection that has lost its masters, which it might otherwise look for only much later.
-    /// Returns whether the call is worth another attempt.
-    async fn renew(&self, lost: u64) -> bool {
-        let Ok(mut renewed) = self.renewed.try_lock() else { return false };
-        if renewed.elapsed() < RENEWED_EVERY {
-            return false;
-        }
-        *renewed = Instant::now();
-        // Calls to the other masters use the old connection in the meantime.
-        let Ok(fresh) = self.source.connect(ANSWERING).await else { return false };
-        if let ConnectionState::Up { connection, number, .. } = &mut *self.state.write().await
-            && *number == lost
-        {
-            tracing::warn!("connected to the cluster anew");
-            *connection = fresh;
-            *number += 1;
-        }
-        true
-    }
-
-    async fn why_late(&self) -> RedisError {
-        match &*self.state.read().await {
-            ConnectionState::Up { .. } => failure(io::ErrorKind::TimedOut, "it did not answer in time"),
-            ConnectionState::Down { why, .. } => why.clone(),
-        }
-    }
-}
-
-/// Warns that charges may be lost after they were answered.
-fn log_durability(sync: Sync) {
-    if let Some(warning) = sync.warning() {
-        tracing::warn!("{warning}");
-    }
-}
-
-/// Error of a server that is loading its file.
-fn loading() -> RedisError {
-    (ErrorKind::Server(ServerErrorKind::BusyLoading), "Redis still loads its data").into()
-}
-
-fn is_loading(error: &RedisError) -> bool {
-    error.kind() == ErrorKind::Server(ServerErrorKind::BusyLoading)
-}
-
-/// Logs why there is no connection. A server that is not ready yet is logged only once.
-fn log_failure(why: &RedisError, was_loading: bool) {
-    match (is_loading(why), was_loading) {
-        (true, true) => {}
-        (true, false) => tracing::warn!(error = %why, "waiting for Redis"),
-        (false, _) => tracing::warn!(error = %why, "cannot connect to Redis; trying again"),
-    }
-}
-
-fn failure(kind: io::ErrorKind, why: &'static str) -> RedisError {
-    io::Error::new(kind, why).into()
 }

@@ -7,7 +7,10 @@ use parking_lot::Mutex;
 
 use super::admission::field;
 
-/// Replication ids of the masters last seen.
+/// Ids that are remembered, of all masters.
+const REMEMBERED: usize = 256;
+
+/// Replication ids of the masters seen, the latest last.
 #[derive(Default)]
 pub(super) struct Masters(Mutex<Vec<String>>);
 
@@ -28,10 +31,19 @@ impl Masters {
         if infos.iter().any(|info| field(info, "role") != "master") {
             return 0;
         }
-        let ids = |name| infos.iter().map(move |info| field(info, name));
         let mut known = self.0.lock();
-        let promoted = ids("master_replid2").filter(|id| known.iter().any(|seen| seen == id)).count();
-        *known = ids("master_replid").map(str::to_owned).collect();
+        let is_known = |known: &[String], id: &str| known.iter().any(|seen| seen == id);
+        let mut promoted = 0;
+        for info in infos {
+            let (id, before) = (field(info, "master_replid"), field(info, "master_replid2"));
+            if !is_known(&known, id) {
+                promoted += usize::from(is_known(&known, before));
+                known.push(id.to_owned());
+            }
+        }
+        // A master that is away is not forgotten meanwhile.
+        let surplus = known.len().saturating_sub(REMEMBERED);
+        known.drain(..surplus);
         promoted
     }
 }

@@ -24,7 +24,7 @@ use key_service_management::{
     governed::{Governed as _, Made},
     testing::Office,
 };
-use key_service_store::store::{Cursor, DueHolds, HoldIndex, Skew};
+use key_service_store::store::{Cursor, DueHolds, HoldIndex, MissingServers, Skew};
 
 /// A catalogue with this model, at this price per million output tokens; prompts are free.
 fn catalogue(model: &str, usd: u32) -> Arc<Current<Catalog>> {
@@ -408,8 +408,8 @@ impl Ledger for Answering {
         Ok(None)
     }
 
-    async fn ping(&self) -> Result<(), StoreError> {
-        Ok(())
+    async fn ping(&self) -> Result<MissingServers, StoreError> {
+        Ok(MissingServers::default())
     }
 }
 

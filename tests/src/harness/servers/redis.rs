@@ -129,11 +129,7 @@ impl Redis {
 
     /// Waits until a replica has taken over from the killed master.
     pub async fn failed_over(&self, number: usize) {
-        let replica = &self.nodes[number + cluster::MASTERS];
-        until("a replica to take over", async || {
-            replica.ask("ROLE").is_some_and(|answer| answer.contains("master"))
-        })
-        .await;
+        self.taken_over(number).await;
         self.heal().await;
     }
 
@@ -160,6 +156,25 @@ impl Redis {
 
     fn pair(&self) -> &MasterAddress {
         self.master.as_ref().expect("this form has a replica")
+    }
+
+    /// Stops one of the servers with a signal.
+    pub fn hang_node(&self, number: usize) {
+        self.nodes[number].hang();
+    }
+
+    /// Resumes it.
+    pub fn resume_node(&self, number: usize) {
+        self.nodes[number].resume();
+    }
+
+    /// Waits until the replica of a master has taken over from it.
+    pub async fn taken_over(&self, number: usize) {
+        let replica = &self.nodes[number + cluster::MASTERS];
+        until("a replica to take over", async || {
+            replica.ask("ROLE").is_some_and(|answer| answer.contains("master"))
+        })
+        .await;
     }
 
     /// Stops the servers with a signal: connections stay open, and nothing is answered until they are resumed.

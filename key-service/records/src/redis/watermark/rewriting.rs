@@ -45,41 +45,12 @@ impl Rewriting {
         Self { volatile_allowed, began: Mutex::default(), whole: Mutex::default() }
     }
 
-    /// Succeeds once every master has a new file. Fails if that takes longer than `patience`.
-    pub(in crate::redis) async fn of_all(
-        &self,
-        connection: &Connection,
-        patience: Duration,
-    ) -> RedisResult<()> {
-        for master in connection.clone().masters().await? {
-            let ask = |command| {
-                let (mut connection, master) = (connection.clone(), master.clone());
-                async move { connection.ask_at(&master, command).await }
-            };
-            self.of_server(ask, patience).await?;
-        }
-        Ok(())
-    }
-
-    /// Succeeds once the master of a key has a new file.
-    pub(in crate::redis) async fn of_key(
-        &self,
-        connection: &Connection,
-        key: &[u8],
-        patience: Duration,
-    ) -> RedisResult<()> {
-        let ask = |command| {
+    /// Succeeds once the server has a new file. Fails if that takes longer than `patience`.
+    pub(in crate::redis) async fn of(&self, connection: &Connection, patience: Duration) -> RedisResult<()> {
+        let ask = |command: Cmd| {
             let mut connection = connection.clone();
-            async move { connection.ask_for_key(key, command).await }
+            async move { command.query_async::<Value>(&mut connection).await }
         };
-        self.of_server(ask, patience).await
-    }
-
-    async fn of_server<F: Future<Output = RedisResult<Value>>>(
-        &self,
-        ask: impl Fn(Cmd) -> F,
-        patience: Duration,
-    ) -> RedisResult<()> {
         let began = Instant::now();
         loop {
             let info: String = redis::from_redis_value(ask(cmd("INFO")).await?)?;
