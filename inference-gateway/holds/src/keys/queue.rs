@@ -113,7 +113,7 @@ enum SessionState {
     Idle,
     /// Waiting for calls, and for the time at which calls of another session spill over.
     Watching,
-    /// A frame is in flight. More calls are taken once it is answered.
+    /// A frame is in flight. More calls are taken once it is answered, or slow.
     Busy,
     /// Not connected, or without answers for too long.
     Away,
@@ -165,7 +165,7 @@ impl Queue {
         self.notify(state);
     }
 
-    /// Takes the next frame for this session, which has none in flight.
+    /// Takes the next frame for this session.
     pub(super) fn take(&self, session: usize) -> Work {
         let mut state = self.state.lock();
         if state.closed {
@@ -192,6 +192,17 @@ impl Queue {
             state.waiting.push_front(pending);
         }
         self.notify(state);
+    }
+
+    /// Lets another session that is connected send these calls, if there is one.
+    pub(super) fn pass_on(&self, session: usize, calls: Vec<Arc<Pending>>) {
+        let mut state = self.state.lock();
+        let count = state.sessions.len();
+        let mut others = (1..count).map(|step| (session + step) % count);
+        if let Some(other) = others.find(|other| state.sessions[*other].state != SessionState::Away) {
+            state.sessions[other].waiting.extend(calls);
+            self.notify(state);
+        }
     }
 
     /// Marks the session as away, unless all others are away too.
