@@ -194,15 +194,17 @@ impl Queue {
         self.notify(state);
     }
 
-    /// Lets another session that is connected send these calls, if there is one.
-    pub(super) fn pass_on(&self, session: usize, calls: Vec<Arc<Pending>>) {
+    /// Lets another session that is connected send these calls. Returns whether there is one.
+    pub(super) fn pass_on(&self, session: usize, calls: Vec<Arc<Pending>>) -> bool {
         let mut state = self.state.lock();
         let count = state.sessions.len();
         let mut others = (1..count).map(|step| (session + step) % count);
-        if let Some(other) = others.find(|other| state.sessions[*other].state != SessionState::Away) {
-            state.sessions[other].waiting.extend(calls);
-            self.notify(state);
-        }
+        let Some(other) = others.find(|other| state.sessions[*other].state != SessionState::Away) else {
+            return false;
+        };
+        state.sessions[other].waiting.extend(calls);
+        self.notify(state);
+        true
     }
 
     /// Marks the session as away, unless all others are away too.

@@ -247,7 +247,7 @@ impl SessionTask {
 
     /// Delivers an answer. Returns whether it ended a frame, and the key-service cannot reach its store.
     fn hear(&self, in_flight: &mut SentFrames, id: u64, told: Heard) -> bool {
-        let deliver = |pending: &Pending, is_hedged: bool| {
+        let deliver = |pending: &Pending, is_passed_on: bool| {
             let answered = told.answer_to(&pending.call);
             let seen = match &answered {
                 Err(e) if e.code == Code::Unavailable => StoreSeen::Away,
@@ -255,7 +255,7 @@ impl SessionTask {
                 Err(_) | Ok(Answer::Authenticated(Err(_))) => StoreSeen::Unclear,
                 Ok(_) => StoreSeen::Reached,
             };
-            self.deliver(pending, answered, is_hedged);
+            self.deliver(pending, answered, is_passed_on);
             seen
         };
         match in_flight.answered(id, Instant::now(), deliver) {
@@ -277,7 +277,11 @@ impl SessionTask {
         match in_flight.hedge(Instant::now()) {
             Hedge::None => {}
             // Others are answered: the store is slow for some accounts, or away.
-            Hedge::Slow(calls) => self.queue.pass_on(self.number, calls),
+            Hedge::Slow(first_id, calls) => {
+                if self.queue.pass_on(self.number, calls) {
+                    in_flight.passed_on(first_id);
+                }
+            }
             Hedge::Silent(calls) => {
                 metrics::counter!("gateway_silent_frames_total").increment(1);
                 self.queue.requeue(self.number, calls);

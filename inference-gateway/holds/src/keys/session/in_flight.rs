@@ -44,8 +44,10 @@ struct Frame {
     calls: Vec<Option<Arc<Pending>>>,
     left: usize,
     sent_at: Instant,
-    /// The calls were passed to other sessions.
+    /// The frame was found slow.
     is_hedged: bool,
+    /// Other sessions have the calls too, so a failure here is no answer.
+    is_passed_on: bool,
     /// A call had an answer that came from the store.
     has_reached_store: bool,
     /// A call failed, since the store could not be reached.
@@ -73,8 +75,8 @@ pub(super) enum FrameEnd {
 /// Calls that another session should send as well.
 pub(super) enum Hedge {
     None,
-    /// Other calls are answered.
-    Slow(Vec<Arc<Pending>>),
+    /// Other calls are answered. If another session takes these, [`SentFrames::passed_on`] has to know, with this number.
+    Slow(u64, Vec<Arc<Pending>>),
     /// No call is answered.
     Silent(Vec<Arc<Pending>>),
     /// The calls had no answer for so long that the session is given up.
@@ -99,6 +101,7 @@ impl SentFrames {
             left,
             sent_at: now,
             is_hedged: false,
+            is_passed_on: false,
             has_reached_store: false,
             has_missed_store: false,
         });
@@ -124,7 +127,7 @@ impl SentFrames {
         let at = self.frames.iter().rposition(|frame| frame.first_id <= id)?;
         let frame = &mut self.frames[at];
         let pending = frame.calls.get_mut(usize::try_from(id - frame.first_id).ok()?)?.take()?;
-        match deliver(&pending, frame.is_hedged) {
+        match deliver(&pending, frame.is_passed_on) {
             StoreSeen::Reached => (frame.has_reached_store, self.reached_at) = (true, Some(now)),
             StoreSeen::Away => frame.has_missed_store = true,
             StoreSeen::Unclear => {}
@@ -157,15 +160,23 @@ impl SentFrames {
         frame.is_hedged = true;
         let calls = frame.wanted();
         if self.heard_at.is_some_and(|heard_at| heard_at > frame.sent_at) {
-            return Hedge::Slow(calls);
+            return Hedge::Slow(frame.first_id, calls);
         }
+        frame.is_passed_on = true;
         self.is_silent = true;
         Hedge::Silent(calls)
     }
 
+    /// Notes that another session has taken the calls of a slow frame.
+    pub(super) fn passed_on(&mut self, first_id: u64) {
+        if let Some(frame) = self.frames.iter_mut().find(|frame| frame.first_id == first_id) {
+            frame.is_passed_on = true;
+        }
+    }
+
     /// Returns the calls that other sessions must send, without those that were passed on before.
     pub(super) fn to_hand_on(&self) -> Vec<Arc<Pending>> {
-        self.frames.iter().filter(|frame| !frame.is_hedged).flat_map(Frame::wanted).collect()
+        self.frames.iter().filter(|frame| !frame.is_passed_on).flat_map(Frame::wanted).collect()
     }
 }
 
@@ -240,7 +251,29 @@ mod tests {
         assert_eq!(in_flight.to_hand_on().len(), callers.len() - 1, "none twice");
         in_flight.answered(3, began + HEDGE_AFTER, |_, _| StoreSeen::Reached);
         assert!(in_flight.free_at(now).is_some());
-        assert!(matches!(in_flight.hedge(now + HEDGE_AFTER), Hedge::Slow(calls) if calls.len() == 1));
+        let Hedge::Slow(slow, taken) = in_flight.hedge(now + HEDGE_AFTER) else {
+            panic!("others are answered")
+        };
+        assert_eq!((slow, taken.len()), (1, 1));
+        let mut passed_on = |id| {
+            let mut is_passed_on = None;
+            in_flight.answered(id, now, |_, passed_on| {
+                is_passed_on = Some(passed_on);
+                StoreSeen::Away
+            });
+            is_passed_on
+        };
+        assert_eq!(passed_on(1), Some(false), "nobody else took it, so a failure is its answer");
+        let Hedge::Slow(slow, _taken) = in_flight.hedge(now + HEDGE_AFTER) else {
+            panic!("others are answered")
+        };
+        in_flight.passed_on(slow);
+        let mut is_passed_on = false;
+        in_flight.answered(slow, now, |_, passed_on| {
+            is_passed_on = passed_on;
+            StoreSeen::Away
+        });
+        assert!(is_passed_on);
         assert!(matches!(in_flight.hedge(began + CALL_DEADLINE), Hedge::TooLate));
     }
 }
