@@ -25,8 +25,8 @@ pub const FAMILIES: &[Family] = &[
         "seconds of the store: `ledger` (holds and bills of an account, until they are durable); `script` (commits to Redis), `command` (other calls to it); `write`, `read` (SQLite)",
     )
     .labelled(),
-    Family::gauge("keyservice_ready", "1 while the key-service is ready, as `/readyz` says"),
-    Family::gauge("keyservice_store_up", "1 while the store answers; looked at every second"),
+    Family::gauge("keyservice_ready", "1 while the key-service is ready, as `/readyz` says; 0.5 while a part of the store is missing"),
+    Family::gauge("keyservice_store_up", "1 while the store answers, 0.5 while a part of it does; looked at every second"),
     Family::gauge(
         "keyservice_store_used_ratio",
         "share of the store's room that is used: of the memory of the fullest Redis, or of the disk under the SQLite file; 0 if unknown",

@@ -102,7 +102,12 @@ impl RedisServer {
 
     /// A section of what the server says about itself.
     pub fn info(&self, section: &str) -> String {
-        whole_answer(UnixStream::connect(self.socket()).unwrap(), &format!("INFO {section}"))
+        self.whole(&format!("INFO {section}"))
+    }
+
+    /// Sends a line, and returns the whole reply.
+    pub fn whole(&self, line: &str) -> String {
+        whole_answer(UnixStream::connect(self.socket()).unwrap(), line)
     }
 
     /// Folder of the server's files.
@@ -116,6 +121,12 @@ impl RedisServer {
             process.kill().unwrap();
             process.wait().unwrap();
         }
+    }
+
+    /// Stops the server (`STOP`), or lets it go on (`CONT`). Connections stay open.
+    pub fn signal(&self, name: &str) {
+        let sent = Command::new("kill").arg(format!("-{name}")).arg(self.pid().to_string()).status();
+        assert!(sent.unwrap().success());
     }
 
     /// Cuts bytes off the end of the append-only file of a server that was killed.
@@ -166,11 +177,6 @@ impl RedisServer {
     /// Sends a line, and returns the first line of the reply.
     pub fn ask(&self, line: &str) -> Option<String> {
         ask(UnixStream::connect(self.socket()).ok()?, line)
-    }
-
-    /// Returns whether the reply contains this text.
-    fn asks(&self, line: &str, fact: &str) -> bool {
-        whole_answer(UnixStream::connect(self.socket()).unwrap(), line).contains(fact)
     }
 
     /// Returns whether the only replica has all writes of this master.
@@ -263,7 +269,7 @@ impl Watched {
             RedisServer::start_with(&[&["--port", &replica_port, "--replicaof", &of], more].concat()),
         ];
         let info = signed_in(of_servers, "INFO replication");
-        let in_step = || servers[1].asks(&info, "master_link_status:up");
+        let in_step = || servers[1].whole(&info).contains("master_link_status:up");
         until("the replica to follow", &servers.each_ref().map(RedisServer::pid), in_step);
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("sentinel.conf");

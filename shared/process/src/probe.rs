@@ -11,8 +11,9 @@ use tokio::time::timeout;
 /// Path on every admin port that reports readiness.
 pub const READY: &str = "/readyz";
 
-/// Checks that the process can serve right now, or says why not.
-pub type Readiness = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Result<(), String>> + Send>> + Send + Sync>;
+/// Checks that the process can serve right now, or says why not. A process that serves in part says what is missing.
+pub type Readiness =
+    Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Result<Option<String>, String>> + Send>> + Send + Sync>;
 
 /// Time in which the process has to answer; container engines wait slightly longer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);

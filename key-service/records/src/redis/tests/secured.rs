@@ -51,7 +51,7 @@ impl Signed {
 async fn serves(settings: &Settings) {
     let store = open(settings).await.unwrap();
     assert_eq!(create(&store, "one").await, Ok(Committed::Written));
-    store.settle(&space(), Durability::Durable, store.term().await).await.unwrap();
+    store.settle(&space(), Durability::Durable, store.term(&space()).await).await.unwrap();
     assert_eq!(has(&store, "one").await, Ok(true));
     let questions = vec![Question::Records(vec![name("one"), name("two")]), Question::Set(SET, None)];
     store.read(&space(), questions).await.unwrap();

@@ -4,6 +4,7 @@ use async_trait::async_trait;
 
 use crate::store::base::Store;
 use key_service_ledger::StoreError;
+use records::MissingServers;
 
 /// Free space of the store.
 #[async_trait]
@@ -19,9 +20,9 @@ pub trait Capacity: Send + Sync + 'static {
     /// Describes what answered writes may not survive, and what to do about it.
     async fn persistence_warnings(&self) -> Vec<&'static str>;
 
-    /// Writes something small to every server, which changes nothing. Fails if a write is refused, because space is
-    /// short or for another reason.
-    async fn try_write(&self) -> Result<(), StoreError>;
+    /// Writes something small to every server, which changes nothing. Fails if all refuse the write, because space is
+    /// short or for another reason, and names those that do.
+    async fn try_write(&self) -> Result<MissingServers, StoreError>;
 }
 
 #[async_trait]
@@ -38,7 +39,7 @@ impl Capacity for Store {
         self.records.persistence_warnings().await
     }
 
-    async fn try_write(&self) -> Result<(), StoreError> {
+    async fn try_write(&self) -> Result<MissingServers, StoreError> {
         Ok(self.records.try_write().await?)
     }
 }
