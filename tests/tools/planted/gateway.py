@@ -182,7 +182,7 @@ FAULTS = {
          "match deliver(&pending, frame.is_passed_on) {", "match deliver(&pending, frame.is_hedged) {",
          "keys::session::in_flight::tests::a_session_without_answers_gets_few_frames_and_none_once_its_calls_were_handed_on"),
         ("a part of the store that is away is taken for all of it", SENT,
-         "if frame.has_missed_store && !is_there {", "if frame.has_missed_store {",
+         "if frame.store == StoreSeen::Away && !is_there {", "if frame.store == StoreSeen::Away {",
          "keys::session::in_flight::tests::a_store_of_which_lately_a_part_was_reached_has_not_failed"),
         ("calls of a broken session are lost", QUEUE,
          "for pending in unanswered.into_iter().chain(own).rev() {",

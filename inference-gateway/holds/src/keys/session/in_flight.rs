@@ -48,10 +48,8 @@ struct Frame {
     is_hedged: bool,
     /// Other sessions have the calls too, so a failure here is no answer.
     is_passed_on: bool,
-    /// A call had an answer that came from the store.
-    has_reached_store: bool,
-    /// A call failed, since the store could not be reached.
-    has_missed_store: bool,
+    /// What the answers so far say about the store: it is away if no call has reached it, and one has failed.
+    store: StoreSeen,
 }
 
 /// What an answer says about the store of a key-service.
@@ -102,8 +100,7 @@ impl SentFrames {
             sent_at: now,
             is_hedged: false,
             is_passed_on: false,
-            has_reached_store: false,
-            has_missed_store: false,
+            store: StoreSeen::Unclear,
         });
         first_id
     }
@@ -128,18 +125,20 @@ impl SentFrames {
         let frame = &mut self.frames[at];
         let pending = frame.calls.get_mut(usize::try_from(id - frame.first_id).ok()?)?.take()?;
         match deliver(&pending, frame.is_passed_on) {
-            StoreSeen::Reached => (frame.has_reached_store, self.reached_at) = (true, Some(now)),
-            StoreSeen::Away => frame.has_missed_store = true,
-            StoreSeen::Unclear => {}
+            StoreSeen::Reached => (frame.store, self.reached_at) = (StoreSeen::Reached, Some(now)),
+            StoreSeen::Away if frame.store == StoreSeen::Unclear => frame.store = StoreSeen::Away,
+            StoreSeen::Away | StoreSeen::Unclear => {}
         }
         frame.left -= 1;
         if frame.left > 0 {
             return None;
         }
-        let is_there = frame.has_reached_store
-            || self.reached_at.is_some_and(|reached_at| reached_at + REACHED_FOR > now);
-        let end =
-            if frame.has_missed_store && !is_there { FrameEnd::StoreFailed } else { FrameEnd::Answered };
+        let is_there = self.reached_at.is_some_and(|reached_at| reached_at + REACHED_FOR > now);
+        let end = if frame.store == StoreSeen::Away && !is_there {
+            FrameEnd::StoreFailed
+        } else {
+            FrameEnd::Answered
+        };
         self.frames.remove(at);
         Some(end)
     }
