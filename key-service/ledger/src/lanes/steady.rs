@@ -27,7 +27,7 @@ impl SteadyTime {
         let is_old = |look: ClockLook| at.saturating_duration_since(look.at) >= APART;
         match self.last {
             Some(last) if is_old(last) => {
-                (self.earlier, self.last) = (Some(last), Some(ClockLook { at, now }))
+                (self.earlier, self.last) = (Some(last), Some(ClockLook { at, now }));
             }
             Some(_) => {}
             None => self.last = Some(ClockLook { at, now }),

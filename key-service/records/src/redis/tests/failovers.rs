@@ -6,12 +6,14 @@ use std::{
     time::{Duration, Instant},
 };
 
+use shared::time::Timestamp;
 use tempfile::TempDir;
 use tokio::{sync::watch, time::sleep};
 
 use super::{Records, Redis, START, Settings, at, create, durability::address_of, has, place};
 use crate::{
     records::Committed,
+    redis::failover::Losses,
     servers::{PATIENCE, RedisServer, copy, free_port, settings},
 };
 
@@ -51,6 +53,27 @@ async fn has_all_of(replica: &RedisServer, master: &RedisServer) {
     }
 }
 
+/// Waits until a master counts its replica, which it does once a second.
+async fn takes_writes(master: &RedisServer) {
+    let began = Instant::now();
+    while master.ask("DEL nothing").unwrap() != ":0" {
+        assert!(began.elapsed() < PATIENCE, "the master takes no writes");
+        sleep(LOOK_AGAIN).await;
+    }
+}
+
+/// Marks the store. The first mark over a connection that was lost fails.
+async fn mark(store: &Redis, now: Timestamp) -> Losses {
+    let began = Instant::now();
+    loop {
+        match store.client.mark(now).await {
+            Ok(losses) => return losses,
+            Err(e) => assert!(began.elapsed() < PATIENCE, "{e}"),
+        }
+        sleep(LOOK_AGAIN).await;
+    }
+}
+
 /// A master, a replica, and an address that new connections find changed.
 struct Pair {
     master: RedisServer,
@@ -66,6 +89,7 @@ impl Pair {
         let ports = [(); 2].map(|()| free_port());
         let (master, replica) = (start(ports[0], None, more), start(ports[1], Some(ports[0]), &[]));
         follows(&replica, ports[0]).await;
+        takes_writes(&master).await;
         let (address, port) = watch::channel(ports[0]);
         let data_dir = tempfile::tempdir().unwrap();
         let settings = settings(&format!("redis://{}", address_of(port).await), &data_dir);
@@ -185,12 +209,12 @@ async fn what_a_server_forgot_is_dated_by_the_last_look_that_it_remembers() {
     copy(&server.data(), &snapshot);
     server.start_again();
     let later = START.plus(Duration::from_secs(10));
-    assert!(store.client.mark(later).await.unwrap().forgotten.is_zero());
+    assert!(mark(&store, later).await.forgotten.is_zero());
     assert_eq!(store.losses().await, Ok(Vec::new()), "it was only started anew");
     server.kill();
     fs::remove_dir_all(server.data()).unwrap();
     copy(&snapshot, &server.data());
     server.start_again();
-    assert!(!store.client.mark(later).await.unwrap().forgotten.is_zero());
+    assert!(!mark(&store, later).await.forgotten.is_zero());
     assert_eq!(store.losses().await, Ok(vec![START.millis() - MARGIN]));
 }
