@@ -6,14 +6,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use shared::time::Timestamp;
 use tempfile::TempDir;
 use tokio::{sync::watch, time::sleep};
 
 use super::{Records, Redis, START, Settings, at, create, durability::address_of, has, place};
 use crate::{
     records::Committed,
-    redis::failover::Losses,
     servers::{PATIENCE, RedisServer, copy, free_port, settings},
 };
 
@@ -58,18 +56,6 @@ async fn takes_writes(master: &RedisServer) {
     let began = Instant::now();
     while master.ask("DEL nothing").unwrap() != ":0" {
         assert!(began.elapsed() < PATIENCE, "the master takes no writes");
-        sleep(LOOK_AGAIN).await;
-    }
-}
-
-/// Marks the store. The first mark over a connection that was lost fails.
-async fn mark(store: &Redis, now: Timestamp) -> Losses {
-    let began = Instant::now();
-    loop {
-        match store.client.mark(now).await {
-            Ok(losses) => return losses,
-            Err(e) => assert!(began.elapsed() < PATIENCE, "{e}"),
-        }
         sleep(LOOK_AGAIN).await;
     }
 }
@@ -209,12 +195,12 @@ async fn what_a_server_forgot_is_dated_by_the_last_look_that_it_remembers() {
     copy(&server.data(), &snapshot);
     server.start_again();
     let later = START.plus(Duration::from_secs(10));
-    assert!(mark(&store, later).await.forgotten.is_zero());
+    assert!(store.client.mark(later).await.unwrap().forgotten.is_zero());
     assert_eq!(store.losses().await, Ok(Vec::new()), "it was only started anew");
     server.kill();
     fs::remove_dir_all(server.data()).unwrap();
     copy(&snapshot, &server.data());
     server.start_again();
-    assert!(!mark(&store, later).await.forgotten.is_zero());
+    assert!(!store.client.mark(later).await.unwrap().forgotten.is_zero());
     assert_eq!(store.losses().await, Ok(vec![START.millis() - MARGIN]));
 }
