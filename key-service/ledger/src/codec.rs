@@ -62,7 +62,7 @@ pub struct AccountRecord {
     pub events: u64,
     /// Time of the last expiry of a hold.
     pub last_expiry: Option<Timestamp>,
-    /// Time of the first entry from which on times do not go back, after entries of earlier programs.
+    /// Time from which on entries are in the order of their times, after entries of earlier programs.
     pub(crate) ordered_since: Option<Timestamp>,
     /// Number of the last entry at which times went back, since a clock was far ahead before; zero if they never did.
     pub went_back: u64,

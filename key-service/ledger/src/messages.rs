@@ -85,7 +85,7 @@ pub struct Account {
     /// Time of the last entry of the journal; zero if no program that orders entries by time has written any.
     #[prost(sfixed64, tag = "8")]
     pub billed_at: i64,
-    /// Time of the first entry from which on times do not go back, after entries of programs that let them; zero without any.
+    /// Time from which on entries are in the order of their times, after entries of programs that let times go back; zero without any.
     #[prost(sfixed64, tag = "9")]
     pub ordered_since: i64,
     /// Number of the last entry at which times went back, since a clock was far ahead before; zero if they never did.

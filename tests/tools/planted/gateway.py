@@ -1,7 +1,6 @@
 """Faults of counting, pricing, settling and admission."""
 
 METER = "inference-gateway/metering/src/meter.rs"
-FACTS = "inference-gateway/metering/src/meter.rs"
 RESPONSES = "inference-gateway/answer/src/reader/responses.rs"
 PASSED = "inference-gateway/answer/src/dialect/passed.rs"
 REPORTS = "inference-gateway/answer/src/usage/read.rs"
@@ -54,7 +53,7 @@ FAULTS = {
          "                self.counter.count_report_of(&chunk);\n                return EventStep",
          "                drop(chunk);\n                return EventStep",
          "tests::tokens_that_were_reported_without_text_before_an_error_are_billed"),
-        ("a stream ends while a choice goes on", FACTS,
+        ("a stream ends while a choice goes on", METER,
          "self.writer.finished_choices() >= self.choices && !self.goes_on",
          "self.writer.finished_choices() >= self.choices",
          "tests::a_stream_is_finished_once_all_its_choices_are_and_not_while_one_goes_on"),
@@ -101,7 +100,7 @@ FAULTS = {
         ("an answer that cannot be kept is not counted", FOLDED,
          "Err(Nonsense::Beyond) => self.forget_texts(),", "Err(Nonsense::Beyond) => return Some(FoldEnd::Complete),",
          "tests::a_stream_that_cannot_be_kept_is_counted_to_its_end"),
-        ("a stream that cannot be read is free", FACTS,
+        ("a stream that cannot be read is free", METER,
          "!self.has_begun() && !self.is_unreadable", "!self.has_begun()",
          "tests::unreadable::a_stream_that_cannot_be_read_is_not_free_and_one_that_ends_too_early_is"),
         ("usage of an event that cannot be read is not counted", METER,
@@ -222,6 +221,9 @@ FAULTS = {
         ("undocumented members of tools and of objects pass", PASSAGE,
          "CutWhen::Unknown => !cut.names.iter().all(|name| self.passes(name)),", "CutWhen::Unknown => false,",
          "passage::tests::members::undocumented_members_of_documented_objects_and_of_tools_stay_behind"),
+        ("members of a tool's result are not checked", "inference-gateway/request/src/messages/content.rs",
+         "known::check(block, PARTS, read_later(&kind))?;\n        let is_result", "let is_result",
+         "passage::tests::members::what_nobody_reads_may_not_be_nested_deeper_than_other_values"),
         ("a name in another case passes", KNOWN,
          "Cow::Owned(folded) => known.into_iter().find(|known| ***known == *folded).copied(),",
          "Cow::Owned(folded) => known.into_iter().find(|known| folded.is_empty() && known.is_empty()).copied(),",

@@ -173,7 +173,7 @@ impl Edited<'_> {
         }
     }
 
-    /// Writes a usage anew that has a member twice, of which clients would read one, and another one is billed.
+    /// Rewrites a usage that has a member twice, since a client might read one value while the other is billed.
     fn tell_once(&self, chunk: &Chunk<'_>, put_usage: UsageOf, splice: &mut Splice<'_>) {
         let repeats = |usage: &&str| usage.starts_with('{') && unique_members(usage).is_none();
         let Some(usage) = self.usage.filter(repeats) else { return };

@@ -1,4 +1,4 @@
-//! Reads what the ends of a payload tell, of which the rest is too long or cannot be read.
+//! Reads type and usage from both ends of a payload that is too long or cannot be read.
 
 use shared::json::{RawValue, Text};
 

@@ -15,6 +15,8 @@ use shared::{
 /// Stands for all larger counts too. It is beyond any believable request, and small enough that sums of counts do not
 /// overflow.
 pub const MOST_TOKENS: u64 = 1 << 40;
+/// Highest cost that is believed, in nano-USD: some 1,100 USD.
+const MOST_COST: u64 = 1 << 40;
 /// Names of the tokens that were read from a cache, which cost less than others.
 const CACHED: [&str; 4] = ["cached_tokens", "cache_read_input_tokens", "prompt_cache_hit_tokens", "cache_n"];
 /// Most members of one name that are read in the end of a body. A repeated request has few, and each may be as long as
@@ -386,7 +388,7 @@ fn count(value: &RawValue) -> Option<u64> {
 
 /// Reads an amount in USD as nano-USD.
 fn cost(value: &RawValue) -> Option<u64> {
-    u64::try_from(NanoUsd::parse(value.get()).ok()?.nanos()).ok().filter(|cost| *cost <= MOST_TOKENS)
+    u64::try_from(NanoUsd::parse(value.get()).ok()?.nanos()).ok().filter(|cost| *cost <= MOST_COST)
 }
 
 /// Returns the number of tokens that an integral float means.

@@ -92,9 +92,17 @@ impl Client {
     /// Runs a script by its hash, and by its text on a server that lacks it.
     pub(super) async fn run(&self, by_hash: &Cmd, by_text: impl FnOnce() -> Cmd) -> RedisResult<Value> {
         let _timed = timed("script");
-        match self.call(by_hash).await {
-            Err(e) if e.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => self.call(&by_text()).await,
-            answer => answer,
+        let run = async {
+            match self.call(by_hash).await {
+                Err(e) if e.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
+                    self.call(&by_text()).await
+                }
+                answer => answer,
+            }
+        };
+        match timeout_at(Instant::now() + CALL_TIMEOUT, run).await {
+            Ok(answer) => answer,
+            Err(_) => Err(self.serving.why_late(request::key(by_hash))),
         }
     }
 

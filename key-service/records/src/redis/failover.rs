@@ -116,8 +116,8 @@ impl Masters {
         let mut promoted = 0;
         for master in masters.iter().filter(|master| !is_first && master.is_unknown(&known)) {
             promoted += usize::from(master.is_promoted());
-            let may_lack = master.is_promoted() || master.has_forgotten;
-            if may_lack && !history.ids.iter().any(|id| id == master.id()) {
+            if master.is_promoted() || master.has_forgotten {
+                // Another key-service may have noted the id without what this one found forgotten.
                 let since = before(history.last_look_at(master, seen.looked));
                 history.losses.entry(master.id().to_owned()).or_insert(since);
             }

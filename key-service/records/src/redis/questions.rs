@@ -1,10 +1,10 @@
 //! Writes questions as commands, sends them, and reads the answers of Redis.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::RangeInclusive};
 
 use redis::{Cmd, ErrorKind, RedisError, RedisResult, Script, Value, cmd};
 
-use super::{client::Client, key_space::KeySpace};
+use super::{arguments::MOST_WORDS_OF_A_CALL, client::Client, key_space::KeySpace};
 use crate::records::{Answer, Cursor, Failure, Name, Order, Place, Question, Record, Set, Space};
 
 /// Script that runs several commands.
@@ -16,16 +16,12 @@ const PAGE: usize = 500;
 /// A field of a hash: name and value.
 type HashField = (Vec<u8>, Vec<u8>);
 
-/// Names that one command reads. The script passes words on with `unpack`, which fails above 8,000.
-const MOST_FIELDS: usize = 4_000;
-
 /// Commands that answer questions, as of one moment.
 pub(super) struct Reads(Vec<ReadCommand>);
 
 /// A command that reads.
 struct ReadCommand {
     command: &'static str,
-    /// Name of what is read.
     key: Vec<u8>,
     words: Vec<Vec<u8>>,
 }
@@ -96,7 +92,7 @@ fn write_question(names: &KeySpace, reads: &mut Vec<ReadCommand>, space: &Space,
     match question {
         Question::Records(all) => {
             for (set, places) in by_set(all) {
-                for places in places.chunks(MOST_FIELDS) {
+                for places in places.chunks(MOST_WORDS_OF_A_CALL) {
                     let read = ReadCommand::new("HMGET", names.place(space, Place::Set(set)));
                     reads.push(places.iter().fold(read, |read, place| read.arg(&all[*place].key)));
                 }
@@ -118,7 +114,7 @@ fn write_question(names: &KeySpace, reads: &mut Vec<ReadCommand>, space: &Space,
             reads.push(read.arg("LIMIT").number(0).number(*limit as u64));
         }
         Question::Values { log, from, to, order, limit } => {
-            write_values(reads, &names.place(space, Place::Log(*log)), (*from, *to), *order, *limit);
+            write_values(reads, &names.place(space, Place::Log(*log)), *from..=*to, *order, *limit);
         }
     }
 }
@@ -137,10 +133,11 @@ fn by_set(names: &[Name]) -> BTreeMap<Set, Vec<usize>> {
 fn write_values(
     reads: &mut Vec<ReadCommand>,
     log: &[u8],
-    (from, to): (u64, u64),
+    numbers: RangeInclusive<u64>,
     order: Order,
     limit: usize,
 ) {
+    let (from, to) = numbers.into_inner();
     let range = |from: u64| ReadCommand::new("XRANGE", log.to_vec()).number(from);
     if from == to {
         reads.push(range(from).arg("+").arg("COUNT").number(1));
@@ -165,7 +162,7 @@ pub(super) fn read_answers(questions: &[Question], answers: Vec<Value>) -> Resul
             Question::Records(names) => {
                 let mut records = vec![None; names.len()];
                 for places in by_set(names).into_values() {
-                    for places in places.chunks(MOST_FIELDS) {
+                    for places in places.chunks(MOST_WORDS_OF_A_CALL) {
                         let Value::Array(found) = next()? else { return Err(senseless()) };
                         for (place, value) in places.iter().zip(found) {
                             records[*place] = record(value)?;

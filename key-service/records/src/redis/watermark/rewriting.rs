@@ -23,7 +23,7 @@ use crate::redis::{
 const LOOK_AGAIN: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(250)];
 /// Field of the marks that has the run ids of servers with a new file.
 const NOTED: &str = "whole";
-/// Most run ids that are noted, of the last starts. Slots that move to another master take their marks along.
+/// Most run ids that are noted or kept, of the last starts. Slots that move to another master take their marks along.
 const MOST_NOTED: usize = 64;
 /// Shortest time between two attempts of a server that cannot write its file, since each copies its memory.
 const AGAIN_AFTER: Duration = Duration::from_secs(5);
@@ -80,7 +80,7 @@ impl Rewriting {
                 FileState::Underway | FileState::Old | FileState::Failed
                     if self.is_noted(connection, &server).await =>
                 {
-                    self.whole.lock().insert(server);
+                    remember(&self.whole, server);
                     return Ok(None);
                 }
                 FileState::Underway => {}
@@ -108,7 +108,7 @@ impl Rewriting {
 
     /// Remembers that a server has a new file, or needs none, and notes that in its parts of the store, which must be ours.
     pub(in crate::redis) async fn note(&self, connection: &Connection, server: String) {
-        self.whole.lock().insert(server.clone());
+        remember(&self.whole, server.clone());
         if self.noted.lock().contains(&server) {
             return;
         }
@@ -124,7 +124,7 @@ impl Rewriting {
             })
             .await;
         }
-        self.noted.lock().insert(server);
+        remember(&self.noted, server);
     }
 
     /// Returns whether a process has noted that this server has a new file.
@@ -170,9 +170,21 @@ impl Rewriting {
             Ok(_) | Err(_) => {}
         }
         tracing::info!("Redis was started: it writes its append-only file anew");
-        self.began.lock().insert(server.to_owned(), Instant::now());
+        let mut began = self.began.lock();
+        began.retain(|_, at| at.elapsed() < AGAIN_AFTER);
+        began.insert(server.to_owned(), Instant::now());
+        drop(began);
         Ok(true)
     }
+}
+
+/// Adds a run id. Ids that are forgotten are found again, in `INFO` or in the note.
+fn remember(ids: &Mutex<HashSet<String>>, server: String) {
+    let mut ids = ids.lock();
+    if ids.len() >= MOST_NOTED {
+        ids.clear();
+    }
+    ids.insert(server);
 }
 
 /// Returns whether the user may not run a command, or the server has none of that name.

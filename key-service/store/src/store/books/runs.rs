@@ -16,8 +16,8 @@ use crate::store::base::Store;
 /// Number of entries within which an instant is not located more exactly.
 pub(super) const CLOSE: u64 = 64;
 
-/// Entries from one at which times went back, since a clock had been far ahead, to the next such one. Nearly every journal
-/// is a single run.
+/// Entries between two places at which the journal's time went back. It goes back only after a clock had been far ahead, so
+/// nearly every journal is a single run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Run {
     /// Number of the first entry.
