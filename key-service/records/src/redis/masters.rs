@@ -4,5 +4,6 @@ pub(super) mod cluster;
 mod durability;
 pub(super) mod server;
 pub(super) mod serving;
+mod slots;
 
 pub(super) use self::durability::Wanted;

@@ -64,15 +64,37 @@ async fn with_too_few_replicas_nothing_is_served_and_finished_charges_wait_until
 
 #[apply(fact)]
 async fn no_charge_is_lost_with_a_master_whose_replica_takes_over() {
-    let failovers = from_environment("FAREGATE_TEST_FAILOVERS", FAILOVERS);
     let stack = replicated().await;
+    keeps_every_charge(&stack, async || stack.redis().fail_over().await).await;
+}
+
+/// What was under way at both arrives once another server is the master.
+#[apply(fact)]
+async fn no_charge_is_lost_with_a_master_that_stands_still_for_a_while_together_with_a_key_service() {
+    let deployment = Deployment::Services { gateways: 1, key_services: KEY_SERVICES, redis: Form::Watched };
+    let env = vec![("FAREGATE_REDIS_WAIT_REPLICAS", "1".to_owned())];
+    let stack = Stack::with(Options { deployment, env, ..Options::default() }).await;
+    let pause = async || {
+        let redis = stack.redis();
+        stack.key_services[0].hang();
+        let lost = redis.begin_to_lose(0, Loss::Hung);
+        redis.taken_over(0, lost).await;
+        stack.key_services[0].resume();
+        redis.come_back(lost, Loss::Hung).await;
+    };
+    keeps_every_charge(&stack, pause).await;
+}
+
+/// Loses masters in this way while clients send requests, and compares what was charged with what was answered.
+async fn keeps_every_charge(stack: &Stack, lose: impl AsyncFn()) {
+    let failovers = from_environment("FAREGATE_TEST_FAILOVERS", FAILOVERS);
     stack.add_credit(&stack.account, usd("100"), "");
     let keys = join_all((0..CLIENTS).map(|_| stack.key())).await;
     let (over, answered, refused) = (AtomicBool::new(false), AtomicUsize::new(0), AtomicUsize::new(0));
     let masters = async {
         for _ in 0..failovers {
             let before = answered.load(Ordering::Relaxed);
-            stack.redis().fail_over().await;
+            lose().await;
             let deadline = Instant::now() + PATIENCE;
             // The next master has charges that only it has answered.
             while answered.load(Ordering::Relaxed) < before + CLIENTS {
@@ -109,7 +131,7 @@ async fn no_charge_is_lost_with_a_master_whose_replica_takes_over() {
     );
 }
 
-/// Key-services of an installation whose master is cut off.
+/// Key-services of an installation whose master is cut off, or stands still.
 const KEY_SERVICES: usize = 2;
 /// Time within which a charge that is answered has reached the replicas, and within which an answer is written.
 const REPLICATED: Duration = Duration::from_secs(1);

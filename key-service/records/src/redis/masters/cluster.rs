@@ -12,16 +12,16 @@ use std::{
 };
 
 use parking_lot::RwLock;
-use redis::{
-    ErrorKind, RedisError, RedisResult, ServerErrorKind, Value, aio::ConnectionLike, cluster_routing::Slot,
-    cmd,
-};
+use redis::{ErrorKind, RedisError, RedisResult, ServerErrorKind, cluster_routing::Slot};
 use tokio::{
     sync::Mutex,
     time::{Instant, sleep_until, timeout},
 };
 
-use super::server::{Checks, Server, failure};
+use super::{
+    server::{Checks, Server, failure},
+    slots::{SLOTS, Slots, host, on_host},
+};
 use crate::redis::connection::{Connection, Nodes, may_pass};
 
 /// Shortest time between two looks at the slots, since a shard may be away for long.
@@ -53,15 +53,6 @@ struct SlotTable {
     masters: BTreeMap<String, Arc<Server>>,
     /// Addresses of replicas, which know the slots too.
     replicas: BTreeSet<String>,
-}
-
-/// Slots, with the addresses of their master and its replicas.
-#[derive(Debug, PartialEq, Eq)]
-struct Shard {
-    first: u16,
-    last: u16,
-    master: String,
-    replicas: Vec<String>,
 }
 
 /// What a node says about a request that it does not answer.
@@ -171,20 +162,28 @@ impl Cluster {
         self.looked.try_lock().is_ok_and(|looked| is_long_ago(*looked))
     }
 
-    /// Asks one node after the other, and returns the masters that were not known before.
+    /// Asks one node after the other, and returns the masters that were not known before. A node that does not know who has
+    /// some slots may be one that the others have removed, so others are asked too.
     async fn read_slots(&self) -> RedisResult<Vec<Arc<Server>>> {
         let mut failed = failure(std::io::ErrorKind::NotConnected, "no node is known");
+        let (began, mut most) = (Instant::now(), None::<Slots>);
         for (address, known) in self.nodes_in_turn() {
+            if most.is_some() && began.elapsed() >= TELLING {
+                break;
+            }
             self.asked.fetch_add(1, Ordering::Relaxed);
             let told = timeout(TELLING, self.ask_slots(&address, known)).await;
             match told.unwrap_or_else(|_| Err(failure(std::io::ErrorKind::TimedOut, "it did not answer"))) {
-                Ok(shards) => return Ok(self.take_over(shards)),
+                Ok(slots) if slots.count() == usize::from(SLOTS) => return Ok(self.take_over(slots)),
+                Ok(slots) if most.as_ref().is_none_or(|most| most.count() < slots.count()) => {
+                    most = Some(slots);
+                }
                 // A reason for which waiting cannot help comes first.
                 Err(e) if may_pass(&failed) => failed = e,
-                Err(_) => {}
+                Ok(_) | Err(_) => {}
             }
         }
-        Err(failed)
+        most.map(|slots| self.take_over(slots)).ok_or(failed)
     }
 
     /// Nodes that may know the slots: first masters that answer, each in turn, and last those that do not.
@@ -204,27 +203,21 @@ impl Cluster {
     }
 
     /// Asks a node for the slots, over the connection of a master that is known.
-    async fn ask_slots(&self, address: &str, known: Option<Arc<Server>>) -> RedisResult<Vec<Shard>> {
+    async fn ask_slots(&self, address: &str, known: Option<Arc<Server>>) -> RedisResult<Slots> {
         let mut connection: Connection = match known {
             Some(server) => server.connection().await?.0,
             None => self.nodes.source(address)?.connect(TELLING).await?,
         };
-        let mut question = cmd("CLUSTER");
-        question.arg("SLOTS");
-        let answer = connection.req_packed_command(&question).await?.extract_error()?;
-        let shards = read_shards(&answer, host(address));
-        if shards.is_empty() {
-            return Err(failure(std::io::ErrorKind::NotConnected, "no node of the cluster has any slot"));
-        }
-        Ok(shards)
+        self.checks.members.slots(&mut connection, host(address)).await
     }
 
     /// Replaces the table, and returns the masters that were not known before.
-    fn take_over(&self, shards: Vec<Shard>) -> Vec<Arc<Server>> {
+    fn take_over(&self, slots: Slots) -> Vec<Arc<Server>> {
+        self.checks.members.add(&slots);
         let mut table = self.table.write();
         let (mut masters, mut fresh) = (std::mem::take(&mut table.masters), Vec::new());
         let mut next = SlotTable::default();
-        for shard in shards {
+        for shard in slots.shards {
             let Ok((master, is_new)) = self.node(&mut masters, &shard.master) else { continue };
             if is_new {
                 fresh.push(Arc::clone(&master));
@@ -254,77 +247,8 @@ impl Cluster {
     }
 }
 
-/// Number of slots.
-const SLOTS: u16 = 16_384;
-
-/// Reads an answer to `CLUSTER SLOTS`. A node without a host is on that of the node that answers; one with the host `?`
-/// is not known to it.
-fn read_shards(answer: &Value, asked_host: &str) -> Vec<Shard> {
-    let Value::Array(shards) = answer else { return Vec::new() };
-    let read = |shard: &Value| {
-        let Value::Array(parts) = shard else { return None };
-        let [Value::Int(first), Value::Int(last), nodes @ ..] = &parts[..] else { return None };
-        let mut addresses = nodes.iter().filter_map(|node| read_address(node, asked_host));
-        let master = addresses.next()?;
-        let (first, last) = (u16::try_from(*first).ok()?, u16::try_from(*last).ok()?);
-        Some(Shard { first, last, master, replicas: addresses.collect() })
-    };
-    shards.iter().filter_map(read).collect()
-}
-
-fn read_address(node: &Value, asked_host: &str) -> Option<String> {
-    let Value::Array(parts) = node else { return None };
-    let [host, Value::Int(port), ..] = &parts[..] else { return None };
-    let host = match host {
-        Value::BulkString(host) => String::from_utf8_lossy(host).into_owned(),
-        Value::SimpleString(host) => host.clone(),
-        _ => String::new(),
-    };
-    (host != "?").then(|| on_host(asked_host, &format!("{host}:{port}")))
-}
-
 fn in_turn<T>(mut all: Vec<T>, turn: usize) -> Vec<T> {
     let first = turn % all.len().max(1);
     all.rotate_left(first);
     all
-}
-
-/// The host of an address.
-fn host(address: &str) -> &str {
-    address.rsplit_once(':').map_or(address, |(host, _)| host)
-}
-
-/// Completes an address that has no host.
-fn on_host(known: &str, address: &str) -> String {
-    if address.starts_with(':') { format!("{known}{address}") } else { address.to_owned() }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn shards_are_read_with_their_replicas_and_without_nodes_whose_host_is_unknown() {
-        let node = |host: &str, port| {
-            Value::Array(vec![Value::BulkString(host.into()), Value::Int(port), Value::Array(Vec::new())])
-        };
-        let shard = |first, last, nodes: &[Value]| {
-            Value::Array([&[Value::Int(first), Value::Int(last)], nodes].concat())
-        };
-        let answer = Value::Array(vec![
-            shard(0, 5, &[node("10.0.0.1", 1), node("", 2), node("?", 3)]),
-            shard(6, 9, &[Value::Array(vec![Value::Nil, Value::Int(4)])]),
-            shard(10, 11, &[node("?", 5)]),
-            Value::Int(1),
-        ]);
-        let shard = |first, last, master: &str, replicas: &[&str]| Shard {
-            first,
-            last,
-            master: master.into(),
-            replicas: replicas.iter().map(ToString::to_string).collect(),
-        };
-        let expected = [shard(0, 5, "10.0.0.1:1", &["here:2"]), shard(6, 9, "here:4", &[])];
-        assert_eq!(read_shards(&answer, "here"), expected);
-        assert_eq!(read_shards(&Value::Nil, "here"), []);
-    }
 }

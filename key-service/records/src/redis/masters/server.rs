@@ -17,7 +17,10 @@ use tokio::{
     time::{Instant, sleep, timeout, timeout_at},
 };
 
-use super::durability::{DurabilityWait, Live, Wanted};
+use super::{
+    durability::{DurabilityWait, Live, Wanted},
+    slots::{Members, host},
+};
 use crate::{
     records::Term,
     redis::{
@@ -59,6 +62,8 @@ pub(in crate::redis) struct Checks {
     /// Number of replicas that must have a write before it is answered.
     pub(in crate::redis) replicas: u32,
     pub(in crate::redis) rewriting: Rewriting,
+    /// The nodes of the cluster; none if the master is alone.
+    pub(super) members: Members,
     /// Number of the last connection to any master.
     terms: AtomicU64,
     /// Set once the durability was logged.
@@ -97,6 +102,7 @@ impl Checks {
             clock,
             is_serving,
             replicas,
+            members: Members::default(),
             terms: AtomicU64::new(0),
             logged: OnceLock::new(),
         }
@@ -144,9 +150,14 @@ impl Server {
         }
     }
 
-    /// Connects for the first time.
+    /// Connects for the first time. The caller hears of a failure; a server that loads its data is logged.
     pub(in crate::redis) async fn connect(&self) -> RedisResult<()> {
-        self.try_to_connect(FIRST_REWRITING).await
+        let connected = self.try_to_connect(FIRST_REWRITING).await;
+        connected.inspect_err(|failed| {
+            if is_loading(failed) {
+                self.log_failure(failed, false);
+            }
+        })
     }
 
     /// Connects in the background, trying again until there is a connection or nobody wants the server any more.
@@ -155,8 +166,10 @@ impl Server {
         tokio::spawn(async move {
             let mut pauses = PAUSES;
             while let Some(server) = server.upgrade() {
-                if server.try_to_connect(REWRITING).await.is_ok() {
-                    return;
+                let was_loading = is_loading(&server.why_late());
+                match server.try_to_connect(REWRITING).await {
+                    Ok(()) => return,
+                    Err(failed) => server.log_failure(&failed, was_loading),
                 }
                 drop(server);
                 sleep(pauses.pause(&*clock)).await;
@@ -169,19 +182,14 @@ impl Server {
         // Boxed, since the future of a whole start nests too deep otherwise.
         let connected = Box::pin(self.connected(patience));
         let connected = timeout(CONNECT_TIMEOUT, connected).await.unwrap_or_else(|_| late());
-        match connected {
-            Ok(live) => drop(self.state.send_replace(State::Up(Arc::new(live)))),
-            Err(failed) => {
-                let mut was_loading = false;
-                self.state.send_modify(|state| {
-                    if let State::Down { why, .. } = state {
-                        was_loading = is_loading(&std::mem::replace(why, failed.clone()));
-                    }
-                });
-                self.log_failure(&failed, was_loading);
-                return Err(failed);
-            }
-        }
+        let live = connected.inspect_err(|failed| {
+            self.state.send_modify(|state| {
+                if let State::Down { why, .. } = state {
+                    *why = failed.clone();
+                }
+            });
+        })?;
+        self.state.send_replace(State::Up(Arc::new(live)));
         Ok(())
     }
 
@@ -190,6 +198,9 @@ impl Server {
     async fn connected(&self, patience: Duration) -> RedisResult<Live> {
         let checks = &self.checks;
         let mut connection = self.source.connect(ANSWERING).await?;
+        if self.is_shard() {
+            checks.members.slots(&mut connection, host(&self.name)).await?;
+        }
         let server = match admit(&connection, checks.volatile_allowed).await? {
             Admission::Admitted(server) => server,
             Admission::Loading => return Err(loading()),

@@ -12,7 +12,7 @@ use tokio::{sync::watch, time::sleep};
 use super::{Records, Redis, START, Settings, at, create, durability::address_of, has, place};
 use crate::{
     records::Committed,
-    servers::{PATIENCE, RedisServer, copy, free_port, settings},
+    servers::{PATIENCE, RedisServer, Watched, copy, free_port, settings},
 };
 
 /// Time by which a loss is dated back.
@@ -108,6 +108,26 @@ async fn a_master_that_refuses_writes_for_want_of_replicas_is_left_for_the_one_t
     }
     let written = format!("EXISTS {}:{{account}}:r1", pair.settings.prefix);
     assert_eq!([&pair.master, &pair.replica].map(|server| server.ask(&written).unwrap()), [":0", ":1"]);
+}
+
+/// Its connections stay open, and it accepts new ones.
+#[tokio::test]
+async fn a_master_that_falls_silent_is_left_for_the_one_that_sentinels_name() {
+    let watched = Watched::start();
+    watched.replace_after(500);
+    let data_dir = tempfile::tempdir().unwrap();
+    let store = Redis::open(&settings(&watched.url(), &data_dir), at(START)).await.unwrap();
+    assert_eq!(create(&store, "one").await, Ok(Committed::Written));
+    has_all_of(&watched.servers[1], &watched.servers[0]).await;
+    watched.servers[0].signal("STOP");
+    let began = Instant::now();
+    while create(&store, "two").await != Ok(Committed::Written) {
+        assert!(began.elapsed() < PATIENCE, "the silent master is still asked");
+        sleep(LOOK_AGAIN).await;
+    }
+    assert!(watched.servers[1].info("replication").contains("role:master"));
+    watched.servers[0].signal("CONT");
+    assert_eq!((has(&store, "one").await, has(&store, "two").await), (Ok(true), Ok(true)));
 }
 
 #[tokio::test]

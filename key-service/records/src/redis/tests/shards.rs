@@ -5,111 +5,21 @@ use std::time::{Duration, Instant};
 use super::{
     Commit, Committed, Durability, Failure, Question, Records, Redis, START, Settings, Space, Write, name,
     open, record,
+    replicated::{LOOK_AGAIN, Replicated, follows, must, until},
 };
 use crate::{
     records::{Answer, MissingServers, Term},
     redis::failover::Losses,
-    servers::{Cluster, PATIENCE, RedisServer, free_port, settings},
+    servers::{Cluster, PATIENCE, RedisServer, settings},
 };
 
-/// Slots of the masters.
-const SLOTS: [&str; 3] = ["0 5460", "5461 10922", "10923 16383"];
 /// Enough spaces that every master has some, except with a probability of one in 10⁸.
 const SPACES: usize = 48;
-/// Interval at which tests look again.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
-
-/// Three masters with a replica each, and a second one of the last.
-struct Replicated {
-    nodes: Vec<RedisServer>,
-    ports: Vec<u16>,
-}
-
-impl Replicated {
-    async fn start() -> Self {
-        let ports: Vec<u16> = (0..7).map(|_| free_port()).collect();
-        let (mut nodes, mut buses) = (Vec::new(), Vec::new());
-        for port in &ports {
-            let (port, bus) = (port.to_string(), free_port().to_string());
-            let options = ["--port", &port, "--cluster-enabled", "yes", "--cluster-port", &bus];
-            let of_time = ["--cluster-node-timeout", "1500", "--cluster-require-full-coverage", "no"];
-            // Masters can be kept from their replicas.
-            let of_replicas = ["--masteruser", "replication", "--masterauth", "secret"];
-            nodes.push(RedisServer::start_with(&[&options[..], &of_time, &of_replicas].concat()));
-            buses.push(bus);
-        }
-        let cluster = Self { nodes, ports };
-        for (n, node) in cluster.nodes.iter().enumerate() {
-            must(node, "ACL SETUSER replication on >secret +psync +replconf +ping");
-            if let Some(slots) = SLOTS.get(n) {
-                must(node, &format!("CLUSTER ADDSLOTSRANGE {slots}"));
-                must(node, &format!("CLUSTER SET-CONFIG-EPOCH {}", n + 1));
-            }
-            must(&cluster.nodes[0], &format!("CLUSTER MEET 127.0.0.1 {} {}", cluster.ports[n], buses[n]));
-        }
-        let id = |node: &RedisServer| node.whole("CLUSTER MYID").lines().nth(1).unwrap().to_owned();
-        let ids: Vec<String> = cluster.nodes[..3].iter().map(id).collect();
-        let knows = |node: &RedisServer, id: &String| node.whole("CLUSTER NODES").contains(id);
-        until("the nodes to meet", || cluster.nodes.iter().all(|node| ids.iter().all(|id| knows(node, id))))
-            .await;
-        for (n, node) in cluster.nodes.iter().enumerate().skip(3) {
-            must(node, &format!("CLUSTER REPLICATE {}", ids[n.min(5) - 3]));
-        }
-        until("the cluster to form", || {
-            let has_all = |node: &RedisServer| node.whole("CLUSTER INFO").contains("cluster_slots_ok:16384");
-            cluster.nodes.iter().all(has_all) && cluster.nodes[3..].iter().all(follows)
-        })
-        .await;
-        cluster
-    }
-
-    fn url(&self) -> String {
-        let nodes: Vec<String> = self.ports.iter().map(|port| format!("127.0.0.1:{port}")).collect();
-        format!("redis+cluster://{}", nodes.join(","))
-    }
-
-    /// A space of the last master.
-    fn space_of_last(&self) -> Space {
-        let has = |n: &usize| {
-            let slot = self.nodes[0].ask(&format!("CLUSTER KEYSLOT account-{n}")).unwrap();
-            slot[1..].parse::<u32>().unwrap() > 10_922
-        };
-        Space::new(format!("account-{}", (0..1_000).find(has).unwrap()))
-    }
-
-    /// Makes a node the master of the slots of the last one, whatever the others say.
-    async fn take_over(&self, node: usize, from: usize) {
-        must(&self.nodes[node], "CLUSTER FAILOVER TAKEOVER");
-        let (node, from) = (&self.nodes[node], &self.nodes[from]);
-        until("the master to become a replica", || from.info("replication").contains("role:slave")).await;
-        until("the new master to have replicas", || {
-            follows(from) && node.info("replication").contains("connected_slaves:2")
-        })
-        .await;
-    }
-}
-
-fn follows(replica: &RedisServer) -> bool {
-    replica.info("replication").contains("master_link_status:up")
-}
-
-fn must(node: &RedisServer, line: &str) {
-    assert_eq!(node.ask(line).as_deref(), Some("+OK"), "{line}");
-}
-
-async fn until(what: &str, done: impl Fn() -> bool) {
-    let began = Instant::now();
-    while !done() {
-        assert!(began.elapsed() < PATIENCE, "waited too long for {what}");
-        tokio::time::sleep(LOOK_AGAIN).await;
-    }
-}
-
 fn spaces() -> Vec<Space> {
     (0..SPACES).map(|n| Space::new(format!("account {n}"))).collect()
 }
 
-async fn put(store: &Redis, space: &Space) -> Result<Committed, Failure> {
+pub(super) async fn put(store: &Redis, space: &Space) -> Result<Committed, Failure> {
     let writes = vec![Write::Put(name("one"), record("1"))];
     store.commit(space, Commit { writes, ..Commit::default() }).await
 }
@@ -126,7 +36,7 @@ async fn served(store: &Redis) -> Vec<Space> {
 }
 
 /// Waits until every space takes a write, one after the other.
-async fn all_are_served(store: &Redis) {
+pub(super) async fn all_are_served(store: &Redis) {
     let began = Instant::now();
     for space in spaces() {
         while let Err(failure) = put(store, &space).await {
@@ -272,6 +182,27 @@ async fn a_replica_of_a_shard_that_took_over_confirms_nothing_that_it_lacks() {
     let term = unreplicated(&cluster, &store, &space).await;
     cluster.take_over(5, 2).await;
     is_not_confirmed(&store, &space, term).await;
+}
+
+/// A master that takes no writes without its replicas, and that the other nodes cannot tell that it was replaced.
+#[tokio::test]
+async fn a_master_of_a_shard_that_refuses_writes_for_want_of_replicas_is_left_for_the_one_that_took_over() {
+    let cluster = Replicated::start().await;
+    let data_dir = tempfile::tempdir().unwrap();
+    let settings = settings(&cluster.url(), &data_dir);
+    let written = format!("EXISTS {}:{{{}}}:r1", settings.prefix, cluster.space_of_last().as_str());
+    let store = open(&Settings { is_marked: false, ..settings }).await.unwrap();
+    cluster.isolate_last();
+    must(&cluster.nodes[5], "CLUSTER FAILOVER TAKEOVER");
+    until("the replica to take over", || cluster.nodes[5].info("replication").contains("role:master")).await;
+    let (space, began) = (cluster.space_of_last(), Instant::now());
+    while let Err(failure) = put(&store, &space).await {
+        assert!(began.elapsed() < PATIENCE, "it stays with the old master: {failure}");
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
+    assert_eq!(cluster.nodes[5].ask(&written).unwrap(), ":1");
+    assert!(cluster.nodes[2].info("replication").contains("role:master"), "the old one knows nothing");
+    all_are_served(&store).await;
 }
 
 #[tokio::test]
