@@ -1,6 +1,9 @@
 //! A cluster whose masters have replicas.
 
-use std::time::{Duration, Instant};
+use std::{
+    ops::Range,
+    time::{Duration, Instant},
+};
 
 use super::Space;
 use crate::servers::{PATIENCE, RedisServer, free_port};
@@ -60,9 +63,14 @@ impl Replicated {
 
     /// A space of the last master.
     pub(super) fn space_of_last(&self) -> Space {
+        self.space_in(10_923..16_384)
+    }
+
+    /// A space whose slot is one of these.
+    pub(super) fn space_in(&self, slots: Range<u32>) -> Space {
         let has = |n: &usize| {
             let slot = self.nodes[0].ask(&format!("CLUSTER KEYSLOT account-{n}")).unwrap();
-            slot[1..].parse::<u32>().unwrap() > 10_922
+            slots.contains(&slot[1..].parse::<u32>().unwrap())
         };
         Space::new(format!("account-{}", (0..1_000).find(has).unwrap()))
     }
@@ -71,11 +79,16 @@ impl Replicated {
     pub(super) fn isolate_last(&self) {
         let last = &self.nodes[2];
         must(last, "CONFIG SET min-replicas-to-write 1");
-        must(last, "ACL SETUSER replication off");
-        assert_eq!(last.ask("CLIENT KILL TYPE replica").unwrap(), ":2");
+        self.keep_replicas_from_last();
         for other in self.nodes.iter().filter(|node| node.node_id() != last.node_id()) {
             must(last, &format!("CLUSTER FORGET {}", other.node_id()));
         }
+    }
+
+    /// Keeps the last master from its replicas.
+    pub(super) fn keep_replicas_from_last(&self) {
+        must(&self.nodes[2], "ACL SETUSER replication off");
+        assert_eq!(self.nodes[2].ask("CLIENT KILL TYPE replica").unwrap(), ":2");
     }
 
     /// Makes a node the master of the slots of the last one, whatever the others say.
