@@ -104,7 +104,7 @@ impl RunningGateway {
         let keys = self.keys.clone();
         Arc::new(move || {
             let keys = keys.clone();
-            Box::pin(async move { is_ready(&keys).await })
+            Box::pin(async move { is_ready(&keys).await.map(|()| None) })
         })
     }
 

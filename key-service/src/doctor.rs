@@ -14,7 +14,7 @@ use crate::{
 };
 use domain::{digest::Peppers, pepper_record::PepperRecord};
 use key_service_records::sqlite::copy::{self, LayoutVersion};
-use key_service_store::store::{Capacity as _, Ledger as _, Store};
+use key_service_store::store::{Capacity as _, Ledger as _, MissingServers, Store};
 
 /// Used share of the store's space at which it should grow, as in the alert `StoreFilling`.
 const FILLING: f64 = 0.7;
@@ -107,7 +107,11 @@ async fn examine_store(
     }
     let store = &installation.store;
     match store.try_write().await {
-        Ok(()) => doctor.well("store", "takes writes"),
+        Ok(MissingServers(missing)) if missing.is_empty() => doctor.well("store", "takes writes"),
+        Ok(MissingServers(missing)) => {
+            let says = format!("takes no writes at {}", missing.join(", "));
+            doctor.fail("store", says, "find out why these servers refuse");
+        }
         Err(e) => doctor.fail("store", e, "free some space, or find out why it refuses"),
     }
     room(doctor, store).await;

@@ -25,8 +25,11 @@ pub const FAMILIES: &[Family] = &[
         "seconds that the store takes: `ledger` (holds and bills of an account, until they are durable); `script` (commits to Redis), `command` (other Redis calls); `write`, `read` (SQLite)",
     )
     .labelled(),
-    Family::gauge("keyservice_ready", "1 while `/readyz` reports the key-service as ready"),
-    Family::gauge("keyservice_store_up", "1 while the store answers; checked every second"),
+    Family::gauge(
+        "keyservice_ready",
+        "1 while `/readyz` reports the key-service as ready; 0.5 while a part of the store is missing",
+    ),
+    Family::gauge("keyservice_store_up", "1 while the store answers, 0.5 while a part of it does; checked every second"),
     Family::gauge(
         "keyservice_store_used_ratio",
         "used share of the store's space: the memory of the fullest Redis, or the disk under the SQLite file; 0 if unknown",

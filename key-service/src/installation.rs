@@ -1,6 +1,10 @@
 //! An open installation: its store, and the use-cases that commands and the server need.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{
+    io,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use http::Uri;
 use shared::{backoff::Backoff, clock::Clock};
@@ -15,10 +19,12 @@ use domain::digest::Peppers;
 use key_service_cli::Command;
 use key_service_credentials::{Credentials, PepperFault};
 use key_service_management::Management;
-use key_service_store::store::{Store, StoreError};
+use key_service_store::store::{Ledger as _, MissingServers, Store, StoreError};
 
 /// Pauses between attempts to open a store: short enough to notice its return quickly, long enough not to burden it.
 const PAUSES: Backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(5));
+/// Pause between attempts to compare the peppers with a store that is there in part.
+const PEPPERS_LATER: Duration = Duration::from_secs(5);
 
 /// Everything besides the settings that opening an installation needs.
 pub struct InstallationParts {
@@ -37,6 +43,8 @@ pub struct Installation {
     pub(crate) management: Arc<Management>,
     /// The address that clients use, if configured.
     public_url: Option<Uri>,
+    /// Why the process must not serve, although it has started.
+    unfit: Arc<OnceLock<String>>,
 }
 
 impl Installation {
@@ -97,9 +105,31 @@ impl Installation {
         };
         let opened = Self::over(store, common, options, parts);
         while let Some(cause) = opened.check_peppers().await? {
+            if opened.store.ping().await.is_ok_and(|MissingServers(missing)| !missing.is_empty()) {
+                tracing::warn!(cause, "the pepper is compared later, since a part of the store is missing");
+                tokio::spawn(opened.clone().check_peppers_later());
+                break;
+            }
             wait.pause(&cause).await;
         }
         Ok(opened)
+    }
+
+    /// Compares the peppers with a store whose missing part may have the record of them. If they are wrong, the process
+    /// is not ready any more.
+    async fn check_peppers_later(self) {
+        loop {
+            sleep(PEPPERS_LATER).await;
+            match self.check_peppers().await {
+                Ok(Some(_)) => {}
+                Ok(None) => return,
+                Err(e) => {
+                    tracing::error!("not ready: {e:#}");
+                    let _first = self.unfit.set(format!("{e:#}"));
+                    return;
+                }
+            }
+        }
     }
 
     fn over(store: Arc<Store>, common: &Common, options: &Options, parts: InstallationParts) -> Self {
@@ -113,7 +143,8 @@ impl Installation {
             None => management,
         };
         let public_url = options.public_url.clone();
-        Self { store, clock, credentials, management: Arc::new(management), public_url }
+        let (management, unfit) = (Arc::new(management), Arc::default());
+        Self { store, clock, credentials, management, public_url, unfit }
     }
 
     /// Returns whether the store is known to have no installation.
@@ -161,7 +192,12 @@ impl Installation {
     }
 
     pub fn readiness(&self, shutdown: CancellationToken) -> Readiness {
-        readiness(self.store.clone(), self.clock.clone(), shutdown)
+        let (ready, unfit) =
+            (readiness(self.store.clone(), self.clock.clone(), shutdown), self.unfit.clone());
+        Arc::new(move || match unfit.get() {
+            Some(why) => Box::pin(std::future::ready(Err(why.clone()))),
+            None => ready(),
+        })
     }
 }
 

@@ -3,6 +3,9 @@
 //! Key expiry and calendar windows depend on the clock of the key-service that decides. The store's clock is the common
 //! reference for all key-services that share it.
 //!
+//! A store of several servers may be partly away. The key-service is ready while one of the servers serves, since no other
+//! key-service could serve the accounts of the missing ones either, and it names those.
+//!
 //! The store is checked even without traffic, so that metrics show an outage before clients do, and a store that was
 //! full becomes ready again by itself.
 
@@ -14,7 +17,7 @@ use shared_process::probe::Readiness;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use key_service_store::store::{Capacity, Ledger, Skew};
+use key_service_store::store::{Capacity, Ledger, MissingServers, Skew};
 
 /// Clock difference that is worth a log line.
 pub(crate) const NOTICEABLE: Duration = Duration::from_secs(1);
@@ -54,27 +57,31 @@ struct Watch<S: ?Sized> {
     store: Arc<S>,
 }
 
+/// Result of a look: the servers that are missing, or why the store does not serve.
+type Looked = Result<MissingServers, String>;
+
 #[derive(Default)]
 struct StoreState {
     /// Whether the clocks agree; `None` before the first comparison.
     clocks_agree: Option<bool>,
     /// Result of the last ping; `None` before the first one.
-    ping: Option<Result<(), String>>,
+    ping: Option<Looked>,
     /// Result of the last write; `None` before the first one.
-    write: Option<Result<(), String>>,
+    write: Option<Looked>,
     wrote_at: Option<Instant>,
 }
 
 impl<S: Ledger + Capacity + ?Sized> Watch<S> {
-    /// Asks the store. The error is the reason why the process is not ready.
-    async fn verdict(&self) -> Result<(), String> {
+    /// Asks the store, and returns what is missing. The error is the reason why the process is not ready.
+    async fn verdict(&self) -> Result<Option<String>, String> {
         self.ping().await?;
         self.found.lock().verdict()
     }
 
-    async fn ping(&self) -> Result<(), String> {
+    async fn ping(&self) -> Looked {
         let ping = self.store.ping().await.map_err(|e| format!("the store does not answer: {e}"));
-        metrics::gauge!("keyservice_store_up").set(if ping.is_ok() { 1.0 } else { 0.0 });
+        let is_whole = ping.as_ref().map(|MissingServers(missing)| missing.is_empty());
+        metrics::gauge!("keyservice_store_up").set(shown(is_whole.ok()));
         let before = self.found.lock().ping.replace(ping.clone());
         report(before.as_ref(), &ping, "the store answers again");
         ping
@@ -87,15 +94,16 @@ impl<S: Ledger + Capacity + ?Sized> Watch<S> {
                 self.write().await;
                 self.show_room().await;
             }
-            let is_ready = self.found.lock().verdict().is_ok();
-            metrics::gauge!("keyservice_ready").set(if is_ready { 1.0 } else { 0.0 });
+            let missing = self.found.lock().verdict();
+            metrics::gauge!("keyservice_ready").set(shown(missing.ok().map(|missing| missing.is_none())));
             sleep(LOOK_EVERY).await;
         }
     }
 
     fn is_write_due(&self) -> bool {
         let found = self.found.lock();
-        !matches!(found.write, Some(Ok(()))) || found.wrote_at.is_none_or(|at| at.elapsed() >= WRITE_EVERY)
+        !matches!(&found.write, Some(Ok(MissingServers(missing))) if missing.is_empty())
+            || found.wrote_at.is_none_or(|at| at.elapsed() >= WRITE_EVERY)
     }
 
     async fn write(&self) {
@@ -136,14 +144,18 @@ impl<S: Ledger + Capacity + ?Sized> Watch<S> {
 }
 
 impl StoreState {
-    fn verdict(&self) -> Result<(), String> {
-        let looked = |result: &Option<Result<(), String>>| {
+    fn verdict(&self) -> Result<Option<String>, String> {
+        let looked = |result: &Option<Looked>| {
             result.clone().unwrap_or_else(|| Err("the store has not been checked yet".to_owned()))
         };
-        looked(&self.ping)?;
-        looked(&self.write)?;
+        let MissingServers(mut missing) = looked(&self.ping)?;
+        let MissingServers(refusing) = looked(&self.write)?;
+        if missing.is_empty() {
+            missing = refusing;
+        }
         match self.clocks_agree {
-            Some(true) => Ok(()),
+            Some(true) if missing.is_empty() => Ok(None),
+            Some(true) => Ok(Some(format!("a part of the store is missing: {}", missing.join(", ")))),
             Some(false) => {
                 Err(format!("the clock differs by more than {} s from the store's", TOO_FAR.as_secs()))
             }
@@ -152,12 +164,34 @@ impl StoreState {
     }
 }
 
-/// Logs only when the result changes.
-fn report(before: Option<&Result<(), String>>, now: &Result<(), String>, recovered: &str) {
+/// Value of a gauge: 1 if all serves, a half if a part does, and 0 if nothing does.
+const fn shown(is_whole: Option<bool>) -> f64 {
+    match is_whole {
+        Some(true) => 1.0,
+        Some(false) => 0.5,
+        None => 0.0,
+    }
+}
+
+/// Logs a change from one result to another.
+fn report(before: Option<&Looked>, now: &Looked, recovered: &str) {
+    let in_part = |looked: &Looked| looked.as_ref().is_ok_and(|MissingServers(missing)| !missing.is_empty());
     match (before, now) {
-        (None | Some(Ok(())), Err(why)) => tracing::error!("not ready: {why}"),
-        (Some(Err(_)), Ok(())) => tracing::info!("{recovered}"),
-        (None | Some(Ok(())), Ok(())) | (Some(Err(_)), Err(_)) => {}
+        (None | Some(Ok(_)), Err(why)) => tracing::error!("not ready: {why}"),
+        (Some(Err(_)), Ok(_)) => tracing::info!("{recovered}"),
+        (None | Some(Ok(_)), Ok(_)) | (Some(Err(_)), Err(_)) => {}
+    }
+    match (before.is_some_and(in_part), now) {
+        (false, Ok(MissingServers(missing))) if !missing.is_empty() => {
+            tracing::error!(
+                missing = missing.join(", "),
+                "a part of the store is missing; the rest is served"
+            );
+        }
+        (true, Ok(MissingServers(missing))) if missing.is_empty() => {
+            tracing::info!("the whole store serves again");
+        }
+        (true | false, Ok(_) | Err(_)) => {}
     }
 }
 
@@ -183,12 +217,20 @@ mod tests {
     use domain::ledger::Command;
     use key_service_store::store::{Cursor, DueHolds, HoldIndex, Outcomes, StoreError};
 
-    /// A store with a clock.
-    struct Clocked(Mutex<Result<Option<Skew>, StoreError>>);
+    /// A store with a clock, some servers of which may be missing.
+    struct Clocked {
+        skew: Mutex<Result<Option<Skew>, StoreError>>,
+        missing: Mutex<MissingServers>,
+    }
 
     impl Clocked {
+        fn loading() -> Self {
+            let skew = Mutex::new(Err(StoreError::Unavailable("still loading".into())));
+            Self { skew, missing: Mutex::default() }
+        }
+
         fn set(&self, skew: Result<Option<i64>, ()>) {
-            *self.0.lock() = skew
+            *self.skew.lock() = skew
                 .map(|skew| skew.map(|millis| Skew { millis }))
                 .map_err(|()| StoreError::Unavailable("still loading".into()));
         }
@@ -213,11 +255,12 @@ mod tests {
         }
 
         async fn clock_skew(&self) -> Result<Option<Skew>, StoreError> {
-            self.0.lock().clone()
+            self.skew.lock().clone()
         }
 
-        async fn ping(&self) -> Result<(), StoreError> {
-            self.clock_skew().await.map(drop)
+        async fn ping(&self) -> Result<MissingServers, StoreError> {
+            self.clock_skew().await?;
+            Ok(self.missing.lock().clone())
         }
     }
 
@@ -235,14 +278,14 @@ mod tests {
             Ok(None)
         }
 
-        async fn try_write(&self) -> Result<(), StoreError> {
-            Ok(())
+        async fn try_write(&self) -> Result<MissingServers, StoreError> {
+            Ok(MissingServers::default())
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_clock_that_is_too_far_from_the_stores_is_not_ready() {
-        let store = Arc::new(Clocked(Mutex::new(Err(StoreError::Unavailable("still loading".into())))));
+        let store = Arc::new(Clocked::loading());
         let ready = readiness(store.clone(), Arc::new(System), CancellationToken::new());
         assert!(ready().await.is_err(), "before the first comparison");
         for (skew, expected) in [
@@ -257,5 +300,18 @@ mod tests {
             sleep(COMPARE_AGAIN * 2).await;
             assert_eq!(ready().await.is_ok(), expected, "{skew:?}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_store_that_is_there_in_part_is_ready_and_its_missing_servers_are_named() {
+        let store = Arc::new(Clocked::loading());
+        let ready = readiness(store.clone(), Arc::new(System), CancellationToken::new());
+        store.set(Ok(Some(0)));
+        *store.missing.lock() = MissingServers(vec!["10.0.0.2:6379 (it did not answer in time)".into()]);
+        sleep(COMPARE_AGAIN * 2).await;
+        let says = ready().await.unwrap().unwrap();
+        assert!(says.contains("10.0.0.2:6379 (it did not answer in time)"), "{says}");
+        *store.missing.lock() = MissingServers::default();
+        assert_eq!(ready().await, Ok(None));
     }
 }

@@ -122,10 +122,13 @@ impl Books<'_> {
         let generations = |due: &[Vec<u8>]| -> HashSet<_> {
             due.iter().filter_map(|entry| names::read_due(entry)).map(|(_, generation)| generation).collect()
         };
-        if due.is_empty()
-            || self.read().records_of(&layout::holders(account), vec![of_account]).await? != [None]
-        {
+        if due.is_empty() {
             return Ok(());
+        }
+        for part in layout::holders(account) {
+            if self.read().records_of(&part, vec![of_account.clone()]).await? != [None] {
+                return Ok(());
+            }
         }
         let space = names::space(account);
         let later =

@@ -225,7 +225,7 @@ pub async fn change<T>(
 ) -> Result<T, StoreError> {
     let mut view = View::of(space);
     for _ in 0..MOST_ATTEMPTS {
-        let term = records.term().await;
+        let term = records.term(space).await;
         view.begin();
         let decided = decide(&mut view);
         if !view.missing.is_empty() {

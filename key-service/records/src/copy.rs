@@ -18,7 +18,7 @@ use std::{
     },
 };
 
-use futures_util::{TryStreamExt, stream};
+use futures_util::{StreamExt, TryStreamExt, stream};
 
 pub use self::error::CopyError;
 use self::{
@@ -128,9 +128,9 @@ pub async fn copy(
     let pair = Pair { from, to, counts: CopiedCounts::default() };
     let places = known.len() as u64;
     let step = |phase, counts: &CopiedCounts| tell(Step { phase, done: counts.get(), places });
-    let term = to.term().await;
+    let terms = terms(to, &known).await;
     pair.copy(&known, &|counts: &CopiedCounts| step(Phase::Copying, counts)).await?;
-    settle(to, known.iter().map(|(space, _)| space).collect(), term).await?;
+    settle(to, terms).await?;
     let there: BTreeSet<_> = to.places().await?.into_iter().collect();
     if let Some((space, place)) = there.symmetric_difference(&known).next() {
         return Err(CopyError::Differs(describe(space, *place)));
@@ -140,9 +140,15 @@ pub async fn copy(
     Ok(pair.counts.get())
 }
 
+/// The spaces, each with the term before anything is written to it.
+async fn terms<'a>(to: &Arc<dyn Records>, known: &'a BTreeSet<(Space, Place)>) -> Vec<(&'a Space, Term)> {
+    let spaces: BTreeSet<_> = known.iter().map(|(space, _)| space).collect();
+    stream::iter(spaces).then(async |space| (space, to.term(space).await)).collect().await
+}
+
 /// Waits until everything written is durable.
-async fn settle(to: &Arc<dyn Records>, spaces: BTreeSet<&Space>, since: Term) -> Result<(), CopyError> {
-    let waits = spaces.into_iter().map(|space| Ok(to.settle(space, Durability::Durable, since)));
+async fn settle(to: &Arc<dyn Records>, terms: Vec<(&Space, Term)>) -> Result<(), CopyError> {
+    let waits = terms.into_iter().map(|(space, since)| Ok(to.settle(space, Durability::Durable, since)));
     let waits = stream::iter(waits);
     Ok(waits.try_buffer_unordered(SETTLED_AT_ONCE).try_for_each(|()| ready(Ok(()))).await?)
 }

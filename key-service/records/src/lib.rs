@@ -15,7 +15,7 @@ mod suite;
 pub use self::{
     latency::timed,
     records::{
-        Answer, Commit, Committed, Cursor, Durability, Failure, Guard, Index, Log, MOST_WORDS, Name, Order,
-        Place, Question, Record, Records, Revision, Set, Space, Term, Write,
+        Answer, Commit, Committed, Cursor, Durability, Failure, Guard, Index, Log, MOST_WORDS,
+        MissingServers, Name, Order, Place, Question, Record, Records, Revision, Set, Space, Term, Write,
     },
 };

@@ -270,7 +270,11 @@ pub enum Answer {
     Values(Vec<(u64, Vec<u8>)>),
 }
 
-/// A time in which one server carries out the commits. The server of the next term may lack some of them.
+/// Servers of a backend that do not serve while others do, each with the reason.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MissingServers(pub Vec<String>);
+
+/// A time in which one server carries out the commits of a space. The server of the next term may lack some of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Term(pub u64);
 
@@ -310,8 +314,8 @@ pub trait Records: Send + Sync + 'static {
     /// Lists all places of all spaces, to copy a backend that nobody uses meanwhile. Other calls may wait for this one.
     async fn places(&self) -> Result<Vec<(Space, Place)>, Failure>;
 
-    /// The present term.
-    async fn term(&self) -> Term {
+    /// The present term of the server that has a space.
+    async fn term(&self, _space: &Space) -> Term {
         Term::default()
     }
 
@@ -323,9 +327,9 @@ pub trait Records: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Succeeds if the backend answers and has loaded its data.
-    async fn ping(&self) -> Result<(), Failure> {
-        Ok(())
+    /// Succeeds if a server answers and has loaded its data, and names those that do not.
+    async fn ping(&self) -> Result<MissingServers, Failure> {
+        Ok(MissingServers::default())
     }
 
     /// Milliseconds by which our clock is ahead of the backend's; `None` if the backend has no clock of its own. Fails
@@ -357,9 +361,9 @@ pub trait Records: Send + Sync + 'static {
         Ok(Vec::new())
     }
 
-    /// Writes something small to every server, which changes nothing. Fails if a write is refused, because space is
-    /// short or for another reason.
-    async fn try_write(&self) -> Result<(), Failure> {
-        Ok(())
+    /// Writes something small to every server, which changes nothing. Fails if all refuse the write, because space is
+    /// short or for another reason, and names those that do.
+    async fn try_write(&self) -> Result<MissingServers, Failure> {
+        Ok(MissingServers::default())
     }
 }

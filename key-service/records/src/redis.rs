@@ -16,9 +16,9 @@ mod arguments;
 mod capacity;
 mod client;
 mod connection;
-mod durability;
 mod failover;
 mod key_space;
+mod masters;
 mod places;
 mod questions;
 mod request;
@@ -30,20 +30,20 @@ use std::{io, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use futures_util::future::try_join_all;
-use redis::{ErrorKind, RedisError, Script, ServerErrorKind, Value, cmd};
+use redis::{RedisError, Script, Value, cmd};
 use shared::clock::{Clock, random_bytes};
 use tokio::{
     task::JoinHandle,
-    time::{Instant, interval, sleep},
+    time::{interval, sleep},
 };
 
 use self::{
     arguments::Arguments,
     capacity::MemoryWatch,
     client::Client,
-    connection::Source,
-    durability::DurabilityWait,
+    connection::RedisOrigin,
     key_space::{KeySpace, PARTS},
+    masters::server::Checks,
     questions::{READ, Reads, failure, read_answers, record, senseless, text},
     watermark::{MARKED_EVERY, Watermark},
 };
@@ -51,22 +51,17 @@ pub use self::{
     settings::tls::Certificates,
     settings::{Address, InvalidAddress, Sentinel, Settings, SignIn},
 };
-use crate::records::{Answer, Commit, Committed, Durability, Failure, Place, Question, Records, Space, Term};
+use crate::records::{
+    Answer, Commit, Committed, Durability, Failure, MissingServers, Place, Question, Records, Space, Term,
+};
 
 const COMMIT: &str = include_str!("redis/commit.lua");
-
-/// Time in which questions are asked again while some of their names have moved with their slot and others have not. The
-/// connection asks again, too; together they take a second and a half.
-const MOVING: Duration = Duration::from_millis(800);
-/// Pause before they are asked again.
-const MOVING_LOOK: Duration = Duration::from_millis(20);
 
 pub struct Redis {
     client: Arc<Client>,
     key_space: KeySpace,
     commit: Script,
     read: Script,
-    durability: DurabilityWait,
     memory: MemoryWatch,
     clock: Arc<dyn Clock>,
     /// Task that marks the store as seen; absent if the store is only read.
@@ -106,12 +101,12 @@ impl Redis {
         let key_space = KeySpace::new(&settings.prefix);
         let directory = format!("{:016x}", u64::from_be_bytes(random_bytes(&*clock)));
         let watermark = Watermark::open(key_space.clone(), settings.data_dir.as_deref(), directory)?;
-        let source = Source::new(&settings.address, &settings.certificates)?;
-        let (volatile, names) = (settings.volatile_allowed, key_space.clone());
-        let client = Client::connect(source, volatile, names, watermark, Arc::clone(&clock)).await?;
-        let client = Arc::new(client);
-        if settings.is_marked && client.is_up().await {
-            client.mark(clock.now()).await?.report();
+        let origin = RedisOrigin::new(&settings.address, &settings.certificates)?;
+        let wanted = (settings.volatile_allowed, settings.is_marked, settings.wait_replicas);
+        let checks = Checks::new(key_space.clone(), watermark, Arc::clone(&clock), wanted);
+        let client = Arc::new(Box::pin(Client::connect(origin, checks)).await?);
+        if settings.is_marked && client.is_up() {
+            Box::pin(client.mark(clock.now())).await?.report();
         }
         let marking = settings.is_marked.then(|| tokio::spawn(mark(Arc::clone(&client), Arc::clone(&clock))));
         Ok(Self {
@@ -119,7 +114,6 @@ impl Redis {
             key_space,
             commit: Script::new(COMMIT),
             read: Script::new(READ),
-            durability: DurabilityWait::new(settings.wait_replicas),
             memory: MemoryWatch::default(),
             clock,
             marking,
@@ -141,7 +135,7 @@ impl Redis {
     async fn is_connected(&self) -> Result<bool, Failure> {
         let mut question = cmd("CLIENT");
         question.arg("LIST");
-        let lists = self.client.ask_masters(question).await.map_err(|e| match e.code() {
+        let lists = self.client.ask_masters(&question).await.map_err(|e| match e.code() {
             Some("NOPERM") => Failure::NotDone(
                 "Redis does not let its user see who is connected: allow +client|list for this command"
                     .into(),
@@ -203,20 +197,14 @@ impl Records for Redis {
 
     async fn read(&self, space: &Space, questions: Vec<Question>) -> Result<Vec<Answer>, Failure> {
         let reads = Reads::of(&self.key_space, space, &questions);
-        let until = Instant::now() + MOVING;
-        loop {
-            match reads.send(&self.client, &self.read).await {
-                Err(e) if is_moving(&e) && Instant::now() < until => sleep(MOVING_LOOK).await,
-                answers => return read_answers(&questions, answers.map_err(|e| failure(&e))?),
-            }
-        }
+        let answers = reads.send(&self.client, &self.read).await.map_err(|e| failure(&e))?;
+        read_answers(&questions, answers)
     }
 
     async fn commit(&self, space: &Space, commit: Commit) -> Result<Committed, Failure> {
         let arguments = Arguments::of(&self.key_space, space, &commit)?;
         let by_hash = arguments.command("EVALSHA", self.commit.get_hash());
-        let key = arguments.first_key();
-        let answer = self.client.run(key, &by_hash, || arguments.command("EVAL", COMMIT)).await;
+        let answer = self.client.run(&by_hash, || arguments.command("EVAL", COMMIT)).await;
         committed(answer.map_err(|e| failure(&e))?, &arguments)
     }
 
@@ -224,8 +212,8 @@ impl Records for Redis {
         places::all(&self.client, &self.key_space).await
     }
 
-    async fn term(&self) -> Term {
-        self.client.term()
+    async fn term(&self, space: &Space) -> Term {
+        self.client.term(self.key_space.barrier(space).as_bytes())
     }
 
     async fn settle(&self, space: &Space, durability: Durability, since: Term) -> Result<(), Failure> {
@@ -234,24 +222,18 @@ impl Records for Redis {
         }
         let mut barrier = cmd("SET");
         barrier.arg(self.key_space.barrier(space)).arg("");
-        let settled = self.durability.pass(&self.client, &barrier, durability, since).await;
+        let settled = self.client.settle(barrier, durability, since).await;
         settled.map_err(|e| Failure::Unknown(text(&e)))
     }
 
-    async fn ping(&self) -> Result<(), Failure> {
-        self.client.ask::<()>(&cmd("PING")).await.map_err(|e| failure(&e))?;
-        // Writes nothing unless replicas are awaited.
-        let mut barrier = cmd("SET");
-        barrier.arg(self.key_space.readiness()).arg("");
-        let term = self.term().await;
-        let passed = self.durability.pass(&self.client, &barrier, Durability::Replicated, term).await;
-        passed.map_err(|e| failure(&e))
+    async fn ping(&self) -> Result<MissingServers, Failure> {
+        capacity::ping(&self.client, &self.key_space).await.map_err(|e| failure(&e))
     }
 
     /// Subtracts from our clock that of the server that differs most.
     async fn clock_skew(&self) -> Result<Option<i64>, Failure> {
         let asked = self.clock.now();
-        let answers = self.client.ask_masters(cmd("TIME")).await.map_err(|e| failure(&e))?;
+        let answers = self.client.ask_those_there(&cmd("TIME")).await.map_err(|e| failure(&e))?;
         let ours = i64::midpoint(asked.millis(), self.clock.now().millis());
         let mut most = 0_i64;
         for answer in answers {
@@ -273,26 +255,19 @@ impl Records for Redis {
     }
 
     async fn persistence_warnings(&self) -> Vec<&'static str> {
-        let of_disk = self.client.sync().await.warning();
+        let of_disk = self.client.sync().warning();
         // Readiness reports a store that does not answer.
-        let ask = |connection| async move { failover::warning(&connection).await };
-        let of_replicas = self.client.in_time(ask).await.unwrap_or_default();
+        let of_replicas = self.client.warning().await.unwrap_or_default();
         of_disk.into_iter().chain(of_replicas).collect()
     }
 
     async fn losses(&self) -> Result<Vec<i64>, Failure> {
-        let ask = |connection| async move { failover::losses(&connection, &self.key_space).await };
-        self.client.in_time(ask).await.map_err(|e| failure(&e))
+        self.client.losses().await.map_err(|e| failure(&e))
     }
 
-    async fn try_write(&self) -> Result<(), Failure> {
+    async fn try_write(&self) -> Result<MissingServers, Failure> {
         capacity::try_write(&self.client, &self.key_space).await.map_err(|e| failure(&e))
     }
-}
-
-/// Returns whether a slot moves, so that a server has only some of the names that were asked for.
-fn is_moving(error: &RedisError) -> bool {
-    error.kind() == ErrorKind::Server(ServerErrorKind::TryAgain)
 }
 
 /// Reads the script's answer: zero, or the places of failed guards with the records as they are.

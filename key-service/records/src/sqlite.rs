@@ -31,7 +31,7 @@ use self::{
 };
 use crate::{
     latency::timed,
-    records::{Answer, Commit, Committed, Failure, Place, Question, Records, Space},
+    records::{Answer, Commit, Committed, Failure, MissingServers, Place, Question, Records, Space},
 };
 
 /// Words of a commit: an import of thousands of keys takes effect together. Other commits wait for it, for about a
@@ -97,8 +97,9 @@ impl Records for Sqlite {
             .await
     }
 
-    async fn ping(&self) -> Result<(), Failure> {
-        self.query(|tables| Ok(check_layout(tables.connection)?)).await
+    async fn ping(&self) -> Result<MissingServers, Failure> {
+        self.query(|tables| Ok(check_layout(tables.connection)?)).await?;
+        Ok(MissingServers::default())
     }
 
     /// Returns `false`: the file has no bound but its disk, which others fill too. A full disk refuses writes that need
@@ -118,13 +119,14 @@ impl Records for Sqlite {
     }
 
     /// Writes the layout's number again, which changes nothing.
-    async fn try_write(&self) -> Result<(), Failure> {
+    async fn try_write(&self) -> Result<MissingServers, Failure> {
         let _timed = timed("write");
         self.writer.check_file()?;
         let write = |tables: &mut Tables<'_>| {
             check_layout(tables.connection)?;
             write_layout_again(tables.connection)
         };
-        self.writer.run(move |tables| Ok(tables.transact(TransactionKind::Write, write)?)).await
+        self.writer.run(move |tables| Ok(tables.transact(TransactionKind::Write, write)?)).await?;
+        Ok(MissingServers::default())
     }
 }

@@ -4,9 +4,14 @@ pub mod deadline;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeMap, pin::Pin, sync::Arc};
+use std::{collections::BTreeMap, future::poll_fn, mem, pin::Pin, sync::Arc, task::Poll};
 
-use futures_util::{Stream, stream};
+use futures_util::{
+    Stream, StreamExt,
+    future::BoxFuture,
+    stream::{self, FuturesUnordered},
+};
+use parking_lot::Mutex;
 use shared::clock::{Clock, random_bytes};
 use shared_observe::{
     failure_log::{FailureLog, Failures},
@@ -25,6 +30,9 @@ use tonic_types::{ErrorDetails, StatusExt};
 
 /// The domain of our `google.rpc.ErrorInfo`.
 const ERROR_DOMAIN: &str = "faregate";
+/// Frames of a session that are answered at the same time, at most. A gateway sends the next one before the slowest call of
+/// the last is answered.
+const MOST_FRAMES: usize = 64;
 
 pub struct Grpc {
     service: Arc<dyn KeyService>,
@@ -34,7 +42,7 @@ pub struct Grpc {
 }
 
 impl Grpc {
-    /// When `shutdown` is cancelled, sessions end after their current frame.
+    /// When `shutdown` is cancelled, sessions end after the frames that they have received.
     pub fn new(service: Arc<dyn KeyService>, shutdown: CancellationToken, clock: &dyn Clock) -> Self {
         Self { service, shutdown, instance: u64::from_be_bytes(random_bytes(clock)) }
     }
@@ -43,7 +51,7 @@ impl Grpc {
     async fn one(&self, request: call::Request) -> Result<answer::Response, Status> {
         let call = Call::from_message(Some(request), SessionClock::starting(Instant::now()));
         let call = call.map_err(|malformed| invalid(&malformed))?;
-        match self.service.handle(vec![call.into()]).await.pop() {
+        match self.service.answers(vec![call.into()]).await.pop() {
             Some(Ok(answer)) => Ok(answer.to_message()),
             Some(Err(failure)) => Err(status(&failure)),
             None => Err(Status::internal("the call was not answered")),
@@ -112,6 +120,9 @@ impl key_service_server::KeyService for Grpc {
             shutdown: self.shutdown.clone(),
             clock: SessionClock::starting(Instant::now()),
             greeted: false,
+            is_ending: false,
+            running: FuturesUnordered::new(),
+            answers: Arc::default(),
             instance: self.instance,
             _counted: Counted::by(metrics::gauge!("keyservice_sessions")),
         };
@@ -122,6 +133,9 @@ impl key_service_server::KeyService for Grpc {
     }
 }
 
+/// Answers that were not sent yet, each with the id of its call.
+type Answers = Mutex<Vec<(u64, Result<Answer, CallFailure>)>>;
+
 /// A session of a gateway.
 struct SessionStream {
     frames: Streaming<v1::SessionRequest>,
@@ -130,29 +144,78 @@ struct SessionStream {
     clock: SessionClock,
     /// The first frame, with the session's clock, has been sent.
     greeted: bool,
+    /// No more frames are read.
+    is_ending: bool,
+    /// Frames with calls that are not answered yet.
+    running: FuturesUnordered<BoxFuture<'static, ()>>,
+    answers: Arc<Answers>,
     instance: u64,
     _counted: Counted,
 }
 
 impl SessionStream {
-    /// Returns the next frame of answers. One frame is at the store at a time while the gateway gathers the next.
+    /// Returns the next answers, as soon as there are any.
     async fn next(&mut self) -> Result<Option<v1::SessionResponse>, Status> {
         if !self.greeted {
             self.greeted = true;
             return Ok(Some(self.response(Vec::new())));
         }
-        let frame = tokio::select! {
-            biased;
-            frame = self.frames.message() => frame?,
-            () = self.shutdown.cancelled() => None,
-        };
-        match frame {
-            Some(frame) => {
-                let answers = answer_frame(&*self.service, frame, self.clock).await?;
-                Ok(Some(self.response(answers)))
+        loop {
+            let is_idle = self.running.is_empty() && self.answers.lock().is_empty();
+            if self.is_ending && is_idle {
+                return Ok(None);
             }
-            None => Ok(None),
+            let takes_more = !self.is_ending && self.running.len() < MOST_FRAMES;
+            let frame = tokio::select! {
+                biased;
+                answers = answered(&mut self.running, &self.answers) => {
+                    log(answers.iter().filter_map(|(_, answer)| answer.as_ref().err()));
+                    let answers = answers.into_iter().map(|(id, answer)| answer_of(id, answer)).collect();
+                    return Ok(Some(self.response(answers)));
+                }
+                frame = self.frames.message(), if takes_more => frame?,
+                () = self.shutdown.cancelled(), if !self.is_ending => None,
+            };
+            match frame {
+                Some(frame) => self.start(frame)?,
+                None => self.is_ending = true,
+            }
         }
+    }
+
+    /// Begins to answer a frame.
+    fn start(&mut self, frame: v1::SessionRequest) -> Result<(), Status> {
+        if frame.calls.len() > MAX_FRAME_CALLS {
+            let problem = format!("has more than {MAX_FRAME_CALLS} elements");
+            return Err(invalid(&Malformed { field: "calls", problem }));
+        }
+        metrics::histogram!("keyservice_frame_calls")
+            .record(u32::try_from(frame.calls.len()).unwrap_or(u32::MAX));
+        let (mut begun, mut calls) =
+            (Vec::with_capacity(frame.calls.len()), Vec::with_capacity(frame.calls.len()));
+        for v1::Call { id, request, traceparent } in frame.calls {
+            match Call::from_message(request, self.clock) {
+                Ok(call) => {
+                    let span = Span::of_call(&traceparent, call.method());
+                    begun.push(Some((id, span.clone(), CallTimer::start(CallSide::Server, call.method()))));
+                    calls.push(TracedCall { call, span });
+                }
+                Err(malformed) => self.answers.lock().push((id, Err(refused(&malformed)))),
+            }
+        }
+        let (service, answers) = (self.service.clone(), self.answers.clone());
+        self.running.push(Box::pin(async move {
+            let begun = Mutex::new(begun);
+            let reply = |place: usize, answer: Result<Answer, CallFailure>| {
+                let Some((id, span, timer)) = begun.lock().get_mut(place).and_then(Option::take) else {
+                    return;
+                };
+                note(&span, timer, &answer);
+                answers.lock().push((id, answer));
+            };
+            service.handle(calls, &reply).await;
+        }));
+        Ok(())
     }
 
     fn response(&self, answers: Vec<v1::Answer>) -> v1::SessionResponse {
@@ -161,41 +224,17 @@ impl SessionStream {
     }
 }
 
-async fn answer_frame(
-    service: &dyn KeyService,
-    frame: v1::SessionRequest,
-    clock: SessionClock,
-) -> Result<Vec<v1::Answer>, Status> {
-    if frame.calls.len() > MAX_FRAME_CALLS {
-        let problem = format!("has more than {MAX_FRAME_CALLS} elements");
-        return Err(invalid(&Malformed { field: "calls", problem }));
-    }
-    metrics::histogram!("keyservice_frame_calls")
-        .record(u32::try_from(frame.calls.len()).unwrap_or(u32::MAX));
-    let mut answers = Vec::with_capacity(frame.calls.len());
-    let (mut begun, mut calls) =
-        (Vec::with_capacity(frame.calls.len()), Vec::with_capacity(frame.calls.len()));
-    for v1::Call { id, request, traceparent } in frame.calls {
-        match Call::from_message(request, clock) {
-            Ok(call) => {
-                let span = Span::of_call(&traceparent, call.method());
-                begun.push((id, span.clone(), CallTimer::start(CallSide::Server, call.method())));
-                calls.push(TracedCall { call, span });
-            }
-            Err(malformed) => {
-                let failure = refused(&malformed);
-                log([&failure]);
-                answers.push(answer_of(id, Err(failure)));
-            }
-        }
-    }
-    let answered = service.handle(calls).await;
-    log(answered.iter().filter_map(|answer| answer.as_ref().err()));
-    answers.extend(begun.into_iter().zip(answered).map(|((id, span, timer), answer)| {
-        note(&span, timer, &answer);
-        answer_of(id, answer)
-    }));
-    Ok(answers)
+/// Works on all frames, and returns the answers that this brings, once there are any.
+async fn answered(
+    running: &mut FuturesUnordered<BoxFuture<'static, ()>>,
+    answers: &Answers,
+) -> Vec<(u64, Result<Answer, CallFailure>)> {
+    poll_fn(|context| {
+        while let Poll::Ready(Some(())) = running.poll_next_unpin(context) {}
+        let answers = mem::take(&mut *answers.lock());
+        if answers.is_empty() { Poll::Pending } else { Poll::Ready(answers) }
+    })
+    .await
 }
 
 /// Records the outcome of a call. A refusal is an answer; a malformed call is the caller's error.
@@ -254,7 +293,7 @@ fn reason(code: Code) -> &'static str {
 /// gateways call.
 static UNAVAILABLE: FailureLog = FailureLog::new();
 
-/// Logs the failures of a frame, one line per reason, since an unreachable store fails all its calls.
+/// Logs failures, one line per reason, since an unreachable store fails all its calls.
 fn log<'a>(failures: impl IntoIterator<Item = &'a CallFailure>) {
     let mut by_reason: BTreeMap<&str, (&CallFailure, usize)> = BTreeMap::new();
     for failure in failures {

@@ -1,7 +1,7 @@
 //! Use-cases of spending: authenticate, authorize, extend, capture and release, for many calls at a time.
 //!
 //! A batch is grouped by account, with one store call per account. At high load, many calls share one read and one
-//! write of a record.
+//! write of a record. A part of the store may be missing, so no account waits for another.
 
 mod adding;
 mod outcome;
@@ -10,10 +10,10 @@ mod refusals;
 mod tests;
 mod upstreams;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, mem, pin::pin, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use futures_util::future::join_all;
+use futures_util::{StreamExt, stream::FuturesUnordered};
 use shared::{
     clock::Clock,
     generation::Course,
@@ -28,9 +28,9 @@ use shared_config::current::Current;
 use shared_observe::traces::{KeyValue, Span, SpanKind};
 use shared_rpc::{
     Answer, Authorize, Call, CallFailure, Capture, Extend, HoldRef, Identity, KeyService, Release,
-    TracedCall, UpstreamCost,
+    TakeAnswer, TracedCall, UpstreamCost,
 };
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 use tonic::Code;
 
 pub(crate) use self::outcome::count_billed;
@@ -42,10 +42,12 @@ use domain::{
     pricing,
 };
 use key_service_credentials::Credentials;
-use key_service_store::store::{Credential, Hour, Ledger, Outcomes, StoreError};
+use key_service_store::store::{Credential, Hour, Ledger, StoreError};
 
 /// A prompt bound that an exact count can replace takes at most one fourth of what is available.
 const BOUND_SHARE: i64 = 4;
+/// Longest wait of a call for others of its batch whose credentials are still looked up.
+const GATHERING: Duration = Duration::from_millis(5);
 
 /// Authorizes and bills spending. Cheap to share behind an `Arc`.
 pub struct Service {
@@ -68,7 +70,7 @@ enum CallPlan {
     Run { account: AccountId, command: Command, meaning: Meaning },
 }
 
-/// Commands to an account, each with the index of its answer and the context for its outcome.
+/// Commands to an account, each with the index of its call and the context for its outcome.
 #[derive(Default)]
 struct CommandBatch {
     commands: Vec<Command>,
@@ -273,74 +275,75 @@ impl Service {
         let command = Command::Release { key, generation };
         Ok(CallPlan::Run { account, command, meaning: Meaning::Release })
     }
+
+    /// Carries out the commands of an account, and answers their calls.
+    async fn run(&self, account: AccountId, batch: CommandBatch, reply: &TakeAnswer<'_>) {
+        let CommandBatch { commands, meanings, spans } = batch;
+        let now = self.clock.now();
+        let spans: Vec<_> = spans.iter().map(|span| self.store_span(span, commands.len())).collect();
+        match self.ledger.execute(account, commands, now).await {
+            Ok(outcomes) => {
+                let mut outcomes = outcomes.into_iter();
+                for (place, meaning) in meanings {
+                    let Some(outcome) = outcomes.next() else {
+                        reply(
+                            place,
+                            Err(outcome::unfit("the store answered fewer commands than it was given")),
+                        );
+                        continue;
+                    };
+                    meaning.count(&outcome, &self.refusals, Hour::of(now));
+                    if let Ok(Outcome::Captured(settlement)) = &outcome {
+                        self.upstream_bills.note(settlement, Hour::of(now));
+                    }
+                    reply(place, meaning.of(outcome));
+                }
+            }
+            Err(unavailable) => {
+                for span in &spans {
+                    span.fail("store");
+                }
+                for (place, _) in meanings {
+                    reply(place, Err(failure(&unavailable)));
+                }
+            }
+        }
+    }
 }
 
 #[async_trait]
 impl KeyService for Service {
-    async fn handle(&self, calls: Vec<TracedCall>) -> Vec<Result<Answer, CallFailure>> {
-        let plan = async |TracedCall { call, span }| (self.plan(call).await, span);
-        let plans = join_all(calls.into_iter().map(plan)).await;
-        let mut answers: Vec<Option<Result<Answer, CallFailure>>> = Vec::with_capacity(plans.len());
-        let mut accounts: BTreeMap<AccountId, CommandBatch> = BTreeMap::new();
-        for (at, (plan, span)) in plans.into_iter().enumerate() {
-            match plan {
-                CallPlan::Done(answer) => answers.push(Some(answer)),
-                CallPlan::Run { account, command, meaning } => {
-                    let batch = accounts.entry(account).or_default();
-                    batch.commands.push(command);
-                    batch.meanings.push((at, meaning));
-                    batch.spans.extend(Some(span).filter(Span::is_sampled));
-                    answers.push(None);
-                }
+    async fn handle(&self, calls: Vec<TracedCall>, reply: &TakeAnswer<'_>) {
+        let plan = async |(place, TracedCall { call, span })| (place, self.plan(call).await, span);
+        let mut plans: FuturesUnordered<_> = calls.into_iter().enumerate().map(plan).collect();
+        let mut gathered: BTreeMap<AccountId, CommandBatch> = BTreeMap::new();
+        let mut runs = FuturesUnordered::new();
+        let mut gathering = pin!(sleep(GATHERING));
+        let mut is_over = false;
+        loop {
+            if plans.is_empty() || is_over {
+                let batches = mem::take(&mut gathered).into_iter();
+                runs.extend(batches.map(|(account, batch)| self.run(account, batch, reply)));
+            }
+            tokio::select! {
+                biased;
+                Some((place, plan, span)) = plans.next(), if !plans.is_empty() => match plan {
+                    CallPlan::Done(answer) => reply(place, answer),
+                    CallPlan::Run { account, command, meaning } => {
+                        let batch = gathered.entry(account).or_default();
+                        batch.commands.push(command);
+                        batch.meanings.push((place, meaning));
+                        batch.spans.extend(Some(span).filter(Span::is_sampled));
+                    }
+                },
+                Some(()) = runs.next(), if !runs.is_empty() => {}
+                () = &mut gathering, if !gathered.is_empty() => is_over = true,
+                else => return,
             }
         }
-        let now = self.clock.now();
-        let runs =
-            accounts.into_iter().map(|(account, CommandBatch { commands, meanings, spans })| async move {
-                let spans: Vec<_> = spans.iter().map(|span| self.store_span(span, commands.len())).collect();
-                let outcomes = self.ledger.execute(account, commands, now).await;
-                if outcomes.is_err() {
-                    for span in &spans {
-                        span.fail("store");
-                    }
-                }
-                (outcomes, meanings)
-            });
-        for (outcomes, meanings) in join_all(runs).await {
-            if let Ok(outcomes) = &outcomes {
-                for (outcome, (_, meaning)) in outcomes.iter().zip(&meanings) {
-                    meaning.count(outcome, &self.refusals, Hour::of(now));
-                    if let Ok(Outcome::Captured(settlement)) = outcome {
-                        self.upstream_bills.note(settlement, Hour::of(now));
-                    }
-                }
-            }
-            put_answers(&mut answers, outcomes, meanings);
-        }
-        let unanswered = || Err(outcome::unfit("the store answered fewer commands than it was given"));
-        answers.into_iter().map(|answer| answer.unwrap_or_else(unanswered)).collect()
     }
 }
 
 fn times(amount: NanoUsd, factor: i64) -> NanoUsd {
     NanoUsd::from_nanos(amount.nanos().saturating_mul(factor))
-}
-
-fn put_answers(
-    answers: &mut [Option<Result<Answer, CallFailure>>],
-    outcomes: Result<Outcomes, StoreError>,
-    meanings: Vec<(usize, Meaning)>,
-) {
-    match outcomes {
-        Ok(outcomes) => {
-            for (outcome, (at, meaning)) in outcomes.into_iter().zip(meanings) {
-                answers[at] = Some(meaning.of(outcome));
-            }
-        }
-        Err(unavailable) => {
-            for (at, _) in meanings {
-                answers[at] = Some(Err(failure(&unavailable)));
-            }
-        }
-    }
 }

@@ -51,3 +51,4 @@ pub use key_service_ledger::{
     EVENTS_KEPT, EventBounds, StoreError,
     sums::{AccountDay, OtherSums},
 };
+pub use records::MissingServers;

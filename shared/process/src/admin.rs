@@ -49,7 +49,8 @@ pub(super) fn admin_router(metrics: Metrics, ready: Readiness, own: Router, guar
         let ready = ready();
         async move {
             match ready.await {
-                Ok(()) => (StatusCode::OK, "ready\n".to_owned()),
+                Ok(None) => (StatusCode::OK, "ready\n".to_owned()),
+                Ok(Some(missing)) => (StatusCode::OK, format!("ready, but {missing}\n")),
                 Err(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("not ready: {why}\n")),
             }
         }

@@ -11,8 +11,10 @@ use tokio::time::timeout;
 /// Path on every admin port that reports readiness.
 pub const READY: &str = "/readyz";
 
-/// Checks whether the process can serve right now. The error says why not.
-pub type Readiness = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Result<(), String>> + Send>> + Send + Sync>;
+/// Checks whether the process can serve right now. The error says why not; a process that serves in part says what is
+/// missing.
+pub type Readiness =
+    Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Result<Option<String>, String>> + Send>> + Send + Sync>;
 
 /// Container engines wait slightly longer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);

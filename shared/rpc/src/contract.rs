@@ -1,8 +1,9 @@
 //! The calls between the services as checked types. Only [`crate::messages`] and the two gRPC edges see generated
 //! messages.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use parking_lot::Mutex;
 use shared::{
     generation::{Course, Origin},
     ids::{AccountId, GenerationId, KeyId, Principal},
@@ -298,9 +299,21 @@ impl CallFailure {
     }
 }
 
-/// The interface of the key-service. A gateway in the same process uses it directly.
+/// Takes the answer to the call at a place among the calls.
+pub type TakeAnswer<'a> = dyn Fn(usize, Result<Answer, CallFailure>) + Send + Sync + 'a;
+
+/// The interface of the key-service, also for a gateway in the same process.
 #[async_trait::async_trait]
 pub trait KeyService: Send + Sync {
-    /// Returns an answer for every call, in the order of the calls.
-    async fn handle(&self, calls: Vec<TracedCall>) -> Vec<Result<Answer, CallFailure>>;
+    /// Answers every call once, as soon as there is an answer, so that a slow call holds up no other.
+    async fn handle(&self, calls: Vec<TracedCall>, reply: &TakeAnswer<'_>);
+}
+
+impl dyn KeyService {
+    /// Waits for the answers to all calls, and returns them in the order of the calls.
+    pub async fn answers(&self, calls: Vec<TracedCall>) -> Vec<Result<Answer, CallFailure>> {
+        let answers = Mutex::new(BTreeMap::new());
+        self.handle(calls, &|place, answer| drop(answers.lock().insert(place, answer))).await;
+        answers.into_inner().into_values().collect()
+    }
 }

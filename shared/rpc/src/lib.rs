@@ -14,7 +14,7 @@ use tonic::{Request, Status, metadata::MetadataValue, service::Interceptor};
 
 pub use contract::{
     Answer, Authorize, Call, CallFailure, Capture, Captured, Charge, Extend, Extended, Extension, Grant,
-    HoldRef, Identity, KeyService, Release, TracedCall, UpstreamCost,
+    HoldRef, Identity, KeyService, Release, TakeAnswer, TracedCall, UpstreamCost,
 };
 pub use messages::Malformed;
 pub use session_clock::SessionClock;

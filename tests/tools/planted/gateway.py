@@ -15,10 +15,12 @@ PACE = "inference-gateway/metering/src/pace.rs"
 PRICING = "key-service/domain/src/pricing.rs"
 ORPHANS = "inference-gateway/holds/src/keys/orphans.rs"
 QUEUE = "inference-gateway/holds/src/keys/queue.rs"
+SENT = "inference-gateway/holds/src/keys/session/in_flight.rs"
 HEARTBEAT = "inference-gateway/holds/src/heartbeat.rs"
 SPOOL = "inference-gateway/holds/src/spool.rs"
 ADMISSION = "inference-gateway/admission/src/lib.rs"
 SPENDING = "key-service/spending/src/service.rs"
+SESSIONS = "key-service/spending/src/grpc.rs"
 PASSAGE = "inference-gateway/request/src/passage.rs"
 NOTES = "inference-gateway/request/src/passage/notes.rs"
 KNOWN = "inference-gateway/request/src/names/known.rs"
@@ -171,6 +173,16 @@ FAULTS = {
         ("a running request loses its hold to a late copy", HEARTBEAT,
          "if holds.is_live(&orphan) {", "if holds.is_live(&orphan) && false {",
          "keys::tests::a_running_hold_whose_late_copy_was_granted_goes_on"),
+        ("the next frame waits for the slowest call of the last", SENT,
+         "(!waits).then(|| sent_at + SLOW * 2_u32.pow(self.unheard.saturating_sub(1)))",
+         "Some(sent_at).filter(|_| !waits && self.frames.is_empty())",
+         "keys::session::in_flight::tests::a_frame_lets_the_next_one_go_once_it_is_answered_or_slow"),
+        ("a failure of a slow call that nobody else has taken is no answer", SENT,
+         "match deliver(&pending, frame.is_passed_on) {", "match deliver(&pending, frame.is_hedged) {",
+         "keys::session::in_flight::tests::a_session_without_answers_gets_few_frames_and_none_once_its_calls_were_handed_on"),
+        ("a part of the store that is away is taken for all of it", SENT,
+         "if frame.store == StoreSeen::Away && !is_there {", "if frame.store == StoreSeen::Away {",
+         "keys::session::in_flight::tests::a_store_of_which_lately_a_part_was_reached_has_not_failed"),
         ("calls of a broken session are lost", QUEUE,
          "for pending in unanswered.into_iter().chain(own).rev() {",
          "drop(unanswered);\n        for pending in own.into_iter().rev() {",
@@ -194,6 +206,9 @@ FAULTS = {
          "spool::tests::a_last_line_without_its_end_swallows_no_later_one"),
     ],
     "key-service-spending": [
+        ("a frame waits for the slowest call of the last", SESSIONS,
+         "!self.is_ending && self.running.len() < MOST_FRAMES;", "!self.is_ending && self.running.is_empty();",
+         "grpc::tests::a_call_that_waits_holds_up_neither_others_of_its_frame_nor_the_next_frame"),
         ("another model's answer costs no more than its price", SPENDING,
          "pricing::cost(&hold.price, usage).max(least.unwrap_or(NanoUsd::ZERO))",
          "pricing::cost(&hold.price, usage).max(least.map_or(NanoUsd::ZERO, |_| NanoUsd::ZERO))",

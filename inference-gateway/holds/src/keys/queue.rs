@@ -113,7 +113,7 @@ enum SessionState {
     Idle,
     /// Waiting for calls, and for the time at which calls of another session spill over.
     Watching,
-    /// A frame is in flight. More calls are taken once it is answered.
+    /// A frame is in flight. More calls are taken once it is answered, or slow.
     Busy,
     /// Not connected, or without answers for too long.
     Away,
@@ -165,7 +165,7 @@ impl Queue {
         self.notify(state);
     }
 
-    /// Takes the next frame for this session, which has none in flight.
+    /// Takes the next frame for this session.
     pub(super) fn take(&self, session: usize) -> Work {
         let mut state = self.state.lock();
         if state.closed {
@@ -192,6 +192,20 @@ impl Queue {
             state.waiting.push_front(pending);
         }
         self.notify(state);
+    }
+
+    /// Lets another session send these calls: one that is connected, or the next that is. Returns whether there are others.
+    pub(super) fn pass_on(&self, session: usize, calls: Vec<Arc<Pending>>) -> bool {
+        let mut state = self.state.lock();
+        let count = state.sessions.len();
+        let mut others = (1..count).map(|step| (session + step) % count);
+        match others.find(|other| state.sessions[*other].state != SessionState::Away) {
+            Some(other) => state.sessions[other].waiting.extend(calls),
+            None if count > 1 => state.waiting.extend(calls),
+            None => return false,
+        }
+        self.notify(state);
+        true
     }
 
     /// Marks the session as away, unless all others are away too.
@@ -423,6 +437,22 @@ mod tests {
         let queue = idle(2);
         assert!(queue.yield_to_others(0));
         assert!(!queue.yield_to_others(1), "the last one is asked all the same");
+    }
+
+    #[tokio::test]
+    async fn slow_calls_are_passed_on_to_another_session_even_if_it_is_away_for_a_moment() {
+        let queue = idle(2);
+        let _slow = ask(&queue);
+        let slow = take(&queue, 0);
+        queue.requeue(1, Vec::new());
+        assert!(queue.pass_on(0, slow.clone()));
+        assert_eq!(take(&queue, 1).len(), 1, "once it is back");
+        assert!(queue.pass_on(0, slow.clone()));
+        assert_eq!(take(&queue, 1).len(), 1);
+        let alone = idle(1);
+        let _slow = ask(&alone);
+        let slow = take(&alone, 0);
+        assert!(!alone.pass_on(0, slow), "there is no other");
     }
 
     #[tokio::test]

@@ -1,8 +1,12 @@
 //! Group commit with a key-service: calls that arrive while a frame is in flight are sent together in the next one.
 //!
-//! An idle gateway does not wait, and a busy one sends large frames. If a session breaks or is silent, another one
+//! An idle gateway does not wait, and a busy one sends large frames. A frame with slow calls lets the next one go, since
+//! the slow ones may belong to accounts whose part of the store is away. If a session breaks or is silent, another one
 //! sends its unanswered calls again, which is safe because all calls are idempotent. A silent session gets new frames
 //! after its next answer.
+
+mod exchange;
+mod in_flight;
 
 use std::{
     fmt, io,
@@ -17,21 +21,25 @@ use shared_client::dial::{Dial, Wire};
 use shared_door::tls::Tls;
 use shared_observe::{metrics::Counted, traces::Span};
 use shared_rpc::{
-    Answer, CALL_DEADLINE, Call, KeyService, PresentToken, SessionClock, TracedCall, client_tls,
-    v1::{self, key_service_client::KeyServiceClient},
+    Answer, Call, KeyService, PresentToken, SessionClock, client_tls,
+    v1::key_service_client::KeyServiceClient,
 };
 use tokio::{
     sync::mpsc,
-    time::{Instant, sleep, timeout},
+    time::{Instant, sleep, sleep_until, timeout},
 };
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{
-    Code, Status, Streaming,
+    Code, Status,
     service::interceptor::InterceptedService,
     transport::{Channel, Endpoint},
 };
 use tower::{Service, service_fn};
 
+use self::{
+    exchange::{Heard, OpenSession, closed},
+    in_flight::{FrameEnd, Hedge, MOST_FRAMES, SentFrames, StoreSeen},
+};
 use super::{
     health::KeyServiceHealth,
     orphans::Orphans,
@@ -44,10 +52,6 @@ const CONNECT_DEADLINE: Duration = Duration::from_secs(2);
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 /// Longest pause after failed sessions. It is short, so that the gateway recovers within a second of the key-service.
 const LONGEST_PAUSE: Duration = Duration::from_millis(640);
-/// Time without an answer after which calls are also sent to another key-service. Frames are normally answered within
-/// milliseconds. If all key-services are slow because the store is, the next one still has most of the callers'
-/// deadline.
-const HEDGE_AFTER: Duration = Duration::from_millis(500);
 /// How long a key-service that cannot reach the store gets no calls, if there is another one. It is longer than a
 /// caller's pause between attempts, so that the next attempt goes to the other.
 const STORE_FAILURE_PENALTY: Duration = Duration::from_secs(1);
@@ -126,7 +130,7 @@ impl SessionTask {
         let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
         let mut connecting = Some(counted("connecting"));
         while !self.queue.is_closed() {
-            let mut frame = Frame::default();
+            let mut in_flight = SentFrames::default();
             let ended = match self.open().await {
                 Ok(mut session) => {
                     tracing::debug!(peer = %self.peer, "session with the key-service opened");
@@ -134,14 +138,14 @@ impl SessionTask {
                     self.answered();
                     connecting = None;
                     let _open = counted("open");
-                    session.run(&self, &mut frame).await
+                    self.exchange(&mut session, &mut in_flight).await
                 }
                 Err(status) => Err(status),
             };
             let Err(status) = ended else { return };
             connecting.get_or_insert_with(|| counted("connecting"));
             self.failed(status.message());
-            self.queue.requeue(self.number, frame.to_hand_on());
+            self.queue.requeue(self.number, in_flight.to_hand_on());
             sleep(backoff.pause(&*self.clock)).await;
         }
     }
@@ -158,7 +162,7 @@ impl SessionTask {
     async fn open(&self) -> Result<OpenSession, Status> {
         let (endpoint, tls, token, dial) = match &self.peer {
             Peer::Remote { endpoint, tls, token, dial } => (endpoint, tls, token, dial),
-            Peer::Local(service) => return Ok(OpenSession::Local(service.clone())),
+            Peer::Local(service) => return Ok(OpenSession::local(service.clone())),
         };
         let opening = async {
             let connected = match (dial, tls) {
@@ -173,17 +177,119 @@ impl SessionTask {
                 connected.map_err(|e| Status::unavailable(format!("{:#}", anyhow::Error::from(e))))?;
             let mut client: KeyServiceClient<InterceptedService<Channel, PresentToken>> =
                 KeyServiceClient::with_interceptor(channel, token.clone());
-            // Only one frame is in flight at a time, so the channel never blocks.
-            let (frames, outgoing) = mpsc::channel(1);
+            // No more frames are in flight, so the channel never blocks.
+            let (frames, outgoing) = mpsc::channel(MOST_FRAMES);
             let mut answers = client.session(ReceiverStream::new(outgoing)).await?.into_inner();
             let first = answers.message().await?.ok_or_else(closed)?;
             let clock = SessionClock::observed(Instant::now(), first.clock_ms);
             self.queue.met(self.number, first.instance);
-            Ok(OpenSession::Remote(Box::new(RemoteSession { frames, answers, clock, next_id: 0 })))
+            Ok(OpenSession::remote(frames, answers, clock))
         };
         timeout(CONNECT_DEADLINE, opening)
             .await
             .map_err(|_| Status::deadline_exceeded("no connection in time"))?
+    }
+
+    /// Sends frame after frame. Returns `Ok` when the queue is closed, and an error when the session breaks.
+    async fn exchange(&self, session: &mut OpenSession, in_flight: &mut SentFrames) -> Result<(), Status> {
+        let mut rests_until = Instant::now();
+        loop {
+            let now = Instant::now();
+            let free_at = in_flight.free_at(now).map(|free_at| free_at.max(rests_until));
+            let mut wait = None;
+            if free_at.is_some_and(|free_at| free_at <= now) {
+                match self.queue.take(self.number) {
+                    Work::Frame(calls) => {
+                        self.send(session, calls, in_flight).await?;
+                        continue;
+                    }
+                    Work::End if in_flight.is_empty() => return Ok(()),
+                    Work::End => {}
+                    Work::Wait(spill) => wait = Some(spill),
+                }
+            }
+            let to_hedge = in_flight.hedged_at().filter(|_| session.is_remote());
+            let timer = free_at.filter(|free_at| *free_at > now).into_iter().chain(to_hedge).min();
+            tokio::select! {
+                biased;
+                told = session.next_answers() => {
+                    for (id, told) in told? {
+                        if self.hear(in_flight, id, told) && self.queue.yield_to_others(self.number) {
+                            // Another key-service may still reach the store.
+                            rests_until = Instant::now() + STORE_FAILURE_PENALTY;
+                        }
+                    }
+                }
+                () = self.queue.woken(self.number, wait.flatten()), if wait.is_some() => {}
+                () = sleep_until(timer.unwrap_or(now)), if timer.is_some() => {
+                    if session.is_remote() {
+                        self.hedge(in_flight)?;
+                    }
+                }
+            }
+        }
+    }
+
+    async fn send(
+        &self,
+        session: &mut OpenSession,
+        calls: Vec<Arc<Pending>>,
+        in_flight: &mut SentFrames,
+    ) -> Result<(), Status> {
+        metrics::histogram!("gateway_frame_calls").record(u32::try_from(calls.len()).unwrap_or(u32::MAX));
+        for pending in &calls {
+            pending.count_copy();
+            self.peer.name_in(&pending.span);
+        }
+        let first_id = in_flight.sent(calls.clone(), Instant::now());
+        session.send(first_id, &calls).await
+    }
+
+    /// Delivers an answer. Returns whether it ended a frame, and the key-service cannot reach its store.
+    fn hear(&self, in_flight: &mut SentFrames, id: u64, told: Heard) -> bool {
+        let deliver = |pending: &Pending, is_passed_on: bool| {
+            let answered = told.answer_to(&pending.call);
+            let seen = match &answered {
+                Err(e) if e.code == Code::Unavailable => StoreSeen::Away,
+                // A malformed credential is looked up nowhere.
+                Err(_) | Ok(Answer::Authenticated(Err(_))) => StoreSeen::Unclear,
+                Ok(_) => StoreSeen::Reached,
+            };
+            self.deliver(pending, answered, is_passed_on);
+            seen
+        };
+        match in_flight.answered(id, Instant::now(), deliver) {
+            None => false,
+            // In this process, nobody else is asked.
+            Some(FrameEnd::StoreFailed) if matches!(self.peer, Peer::Remote { .. }) => {
+                self.failed("it cannot reach the store");
+                true
+            }
+            Some(FrameEnd::Answered | FrameEnd::StoreFailed) => {
+                self.answered();
+                false
+            }
+        }
+    }
+
+    /// Lets another session send the calls again that have no answer for long. Fails if some never had one.
+    fn hedge(&self, in_flight: &mut SentFrames) -> Result<(), Status> {
+        match in_flight.hedge(Instant::now()) {
+            Hedge::None => {}
+            // Others are answered: the store is slow for some accounts, or away.
+            Hedge::Slow(first_id, calls) => {
+                if self.queue.pass_on(self.number, calls) {
+                    in_flight.passed_on(first_id);
+                }
+            }
+            Hedge::Silent(calls) => {
+                metrics::counter!("gateway_silent_frames_total").increment(1);
+                self.queue.requeue(self.number, calls);
+                self.failed("no answer in time; another one is asked");
+            }
+            Hedge::TooLate => return Err(Status::deadline_exceeded("a frame was not answered")),
+        }
+        Ok(())
     }
 
     /// Delivers an answer. A hold that was opened for an absent caller becomes an orphan.
@@ -197,169 +303,6 @@ impl SessionTask {
     }
 }
 
-enum OpenSession {
-    Remote(Box<RemoteSession>),
-    Local(Arc<dyn KeyService>),
-}
-
-/// A stream of frames with another process.
-struct RemoteSession {
-    frames: mpsc::Sender<v1::SessionRequest>,
-    answers: Streaming<v1::SessionResponse>,
-    clock: SessionClock,
-    next_id: u64,
-}
-
-/// Calls of the frame in flight.
-#[derive(Default)]
-struct Frame {
-    /// The id of the first call; the others follow.
-    first_id: u64,
-    /// Calls by place, `None` once answered.
-    calls: Vec<Option<Arc<Pending>>>,
-    left: usize,
-    /// The calls were passed to other sessions because no answer came.
-    hedged: bool,
-    /// A call failed because the store cannot be reached.
-    store_failed: bool,
-}
-
-impl OpenSession {
-    /// Sends frame after frame. Returns `Ok` when the queue is closed, and an error when the session breaks.
-    async fn run(&mut self, task: &SessionTask, frame: &mut Frame) -> Result<(), Status> {
-        loop {
-            let calls = match task.queue.take(task.number) {
-                Work::Frame(calls) => calls,
-                Work::End => return Ok(()),
-                Work::Wait(spill) => {
-                    tokio::select! {
-                        biased;
-                        () = task.queue.woken(task.number, spill) => continue,
-                        status = self.broken() => return Err(status),
-                    }
-                }
-            };
-            metrics::histogram!("gateway_frame_calls").record(u32::try_from(calls.len()).unwrap_or(u32::MAX));
-            for pending in &calls {
-                pending.count_copy();
-                task.peer.name_in(&pending.span);
-            }
-            match self {
-                Self::Remote(session) => session.exchange(task, calls, frame).await?,
-                Self::Local(service) => exchange_in_process(&**service, task, calls, frame).await,
-            }
-            if frame.store_failed {
-                task.failed("it cannot reach the store");
-            } else {
-                task.answered();
-            }
-            if frame.store_failed && task.queue.yield_to_others(task.number) {
-                // Another key-service may still reach the store.
-                sleep(STORE_FAILURE_PENALTY).await;
-            }
-        }
-    }
-
-    /// Returns when an idle session breaks.
-    async fn broken(&mut self) -> Status {
-        match self {
-            Self::Remote(session) => session.answers.message().await.err().unwrap_or_else(closed),
-            Self::Local(_) => std::future::pending().await,
-        }
-    }
-}
-
-async fn exchange_in_process(
-    service: &dyn KeyService,
-    task: &SessionTask,
-    calls: Vec<Arc<Pending>>,
-    frame: &mut Frame,
-) {
-    *frame = Frame::new(0, Vec::new());
-    let traced =
-        |pending: &Arc<Pending>| TracedCall { call: (*pending.call).clone(), span: pending.span.clone() };
-    let answers = service.handle(calls.iter().map(traced).collect()).await;
-    for (pending, answered) in calls.iter().zip(answers) {
-        task.deliver(pending, answered, false);
-    }
-}
-
-impl RemoteSession {
-    /// Sends a frame and reads all answers. Unanswered calls stay in the frame if the session breaks.
-    async fn exchange(
-        &mut self,
-        task: &SessionTask,
-        calls: Vec<Arc<Pending>>,
-        frame: &mut Frame,
-    ) -> Result<(), Status> {
-        let first_id = self.next_id;
-        let message = |(id, pending): (u64, &Arc<Pending>)| v1::Call {
-            id,
-            request: Some(pending.call.to_message(self.clock)),
-            traceparent: pending.span.sampled_traceparent(),
-        };
-        let request = v1::SessionRequest { calls: (first_id..).zip(&calls).map(message).collect() };
-        *frame = Frame::new(first_id, calls);
-        self.next_id += frame.left as u64;
-        self.frames.send(request).await.map_err(|_| closed())?;
-        if let Ok(read) = timeout(HEDGE_AFTER, self.read_answers(task, frame)).await {
-            return read;
-        }
-        metrics::counter!("gateway_silent_frames_total").increment(1);
-        task.queue.requeue(task.number, frame.to_hand_on());
-        task.failed("no answer in time; asking another key-service");
-        frame.hedged = true;
-        timeout(CALL_DEADLINE.saturating_sub(HEDGE_AFTER), self.read_answers(task, frame))
-            .await
-            .map_err(|_| Status::deadline_exceeded("a frame was not answered"))?
-    }
-
-    async fn read_answers(&mut self, task: &SessionTask, frame: &mut Frame) -> Result<(), Status> {
-        while frame.left > 0 {
-            let v1::SessionResponse { answers, clock_ms, instance: _ } =
-                self.answers.message().await?.ok_or_else(closed)?;
-            self.clock = self.clock.or(SessionClock::observed(Instant::now(), clock_ms));
-            for v1::Answer { id, response } in answers {
-                if let (Some(pending), Some(response)) = (frame.answered(id), response) {
-                    let answered = Answer::from_message(response, &pending.call);
-                    frame.store_failed |= answered.as_ref().is_err_and(|e| e.code == Code::Unavailable);
-                    task.deliver(&pending, answered, frame.hedged);
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-impl Frame {
-    fn new(first_id: u64, calls: Vec<Arc<Pending>>) -> Self {
-        let left = calls.len();
-        Self {
-            first_id,
-            calls: calls.into_iter().map(Some).collect(),
-            left,
-            hedged: false,
-            store_failed: false,
-        }
-    }
-
-    /// Takes the call with this id, unless it was answered before.
-    fn answered(&mut self, id: u64) -> Option<Arc<Pending>> {
-        let index = usize::try_from(id.checked_sub(self.first_id)?).ok()?;
-        let pending = self.calls.get_mut(index)?.take()?;
-        self.left -= 1;
-        Some(pending)
-    }
-
-    /// Returns the calls that other sessions must execute; empty if they were passed on before.
-    fn to_hand_on(&self) -> Vec<Arc<Pending>> {
-        if self.hedged {
-            return Vec::new();
-        }
-        self.calls.iter().flatten().filter(|call| call.is_wanted()).cloned().collect()
-    }
-}
-
 /// A connector of tonic that connects as `dial` does.
 fn connector(
     dial: &Arc<dyn Dial>,
@@ -369,8 +312,4 @@ fn connector(
         let dialled = dial.dial(&to);
         async move { Ok(TokioIo::new(dialled.await?)) }
     })
-}
-
-fn closed() -> Status {
-    Status::unavailable("the key-service closed the session")
 }

@@ -74,7 +74,8 @@ impl Lanes {
         account: AccountId,
         decide: impl FnMut(&mut Change<'_>) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        let (lane, term) = (self.lane(account), self.records.term().await);
+        let lane = self.lane(account);
+        let term = self.records.term(&lane.space).await;
         let answer = self.change_in_lane(&lane, decide).await?;
         // This comes after the lane is free, so that the next commit does not wait for the disk.
         self.records.settle(&lane.space, Durability::Durable, term).await?;
@@ -169,7 +170,8 @@ impl Lanes {
         commands: Vec<Command>,
         now: Timestamp,
     ) -> Result<Outcomes, Failure> {
-        let (lane, came_at, term) = (self.lane(account), self.clock.now(), self.records.term().await);
+        let (lane, came_at) = (self.lane(account), self.clock.now());
+        let term = self.records.term(&lane.space).await;
         let durability = commands.iter().map(durability).max().unwrap_or(Durability::Volatile);
         let outcomes = if commands.len() <= MOST_COMMANDS {
             self.execute_together(&lane, commands, now, came_at).await?

@@ -143,10 +143,11 @@ pub fn credentials(digest: &Digest) -> Space {
 
 /// Returns the space of the part for these bytes.
 pub fn part_of(kind: &str, bytes: &[u8]) -> Space {
-    Space::new(format!(
-        "{kind}/{}",
-        bytes.iter().fold(0, |sum, byte| (31 * sum + u64::from(*byte)) % 65_521) % PARTS
-    ))
+    Space::new(format!("{kind}/{}", number_of_part(bytes)))
+}
+
+fn number_of_part(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0, |sum, byte| (31 * sum + u64::from(*byte)) % 65_521) % PARTS
 }
 
 /// All parts of a kind.
@@ -154,9 +155,10 @@ pub fn parts(kind: &str) -> impl Iterator<Item = Space> + use<'_> {
     (0..PARTS).map(move |part| Space::new(format!("{kind}/{part}")))
 }
 
-/// Returns the space that lists this account among those with open holds.
-pub fn holders(account: AccountId) -> Space {
-    part_of("holders", account.as_bytes())
+/// Returns the parts of the accounts with open holds. The first lists an account; while that is away, the next one does.
+pub fn holders(account: AccountId) -> impl Iterator<Item = Space> {
+    let first = number_of_part(account.as_bytes());
+    (0..PARTS).map(move |step| Space::new(format!("holders/{}", (first + step) % PARTS)))
 }
 
 /// The record of an external id.

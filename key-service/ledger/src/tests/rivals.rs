@@ -73,8 +73,8 @@ impl Records for Counting {
         self.records.places().await
     }
 
-    async fn term(&self) -> Term {
-        self.records.term().await
+    async fn term(&self, space: &Space) -> Term {
+        self.records.term(space).await
     }
 
     async fn settle(&self, space: &Space, durability: Durability, since: Term) -> Result<(), Failure> {

@@ -1,9 +1,8 @@
 //! Requirements on a Redis before it stores money.
 
-use redis::{RedisResult, Value, cmd};
+use redis::{RedisResult, cmd};
 
 use super::connection::Connection;
-use crate::records::Term;
 
 /// Durability of an answered write, from the safest to the least safe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -17,14 +16,14 @@ pub(super) enum Sync {
     Behind,
 }
 
-/// The server that commits go to, as long as the connection to it lasts.
-#[derive(Default)]
-pub(super) struct CommitServer {
-    pub(super) term: Term,
-    /// Id of its run; empty for a cluster.
+/// A server that was admitted, as it was then.
+pub(super) struct Admitted {
+    /// Durability of its answered writes.
+    pub(super) sync: Sync,
+    /// Id of its run.
     pub(super) run_id: String,
-    /// Durability of its answered writes; `None` while there is no connection.
-    pub(super) sync: Option<Sync>,
+    /// Id of its history, which a master loses when it becomes a replica.
+    pub(super) history: String,
 }
 
 impl Sync {
@@ -74,60 +73,53 @@ pub(super) enum NotAdmitted {
     MayTear,
 }
 
-/// Result of the check of all masters.
+/// Result of the check of a master.
 pub(super) enum Admission {
-    Admitted(Sync),
-    /// A master still loads its data. Until it has, its own report may be wrong (`aof_enabled:0`).
+    Admitted(Admitted),
+    /// The master still loads its data. Until it has, its own report may be wrong (`aof_enabled:0`).
     Loading,
     Refused(NotAdmitted),
 }
 
-/// Reads the settings of every master, and checks those that have loaded their data.
-pub(super) async fn admit(connection: &mut Connection, volatile_allowed: bool) -> RedisResult<Admission> {
-    let mut weakest = Sync::BeforeAnswering;
-    let fsync = slowest_fsync(connection).await;
-    for info in connection.ask_masters(cmd("INFO")).await? {
-        let info: String = redis::from_redis_value(info)?;
-        if field(&info, "loading") == "1" {
-            return Ok(Admission::Loading);
-        }
-        match judge(&info, fsync, volatile_allowed) {
-            Ok(sync) => weakest = weakest.max(sync),
-            Err(refused) => return Ok(Admission::Refused(refused)),
-        }
+/// Reads the settings of a master, and checks them once it has loaded its data.
+pub(super) async fn admit(connection: &Connection, volatile_allowed: bool) -> RedisResult<Admission> {
+    let mut connection = connection.clone();
+    let fsync = fsync(&mut connection).await;
+    let info: String = cmd("INFO").query_async(&mut connection).await?;
+    if field(&info, "loading") == "1" {
+        return Ok(Admission::Loading);
     }
-    Ok(Admission::Admitted(weakest))
+    Ok(match judge(&info, fsync, volatile_allowed) {
+        Ok(sync) => {
+            let (run_id, history) = (field(&info, "run_id").to_owned(), history(&info).to_owned());
+            Admission::Admitted(Admitted { sync, run_id, history })
+        }
+        Err(refused) => Admission::Refused(refused),
+    })
 }
 
-/// Times at which a server syncs its append-only file, from the soonest to the latest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// Finds the id of a master's history in its `INFO replication`.
+pub(super) fn history(info: &str) -> &str {
+    field(info, "master_replid")
+}
+
+/// Times at which a server syncs its append-only file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fsync {
     Always,
     Everysec,
     No,
 }
 
-/// Finds the slowest `appendfsync` of all masters; the default if it cannot be read.
-async fn slowest_fsync(connection: &mut Connection) -> Fsync {
-    let mut question = cmd("CONFIG");
-    question.arg("GET").arg("appendfsync");
-    let fsync = |answer: Value| {
-        let setting: Vec<String> = redis::from_redis_value(answer).unwrap_or_default();
-        match setting.get(1).map(String::as_str) {
-            Some("always") => Fsync::Always,
-            Some("no") => Fsync::No,
-            _ => Fsync::Everysec,
-        }
-    };
-    let answers = connection.ask_masters(question).await.unwrap_or_default();
-    answers.into_iter().map(fsync).max().unwrap_or(Fsync::Everysec)
-}
-
-/// Returns the id of the server's present run; empty for a cluster, whose connection changes servers unseen.
-pub(super) async fn run_id(connection: &mut Connection) -> RedisResult<String> {
-    let Connection::One(connection) = connection else { return Ok(String::new()) };
-    let info: String = cmd("INFO").arg("server").query_async(connection).await?;
-    Ok(field(&info, "run_id").to_owned())
+/// Finds the `appendfsync` of a server; the default if it cannot be read.
+async fn fsync(connection: &mut Connection) -> Fsync {
+    let setting: RedisResult<Vec<String>> =
+        cmd("CONFIG").arg("GET").arg("appendfsync").query_async(connection).await;
+    match setting.unwrap_or_default().get(1).map(String::as_str) {
+        Some("always") => Fsync::Always,
+        Some("no") => Fsync::No,
+        _ => Fsync::Everysec,
+    }
 }
 
 /// Finds a field of a server's `INFO`; empty if missing.

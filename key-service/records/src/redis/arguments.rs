@@ -82,11 +82,6 @@ impl<'a> Arguments<'a> {
         command
     }
 
-    /// Returns one of the script's keys; empty if it has none, and changes nothing.
-    pub(super) fn first_key(&self) -> &[u8] {
-        self.keys.first().map(|(_, key)| &key[..]).unwrap_or_default()
-    }
-
     /// Returns the place in the commit of a guard that the script names, counted from one.
     pub(super) fn guard(&self, number: i64) -> Option<usize> {
         self.order.get(usize::try_from(number - 1).ok()?).copied()

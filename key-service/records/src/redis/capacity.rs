@@ -1,16 +1,21 @@
-//! Memory of Redis, a part of which is reserved for holds and captures.
+//! Whether the masters answer, take writes and have room. A part of their memory is reserved for holds and captures.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use futures_util::future::try_join_all;
 use parking_lot::Mutex;
-use redis::{RedisResult, cmd};
+use redis::{Cmd, RedisResult, cmd};
 
 use super::{
     admission::field,
     client::Client,
     key_space::{KeySpace, PARTS},
+    masters::{Wanted, server::Server},
 };
+use crate::records::{Durability, MissingServers};
 
 /// Share of a server's `maxmemory`, in percent, from which nothing new is created. The rest serves holds and captures.
 const NEARLY_FULL_PERCENT: u128 = 80;
@@ -65,22 +70,48 @@ pub(super) async fn fullest(client: &Client) -> RedisResult<Option<f64>> {
     Ok(memory(client).await?.iter().filter_map(|info| used_ratio(info)).reduce(f64::max))
 }
 
-/// Writes a field beside the marks of every part, so that each master of a cluster has to take a write.
-pub(super) async fn try_write(client: &Client, key_space: &KeySpace) -> RedisResult<()> {
-    try_join_all((0..PARTS).map(async |part| {
-        let mut write = cmd("HSET");
-        write.arg(key_space.marks(part)).arg(PROBE).arg("");
-        client.ask::<()>(&write).await
-    }))
-    .await?;
-    Ok(())
+/// Writes a field beside the marks of every part, so that each master of a cluster has to take a write. Succeeds if one
+/// does, and names the others.
+pub(super) async fn try_write(client: &Client, key_space: &KeySpace) -> RedisResult<MissingServers> {
+    client
+        .each(async |master: Arc<Server>| {
+            let parts = (0..PARTS).filter(|part| client.is_of(&master, key_space.marks(*part).as_bytes()));
+            try_join_all(parts.map(async |part| master.ask(&probe(key_space, part)).await)).await?;
+            Ok(())
+        })
+        .await
 }
 
-/// `INFO memory` of every master.
+/// Fails unless a master answers and has loaded its data, and as many replicas as are awaited follow it. Succeeds if one
+/// master does, and names the others.
+pub(super) async fn ping(client: &Client, key_space: &KeySpace) -> RedisResult<MissingServers> {
+    client
+        .each(async |master: Arc<Server>| {
+            master.ask(&cmd("PING")).await?;
+            let since = master.term();
+            let part = (0..PARTS).find(|part| client.is_of(&master, key_space.marks(*part).as_bytes()));
+            match part.map(|part| probe(key_space, part)) {
+                // Writes nothing unless replicas are awaited.
+                Some(write) => {
+                    master.settle(Wanted { write, durability: Durability::Replicated, since }).await
+                }
+                None => Ok(()),
+            }
+        })
+        .await
+}
+
+fn probe(key_space: &KeySpace, part: usize) -> Cmd {
+    let mut write = cmd("HSET");
+    write.arg(key_space.marks(part)).arg(PROBE).arg("");
+    write
+}
+
+/// `INFO memory` of every master that answers.
 async fn memory(client: &Client) -> RedisResult<Vec<String>> {
     let mut question = cmd("INFO");
     question.arg("memory");
-    let answers = client.ask_masters(question).await?;
+    let answers = client.ask_those_there(&question).await?;
     Ok(answers.into_iter().map(redis::from_redis_value).collect::<Result<_, _>>()?)
 }
 

@@ -1,165 +1,87 @@
-//! Client of Redis: a shared connection, which is renewed after a break, and a deadline for every call.
+//! Client of Redis: finds the master of each request, and repeats the request until there is an answer.
 
-use std::{
-    io,
-    sync::{Arc, OnceLock},
-    time::Duration,
-};
+use std::{io, sync::Arc, time::Duration};
 
-use redis::{
-    Cmd, ErrorKind, FromRedisValue, RedisError, RedisResult, ServerErrorKind, Value, aio::ConnectionLike, cmd,
-};
-use shared::{backoff::Backoff, clock::Clock};
+use futures_util::future::join_all;
+use redis::{Cmd, ErrorKind, FromRedisValue, RedisResult, ServerErrorKind, Value};
+use shared::time::Timestamp;
 use shared_observe::traces::{Span, SpanKind};
 use tokio::{
-    sync::{Mutex, RwLock, Semaphore},
-    time::{Instant, sleep_until, timeout_at},
+    sync::Semaphore,
+    time::{Instant, timeout, timeout_at},
 };
 
 use super::{
-    admission::{Admission, CommitServer, Sync, admit, run_id},
-    connection::{ANSWERING, Connection, Source, is_broken, may_be_replaced, refused},
-    failover::{Losses, Masters},
-    key_space::KeySpace,
-    request::described,
-    schema,
-    watermark::Watermark,
-    watermark::rewriting::Rewriting,
+    admission::Sync,
+    connection::{RedisOrigin, is_broken, may_be_replaced, may_pass, refused},
+    failover::{self, Losses, MasterState, Masters},
+    masters::{
+        Wanted,
+        cluster::Redirection,
+        server::{CALL_TIMEOUT, Checks, Server, failure, is_loading},
+        serving::Serving,
+    },
+    request,
+    watermark::Checked,
 };
-use crate::{latency::timed, records::Term};
+use crate::{
+    latency::timed,
+    records::{Durability, MissingServers, Term},
+};
 
-/// Longest time of a call, reconnecting included. It is half of the gateways' timeout of 3 s, so that a gateway gets an
-/// error in time to ask another key-service. A quicker restart goes unnoticed; during a longer outage, requests are
-/// answered 503.
-const CALL_TIMEOUT: Duration = Duration::from_millis(1500);
-/// Longest time of the first connection and of a mark, for which no call waits.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Longest wait of a new connection, and of a commit, until Redis has written its append-only file anew. Calls that come
-/// meanwhile wait as well, and callers hear the reason in time.
-const REWRITING: Duration = Duration::from_millis(500);
-/// The same for the first connection, for which no call waits.
-const FIRST_REWRITING: Duration = Duration::from_secs(4);
-/// Shortest time between two looks for the master, which may be down for long.
-const RENEWED_EVERY: Duration = Duration::from_millis(500);
+/// Longest time of a mark, for which no call waits.
+const MARKING: Duration = Duration::from_secs(5);
+/// Redirections that a call follows one after the other while a cluster moves slots.
+const REDIRECTIONS: u32 = 32;
 /// Number of calls in flight or waiting; further calls are refused. Each holds a batch of some hundred kilobytes at
 /// most.
 const CALLS: usize = 4096;
-/// Pauses before connecting again after a failure.
-const PAUSES: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_millis(500));
 
-/// Client of the configured Redis, which reconnects after a broken connection.
+/// Client of the configured Redis.
 pub(super) struct Client {
-    source: Source,
-    volatile_allowed: bool,
-    key_space: KeySpace,
-    rewriting: Rewriting,
-    watermark: Watermark,
-    masters: Masters,
-    clock: Arc<dyn Clock>,
-    state: RwLock<ConnectionState>,
-    /// Time of the last look for the master. It is locked during a look.
-    renewed: Mutex<Instant>,
+    serving: Serving,
+    checks: Arc<Checks>,
+    seen: Masters,
     calls: Semaphore,
-    /// Set once the durability was logged.
-    logged: OnceLock<()>,
-}
-
-/// The state of the connection.
-enum ConnectionState {
-    Up {
-        connection: Connection,
-        sync: Sync,
-        /// Number of the connection, increased by every reconnection.
-        number: u64,
-        run_id: String,
-    },
-    Down {
-        why: RedisError,
-        /// The next attempt to connect.
-        until: Instant,
-        backoff: Backoff,
-        number: u64,
-    },
 }
 
 impl Client {
-    /// Connects for the first time. Calls wait for a server that is loading its data; any other error is final.
-    pub(super) async fn connect(
-        source: Source,
-        volatile_allowed: bool,
-        key_space: KeySpace,
-        watermark: Watermark,
-        clock: Arc<dyn Clock>,
-    ) -> RedisResult<Self> {
-        let late = || failure(io::ErrorKind::TimedOut, "it did not answer");
-        let (until, backoff) = (Instant::now(), PAUSES);
-        let down = ConnectionState::Down { why: late(), until, backoff, number: 0 };
-        let (state, calls, logged) = (RwLock::new(down), Semaphore::new(CALLS), OnceLock::new());
-        let (renewed, masters) = (Mutex::new(Instant::now()), Masters::default());
-        let rewriting = Rewriting::new(volatile_allowed, key_space.clone());
-        let client = Self {
-            source,
-            volatile_allowed,
-            key_space,
-            rewriting,
-            watermark,
-            masters,
-            clock,
-            state,
-            renewed,
-            calls,
-            logged,
-        };
-        let up = timeout_at(Instant::now() + CONNECT_TIMEOUT, client.connected(1, FIRST_REWRITING)).await;
-        match up.unwrap_or_else(|_| Err(late())) {
-            Ok(up) => *client.state.write().await = up,
-            Err(why) if is_loading(&why) => {
-                log_failure(&why, false);
-                let (until, backoff) = (Instant::now(), PAUSES);
-                let down = ConnectionState::Down { why, until, backoff, number: 0 };
-                *client.state.write().await = down;
-            }
-            Err(why) => return Err(why),
-        }
-        Ok(client)
-    }
-
-    /// Opens a separate, unchecked connection for commands that would delay others.
-    pub(super) async fn another(&self, answering: Duration) -> RedisResult<Connection> {
-        self.source.connect(answering).await
-    }
-
-    /// The server that commits go to. Each reconnection begins a term.
-    pub(super) async fn server(&self) -> CommitServer {
-        match &*self.state.read().await {
-            ConnectionState::Up { number, run_id, sync, .. } => {
-                CommitServer { term: Term(*number), run_id: run_id.clone(), sync: Some(*sync) }
-            }
-            ConnectionState::Down { number, .. } => {
-                CommitServer { term: Term(*number), ..CommitServer::default() }
+    /// Connects for the first time. A server that loads its data is waited for, and so is a shard while others are there;
+    /// any other error is final.
+    pub(super) async fn connect(origin: RedisOrigin, checks: Checks) -> RedisResult<Self> {
+        let checks = Arc::new(checks);
+        let serving = Serving::find(origin, Arc::clone(&checks)).await?;
+        let masters = serving.masters();
+        let connected = join_all(masters.iter().map(|master| master.connect())).await;
+        let is_any_up = masters.iter().any(|master| master.is_up());
+        for (master, connected) in masters.iter().zip(connected) {
+            match connected {
+                Ok(()) => {}
+                Err(e) if is_loading(&e) || (is_any_up && may_pass(&e)) => master.connect_again(),
+                Err(e) => return Err(e),
             }
         }
+        Ok(Self { serving, checks, seen: Masters::default(), calls: Semaphore::new(CALLS) })
     }
 
-    /// The present term, or none while a connection is made. It does not wait, since its callers have no deadline yet.
-    pub(super) fn term(&self) -> Term {
-        match self.state.try_read().as_deref() {
-            Ok(ConnectionState::Up { number, .. } | ConnectionState::Down { number, .. }) => Term(*number),
-            Err(_) => Term::default(),
-        }
+    /// All masters, in the order of their addresses.
+    pub(super) fn masters(&self) -> Vec<Arc<Server>> {
+        self.serving.masters()
     }
 
-    /// Returns whether there is a connection.
-    pub(super) async fn is_up(&self) -> bool {
-        matches!(&*self.state.read().await, ConnectionState::Up { .. })
+    /// Returns whether there is a connection to any master.
+    pub(super) fn is_up(&self) -> bool {
+        self.masters().iter().any(|master| master.is_up())
     }
 
-    /// Durability of answered writes; the least safe while there is no connection.
-    pub(super) async fn sync(&self) -> Sync {
-        match &*self.state.read().await {
-            ConnectionState::Up { sync, .. } => *sync,
-            ConnectionState::Down { .. } => Sync::Behind,
-        }
+    /// The term of the master that has a name.
+    pub(super) fn term(&self, key: &[u8]) -> Term {
+        self.serving.master_of(key).map(|master| master.term()).unwrap_or_default()
+    }
+
+    /// Durability of answered writes, that of the least safe master.
+    pub(super) fn sync(&self) -> Sync {
+        self.masters().iter().filter_map(|master| master.sync()).max().unwrap_or(Sync::Behind)
     }
 
     pub(super) async fn ask<T: FromRedisValue>(&self, command: &Cmd) -> RedisResult<T> {
@@ -167,20 +89,12 @@ impl Client {
         Ok(redis::from_redis_value(self.call(command).await?)?)
     }
 
-    /// Runs a script by its hash, and by its text on a server that lacks it. Such a server may have been started without
-    /// our notice, behind the connection to a cluster. `key` is one of the script's.
-    pub(super) async fn run(
-        &self,
-        key: &[u8],
-        by_hash: &Cmd,
-        by_text: impl FnOnce() -> Cmd,
-    ) -> RedisResult<Value> {
+    /// Runs a script by its hash, and by its text on a server that lacks it.
+    pub(super) async fn run(&self, by_hash: &Cmd, by_text: impl FnOnce() -> Cmd) -> RedisResult<Value> {
         let _timed = timed("script");
         let run = async {
             match self.call(by_hash).await {
                 Err(e) if e.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
-                    self.in_time(async |connection| self.rewriting.of_key(&connection, key, REWRITING).await)
-                        .await?;
                     self.call(&by_text()).await
                 }
                 answer => answer,
@@ -188,74 +102,158 @@ impl Client {
         };
         match timeout_at(Instant::now() + CALL_TIMEOUT, run).await {
             Ok(answer) => answer,
-            Err(_) => Err(self.why_late().await),
+            Err(_) => Err(self.serving.why_late(request::key(by_hash))),
         }
+    }
+
+    /// Asks every master, and fails if one does not answer.
+    pub(super) async fn ask_masters(&self, command: &Cmd) -> RedisResult<Vec<Value>> {
+        self.answers(command).await.into_iter().collect()
+    }
+
+    /// Asks every master. Fails if none answers.
+    pub(super) async fn ask_those_there(&self, command: &Cmd) -> RedisResult<Vec<Value>> {
+        those_there(self.answers(command).await)
+    }
+
+    async fn answers(&self, command: &Cmd) -> Vec<RedisResult<Value>> {
+        join_all(self.masters().iter().map(|master| master.ask(command))).await
+    }
+
+    /// Asks something of every master at once. Succeeds if it does of one, and names the others.
+    pub(super) async fn each<F: Future<Output = RedisResult<()>>>(
+        &self,
+        ask: impl Fn(Arc<Server>) -> F,
+    ) -> RedisResult<MissingServers> {
+        let masters = self.masters();
+        let answers = join_all(masters.iter().map(|master| ask(Arc::clone(master)))).await;
+        let is_any_there = answers.iter().any(Result::is_ok);
+        let mut missing = Vec::new();
+        for (master, answer) in masters.iter().zip(answers) {
+            if let Err(e) = answer {
+                if !is_any_there {
+                    self.serving.look_soon();
+                    return Err(e);
+                }
+                missing.push(format!("{} ({e})", master.name));
+            }
+        }
+        let uncovered = self.serving.uncovered();
+        if uncovered > 0 {
+            missing.push(format!("{uncovered} slots that no node has"));
+        }
+        if !missing.is_empty() {
+            self.serving.look_soon();
+        }
+        Ok(MissingServers(missing))
+    }
+
+    /// Returns whether a master has the slot of a name.
+    pub(super) fn is_of(&self, master: &Arc<Server>, key: &[u8]) -> bool {
+        self.serving.master_of(key).is_ok_and(|found| Arc::ptr_eq(&found, master))
+    }
+
+    /// Returns when all earlier writes to the slot of `write` are durable, which were made since this term began. It
+    /// repeats `write` for this, so `write` must be idempotent. Fails if the term is over.
+    pub(super) async fn settle(&self, write: Cmd, durability: Durability, since: Term) -> RedisResult<()> {
+        let master = self.serving.master_of(request::key(&write))?;
+        let settled = master.settle(Wanted { write, durability, since }).await;
+        if settled.is_err() {
+            self.serving.look_soon();
+        }
+        settled
     }
 
     /// Marks the store as seen, unless too many earlier marks are lost. Returns the losses since the last mark. `now`
-    /// counts only for the process's first mark.
-    pub(super) async fn mark(&self, now: shared::time::Timestamp) -> RedisResult<Losses> {
-        match timeout_at(Instant::now() + CONNECT_TIMEOUT, self.set_mark(now)).await {
-            Ok(losses) => losses,
-            Err(_) => Err(self.why_late().await),
+    /// counts only for the process's first mark. Masters that are away are left out, unless all are.
+    pub(super) async fn mark(&self, now: Timestamp) -> RedisResult<Losses> {
+        let late = || failure(io::ErrorKind::TimedOut, "it did not answer in time");
+        timeout(MARKING, self.set_marks(now)).await.unwrap_or_else(|_| Err(late()))
+    }
+
+    async fn set_marks(&self, now: Timestamp) -> RedisResult<Losses> {
+        // A master that is cut off from its replicas, and from Sentinels or the other masters, answers all the same.
+        self.serving.renew().await;
+        let (watermark, masters) = (&self.checks.watermark, self.masters());
+        let looked = join_all(masters.iter().map(|master| self.look_at(master))).await;
+        let there = self.of_those_there(&masters, looked)?;
+        let forgotten = there.iter().map(|(checked, _)| checked.forgotten).max().unwrap_or_default();
+        let count = watermark.next(there.iter().map(|(checked, _)| checked.count), now);
+        let is_complete = there.len() == masters.len() && self.serving.uncovered() == 0;
+        let there: Vec<_> = there.into_iter().map(|(_, state)| state).collect();
+        self.seen.look(&there, &self.checks.key_space, now, is_complete).await?;
+        let set = join_all(there.iter().map(|master| watermark.set(&master.connection, count, now))).await;
+        // A master that refuses the mark keeps its count, and readiness says why.
+        if !set.iter().any(Result::is_ok) {
+            return set.into_iter().collect::<RedisResult<()>>().map(|()| Losses::default());
         }
+        watermark.keep().await?;
+        // This comes last, so that after a failed mark the next one reports the promotion.
+        Ok(Losses { promoted: self.seen.take_promoted(), forgotten })
     }
 
-    async fn set_mark(&self, now: shared::time::Timestamp) -> RedisResult<Losses> {
-        let (mut connection, number) = self.connection().await;
-        // A master that is cut off from its replicas and Sentinels answers all the same.
-        if matches!(connection, Connection::One(_)) && self.renew(number).await {
-            (connection, _) = self.connection().await;
+    /// Compares a master with its last mark, and asks for its state.
+    async fn look_at(&self, master: &Arc<Server>) -> RedisResult<(Checked, MasterState)> {
+        let watermark = &self.checks.watermark;
+        master
+            .ask_on(|connection| async move {
+                let checked = watermark.check(&connection).await?;
+                let has_forgotten = !checked.forgotten.is_zero();
+                Ok((checked, MasterState::ask(connection, has_forgotten).await?))
+            })
+            .await
+    }
+
+    /// The states of all masters that answer. Fails if none does.
+    async fn states(&self) -> RedisResult<Vec<MasterState>> {
+        let masters = self.masters();
+        let ask = |master: &Arc<Server>| {
+            let master = Arc::clone(master);
+            async move { master.ask_on(|connection| MasterState::ask(connection, false)).await }
+        };
+        those_there(join_all(masters.iter().map(ask)).await)
+    }
+
+    /// Warns of masters that have replicas and go on without them.
+    pub(super) async fn warning(&self) -> RedisResult<Option<&'static str>> {
+        Ok(failover::warning(&self.states().await?))
+    }
+
+    /// Times since which writes may have been lost, in milliseconds, the earliest first. Masters that are away are left out,
+    /// unless all are.
+    pub(super) async fn losses(&self) -> RedisResult<Vec<i64>> {
+        let losses = async { failover::losses(&self.states().await?, &self.checks.key_space).await };
+        let late = || failure(io::ErrorKind::TimedOut, "it did not answer in time");
+        timeout(CALL_TIMEOUT, losses).await.unwrap_or_else(|_| Err(late()))
+    }
+
+    /// Leaves out what failed because its master is away.
+    fn of_those_there<T>(&self, masters: &[Arc<Server>], asked: Vec<RedisResult<T>>) -> RedisResult<Vec<T>> {
+        let is_any_there = asked.iter().any(Result::is_ok);
+        let mut there = Vec::new();
+        for (master, asked) in masters.iter().zip(asked) {
+            match asked {
+                Ok(found) => there.push(found),
+                Err(e) if is_any_there && (is_broken(&e) || !master.is_up()) && may_pass(&e) => {
+                    self.serving.look_soon();
+                }
+                Err(e) => return Err(e),
+            }
         }
-        let checked = self.watermark.check(&connection).await?;
-        self.rewriting.of_all(&connection, REWRITING).await?;
-        // Each time, since a cluster's connection is replaced without our notice.
-        let mut name = cmd("CLIENT");
-        name.arg("SETNAME").arg(self.key_space.connection());
-        connection.ask_masters(name).await?;
-        self.masters.look(&connection, &self.key_space, !checked.forgotten.is_zero(), now).await?;
-        self.watermark.set(&connection, &checked, now).await?;
-        Ok(Losses { promoted: self.masters.take_promoted(), forgotten: checked.forgotten })
-    }
-
-    /// Asks every master, and returns each answer.
-    pub(super) async fn ask_masters(&self, command: Cmd) -> RedisResult<Vec<Value>> {
-        self.in_time(|mut connection| async move { connection.ask_masters(command).await }).await
-    }
-
-    /// Lists the addresses of all masters, in order. A server that is alone has an empty one.
-    pub(super) async fn masters(&self) -> RedisResult<Vec<String>> {
-        self.in_time(|mut connection| async move { connection.masters().await }).await
-    }
-
-    /// Asks the master at an address.
-    pub(super) async fn ask_at(&self, master: &str, command: Cmd) -> RedisResult<Value> {
-        self.in_time(|mut connection| async move { connection.ask_at(master, command).await }).await
-    }
-
-    /// Uses the connection for as long as a call may take.
-    pub(super) async fn in_time<T, F: Future<Output = RedisResult<T>>>(
-        &self,
-        ask: impl FnOnce(Connection) -> F,
-    ) -> RedisResult<T> {
-        let asked = async { ask(self.connection().await.0).await };
-        match timeout_at(Instant::now() + CALL_TIMEOUT, asked).await {
-            Ok(answer) => answer,
-            Err(_) => Err(self.why_late().await),
-        }
+        Ok(there)
     }
 
     async fn call(&self, command: &Cmd) -> RedisResult<Value> {
-        if let Some(older) = self.watermark.older() {
+        if let Some(older) = self.checks.watermark.older() {
             return Err(refused(older.clone()));
         }
         let Ok(_permit) = self.calls.try_acquire() else {
             return Err(failure(io::ErrorKind::ResourceBusy, "too many calls wait for it"));
         };
-        let span = Span::current().child(SpanKind::Client, || described(command));
+        let span = Span::current().child(SpanKind::Client, || request::described(command));
         let answer = match timeout_at(Instant::now() + CALL_TIMEOUT, self.persist(command)).await {
             Ok(answer) => answer,
-            Err(_) => Err(self.why_late().await),
+            Err(_) => Err(self.serving.why_late(request::key(command))),
         };
         if answer.is_err() {
             span.fail("store");
@@ -263,143 +261,54 @@ impl Client {
         answer
     }
 
-    /// Repeats a command until there is an answer. It may be repeated: if a commit was carried out, its own guards fail the
-    /// second time.
+    /// Repeats a command until there is an answer, wherever the slot is by then. It may be repeated: if a commit was carried
+    /// out, its own guards fail the second time.
     async fn persist(&self, command: &Cmd) -> RedisResult<Value> {
+        let (key, began) = (request::key(command), Instant::now());
+        let (mut arriving, mut redirections) = (None, 0);
         loop {
-            let (mut connection, number) = self.connection().await;
-            let answer = connection.req_packed_command(command).await;
-            match answer.and_then(Value::extract_error) {
-                Err(e) if is_broken(&connection, &e) => self.lost(Term(number), e).await,
-                Err(e) if may_be_replaced(&e) => {
-                    if !self.renew(number).await {
-                        return Err(e);
-                    }
-                }
-                answer => return answer,
-            }
-        }
-    }
-
-    /// Waits for the connection. Callers have their own deadlines.
-    async fn connection(&self) -> (Connection, u64) {
-        loop {
-            let until = match &*self.state.read().await {
-                ConnectionState::Up { connection, number, .. } => return (connection.clone(), *number),
-                ConnectionState::Down { until, .. } => *until,
+            let is_arriving = arriving.is_some();
+            let master = match arriving.take() {
+                Some(master) => master,
+                None => self.serving.master_of(key).inspect_err(|_| self.serving.look_soon())?,
             };
-            sleep_until(until).await;
-            let mut state = self.state.write().await;
-            if let ConnectionState::Down { until, backoff, number, .. } = *state
-                && until <= Instant::now()
-            {
-                let was_loading = matches!(&*state, ConnectionState::Down { why, .. } if is_loading(why));
-                *state = self.connected(number + 1, REWRITING).await.unwrap_or_else(|why| {
-                    log_failure(&why, was_loading);
-                    let mut backoff = backoff;
-                    let until = Instant::now() + backoff.pause(&*self.clock);
-                    ConnectionState::Down { why, until, backoff, number }
-                });
+            let (mut connection, term) =
+                master.connection().await.inspect_err(|_| self.serving.look_soon())?;
+            let failed = match request::ask(&mut connection, command, is_arriving).await {
+                Ok(answer) => return Ok(answer),
+                Err(failed) => failed,
+            };
+            if is_broken(&failed) {
+                master.lost(term, failed);
+                self.serving.look().await;
+                continue;
             }
-        }
-    }
-
-    /// Connects to a server that has loaded its data, meets the requirements, has lost no data, and has written its
-    /// append-only file anew.
-    async fn connected(&self, number: u64, patience: Duration) -> RedisResult<ConnectionState> {
-        let mut connection = self.source.connect(ANSWERING).await?;
-        let sync = match admit(&mut connection, self.volatile_allowed).await? {
-            Admission::Admitted(sync) => sync,
-            Admission::Loading => return Err(loading()),
-            Admission::Refused(why) => return Err(refused(why)),
-        };
-        self.watermark.check(&connection).await?;
-        self.rewriting.of_all(&connection, patience).await?;
-        schema::check(&mut connection, &self.key_space).await?;
-        self.logged.get_or_init(|| log_durability(sync));
-        let run_id = run_id(&mut connection).await?;
-        Ok(ConnectionState::Up { connection, sync, number, run_id })
-    }
-
-    /// Ends the connection of this term, so that the next call connects anew.
-    pub(super) async fn lost(&self, lost: Term, why: RedisError) {
-        let mut state = self.state.write().await;
-        if let ConnectionState::Up { number, .. } = *state
-            && Term(number) == lost
-        {
-            tracing::warn!(error = %why, "lost the connection to Redis");
-            let mut backoff = PAUSES;
-            let until = Instant::now() + backoff.pause(&*self.clock);
-            *state = ConnectionState::Down { why, until, backoff, number };
-        }
-    }
-
-    /// Looks for the master again, by Sentinels, the cluster's nodes, or the address: another server may have taken over. A
-    /// cluster's connection is replaced, since it might otherwise look for its masters only much later. Returns whether the
-    /// call is worth another attempt.
-    async fn renew(&self, lost: u64) -> bool {
-        let Ok(mut renewed) = self.renewed.try_lock() else { return false };
-        if self.server().await.term != Term(lost) || !self.is_up().await {
-            return true;
-        }
-        if renewed.elapsed() < RENEWED_EVERY {
-            return false;
-        }
-        *renewed = Instant::now();
-        // Calls to the other masters use the old connection in the meantime.
-        let Ok(mut fresh) = self.source.connect(ANSWERING).await else { return false };
-        if let Connection::One(_) = fresh {
-            let Ok(found) = run_id(&mut fresh).await else { return false };
-            let is_replaced = found != self.server().await.run_id;
-            if is_replaced {
-                let why = failure(io::ErrorKind::ConnectionReset, "another server is the master");
-                self.lost(Term(lost), why).await;
+            if may_be_replaced(&failed) {
+                if !is_arriving && self.serving.is_replaced(&master, term, key).await {
+                    continue;
+                }
+                return Err(failed);
             }
-            return is_replaced;
-        }
-        if let ConnectionState::Up { connection, number, .. } = &mut *self.state.write().await
-            && *number == lost
-        {
-            tracing::warn!("connected to the cluster anew");
-            *connection = fresh;
-            *number += 1;
-        }
-        true
-    }
-
-    async fn why_late(&self) -> RedisError {
-        match &*self.state.read().await {
-            ConnectionState::Up { .. } => failure(io::ErrorKind::TimedOut, "it did not answer in time"),
-            ConnectionState::Down { why, .. } => why.clone(),
+            let Some(redirection) = Redirection::of(&failed) else { return Err(failed) };
+            match redirection {
+                Redirection::Later(longest) if began.elapsed() < longest => redirections = 0,
+                Redirection::Moved(..) | Redirection::Arriving(_) if redirections < REDIRECTIONS => {
+                    redirections += 1;
+                }
+                Redirection::Later(_) | Redirection::Moved(..) | Redirection::Arriving(_) => {
+                    return Err(failed);
+                }
+            }
+            arriving = self.serving.follow(&master, redirection).await?;
         }
     }
 }
 
-/// Warns that charges may be lost after they were answered.
-fn log_durability(sync: Sync) {
-    if let Some(warning) = sync.warning() {
-        tracing::warn!("{warning}");
+/// Leaves out the masters that do not answer. Fails if none does.
+fn those_there<T>(answers: Vec<RedisResult<T>>) -> RedisResult<Vec<T>> {
+    let (there, away): (Vec<_>, Vec<_>) = answers.into_iter().partition(Result::is_ok);
+    match away.into_iter().next() {
+        Some(failed) if there.is_empty() => failed.map(|answer| vec![answer]),
+        Some(_) | None => there.into_iter().collect(),
     }
-}
-
-/// Error of a server that is loading its file.
-fn loading() -> RedisError {
-    (ErrorKind::Server(ServerErrorKind::BusyLoading), "Redis still loads its data").into()
-}
-
-fn is_loading(error: &RedisError) -> bool {
-    error.kind() == ErrorKind::Server(ServerErrorKind::BusyLoading)
-}
-
-/// Logs why there is no connection. A server that is not ready yet is logged only once.
-fn log_failure(why: &RedisError, was_loading: bool) {
-    match (is_loading(why), was_loading) {
-        (true, true) => {}
-        (true, false) => tracing::warn!(error = %why, "waiting for Redis"),
-        (false, _) => tracing::warn!(error = %why, "cannot connect to Redis; trying again"),
-    }
-}
-
-fn failure(kind: io::ErrorKind, why: &'static str) -> RedisError {
-    io::Error::new(kind, why).into()
 }

@@ -1,69 +1,101 @@
-//! A connection to a server, or to all masters of a cluster, which many calls share.
+//! Connections to servers, which many calls share.
 
 use std::{error::Error, io, sync::Arc, time::Duration};
 
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, ConnectionInfo, ErrorKind, Pipeline, RedisError, RedisFuture,
-    RedisResult, ServerErrorKind, TlsCertificates, TlsMode, Value,
+    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, ErrorKind, RedisError, RedisResult,
+    ServerErrorKind, TlsCertificates, TlsMode, Value,
     aio::{ConnectionLike, MultiplexedConnection},
-    cluster::ClusterClient,
-    cluster_async::ClusterConnection,
-    cluster_routing::{MultipleNodeRoutingInfo, Route, RoutingInfo, SingleNodeRoutingInfo, SlotAddr},
-    cmd,
+    pipe,
     sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType},
 };
 use shared::secret::ExposeSecret;
-use tokio::sync::Mutex;
+use tokio::{sync::Mutex, time::timeout};
 
-use super::settings::{Address, REDIS_PORT, Sentinel, at_once, tls::Certificates};
+use super::{
+    key_space::PARTS,
+    settings::{Address, Sentinel, tcp, tls::Certificates},
+};
 
 /// Longest time for a server to accept a connection.
 const CONNECTING: Duration = Duration::from_secs(1);
+/// Longest time to find the master and to connect to it.
+const FINDING: Duration = Duration::from_secs(3);
 /// Longest time for a server to answer before the connection counts as dead. Scripts take a millisecond. It is shorter
 /// than the deadline of calls, so that callers still learn of the failure.
 pub(super) const ANSWERING: Duration = Duration::from_secs(1);
-/// Redirections that a call follows while a cluster moves slots.
-const REDIRECTIONS: u32 = 8;
-/// Shortest and longest pause, in milliseconds, before a call is repeated while a slot moves.
-const AGAIN_AFTER: (u64, u64) = (10, 150);
 
+/// A connection, shared by all clones.
+pub(super) type Connection = MultiplexedConnection;
+
+/// A way to a master.
 pub(super) enum Source {
     One(Box<Client>),
     /// Sentinels, which are asked for the master at every connection.
     Sentinel(Box<Mutex<SentinelClient>>),
-    /// Some of a cluster's nodes, and the certificates for TLS.
-    Cluster(Vec<ConnectionInfo>, Option<Box<TlsCertificates>>),
 }
 
-/// A connection, shared by all clones.
-#[derive(Clone)]
-pub(super) enum Connection {
-    One(MultiplexedConnection),
-    /// A connection that reconnects by itself.
-    Cluster(ClusterConnection),
+/// The masters that serve a store.
+pub(super) enum RedisOrigin {
+    /// One master.
+    One(Source),
+    Cluster(Nodes),
 }
 
-impl Source {
+/// Addresses of a cluster, and how to connect to its nodes.
+pub(super) struct Nodes {
+    /// Some of the nodes, all with the same credentials.
+    known: Vec<ConnectionInfo>,
+    certificates: Option<TlsCertificates>,
+}
+
+impl RedisOrigin {
     pub(super) fn new(address: &Address, certificates: &Certificates) -> RedisResult<Self> {
         if address.is_tls() {
             // An error means that a provider is installed already, and all are the same.
             let _ = rustls::crypto::ring::default_provider().install_default();
         }
         let certificates = certificates.get().filter(|_| address.is_tls());
-        match address.clone() {
-            Address::One(info) => {
-                let client = match certificates {
-                    Some(certificates) => Client::build_with_tls(info, certificates)?,
-                    None => Client::open(info)?,
-                };
-                Ok(Self::One(Box::new(client)))
-            }
+        Ok(match address.clone() {
+            Address::One(info) => Self::One(Source::to(info, certificates)?),
             Address::Sentinel(sentinel) => {
                 let client = watched(sentinel, address.is_tls(), certificates)?;
-                Ok(Self::Sentinel(Box::new(Mutex::new(client))))
+                Self::One(Source::Sentinel(Box::new(Mutex::new(client))))
             }
-            Address::Cluster(nodes) => Ok(Self::Cluster(nodes, certificates.map(Box::new))),
-        }
+            Address::Cluster(known) => Self::Cluster(Nodes { known, certificates }),
+        })
+    }
+}
+
+impl Nodes {
+    /// Addresses of the nodes in the settings.
+    pub(super) fn addresses(&self) -> Vec<String> {
+        self.known.iter().map(|node| node.addr().to_string()).collect()
+    }
+
+    /// The way to the node at an address.
+    pub(super) fn source(&self, address: &str) -> RedisResult<Source> {
+        let unknown = || RedisError::from((ErrorKind::InvalidClientConfig, "no address of a node"));
+        let (host, port) = address.rsplit_once(':').ok_or_else(unknown)?;
+        let (host, port) = (host.to_owned(), port.parse().map_err(|_| unknown())?);
+        let like = self.known.first().ok_or_else(unknown)?;
+        let address = match like.addr() {
+            ConnectionAddr::TcpTls { insecure, .. } => {
+                ConnectionAddr::TcpTls { host, port, insecure: *insecure, tls_params: None }
+            }
+            _ => ConnectionAddr::Tcp(host, port),
+        };
+        Source::to(like.clone().set_addr(address), self.certificates.clone())
+    }
+}
+
+impl Source {
+    fn to(info: ConnectionInfo, certificates: Option<TlsCertificates>) -> RedisResult<Self> {
+        let client = match certificates {
+            Some(certificates) => Client::build_with_tls(info, certificates)?,
+            None => Client::open(info)?,
+        };
+        Ok(Self::One(Box::new(client)))
     }
 
     /// Opens a connection on which every answer comes within `answering`.
@@ -71,28 +103,14 @@ impl Source {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(CONNECTING))
             .set_response_timeout(Some(answering));
-        Ok(match self {
-            Self::One(client) => {
-                Connection::One(client.get_multiplexed_async_connection_with_config(&config).await?)
+        let connected = async {
+            match self {
+                Self::One(client) => client.get_multiplexed_async_connection_with_config(&config).await,
+                Self::Sentinel(client) => client.lock().await.get_async_connection_with_config(&config).await,
             }
-            Self::Sentinel(client) => {
-                Connection::One(client.lock().await.get_async_connection_with_config(&config).await?)
-            }
-            Self::Cluster(nodes, certificates) => {
-                let mut builder = ClusterClient::builder(nodes.clone())
-                    .retries(REDIRECTIONS)
-                    .min_retry_wait(AGAIN_AFTER.0)
-                    .max_retry_wait(AGAIN_AFTER.1)
-                    .tcp_settings(at_once())
-                    .connection_timeout(CONNECTING)
-                    .response_timeout(answering)
-                    .overall_response_timeout(Some(answering));
-                if let Some(certificates) = certificates {
-                    builder = builder.certs((**certificates).clone());
-                }
-                Connection::Cluster(builder.build()?.get_async_connection().await?)
-            }
-        })
+        };
+        let late = || io::Error::new(io::ErrorKind::TimedOut, "it did not answer").into();
+        timeout(FINDING, connected).await.unwrap_or_else(|_| Err(late()))
     }
 }
 
@@ -104,8 +122,8 @@ fn watched(
 ) -> RedisResult<SentinelClient> {
     let Sentinel { addresses, service, sign_in, master } = sentinel;
     let mut builder = SentinelClientBuilder::new(addresses, service, SentinelServerType::Master)?
-        .set_client_to_redis_tcp_settings(at_once())
-        .set_client_to_sentinel_tcp_settings(at_once())
+        .set_client_to_redis_tcp_settings(tcp())
+        .set_client_to_sentinel_tcp_settings(tcp())
         .set_client_to_redis_db(master.redis_settings().db());
     if let Some(user) = master.redis_settings().username() {
         builder = builder.set_client_to_redis_username(user);
@@ -130,83 +148,31 @@ fn watched(
     builder.build()
 }
 
-impl Connection {
-    /// Asks every master, and returns each answer.
-    pub(super) async fn ask_masters(&mut self, command: Cmd) -> RedisResult<Vec<Value>> {
-        match self {
-            Self::One(connection) => Ok(vec![command.query_async(connection).await?]),
-            Self::Cluster(connection) => {
-                let masters = RoutingInfo::MultiNode((MultipleNodeRoutingInfo::AllMasters, None));
-                let answers = connection.route_command(command, masters).await?;
-                let answers: Vec<(String, Value)> = redis::from_redis_value(answers)?;
-                Ok(answers.into_iter().map(|(_, answer)| answer).collect())
-            }
+/// Asks a server about each part of the store. Parts that another server has are left out.
+pub(super) async fn ask_parts(
+    connection: &Connection,
+    question: impl Fn(usize) -> Cmd,
+) -> RedisResult<Vec<(usize, Value)>> {
+    let mut all = pipe();
+    for part in 0..PARTS {
+        all.add_command(question(part));
+    }
+    let answers = connection.clone().req_packed_commands(&all, 0, PARTS).await?;
+    let mut here = Vec::with_capacity(PARTS);
+    for (part, answer) in answers.into_iter().enumerate() {
+        if let Some(answer) = if_here(answer.extract_error())? {
+            here.push((part, answer));
         }
     }
+    Ok(here)
 }
 
-impl Connection {
-    /// Lists the addresses of all masters, in order. A server that is alone has an empty one.
-    pub(super) async fn masters(&mut self) -> RedisResult<Vec<String>> {
-        let Self::Cluster(connection) = self else { return Ok(vec![String::new()]) };
-        let masters = RoutingInfo::MultiNode((MultipleNodeRoutingInfo::AllMasters, None));
-        let answers = connection.route_command(cmd("PING"), masters).await?;
-        let answers: Vec<(String, Value)> = redis::from_redis_value(answers)?;
-        let mut masters: Vec<String> = answers.into_iter().map(|(address, _)| address).collect();
-        masters.sort();
-        Ok(masters)
-    }
-
-    /// Asks the master at an address.
-    pub(super) async fn ask_at(&mut self, master: &str, command: Cmd) -> RedisResult<Value> {
-        match self {
-            Self::One(connection) => command.query_async(connection).await,
-            Self::Cluster(connection) => {
-                let (host, port) = master.rsplit_once(':').unwrap_or((master, ""));
-                let (host, port) = (host.to_owned(), port.parse().unwrap_or(REDIS_PORT));
-                let master = SingleNodeRoutingInfo::ByAddress { host, port };
-                connection.route_command(command, RoutingInfo::SingleNode(master)).await
-            }
-        }
-    }
-
-    /// Asks the master that has a key.
-    pub(super) async fn ask_for_key(&mut self, key: &[u8], command: Cmd) -> RedisResult<Value> {
-        match self {
-            Self::One(connection) => command.query_async(connection).await,
-            Self::Cluster(connection) => {
-                let master = SingleNodeRoutingInfo::SpecificNode(Route::with_key(key, SlotAddr::Master));
-                connection.route_command(command, RoutingInfo::SingleNode(master)).await
-            }
-        }
-    }
-}
-
-impl ConnectionLike for Connection {
-    fn req_packed_command<'a>(&'a mut self, command: &'a Cmd) -> RedisFuture<'a, Value> {
-        match self {
-            Self::One(connection) => connection.req_packed_command(command),
-            Self::Cluster(connection) => connection.req_packed_command(command),
-        }
-    }
-
-    fn req_packed_commands<'a>(
-        &'a mut self,
-        pipeline: &'a Pipeline,
-        offset: usize,
-        count: usize,
-    ) -> RedisFuture<'a, Vec<Value>> {
-        match self {
-            Self::One(connection) => connection.req_packed_commands(pipeline, offset, count),
-            Self::Cluster(connection) => connection.req_packed_commands(pipeline, offset, count),
-        }
-    }
-
-    fn get_db(&self) -> i64 {
-        match self {
-            Self::One(connection) => connection.get_db(),
-            Self::Cluster(connection) => connection.get_db(),
-        }
+/// The answer of a server that has the slot; `None` of one that does not.
+pub(super) fn if_here<T>(answer: RedisResult<T>) -> RedisResult<Option<T>> {
+    use ServerErrorKind::{Ask, ClusterDown, Moved, TryAgain};
+    match answer {
+        Err(e) if matches!(e.kind(), ErrorKind::Server(Ask | ClusterDown | Moved | TryAgain)) => Ok(None),
+        answer => answer.map(Some),
     }
 }
 
@@ -232,9 +198,8 @@ pub(super) fn refused(why: impl std::error::Error + Send + Sync + 'static) -> Re
     io::Error::new(io::ErrorKind::Unsupported, why).into()
 }
 
-/// Returns whether a new connection may help. A cluster's connection recovers by itself.
-pub(super) fn is_broken(connection: &Connection, error: &RedisError) -> bool {
-    let Connection::One(_) = connection else { return false };
+/// Returns whether a new connection may help.
+pub(super) fn is_broken(error: &RedisError) -> bool {
     let moved = matches!(
         error.kind(),
         ErrorKind::Server(
@@ -244,19 +209,14 @@ pub(super) fn is_broken(connection: &Connection, error: &RedisError) -> bool {
     moved || error.is_io_error() || error.is_unrecoverable_error()
 }
 
-/// Returns whether another server may be the master by now: the one that was asked has lost its replicas, is a replica, or
-/// does not find the other masters.
+/// Returns whether another server may be the master by now, although this one answers: it has lost its replicas.
 pub(super) fn may_be_replaced(error: &RedisError) -> bool {
-    error.kind() == ErrorKind::ClusterConnectionNotFound
-        || matches!(error.code(), Some("NOREPLICAS" | "READONLY" | "MASTERDOWN" | "CLUSTERDOWN"))
+    error.code() == Some("NOREPLICAS")
 }
 
-/// Returns whether another attempt to connect may succeed although nobody changes settings, data or credentials. A
-/// cluster's first connection gives its cause only in words.
+/// Returns whether another attempt to connect may succeed although nobody changes settings, data or credentials.
 pub(super) fn may_pass(error: &RedisError) -> bool {
-    let words = error.detail().unwrap_or_default();
-    let is_credential = matches!(error.code(), Some("NOAUTH" | "WRONGPASS" | "NOPERM"))
-        || ["authentication failed", "NOAUTH", "WRONGPASS", "NOPERM"].iter().any(|it| words.contains(it));
+    let is_credential = matches!(error.code(), Some("NOAUTH" | "WRONGPASS" | "NOPERM"));
     match error.kind() {
         ErrorKind::AuthenticationFailed | ErrorKind::InvalidClientConfig | ErrorKind::EmptySentinelList => {
             false

@@ -7,15 +7,15 @@
 
 use std::{collections::BTreeMap, mem, time::Duration};
 
-use futures_util::future::try_join_all;
+use futures_util::future::{join_all, try_join_all};
 use parking_lot::Mutex;
 use redis::{RedisResult, cmd};
 use shared::time::Timestamp;
 
 use super::{
-    admission::field,
-    connection::Connection,
-    key_space::{KeySpace, PARTS},
+    admission::{field, history},
+    connection::{Connection, ask_parts},
+    key_space::KeySpace,
 };
 
 /// Field of the marks with the time of the last look, in milliseconds. `mark.lua` writes it.
@@ -41,11 +41,23 @@ pub(super) struct Masters(Mutex<SeenMasters>);
 struct SeenMasters {
     /// Replication ids, the latest last; none before the first look.
     ids: Vec<String>,
+    /// Every master that was there has a note of them.
+    are_noted: bool,
+    /// Time of the last look at which no master was missing.
     looked: Option<i64>,
     /// Promoted replicas that were not reported yet.
     promoted: usize,
     /// Some master would go on without its replicas.
     goes_on_alone: bool,
+}
+
+/// A master, as it is at a look.
+pub(super) struct MasterState {
+    pub(super) connection: Connection,
+    /// Its `INFO replication`.
+    replication: String,
+    /// It lacks writes that it had confirmed.
+    has_forgotten: bool,
 }
 
 /// Losses of a store, found when it is marked as seen.
@@ -57,51 +69,75 @@ pub(super) struct Losses {
     pub(super) forgotten: Duration,
 }
 
+impl MasterState {
+    pub(super) async fn ask(mut connection: Connection, has_forgotten: bool) -> RedisResult<Self> {
+        let replication = cmd("INFO").arg("replication").query_async(&mut connection).await?;
+        Ok(Self { connection, replication, has_forgotten })
+    }
+
+    fn id(&self) -> &str {
+        history(&self.replication)
+    }
+
+    fn is_master(&self) -> bool {
+        is_master(&self.replication)
+    }
+
+    fn is_promoted(&self) -> bool {
+        is_promoted(&self.replication)
+    }
+
+    fn is_unknown(&self, ids: &[String]) -> bool {
+        is_unknown(&self.replication, ids)
+    }
+}
+
 impl Masters {
-    /// Compares the masters with those seen last, and notes new ones in the store. `has_forgotten` says that the store lacks
-    /// writes that it had confirmed.
+    /// Compares masters with those seen last, and notes new ones in the store. `is_complete` says that none is missing.
     pub(super) async fn look(
         &self,
-        connection: &Connection,
+        masters: &[MasterState],
         names: &KeySpace,
-        has_forgotten: bool,
         now: Timestamp,
+        is_complete: bool,
     ) -> RedisResult<()> {
-        let infos = replication(connection).await?;
-        self.warn(&infos);
+        self.warn(masters);
         let seen = self.0.lock().clone();
-        if !seen.ids.is_empty() && unknown(&infos, &seen.ids).is_empty() {
-            self.0.lock().looked = Some(now.millis());
+        let is_complete = is_complete && masters.iter().all(MasterState::is_master);
+        let looked = if is_complete { Some(now.millis()) } else { seen.looked };
+        if seen.are_noted && !masters.iter().any(|master| master.is_unknown(&seen.ids)) {
+            self.0.lock().looked = looked;
             return Ok(());
         }
-        let mut history = MasterHistory::read(connection, names).await?;
+        let mut history = MasterHistory::read(masters, names).await?;
         let known = if seen.ids.is_empty() { history.ids.clone() } else { seen.ids };
-        let new = unknown(&infos, &known);
-        let mut promoted = new.iter().filter(|info| is_promoted(info)).count();
-        if known.is_empty() {
-            // The first look at a store has nothing to compare with.
-            promoted = 0;
-        } else if promoted > 0 || has_forgotten {
-            let since = seen.looked.into_iter().chain(history.looked).min();
-            // Another key-service may have noted the id without what this one found forgotten.
-            for info in &new {
-                history.losses.entry(id(info).to_owned()).or_insert_with(|| before(since));
+        // The first look at a store has nothing to compare with.
+        let is_first = known.is_empty();
+        let mut promoted = 0;
+        for master in masters.iter().filter(|master| !is_first && master.is_unknown(&known)) {
+            promoted += usize::from(master.is_promoted());
+            if master.is_promoted() || master.has_forgotten {
+                // Another key-service may have noted the id without what this one found forgotten.
+                let since = before(history.last_look_at(master, seen.looked));
+                history.losses.entry(master.id().to_owned()).or_insert(since);
             }
         }
-        history.add(known.into_iter().chain(new.iter().map(|info| id(info).to_owned())));
-        history.write(connection, names).await?;
+        let new = masters.iter().filter(|master| master.is_unknown(&known));
+        let new: Vec<String> = new.map(|master| master.id().to_owned()).collect();
+        history.add(known.into_iter().chain(new));
+        let are_noted = history.write(masters, names).await?;
         let mut seen = self.0.lock();
         seen.promoted += promoted;
-        (seen.ids, seen.looked) = (history.ids, Some(now.millis()));
+        (seen.ids, seen.are_noted, seen.looked) = (history.ids, are_noted, looked);
         Ok(())
     }
 
     /// Warns of masters that may go on alone, once.
-    fn warn(&self, infos: &[String]) {
-        let goes_on = infos.iter().any(|info| goes_on_alone(info));
-        let went_on = mem::replace(&mut self.0.lock().goes_on_alone, goes_on);
-        if goes_on && !went_on {
-            tracing::warn!("{GOES_ON_ALONE}");
+    fn warn(&self, masters: &[MasterState]) {
+        let warning = warning(masters);
+        let went_on = mem::replace(&mut self.0.lock().goes_on_alone, warning.is_some());
+        if let Some(warning) = warning.filter(|_| !went_on) {
+            tracing::warn!("{warning}");
         }
     }
 
@@ -111,18 +147,9 @@ impl Masters {
     }
 }
 
-/// `INFO replication` of each master.
-async fn replication(connection: &Connection) -> RedisResult<Vec<String>> {
-    let mut question = cmd("INFO");
-    question.arg("replication");
-    let infos = connection.clone().ask_masters(question).await?;
-    infos.into_iter().map(|info| Ok(redis::from_redis_value(info)?)).collect()
-}
-
 /// Warns of masters that have replicas and go on without them.
-pub(super) async fn warning(connection: &Connection) -> RedisResult<Option<&'static str>> {
-    let infos = replication(connection).await?;
-    Ok(infos.iter().any(|info| goes_on_alone(info)).then_some(GOES_ON_ALONE))
+pub(super) fn warning(masters: &[MasterState]) -> Option<&'static str> {
+    masters.iter().any(|master| goes_on_alone(&master.replication)).then_some(GOES_ON_ALONE)
 }
 
 /// Returns whether a master has replicas and takes writes without them. Only one that does not has a count of good replicas.
@@ -132,14 +159,14 @@ fn goes_on_alone(info: &str) -> bool {
 }
 
 /// Times since which writes may have been lost, in milliseconds, the earliest first.
-pub(super) async fn losses(connection: &Connection, names: &KeySpace) -> RedisResult<Vec<i64>> {
-    let infos = replication(connection).await?;
-    let MasterHistory { ids, losses, looked } = MasterHistory::read(connection, names).await?;
-    let mut times: Vec<i64> = losses.into_values().collect();
-    if !ids.is_empty() {
+pub(super) async fn losses(masters: &[MasterState], names: &KeySpace) -> RedisResult<Vec<i64>> {
+    let history = MasterHistory::read(masters, names).await?;
+    let mut times: Vec<i64> = history.losses.values().copied().collect();
+    if !history.ids.is_empty() {
         // These took over, and no key-service has looked since.
-        let unnoticed = unknown(&infos, &ids).into_iter().filter(|info| is_promoted(info));
-        times.extend(unnoticed.map(|_| before(looked)));
+        let unnoticed =
+            masters.iter().filter(|master| master.is_promoted() && master.is_unknown(&history.ids));
+        times.extend(unnoticed.map(|master| before(history.last_look_at(master, None))));
     }
     times.sort_unstable();
     Ok(times)
@@ -150,14 +177,13 @@ fn before(looked: Option<i64>) -> i64 {
     looked.map_or(0, |looked| looked.saturating_sub(MARGIN))
 }
 
-/// Returns the masters whose ids are not among these. A server that has just become a replica has the id of its master.
-fn unknown<'a>(infos: &'a [String], ids: &[String]) -> Vec<&'a str> {
-    let masters = infos.iter().map(String::as_str).filter(|info| field(info, "role") == "master");
-    masters.filter(|info| !ids.iter().any(|seen| seen == id(info))).collect()
+/// Returns whether the id of a master is not among these. A server that has just become a replica has the id of its master.
+fn is_unknown(info: &str, ids: &[String]) -> bool {
+    is_master(info) && !ids.iter().any(|seen| seen == history(info))
 }
 
-fn id(info: &str) -> &str {
-    field(info, "master_replid")
+fn is_master(info: &str) -> bool {
+    field(info, "role") == "master"
 }
 
 /// Returns whether a master followed another one before. A server that was only started anew has a second id of zeros.
@@ -170,28 +196,40 @@ fn is_promoted(info: &str) -> bool {
 struct MasterHistory {
     ids: Vec<String>,
     losses: BTreeMap<String, i64>,
-    /// Time of the last look that every part has.
-    looked: Option<i64>,
+    /// By the id of each master, the time of the last look that all its parts have.
+    looked: BTreeMap<String, i64>,
 }
 
 impl MasterHistory {
-    async fn read(connection: &Connection, names: &KeySpace) -> RedisResult<Self> {
-        let parts = try_join_all((0..PARTS).map(|part| {
-            let (mut connection, mut question) = (connection.clone(), cmd("HMGET"));
-            question.arg(names.marks(part)).arg(MASTERS).arg(LOSSES).arg(LOOKED);
-            async move { question.query_async::<[Option<String>; 3]>(&mut connection).await }
+    async fn read(masters: &[MasterState], names: &KeySpace) -> RedisResult<Self> {
+        let parts = try_join_all(masters.iter().map(|master| {
+            ask_parts(&master.connection, |part| {
+                let mut question = cmd("HMGET");
+                question.arg(names.marks(part)).arg(MASTERS).arg(LOSSES).arg(LOOKED);
+                question
+            })
         }));
-        let mut history = Self::default();
-        for [ids, losses, looked] in parts.await? {
-            history.add(ids.iter().flat_map(|ids| ids.split(' ')).map(str::to_owned));
-            for (id, since) in losses.iter().flat_map(|losses| losses.split(' ')).filter_map(loss) {
-                let known = history.losses.entry(id.to_owned()).or_insert(since);
-                *known = since.min(*known);
+        let mut all = Self::default();
+        for (master, parts) in masters.iter().zip(parts.await?) {
+            for (_, part) in parts {
+                let [ids, losses, looked]: [Option<String>; 3] = redis::from_redis_value(part)?;
+                all.add(ids.iter().flat_map(|ids| ids.split(' ')).map(str::to_owned));
+                for (id, since) in losses.iter().flat_map(|losses| losses.split(' ')).filter_map(loss) {
+                    keep_least(&mut all.losses, id, since);
+                }
+                if let Some(looked) = looked.and_then(|looked| looked.parse().ok()) {
+                    keep_least(&mut all.looked, master.id(), looked);
+                }
             }
-            let looked = looked.and_then(|looked| looked.parse().ok());
-            history.looked = history.looked.into_iter().chain(looked).min();
         }
-        Ok(history)
+        Ok(all)
+    }
+
+    /// The last look at the server that a master has replaced, as far as this one has a note of it. One without any part of
+    /// the store has none. Then it is the last look at all masters, of this process or noted by others.
+    fn last_look_at(&self, master: &MasterState, complete: Option<i64>) -> Option<i64> {
+        let own = self.looked.get(master.id()).copied();
+        own.or_else(|| self.looked.values().copied().chain(complete).min())
     }
 
     /// Adds ids that are not there yet.
@@ -204,17 +242,29 @@ impl MasterHistory {
         self.ids.drain(..self.ids.len().saturating_sub(MOST_IDS));
     }
 
-    async fn write(&self, connection: &Connection, names: &KeySpace) -> RedisResult<()> {
+    /// Writes it to masters. Fails if none takes it, and returns whether all do.
+    async fn write(&self, masters: &[MasterState], names: &KeySpace) -> RedisResult<bool> {
         let losses: Vec<_> = self.losses.iter().map(|(id, since)| format!("{id}={since}")).collect();
         let (ids, losses) = (self.ids.join(" "), losses.join(" "));
-        try_join_all((0..PARTS).map(|part| {
-            let (mut connection, mut note) = (connection.clone(), cmd("HSET"));
-            note.arg(names.marks(part)).arg(MASTERS).arg(&ids).arg(LOSSES).arg(&losses);
-            async move { note.query_async::<()>(&mut connection).await }
-        }))
-        .await
-        .map(drop)
+        let written = join_all(masters.iter().map(|master| {
+            ask_parts(&master.connection, |part| {
+                let mut note = cmd("HSET");
+                note.arg(names.marks(part)).arg(MASTERS).arg(&ids).arg(LOSSES).arg(&losses);
+                note
+            })
+        }));
+        let (taken, refused): (Vec<_>, Vec<_>) = written.await.into_iter().partition(Result::is_ok);
+        match refused.into_iter().next() {
+            None => Ok(true),
+            Some(refused) if taken.is_empty() => refused.map(|_| false),
+            Some(_) => Ok(false),
+        }
     }
+}
+
+/// Lowers a time, or sets it.
+fn keep_least(times: &mut BTreeMap<String, i64>, id: &str, time: i64) {
+    times.entry(id.to_owned()).and_modify(|known| *known = time.min(*known)).or_insert(time);
 }
 
 /// Reads a loss as it is kept.
@@ -257,9 +307,10 @@ mod tests {
         ids.iter().map(ToString::to_string).collect()
     }
 
-    /// Second ids of the masters that are unknown and promoted.
+    /// Number of the masters that are unknown and promoted.
     fn promoted(infos: &[String], known: &[&str]) -> usize {
-        unknown(infos, &ids(known)).into_iter().filter(|info| is_promoted(info)).count()
+        let known = ids(known);
+        infos.iter().filter(|info| is_unknown(info, &known) && is_promoted(info)).count()
     }
 
     #[test]

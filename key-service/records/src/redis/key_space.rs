@@ -62,11 +62,6 @@ impl KeySpace {
         format!("{}:{{{}}}:barrier", self.prefix, space.as_str())
     }
 
-    /// String with an empty value, written only to learn whether replicas answer.
-    pub(super) fn readiness(&self) -> String {
-        format!("{}:readiness", self.prefix)
-    }
-
     /// Hash with the count at which each data directory last saw this part of the store.
     pub(super) fn marks(&self, part: usize) -> String {
         format!("{}:{{holders-{part}}}:marks", self.prefix)

@@ -1,10 +1,13 @@
 //! Lists the names that are kept, master by master.
 
+use std::sync::Arc;
+
 use redis::{Value, cmd};
 
 use super::{
     client::Client,
     key_space::KeySpace,
+    masters::server::Server,
     questions::{failure, senseless},
 };
 use crate::records::{Failure, Place, Space};
@@ -14,10 +17,10 @@ const PAGE: usize = 500;
 
 pub(super) async fn all(client: &Client, names: &KeySpace) -> Result<Vec<(Space, Place)>, Failure> {
     let mut places = Vec::new();
-    for master in client.masters().await.map_err(|e| failure(&e))? {
+    for master in client.masters() {
         let mut cursor = "0".to_owned();
         loop {
-            let (next, found) = page(client, names, &master, &cursor).await?;
+            let (next, found) = page(names, &master, &cursor).await?;
             places.extend(found);
             if next == "0" {
                 break;
@@ -30,14 +33,13 @@ pub(super) async fn all(client: &Client, names: &KeySpace) -> Result<Vec<(Space,
 
 /// Scans a page of a master after a cursor, and returns the next cursor.
 async fn page(
-    client: &Client,
     names: &KeySpace,
-    master: &str,
+    master: &Arc<Server>,
     cursor: &str,
 ) -> Result<(String, Vec<(Space, Place)>), Failure> {
     let mut scan = cmd("SCAN");
     scan.arg(cursor).arg("MATCH").arg(names.pattern()).arg("COUNT").arg(PAGE);
-    let answer: Value = client.ask_at(master, scan).await.map_err(|e| failure(&e))?;
+    let answer: Value = master.ask(&scan).await.map_err(|e| failure(&e))?;
     let (next, found): (String, Vec<Vec<u8>>) = redis::from_redis_value(answer).map_err(|_| senseless())?;
     Ok((next, found.iter().filter_map(|name| names.read(name)).collect()))
 }

@@ -63,9 +63,9 @@ impl Reads {
                 }
                 Ok(vec![client.ask(&single).await?])
             }
-            [first, ..] => {
+            _ => {
                 let by_hash = self.script("EVALSHA_RO", script.get_hash());
-                let answers = client.run(&first.key, &by_hash, || self.script("EVAL_RO", READ)).await?;
+                let answers = client.run(&by_hash, || self.script("EVAL_RO", READ)).await?;
                 Ok(redis::from_redis_value(answers)?)
             }
         }

@@ -1,11 +1,35 @@
-//! How spans describe requests to Redis.
+//! Commands that go to Redis, and how spans describe them.
 
 use std::borrow::Cow;
 
-use redis::{Arg, Cmd};
+use redis::{Arg, Cmd, RedisResult, Value, aio::ConnectionLike, pipe};
 use shared_observe::traces::KeyValue;
 
-/// Name and attributes of the request's span. The name is the command's, without arguments.
+use super::connection::Connection;
+
+/// A name whose slot the command is about. All names of a command share a slot.
+pub(super) fn key(command: &Cmd) -> &[u8] {
+    let word = |place| match command.args_iter().nth(place)? {
+        Arg::Simple(word) => Some(word),
+        _ => None,
+    };
+    // A script comes with the number of its keys.
+    let is_script = word(0).is_some_and(|name| name.starts_with(b"EVAL"));
+    word(if is_script { 3 } else { 1 }).unwrap_or_default()
+}
+
+/// Asks a server. `is_arriving` says that the server takes over the slot, and answers only who asks for that.
+pub(super) async fn ask(connection: &mut Connection, command: &Cmd, is_arriving: bool) -> RedisResult<Value> {
+    if !is_arriving {
+        return connection.req_packed_command(command).await?.extract_error();
+    }
+    let mut both = pipe();
+    both.cmd("ASKING").add_command(command.clone());
+    let answers = connection.req_packed_commands(&both, 1, 1).await?;
+    answers.into_iter().next().unwrap_or(Value::Nil).extract_error()
+}
+
+/// Name and attributes of the command's span. The name is the command's, without arguments.
 pub(super) fn described(command: &Cmd) -> (Cow<'static, str>, Vec<KeyValue>) {
     let name = match command.args_iter().next() {
         Some(Arg::Simple(name)) => String::from_utf8_lossy(name).into_owned(),

@@ -3,13 +3,13 @@
 use redis::{RedisResult, cmd};
 
 use super::{
-    connection::{Connection, refused},
+    connection::{Connection, if_here, refused},
     key_space::KeySpace,
 };
 
 /// Layout that this program reads and writes. Programs of layouts 1 to 4 check the same number, and leave this layout
 /// alone.
-pub(super) const LAYOUT: u32 = 5;
+const LAYOUT: u32 = 5;
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 enum OtherLayout {
@@ -25,19 +25,24 @@ enum OtherLayout {
     Later(String),
 }
 
-/// Refuses data of another layout, and writes the number into an empty Redis.
+/// Refuses data of another layout, and writes the number into an empty Redis. In a cluster, each master answers for the
+/// names that it has.
 pub(super) async fn check(connection: &mut Connection, key_space: &KeySpace) -> RedisResult<()> {
-    let layout: Option<String> = cmd("GET").arg(key_space.schema()).query_async(connection).await?;
-    if let Some(layout) = layout {
+    let layout = cmd("GET").arg(key_space.schema()).query_async::<Option<String>>(connection).await;
+    let layout = if_here(layout)?;
+    if let Some(Some(layout)) = layout {
         return match layout.parse() {
             Ok(LAYOUT) => Ok(()),
             Ok(..LAYOUT) => Err(refused(OtherLayout::Earlier)),
             Ok(_) | Err(_) => Err(refused(OtherLayout::Later(layout))),
         };
     }
-    let accounts: u64 = cmd("HLEN").arg(key_space.first_layout()).query_async(connection).await?;
-    if accounts > 0 {
+    let accounts = cmd("HLEN").arg(key_space.first_layout()).query_async::<u64>(connection).await;
+    if if_here(accounts)?.unwrap_or_default() > 0 {
         return Err(refused(OtherLayout::Earlier));
     }
-    cmd("SET").arg(key_space.schema()).arg(LAYOUT).query_async(connection).await
+    match layout {
+        Some(_) => cmd("SET").arg(key_space.schema()).arg(LAYOUT).query_async(connection).await,
+        None => Ok(()),
+    }
 }

@@ -2,17 +2,29 @@
 
 pub(super) mod tls;
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
-use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisResult, io::tcp::TcpSettings};
+use redis::{
+    ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisResult,
+    io::tcp::{TcpSettings, socket2::TcpKeepalive},
+};
 use shared::secret::SecretString;
 
 use self::tls::Certificates;
 
 /// Default port of a Redis or a cluster's node.
-pub(super) const REDIS_PORT: u16 = 6379;
+const REDIS_PORT: u16 = 6379;
 /// Default port of a Sentinel.
 const SENTINEL_PORT: u16 = 26379;
+
+/// Time without traffic after which a connection is probed.
+const QUIET: Duration = Duration::from_secs(5);
+const PROBED_EVERY: Duration = Duration::from_secs(1);
+/// Unanswered probes after which a connection is dead.
+const PROBES: u32 = 3;
+/// Time after which a connection is dead whose peer does not acknowledge what was sent.
+#[cfg(target_os = "linux")]
+const UNACKNOWLEDGED: Duration = Duration::from_secs(3);
 
 /// Settings of the Redis store.
 #[derive(Clone, Debug)]
@@ -149,12 +161,17 @@ fn info(url: &str) -> Result<ConnectionInfo, InvalidAddress> {
     let info: RedisResult<ConnectionInfo> = url.into_connection_info();
     // The library's messages do not repeat the URL, which may hold a password.
     let info = info.map_err(|e| InvalidAddress(e.to_string()))?;
-    Ok(info.set_tcp_settings(at_once()))
+    Ok(info.set_tcp_settings(tcp()))
 }
 
-/// Settings that send small writes at once. Waiting for more to send costs 40 ms each time.
-pub(super) fn at_once() -> TcpSettings {
-    TcpSettings::default().set_nodelay(true)
+/// Settings of connections. Small writes are sent at once, since waiting for more to send costs 40 ms each time. A machine
+/// that has vanished is noticed although it never closes a connection.
+pub(super) fn tcp() -> TcpSettings {
+    let keepalive = TcpKeepalive::new().with_time(QUIET).with_interval(PROBED_EVERY).with_retries(PROBES);
+    let settings = TcpSettings::default().set_nodelay(true).set_keepalive(keepalive);
+    #[cfg(target_os = "linux")]
+    let settings = settings.set_user_timeout(UNACKNOWLEDGED);
+    settings
 }
 
 #[cfg(test)]

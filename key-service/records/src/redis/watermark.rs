@@ -1,7 +1,8 @@
 //! Detects a Redis that has lost data: restored from a snapshot, or empty.
 //!
 //! Every few seconds, a process raises a count in every part of the store, and then in a file of the data directory. If
-//! the store's count is behind the file's, the store has lost acknowledged writes.
+//! the count of a part is behind the file's, the store has lost acknowledged writes. A part whose master is away keeps its
+//! count in both places.
 //!
 //! The count is in milliseconds, so that a loss has a length. A mark adds the time since the process's last mark. The
 //! first mark of a process moves the count up to the wall clock, since a store may be restored while no process runs.
@@ -12,26 +13,24 @@ pub(super) mod rewriting;
 use std::{
     fs, io,
     path::{Path, PathBuf},
-    sync::{
-        OnceLock,
-        atomic::{AtomicI64, Ordering},
-    },
+    sync::OnceLock,
     time::Duration,
 };
 
-use futures_util::future::try_join_all;
 use parking_lot::Mutex;
 use redis::{RedisResult, cmd};
 use shared::{private_files, time::Timestamp};
 use tokio::time::Instant;
 
 use super::{
-    connection::{Connection, refused},
+    connection::{Connection, ask_parts, refused},
     key_space::{KeySpace, PARTS},
 };
 
 /// Name of the file in the data directory.
 const FILE: &str = "redis-seen";
+/// In the place of a count, in the file: the part was never seen.
+const UNSEEN: &str = "-";
 
 /// Script that raises the count of a part.
 const MARK: &str = include_str!("mark.lua");
@@ -45,26 +44,30 @@ pub(super) const MARKED_EVERY: Duration = Duration::from_secs(5);
 /// loses.
 const TOLERATED: Duration = Duration::from_mins(1);
 
-/// The count at which this data directory last saw the store.
+/// The count at which this data directory last saw each part of the store. While a master of a cluster is away, those of
+/// its parts stand still.
+type Seen = [Option<i64>; PARTS];
+
+/// The counts at which this data directory last saw the store.
 pub(super) struct Watermark {
     key_space: KeySpace,
-    /// File of the count; `None` without a data directory.
+    /// File of the counts; `None` without a data directory.
     file: Option<PathBuf>,
     /// Name of this data directory in the store.
     directory: String,
-    /// The count; the lowest value means never seen.
-    seen: AtomicI64,
+    seen: Mutex<Seen>,
     /// Time of the last mark of this process.
     marked_at: Mutex<Option<Instant>>,
     /// Set once the store was found to be older. It is then no longer used.
     older: OnceLock<Older>,
 }
 
-/// A store that has not forgotten too much.
+/// A master that has not forgotten too much.
 pub(super) struct Checked {
-    /// Length of what the store has forgotten.
+    /// Length of what the master has forgotten.
     pub(super) forgotten: Duration,
-    count: i64,
+    /// Highest count of its parts; `None` if it has no marks.
+    pub(super) count: Option<i64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -93,8 +96,8 @@ impl Watermark {
     ) -> io::Result<Self> {
         let file = data_dir.map(|folder| folder.join(FILE));
         let found = file.as_deref().map(read).transpose()?.flatten();
-        let (directory, seen) = found.unwrap_or((new_directory, i64::MIN));
-        let (seen, marked_at, older) = (AtomicI64::new(seen), Mutex::default(), OnceLock::new());
+        let (directory, seen) = found.unwrap_or((new_directory, [None; PARTS]));
+        let (seen, marked_at, older) = (Mutex::new(seen), Mutex::default(), OnceLock::new());
         Ok(Self { key_space, file, directory, seen, marked_at, older })
     }
 
@@ -103,55 +106,66 @@ impl Watermark {
         self.older.get()
     }
 
-    /// Compares the counts in every part of the store with the count of the last mark.
+    /// Compares the counts in the parts of the store that a master has with those of the last marks.
     pub(super) async fn check(&self, connection: &Connection) -> RedisResult<Checked> {
-        let seen = self.seen.load(Ordering::Acquire);
-        if seen == i64::MIN {
-            return Ok(Checked { forgotten: Duration::ZERO, count: seen });
+        let seen = *self.seen.lock();
+        let mut checked = Checked { forgotten: Duration::ZERO, count: None };
+        if seen.iter().all(Option::is_none) {
+            return Ok(checked);
         }
-        let remembered = try_join_all((0..PARTS).map(|part| {
-            let (mut connection, mut question) = (connection.clone(), cmd("HGET"));
+        let remembered = ask_parts(connection, |part| {
+            let mut question = cmd("HGET");
             question.arg(self.key_space.marks(part)).arg(&self.directory);
-            async move { question.query_async::<Option<i64>>(&mut connection).await }
-        }));
-        let remembered = remembered.await?;
-        let count = remembered.iter().flatten().copied().fold(seen, i64::max);
-        // A part without any mark is older than all others.
-        let least = remembered.into_iter().min().flatten();
-        let behind =
-            least.map(|least| Duration::from_millis(seen.saturating_sub(least).max(0).unsigned_abs()));
-        match behind {
-            Some(forgotten) if forgotten <= TOLERATED => Ok(Checked { forgotten, count }),
-            Some(_) | None => {
-                let older = Older { behind, file: self.file.clone().unwrap_or_default() };
-                Err(refused(self.older.get_or_init(|| older).clone()))
+            question
+        });
+        for (part, remembered) in remembered.await? {
+            let remembered: Option<i64> = redis::from_redis_value(remembered)?;
+            checked.count = checked.count.max(remembered);
+            let Some(seen) = seen[part] else { continue };
+            let lost = remembered.map(|count| seen.saturating_sub(count).max(0).unsigned_abs());
+            match lost.map(Duration::from_millis) {
+                Some(lost) if lost <= TOLERATED => checked.forgotten = checked.forgotten.max(lost),
+                behind @ (Some(_) | None) => {
+                    let older = Older { behind, file: self.file.clone().unwrap_or_default() };
+                    return Err(refused(self.older.get_or_init(|| older).clone()));
+                }
             }
         }
+        Ok(checked)
     }
 
-    /// Writes the next count to every part of the store, then to the file.
+    /// Returns the count of the next mark, above those that masters remember.
+    pub(super) fn next(&self, remembered: impl Iterator<Item = Option<i64>>, now: Timestamp) -> i64 {
+        let since = self.marked_at.lock().map(|last| last.elapsed());
+        let seen = self.seen.lock().iter().copied().max().flatten();
+        next(remembered.fold(seen, Ord::max).unwrap_or(i64::MIN), since, now)
+    }
+
+    /// Writes a count to the parts of the store that a master has, and the time of the last look at that master.
     pub(super) async fn set(
         &self,
         connection: &Connection,
-        checked: &Checked,
-        now: Timestamp,
+        count: i64,
+        looked: Timestamp,
     ) -> RedisResult<()> {
-        let at = Instant::now();
-        let since = self.marked_at.lock().map(|last| at.saturating_duration_since(last));
-        let next = next(checked.count, since, now);
-        try_join_all((0..PARTS).map(|part| {
-            let (mut connection, mut mark) = (connection.clone(), cmd("EVAL"));
+        let marked = ask_parts(connection, |part| {
+            let mut mark = cmd("EVAL");
             mark.arg(MARK).arg(1).arg(self.key_space.marks(part));
-            mark.arg(&self.directory).arg(next).arg(now.millis());
-            async move { mark.query_async::<()>(&mut connection).await }
-        }))
-        .await?;
-        self.seen.store(next, Ordering::Release);
-        *self.marked_at.lock() = Some(at);
+            mark.arg(&self.directory).arg(count).arg(looked.millis());
+            mark
+        });
+        for (part, _) in marked.await? {
+            self.seen.lock()[part] = Some(count);
+        }
+        Ok(())
+    }
+
+    /// Writes the counts of all marks to the file.
+    pub(super) async fn keep(&self) -> io::Result<()> {
+        *self.marked_at.lock() = Some(Instant::now());
         let Some(file) = self.file.clone() else { return Ok(()) };
-        let text = format!("{} {next}\n", self.directory);
-        let written = tokio::task::spawn_blocking(move || replace(&file, &text)).await;
-        Ok(written.map_err(io::Error::other)??)
+        let text = format!("{} {}\n", self.directory, write(&self.seen.lock()));
+        tokio::task::spawn_blocking(move || replace(&file, &text)).await.map_err(io::Error::other)?
     }
 }
 
@@ -163,7 +177,7 @@ fn next(count: i64, since: Option<Duration>, now: Timestamp) -> i64 {
 }
 
 /// Reads the file, if there is one.
-fn read(file: &Path) -> io::Result<Option<(String, i64)>> {
+fn read(file: &Path) -> io::Result<Option<(String, Seen)>> {
     let damaged = || io::Error::new(io::ErrorKind::InvalidData, format!("{} is damaged", file.display()));
     match fs::read_to_string(file) {
         Ok(text) => parse(&text).ok_or_else(damaged).map(Some),
@@ -172,9 +186,23 @@ fn read(file: &Path) -> io::Result<Option<(String, i64)>> {
     }
 }
 
-fn parse(text: &str) -> Option<(String, i64)> {
-    let (directory, seen) = text.trim_end().split_once(' ')?;
-    Some((directory.to_owned(), seen.parse().ok()?))
+/// Reads the name of the data directory, and one count for all parts or one for each.
+fn parse(text: &str) -> Option<(String, Seen)> {
+    let (directory, counts) = text.trim_end().split_once(' ')?;
+    let count = |word: &str| if word == UNSEEN { Some(None) } else { word.parse().ok().map(Some) };
+    let counts: Vec<_> = counts.split(' ').map(count).collect::<Option<_>>()?;
+    let seen = match &counts[..] {
+        [all] => [*all; PARTS],
+        each => each.try_into().ok()?,
+    };
+    Some((directory.to_owned(), seen))
+}
+
+/// Writes the counts: one if all parts have the same.
+fn write(seen: &Seen) -> String {
+    let word = |count: &Option<i64>| count.map_or(UNSEEN.to_owned(), |count| count.to_string());
+    let distinct = if seen.iter().all(|count| *count == seen[0]) { &seen[..1] } else { &seen[..] };
+    distinct.iter().map(word).collect::<Vec<_>>().join(" ")
 }
 
 /// Replaces the file by renaming a new one, so that it is always complete. An error names the file, for a command that
@@ -194,4 +222,23 @@ fn rename_over(file: &Path, text: &str) -> io::Result<()> {
     let beside = file.with_extension(format!("new-{}", std::process::id()));
     private_files::write(&beside, text.as_bytes())?;
     fs::rename(beside, file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_file_has_one_count_for_all_parts_or_one_for_each() {
+        let mut seen = [Some(7); PARTS];
+        assert_eq!(write(&seen), "7");
+        assert_eq!(parse("directory 7\n"), Some(("directory".to_owned(), seen)));
+        (seen[3], seen[4]) = (Some(5), None);
+        let text = write(&seen);
+        assert_eq!(text, "7 7 7 5 - 7 7 7 7 7 7 7 7 7 7 7");
+        assert_eq!(parse(&format!("directory {text}\n")), Some(("directory".to_owned(), seen)));
+        for damaged in ["", "directory", "directory 7 7", "directory seven", "directory 7  7"] {
+            assert_eq!(parse(damaged), None, "{damaged}");
+        }
+    }
 }

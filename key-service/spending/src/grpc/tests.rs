@@ -13,16 +13,24 @@ use shared::{
 };
 use shared_catalog::{Price, Rates};
 use shared_rpc::{
-    Authorize, Captured, Charge, Extended, Extension, Grant, HoldRef, Identity, Release, UpstreamCost,
+    Authorize, Captured, Charge, Extended, Extension, Grant, HoldRef, Identity, Release, TakeAnswer,
+    UpstreamCost,
     v1::{key_service_client::KeyServiceClient, key_service_server::KeyServiceServer},
 };
-use tokio::{net::TcpListener, sync::mpsc};
+use tokio::{
+    net::TcpListener,
+    sync::{mpsc, watch},
+};
 use tonic::transport::{Channel, Server, server::TcpIncoming};
 
 use super::*;
 
-/// A service with a fixed answer for each kind of call, which refuses late authorizations.
-struct Clerk;
+/// A service with a fixed answer for each kind of call, which refuses late authorizations. It answers those for the model
+/// `away`, and the calls behind them in the frame, when a test lets it.
+#[derive(Default)]
+struct Clerk {
+    ends: watch::Sender<bool>,
+}
 
 fn hold() -> HoldRef {
     let now = Timestamp::from_millis(1_795_140_665_000);
@@ -62,7 +70,7 @@ fn denial() -> Denial {
 
 #[async_trait]
 impl KeyService for Clerk {
-    async fn handle(&self, calls: Vec<TracedCall>) -> Vec<Result<Answer, CallFailure>> {
+    async fn handle(&self, calls: Vec<TracedCall>, reply: &TakeAnswer<'_>) {
         let answer = |TracedCall { call, .. }| match call {
             Call::Authenticate { credential, .. } if credential == "good" => {
                 Ok(Answer::Authenticated(Ok(identity())))
@@ -97,14 +105,25 @@ impl KeyService for Clerk {
                 Err(CallFailure { code: Code::Unavailable, message: "the store is away".into() })
             }
         };
-        calls.into_iter().map(answer).collect()
+        for (place, call) in calls.into_iter().enumerate() {
+            if matches!(&call.call, Call::Authorize(a) if a.model == "away") {
+                let mut ends = self.ends.subscribe();
+                // Others are answered meanwhile.
+                ends.wait_for(|has_ended| *has_ended).await.unwrap();
+            }
+            reply(place, answer(call));
+        }
     }
 }
 
 async fn connect() -> KeyServiceClient<Channel> {
+    connect_to(Clerk::default()).await
+}
+
+async fn connect_to(clerk: Clerk) -> KeyServiceClient<Channel> {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let grpc = KeyServiceServer::new(Grpc::new(Arc::new(Clerk), CancellationToken::new(), &System));
+    let grpc = KeyServiceServer::new(Grpc::new(Arc::new(clerk), CancellationToken::new(), &System));
     tokio::spawn(Server::builder().add_service(grpc).serve_with_incoming(TcpIncoming::from(listener)));
     let channel = Channel::from_shared(format!("http://{address}")).unwrap().connect().await.unwrap();
     KeyServiceClient::new(channel)
@@ -221,9 +240,15 @@ async fn refusals_are_answers_and_failures_are_statuses_with_a_reason() {
 
 /// A session, and the frames to send.
 async fn open_session() -> (mpsc::Sender<v1::SessionRequest>, Streaming<v1::SessionResponse>) {
+    open_session_with(Clerk::default()).await
+}
+
+async fn open_session_with(
+    clerk: Clerk,
+) -> (mpsc::Sender<v1::SessionRequest>, Streaming<v1::SessionResponse>) {
     let (frames, sent) = mpsc::channel(4);
     let sent = stream::unfold(sent, |mut sent| async move { Some((sent.recv().await?, sent)) });
-    let responses = connect().await.session(sent).await.unwrap().into_inner();
+    let responses = connect_to(clerk).await.session(sent).await.unwrap().into_inner();
     (frames, responses)
 }
 
@@ -272,4 +297,29 @@ async fn a_frame_that_is_too_large_ends_its_session() {
     frames.send(v1::SessionRequest { calls }).await.unwrap();
     let status = responses.message().await.unwrap_err();
     assert_eq!(status.code(), Code::InvalidArgument);
+}
+
+#[tokio::test]
+async fn a_call_that_waits_holds_up_neither_others_of_its_frame_nor_the_next_frame() {
+    let ends = watch::Sender::new(false);
+    let (frames, mut responses) = open_session_with(Clerk { ends: ends.clone() }).await;
+    let clock = SessionClock::observed(Instant::now(), responses.message().await.unwrap().unwrap().clock_ms);
+    let message = |id, model: &str| {
+        let Call::Authorize(call) = authorize(None) else { panic!("an authorization") };
+        let call = Call::Authorize(Authorize { model: model.into(), ..call });
+        v1::Call { id, request: Some(call.to_message(clock)), ..v1::Call::default() }
+    };
+    for calls in [vec![message(1, "near"), message(2, "away")], vec![message(3, "near")]] {
+        frames.send(v1::SessionRequest { calls }).await.unwrap();
+    }
+    let mut answered = Vec::new();
+    while answered.len() < 2 {
+        let response = responses.message().await.unwrap().unwrap();
+        answered.extend(response.answers.iter().map(|answer| answer.id));
+    }
+    answered.sort_unstable();
+    assert_eq!(answered, [1, 3]);
+    ends.send_replace(true);
+    let last = responses.message().await.unwrap().unwrap();
+    assert_eq!(last.answers.iter().map(|answer| answer.id).collect::<Vec<_>>(), [2]);
 }

@@ -24,7 +24,7 @@ use key_service_management::{
     governed::{Governed as _, Made},
     testing::Office,
 };
-use key_service_store::store::{Cursor, DueHolds, HoldIndex, Skew};
+use key_service_store::store::{Cursor, DueHolds, HoldIndex, MissingServers, Outcomes, Skew};
 
 /// A catalogue with this model, at this price per million output tokens; prompts are free.
 fn catalogue(model: &str, usd: u32) -> Arc<Current<Catalog>> {
@@ -100,7 +100,7 @@ impl Trial {
 }
 
 async fn one(service: &Service, call: Call) -> Result<Answer, CallFailure> {
-    let mut answers = service.handle(vec![call.into()]).await;
+    let mut answers = (service as &dyn KeyService).answers(vec![call.into()]).await;
     assert_eq!(answers.len(), 1);
     answers.remove(0)
 }
@@ -286,7 +286,7 @@ async fn a_batch_is_answered_in_the_order_of_its_calls() {
         authenticate(&trial.credential),
         Call::Authorize(unknown_model),
     ];
-    let answers = service.handle(calls.into_iter().map(Into::into).collect()).await;
+    let answers = (&service as &dyn KeyService).answers(calls.into_iter().map(Into::into).collect()).await;
     let refused = |refusal| Denial { refusal, detail: None };
     assert!(
         matches!(&answers[0], Ok(Answer::Authenticated(Err(e))) if *e == refused(Refusal::InvalidApiKey))
@@ -408,8 +408,8 @@ impl Ledger for Answering {
         Ok(None)
     }
 
-    async fn ping(&self) -> Result<(), StoreError> {
-        Ok(())
+    async fn ping(&self) -> Result<MissingServers, StoreError> {
+        Ok(MissingServers::default())
     }
 }
 

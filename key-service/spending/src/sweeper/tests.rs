@@ -18,7 +18,7 @@ use domain::{
 };
 use key_service_management::testing::Office;
 use key_service_store::store::{
-    Outcomes, Skew, Store,
+    MissingServers, Outcomes, Skew, Store,
     suite::{hold, in_maps, make_key, nanos, open_account_with, spend},
 };
 
@@ -103,8 +103,8 @@ impl Ledger for Faulty {
         Ok(None)
     }
 
-    async fn ping(&self) -> Result<(), StoreError> {
-        self.answering().map(drop)
+    async fn ping(&self) -> Result<MissingServers, StoreError> {
+        self.answering().map(|_| MissingServers::default())
     }
 }
 

@@ -5,7 +5,7 @@ mod house;
 
 use async_trait::async_trait;
 use key_service_ledger::{StoreError, messages, names};
-use records::{Order, timed};
+use records::{MissingServers, Order, timed};
 use shared::{ids::AccountId, time::Timestamp};
 
 use crate::{
@@ -50,8 +50,8 @@ pub trait Ledger: Send + Sync + 'static {
     /// Our clock minus the store's; `None` if the store has no clock. Fails while the store loads its data.
     async fn clock_skew(&self) -> Result<Option<Skew>, StoreError>;
 
-    /// Succeeds if the store answers and has loaded its data.
-    async fn ping(&self) -> Result<(), StoreError>;
+    /// Succeeds if a server of the store answers and has loaded its data, and names those that do not.
+    async fn ping(&self) -> Result<MissingServers, StoreError>;
 }
 
 #[async_trait]
@@ -101,7 +101,7 @@ impl Ledger for Store {
         Ok(self.records.clock_skew().await?.map(|millis| Skew { millis }))
     }
 
-    async fn ping(&self) -> Result<(), StoreError> {
+    async fn ping(&self) -> Result<MissingServers, StoreError> {
         Ok(self.records.ping().await?)
     }
 }

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "panics are fine as test failures")]
 
 use std::sync::{
-    Mutex,
+    Mutex, OnceLock,
     atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
@@ -17,12 +17,15 @@ pub struct Unreliable {
     calls_left: AtomicU64,
     is_nearly_full: AtomicBool,
     losses: Mutex<Vec<i64>>,
+    /// A space that cannot be reached.
+    away: OnceLock<Space>,
 }
 
 impl Default for Unreliable {
     fn default() -> Self {
         let (calls_left, is_nearly_full) = (AtomicU64::new(u64::MAX), AtomicBool::new(false));
-        Self { maps: Maps::default(), calls_left, is_nearly_full, losses: Mutex::default() }
+        let (losses, away) = (Mutex::default(), OnceLock::new());
+        Self { maps: Maps::default(), calls_left, is_nearly_full, losses, away }
     }
 }
 
@@ -30,6 +33,12 @@ impl Unreliable {
     /// Fails after this many further reads and commits.
     pub fn fail_after(&self, calls: u64) {
         self.calls_left.store(calls, Ordering::SeqCst);
+    }
+
+    /// From now on a space cannot be reached, like those of a master of a cluster that is away.
+    #[cfg(test)]
+    fn take_away(&self, space: Space) {
+        self.away.set(space).unwrap();
     }
 
     /// Ends the outage.
@@ -52,6 +61,13 @@ impl Unreliable {
         self.maps.count_in(spaces)
     }
 
+    fn reach(&self, space: &Space) -> Result<(), Failure> {
+        if self.away.get() == Some(space) {
+            return Err(Failure::NotDone("its master is away".into()));
+        }
+        self.pass()
+    }
+
     fn pass(&self) -> Result<(), Failure> {
         let took =
             self.calls_left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
@@ -66,12 +82,12 @@ impl Records for Unreliable {
     }
 
     async fn read(&self, space: &Space, questions: Vec<Question>) -> Result<Vec<Answer>, Failure> {
-        self.pass()?;
+        self.reach(space)?;
         self.maps.read(space, questions).await
     }
 
     async fn commit(&self, space: &Space, commit: Commit) -> Result<Committed, Failure> {
-        self.pass()?;
+        self.reach(space)?;
         self.maps.commit(space, commit).await
     }
 
@@ -86,5 +102,32 @@ impl Records for Unreliable {
 
     async fn losses(&self) -> Result<Vec<i64>, Failure> {
         Ok(self.losses.lock().unwrap().clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use domain::ledger::histories::{START, generation};
+
+    use super::*;
+    use crate::{
+        store::{Ledger as _, layout},
+        suite::{hold, make_key, open_account_with, over},
+    };
+
+    #[tokio::test]
+    async fn an_account_has_holds_and_is_listed_elsewhere_while_its_part_of_the_list_is_away() {
+        let records = Arc::new(Unreliable::default());
+        let store = over(Arc::<Unreliable>::clone(&records));
+        let account = open_account_with(&store, 1, 100).await;
+        let key = make_key(&store, account, 1, None).await;
+        records.take_away(layout::holders(account).next().unwrap());
+        let opened = store.execute(account, vec![hold(key, generation(1), 5, 7)], START).await.unwrap();
+        assert!(opened[0].is_ok(), "{opened:?}");
+        let holders = store.accounts_with_holds().await;
+        assert_eq!(holders.accounts, [account]);
+        assert!(holders.missing.is_some(), "others may be listed there");
     }
 }

@@ -4,7 +4,9 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use domain::ledger::Command;
-use key_service_store::store::{Cursor, DueHolds, HoldIndex, Ledger, Outcomes, Skew, Store, StoreError};
+use key_service_store::store::{
+    Cursor, DueHolds, HoldIndex, Ledger, MissingServers, Outcomes, Skew, Store, StoreError,
+};
 use parking_lot::Mutex;
 use shared::{ids::AccountId, time::Timestamp};
 use tokio::time::Instant;
@@ -107,7 +109,7 @@ impl Ledger for TimedLedger {
         self.store.clock_skew().await
     }
 
-    async fn ping(&self) -> Result<(), StoreError> {
+    async fn ping(&self) -> Result<MissingServers, StoreError> {
         self.store.ping().await
     }
 }

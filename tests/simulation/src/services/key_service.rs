@@ -25,7 +25,7 @@ use shared::{clock::Clock, key::Prefix};
 use shared_catalog::Catalog;
 use shared_config::current::Current;
 use shared_rpc::{
-    Answer, Authorize, Call, CallFailure, KeyService, RequireToken, TracedCall,
+    Answer, Authorize, Call, CallFailure, KeyService, RequireToken, TakeAnswer, TracedCall,
     v1::key_service_server::KeyServiceServer,
 };
 use tokio::time::Instant;
@@ -169,16 +169,17 @@ impl Told {
 
 #[async_trait]
 impl KeyService for Told {
-    async fn handle(&self, calls: Vec<TracedCall>) -> Vec<Result<Answer, CallFailure>> {
+    async fn handle(&self, calls: Vec<TracedCall>, reply: &TakeAnswer<'_>) {
         let names: Vec<String> = calls.iter().map(|call| words::call(&call.call)).collect();
         let judged: Vec<Judged> = calls.iter().map(|call| self.judged(&call.call)).collect();
         tell!(self.trace, "{} is asked: {}", self.place, names.join("; "));
-        let answers = self.service.handle(calls).await;
-        for ((name, answer), judged) in names.iter().zip(&answers).zip(&judged) {
-            self.judge(name, answer, judged);
-            tell!(self.trace, "{} answers {name}: {}", self.place, words::answer(answer));
-        }
-        answers
+        let judging = |place: usize, answer: Result<Answer, CallFailure>| {
+            let name = &names[place];
+            self.judge(name, &answer, &judged[place]);
+            tell!(self.trace, "{} answers {name}: {}", self.place, words::answer(&answer));
+            reply(place, answer);
+        };
+        self.service.handle(calls, &judging).await;
     }
 }
 

@@ -12,7 +12,7 @@ use futures_util::future::join_all;
 use serde_json::json;
 use shared::money::NanoUsd;
 use tests::{
-    harness::{Account, ApiKey, Deployment, Form, Loss, Options, Stack, cost_of, usd},
+    harness::{Account, ApiKey, Deployment, Form, LOOK_EVERY, Loss, Options, PATIENCE, Stack, cost_of, usd},
     upstream::Script,
 };
 use tokio::time::sleep;
@@ -102,6 +102,106 @@ async fn a_master_that_is_lost_is_replaced_and_takes_at_most_its_last_moment_wit
     let served = stack.upstream.generations().len();
     assert!(billed_in_all <= served, "{billed_in_all} charges for {served} answers");
     println!("{missing} of {answered} charges went with the master; its accounts were away for {away:?}");
+}
+
+/// A master that is stopped by a signal keeps its connections open and accepts new ones.
+#[apply(fact)]
+async fn a_master_that_hangs_is_left_for_its_replica_and_holds_up_no_other_account() {
+    let stack = over(Form::ClusterWithReplicas).await;
+    // The replica may lack the last moment.
+    stack.others_spend();
+    let keys = keys_of_many_accounts(&stack, BUSY).await;
+    for key in &keys {
+        heals(&stack, key).await;
+    }
+    sleep(REPLICATED).await;
+    let lost = stack.redis().begin_to_lose(0, Loss::Hung);
+    stack.redis().taken_over(0, lost).await;
+    for key in &keys {
+        heals(&stack, key).await;
+    }
+    ready_without(&stack, None).await;
+    stack.redis().come_back(lost, Loss::Hung).await;
+    for key in &keys {
+        heals(&stack, key).await;
+    }
+    stack.released(LEASE * 4).await;
+    for key in &keys {
+        assert!(stack.used(key).await <= stack.cost_of_served(key), "nothing is billed that was not served");
+    }
+}
+
+#[apply(fact)]
+async fn without_one_master_the_accounts_of_the_others_are_served_and_a_key_service_comes_up() {
+    let stack = over(Form::Cluster).await;
+    let keys = keys_of_many_accounts(&stack, 2 * BUSY).await;
+    for key in &keys {
+        heals(&stack, key).await;
+    }
+    stack.redis().kill_node(2);
+    let address = stack.redis().url().rsplit(',').next().unwrap().to_owned();
+    ready_without(&stack, Some(&address)).await;
+    let statuses = join_all(keys.iter().map(|key| status(&stack, key))).await;
+    let of =
+        |status: u16| keys.iter().zip(&statuses).filter(move |(_, it)| **it == status).map(|(key, _)| key);
+    let (living, dead): (Vec<_>, Vec<_>) = (of(200).collect(), of(503).collect());
+    assert!(!dead.is_empty() && living.len() + dead.len() == keys.len(), "{statuses:?}");
+    assert!(living.len() >= 4, "two masters are left: {statuses:?}");
+
+    // Requests of the dead accounts hold up none of the others.
+    let stop = AtomicBool::new(false);
+    let of_the_dead = join_all(dead.iter().map(async |key| {
+        while !stop.load(Ordering::Relaxed) {
+            stack.call(key, Script::tokens(12, 5)).send().await.assert_error(503, "service_unavailable");
+        }
+    }));
+    let of_the_living = async {
+        for _ in 0..10 {
+            let answered = join_all(living.iter().map(|key| stack.call(key, Script::tokens(12, 5)).send()));
+            for answer in answered.await {
+                assert_eq!((answer.status, answer.cost()), (200, cost_of(12, 5)), "{answer}");
+            }
+        }
+        for key_service in &stack.key_services {
+            key_service.restart().await;
+        }
+        ready_without(&stack, Some(&address)).await;
+        // It knows no credentials yet, and those of some accounts are where nobody answers.
+        let statuses = join_all(living.iter().map(|key| status(&stack, key))).await;
+        assert!(statuses.contains(&200), "{statuses:?}");
+        stop.store(true, Ordering::Relaxed);
+    };
+    tokio::join!(of_the_dead, of_the_living);
+    stack.redis().restart_node(2).await;
+    for key in &keys {
+        heals(&stack, key).await;
+    }
+    ready_without(&stack, None).await;
+    stack.released(LEASE * 4).await;
+    for key in &keys {
+        assert_eq!(stack.used(key).await, stack.cost_of_served(key));
+    }
+}
+
+async fn status(stack: &Stack, key: &ApiKey) -> u16 {
+    stack.call(key, Script::tokens(12, 5)).send().await.status
+}
+
+/// Waits until every key-service is ready, and says that this master is missing, or none.
+async fn ready_without(stack: &Stack, master: Option<&str>) {
+    for key_service in &stack.key_services {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let answer = stack.http.get(&format!("{}/readyz", key_service.admin())).await;
+            let says = answer.text();
+            let is_so = master.map_or_else(|| says == "ready\n", |master| says.contains(master));
+            if answer.status == 200 && is_so {
+                break;
+            }
+            assert!(Instant::now() < deadline, "{answer}");
+            sleep(LOOK_EVERY).await;
+        }
+    }
 }
 
 /// Slots move while requests run, as when an operator adds or removes a master.

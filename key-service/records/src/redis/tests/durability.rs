@@ -28,15 +28,15 @@ async fn what_too_few_replicas_have_is_unknown_and_holds_up_no_other_commit() {
     }
     assert_eq!(create(&store, "one").await, Ok(Committed::Written));
     for durability in [Durability::Volatile, Durability::Replicated, Durability::Durable] {
-        store.settle(&space(), durability, store.term().await).await.unwrap();
+        store.settle(&space(), durability, store.term(&space()).await).await.unwrap();
     }
 
     replica.kill();
     assert_eq!(create(&store, "two").await, Ok(Committed::Written));
-    store.settle(&space(), Durability::Volatile, store.term().await).await.unwrap();
+    store.settle(&space(), Durability::Volatile, store.term(&space()).await).await.unwrap();
     let waits = async {
         for durability in [Durability::Replicated, Durability::Durable] {
-            let failed = store.settle(&space(), durability, store.term().await).await;
+            let failed = store.settle(&space(), durability, store.term(&space()).await).await;
             assert!(
                 matches!(&failed, Err(Failure::Unknown(cause)) if cause.contains("too few")),
                 "{failed:?}"
@@ -65,7 +65,7 @@ async fn where_every_write_is_on_disk_first_nothing_is_awaited() {
     let (_data_dir, settings) = place(&server);
     let store = open(&settings).await.unwrap();
     assert_eq!(create(&store, "one").await, Ok(Committed::Written));
-    store.settle(&space(), Durability::Durable, store.term().await).await.unwrap();
+    store.settle(&space(), Durability::Durable, store.term(&space()).await).await.unwrap();
     assert!(store.persistence_warnings().await.is_empty());
     assert_eq!(server.ask(&format!("EXISTS {}:{{account}}:barrier", settings.prefix)).unwrap(), ":0");
 
@@ -81,7 +81,7 @@ async fn is_not_confirmed(store: &Redis, since: Term) {
     assert!(matches!(failed, Err(Failure::Unknown(_))), "{failed:?}");
     assert_eq!(has(store, "one").await, Ok(false), "it is lost");
     // The commits of the next term are confirmed again.
-    let term = store.term().await;
+    let term = store.term(&space()).await;
     assert_eq!(create(store, "one").await, Ok(Committed::Written));
     store.settle(&space(), Durability::Durable, term).await.unwrap();
 }
@@ -104,7 +104,7 @@ async fn a_server_that_was_started_since_confirms_nothing_that_it_lacks() {
     let settings = settings(&format!("redis://127.0.0.1:{port}"), &data_dir);
     let store = open(&Settings { wait_replicas: 1, is_marked: false, ..settings }).await.unwrap();
     follows(&store).await;
-    let term = store.term().await;
+    let term = store.term(&space()).await;
     assert_eq!(create(&store, "one").await, Ok(Committed::Written));
     server.kill();
     let _without_data = RedisServer::start_with(&["--port", &port]);
@@ -153,7 +153,7 @@ async fn a_replica_that_took_over_confirms_nothing_that_the_server_before_still_
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
     address.send_replace(two);
-    let term = store.term().await;
+    let term = store.term(&space()).await;
     assert_eq!(create(&store, "one").await, Ok(Committed::Written), "the server before does not know yet");
     // A wait there fails, as its replica has left, and the next one connects anew.
     store.settle(&space(), Durability::Durable, term).await.unwrap_err();

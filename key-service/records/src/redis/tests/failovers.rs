@@ -6,15 +6,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use shared::time::Timestamp;
 use tempfile::TempDir;
 use tokio::{sync::watch, time::sleep};
 
 use super::{Records, Redis, START, Settings, at, create, durability::address_of, has, place};
 use crate::{
     records::Committed,
-    redis::failover::Losses,
-    servers::{PATIENCE, RedisServer, copy, free_port, settings},
+    servers::{PATIENCE, RedisServer, Watched, copy, free_port, settings},
 };
 
 /// Time by which a loss is dated back.
@@ -58,18 +56,6 @@ async fn takes_writes(master: &RedisServer) {
     let began = Instant::now();
     while master.ask("DEL nothing").unwrap() != ":0" {
         assert!(began.elapsed() < PATIENCE, "the master takes no writes");
-        sleep(LOOK_AGAIN).await;
-    }
-}
-
-/// Marks the store. The first mark over a connection that was lost fails.
-async fn mark(store: &Redis, now: Timestamp) -> Losses {
-    let began = Instant::now();
-    loop {
-        match store.client.mark(now).await {
-            Ok(losses) => return losses,
-            Err(e) => assert!(began.elapsed() < PATIENCE, "{e}"),
-        }
         sleep(LOOK_AGAIN).await;
     }
 }
@@ -122,6 +108,26 @@ async fn a_master_that_refuses_writes_for_want_of_replicas_is_left_for_the_one_t
     }
     let written = format!("EXISTS {}:{{account}}:r1", pair.settings.prefix);
     assert_eq!([&pair.master, &pair.replica].map(|server| server.ask(&written).unwrap()), [":0", ":1"]);
+}
+
+/// Its connections stay open, and it accepts new ones.
+#[tokio::test]
+async fn a_master_that_falls_silent_is_left_for_the_one_that_sentinels_name() {
+    let watched = Watched::start();
+    watched.replace_after(500);
+    let data_dir = tempfile::tempdir().unwrap();
+    let store = Redis::open(&settings(&watched.url(), &data_dir), at(START)).await.unwrap();
+    assert_eq!(create(&store, "one").await, Ok(Committed::Written));
+    has_all_of(&watched.servers[1], &watched.servers[0]).await;
+    watched.servers[0].signal("STOP");
+    let began = Instant::now();
+    while create(&store, "two").await != Ok(Committed::Written) {
+        assert!(began.elapsed() < PATIENCE, "the silent master is still asked");
+        sleep(LOOK_AGAIN).await;
+    }
+    assert!(watched.servers[1].info("replication").contains("role:master"));
+    watched.servers[0].signal("CONT");
+    assert_eq!((has(&store, "one").await, has(&store, "two").await), (Ok(true), Ok(true)));
 }
 
 #[tokio::test]
@@ -209,12 +215,12 @@ async fn what_a_server_forgot_is_dated_by_the_last_look_that_it_remembers() {
     copy(&server.data(), &snapshot);
     server.start_again();
     let later = START.plus(Duration::from_secs(10));
-    assert!(mark(&store, later).await.forgotten.is_zero());
+    assert!(store.client.mark(later).await.unwrap().forgotten.is_zero());
     assert_eq!(store.losses().await, Ok(Vec::new()), "it was only started anew");
     server.kill();
     fs::remove_dir_all(server.data()).unwrap();
     copy(&snapshot, &server.data());
     server.start_again();
-    assert!(!mark(&store, later).await.forgotten.is_zero());
+    assert!(!store.client.mark(later).await.unwrap().forgotten.is_zero());
     assert_eq!(store.losses().await, Ok(vec![START.millis() - MARGIN]));
 }

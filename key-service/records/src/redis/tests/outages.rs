@@ -65,6 +65,25 @@ async fn while_redis_is_away_calls_fail_in_time_and_afterwards_they_work_again()
 }
 
 #[tokio::test]
+async fn a_redis_that_stands_still_is_given_up_in_time_and_found_again() {
+    let server = RedisServer::start();
+    let (_data_dir, settings) = place(&server);
+    let store = open(&settings).await.unwrap();
+    // Its connections stay open, and it accepts new ones.
+    server.signal("STOP");
+    let asked = Instant::now();
+    create(&store, "one").await.unwrap_err();
+    assert!(asked.elapsed() < Duration::from_millis(2_500), "{:?}", asked.elapsed());
+    store.ping().await.unwrap_err();
+    server.signal("CONT");
+    let began = Instant::now();
+    while create(&store, "two").await.is_err() {
+        assert!(began.elapsed() < PATIENCE, "it is not found again");
+    }
+    store.ping().await.unwrap();
+}
+
+#[tokio::test]
 async fn a_redis_that_came_back_older_is_refused_until_an_operator_says_so() {
     let mut server = RedisServer::start();
     let (data_dir, settings) = place(&server);
@@ -206,7 +225,7 @@ async fn a_redis_that_still_loads_its_data_is_waited_for() {
     let (_data_dir, settings) = place(&server);
     let store = open(&settings).await.unwrap();
     assert_eq!(create(&store, "one").await, Ok(Committed::Written));
-    store.settle(&space(), Durability::Durable, store.term().await).await.unwrap();
+    store.settle(&space(), Durability::Durable, store.term(&space()).await).await.unwrap();
     drop(store);
     let mut fill = cmd("EVAL");
     fill.arg("for n = 1, 30000 do redis.call('SET', 'filler' .. n, string.rep('x', 100)) end").arg(0);

@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use tempfile::TempDir;
 
-use super::{Committed, Durability, Question, Records, SET, create, has, name, open, space};
+use super::{Committed, Durability, Question, Records, SET, Space, create, has, name, open, record, space};
 use crate::{
     records::{Commit, Write},
     redis::{Address, Certificates, Settings},
@@ -25,6 +25,11 @@ struct Signed {
 
 impl Signed {
     fn new() -> Self {
+        Self::of("localhost")
+    }
+
+    /// The server's certificate is for this host.
+    fn of(host: &str) -> Self {
         let mut of_authority = CertificateParams::new(Vec::new()).unwrap();
         of_authority.distinguished_name.push(DnType::CommonName, "the authority of a test");
         of_authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -35,7 +40,7 @@ impl Signed {
             (params.signed_by(&key, &issuer).unwrap().pem(), key.serialize_pem())
         };
         let folder = tempfile::tempdir().unwrap();
-        let (certificate, key) = sign("localhost");
+        let (certificate, key) = sign(host);
         fs::write(folder.path().join("authority.pem"), issuer.pem()).unwrap();
         fs::write(folder.path().join("certificate.pem"), certificate).unwrap();
         fs::write(folder.path().join("key.pem"), key).unwrap();
@@ -51,7 +56,7 @@ impl Signed {
 async fn serves(settings: &Settings) {
     let store = open(settings).await.unwrap();
     assert_eq!(create(&store, "one").await, Ok(Committed::Written));
-    store.settle(&space(), Durability::Durable, store.term().await).await.unwrap();
+    store.settle(&space(), Durability::Durable, store.term(&space()).await).await.unwrap();
     assert_eq!(has(&store, "one").await, Ok(true));
     let questions = vec![Question::Records(vec![name("one"), name("two")]), Question::Set(SET, None)];
     store.read(&space(), questions).await.unwrap();
@@ -96,6 +101,31 @@ async fn a_redis_behind_tls_is_used_when_both_sides_trust_the_others_authority()
     let refused = open(&at(&url, folder.path(), other)).await.err().unwrap();
     assert!(refused.contains("certificate"), "an authority that did not sign it: {refused}");
     assert!(open(&at(&url, folder.path(), Certificates::default())).await.is_err(), "nor did the system's");
+}
+
+/// Masters say an address or a name to clients, and their certificates are for that.
+#[tokio::test]
+async fn a_cluster_behind_tls_is_used_by_addresses_and_by_names() {
+    let folder = tempfile::tempdir().unwrap();
+    for host in [None, Some("localhost")] {
+        let signed = Signed::of(host.unwrap_or("127.0.0.1"));
+        let cluster = Cluster::start_secured(signed.folder.path(), host);
+        let certificates = Certificates::new(Some(signed.authority.clone()), Some(signed.own.clone()));
+        let settings = at(&cluster.url(), folder.path(), certificates);
+        serves(&settings).await;
+        let store = open(&settings).await.unwrap();
+        for n in 0..12 {
+            let space = Space::new(format!("account {n}"));
+            let writes = vec![Write::Put(name("one"), record("1"))];
+            assert_eq!(
+                store.commit(&space, Commit { writes, ..Commit::default() }).await,
+                Ok(Committed::Written)
+            );
+        }
+        let other = Certificates::new(Some(Signed::new().authority), Some(signed.own.clone()));
+        let refused = open(&at(&cluster.url(), folder.path(), other)).await.err().unwrap();
+        assert!(refused.contains("certificate"), "an authority that did not sign it: {refused}");
+    }
 }
 
 #[tokio::test]

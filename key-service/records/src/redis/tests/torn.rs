@@ -4,11 +4,11 @@ use std::time::{Duration, Instant};
 
 use shared::clock::{Clock, System};
 
-use super::{Redis, Settings, open, place};
+use super::{Records, Redis, Settings, open, place};
 use crate::{
     records::{
-        Answer, Commit, Committed, Failure, Guard, Index, Log, Name, Order, Question, Record, Records, Space,
-        Write,
+        Answer, Commit, Committed, Failure, Guard, Index, Log, MissingServers, Name, Order, Question, Record,
+        Space, Write,
     },
     servers::{Cluster, PATIENCE, RedisServer, settings},
     suite::{name, record},
@@ -167,6 +167,24 @@ async fn a_process_that_starts_later_needs_no_new_file_of_the_same_run_of_redis(
     let (_other_dir, other) = place(&server);
     let other = Settings { prefix: settings.prefix.clone(), ..other };
     commit(&open(&other).await.unwrap(), &space).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_process_that_starts_later_needs_no_new_file_of_a_master_of_a_cluster() {
+    let mut cluster = Cluster::start();
+    let data_dir = tempfile::tempdir().unwrap();
+    let settings = settings(&cluster.url(), &data_dir);
+    let store = open(&settings).await.unwrap();
+    cluster.kill_one();
+    cluster.start_one_again();
+    let began = Instant::now();
+    while store.ping().await != Ok(MissingServers::default()) {
+        assert!(began.elapsed() < PATIENCE, "the master is missing");
+    }
+    block_rewriting(&cluster.masters[2]).await;
+    let other_dir = tempfile::tempdir().unwrap();
+    let other = Settings { data_dir: Some(other_dir.path().to_owned()), ..settings };
+    assert_eq!(open(&other).await.unwrap().ping().await, Ok(MissingServers::default()));
 }
 
 #[tokio::test]

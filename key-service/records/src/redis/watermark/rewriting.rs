@@ -4,8 +4,8 @@
 //! default, Redis then cuts off the last command, and goes on behind the others. At the start after that, these take
 //! effect together with the first transaction that was written behind them. A new file has no such rest.
 //!
-//! A server that has done it is noted in the store by its run id, which is another one after each start. So a process that
-//! starts later asks for nothing, even if Redis could not write its file again meanwhile.
+//! A server that has done it is noted in its parts of the store by its run id, which is another one after each start. So a
+//! process that starts later asks for nothing, even if Redis could not write its file again meanwhile.
 
 use std::collections::{HashMap, HashSet};
 
@@ -15,16 +15,15 @@ use tokio::time::{Duration, Instant, sleep};
 
 use crate::redis::{
     admission::{NotAdmitted, field},
-    connection::{Connection, refused},
+    connection::{Connection, ask_parts, refused},
     key_space::KeySpace,
-    schema::LAYOUT,
 };
 
 /// Shortest and longest pause before a server is asked again how far it is. In between, it is a quarter of the time so far.
 const LOOK_AGAIN: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(250)];
-/// Field of the hash of marks that has the run ids of servers with a new file.
+/// Field of the marks that has the run ids of servers with a new file.
 const NOTED: &str = "whole";
-/// Most run ids that are noted or kept: one for each master, of the last starts.
+/// Most run ids that are noted or kept, of the last starts. Slots that move to another master take their marks along.
 const MOST_NOTED: usize = 64;
 /// Shortest time between two attempts of a server that cannot write its file, since each copies its memory.
 const AGAIN_AFTER: Duration = Duration::from_secs(5);
@@ -58,60 +57,31 @@ impl Rewriting {
         Self { volatile_allowed, key_space, began, whole, noted }
     }
 
-    /// Succeeds once every master has a new file. Fails if that takes longer than `patience`.
-    pub(in crate::redis) async fn of_all(
+    /// Succeeds once the server has a new file. Fails if that takes longer than `patience`. Returns the server's run id if
+    /// that is to be noted.
+    pub(in crate::redis) async fn of(
         &self,
         connection: &Connection,
         patience: Duration,
-    ) -> RedisResult<()> {
-        for master in connection.clone().masters().await? {
-            let ask = |command| {
-                let (mut connection, master) = (connection.clone(), master.clone());
-                async move { connection.ask_at(&master, command).await }
-            };
-            self.of_server(connection, ask, patience).await?;
-        }
-        Ok(())
-    }
-
-    /// Succeeds once the master of a key has a new file.
-    pub(in crate::redis) async fn of_key(
-        &self,
-        connection: &Connection,
-        key: &[u8],
-        patience: Duration,
-    ) -> RedisResult<()> {
-        let ask = |command| {
+    ) -> RedisResult<Option<String>> {
+        let ask = |command: Cmd| {
             let mut connection = connection.clone();
-            async move { connection.ask_for_key(key, command).await }
+            async move { command.query_async::<Value>(&mut connection).await }
         };
-        self.of_server(connection, ask, patience).await
-    }
-
-    async fn of_server<F: Future<Output = RedisResult<Value>>>(
-        &self,
-        connection: &Connection,
-        ask: impl Fn(Cmd) -> F,
-        patience: Duration,
-    ) -> RedisResult<()> {
         let (began, [shortest, longest]) = (Instant::now(), LOOK_AGAIN);
         loop {
             let info: String = redis::from_redis_value(ask(cmd("INFO")).await?)?;
             let server = field(&info, "run_id").to_owned();
             if self.whole.lock().contains(&server) {
-                self.note(connection, server).await;
-                return Ok(());
+                return Ok(Some(server));
             }
             match state(&info) {
-                FileState::Whole => {
-                    self.note(connection, server).await;
-                    return Ok(());
-                }
+                FileState::Whole => return Ok(Some(server)),
                 FileState::Underway | FileState::Old | FileState::Failed
                     if self.is_noted(connection, &server).await =>
                 {
                     remember(&self.whole, server);
-                    return Ok(());
+                    return Ok(None);
                 }
                 FileState::Underway => {}
                 state @ (FileState::Old | FileState::Failed) => {
@@ -122,11 +92,10 @@ impl Rewriting {
                             ));
                         }
                     } else if refuses_torn_files(&ask).await || !self.begin(&server, &ask).await? {
-                        return Ok(());
+                        return Ok(None);
                     } else if has_no_commands(&info) {
                         // Nothing can be torn, and what is written from now on may be behind the new file or in it.
-                        self.note(connection, server).await;
-                        return Ok(());
+                        return Ok(Some(server));
                     }
                 }
             }
@@ -137,46 +106,50 @@ impl Rewriting {
         }
     }
 
-    /// Returns whether a process has noted that this server has a new file.
-    async fn is_noted(&self, connection: &Connection, server: &str) -> bool {
-        self.noted(connection).await.split(' ').any(|noted| noted == server)
-    }
-
-    async fn noted(&self, connection: &Connection) -> String {
-        let mut question = cmd("HGET");
-        question.arg(self.key_space.marks(0)).arg(NOTED);
-        // Without an answer, the file is written anew once more.
-        question
-            .query_async::<Option<String>>(&mut connection.clone())
-            .await
-            .ok()
-            .flatten()
-            .unwrap_or_default()
-    }
-
-    /// Remembers that a server has a new file, or needs none, and notes that in the store. A store that is not known to be
-    /// ours takes no note.
-    async fn note(&self, connection: &Connection, server: String) {
+    /// Remembers that a server has a new file, or needs none, and notes that in its parts of the store, which must be ours.
+    pub(in crate::redis) async fn note(&self, connection: &Connection, server: String) {
         remember(&self.whole, server.clone());
         if self.noted.lock().contains(&server) {
             return;
         }
-        let mut layout = cmd("GET");
-        layout.arg(self.key_space.schema());
-        let layout = layout.query_async::<Option<String>>(&mut connection.clone()).await;
-        if layout.ok().flatten() != Some(LAYOUT.to_string()) {
-            return;
-        }
-        let noted = self.noted(connection).await;
-        if !noted.split(' ').any(|noted| noted == server) {
-            let others = noted.split(' ').filter(|noted| !noted.is_empty()).take(MOST_NOTED - 1);
-            let all: Vec<&str> = std::iter::once(server.as_str()).chain(others).collect();
-            let mut note = cmd("HSET");
-            note.arg(self.key_space.marks(0)).arg(NOTED).arg(all.join(" "));
+        let noted = self.in_note(connection).await;
+        if !noted.contains(&server) {
+            let others = noted.iter().take(MOST_NOTED - 1).map(String::as_str);
+            let all = std::iter::once(server.as_str()).chain(others).collect::<Vec<_>>().join(" ");
             // A Redis that takes no note serves all the same. Then the next process has the file written anew.
-            let _ = note.query_async::<()>(&mut connection.clone()).await;
+            let _ = ask_parts(connection, |part| {
+                let mut note = cmd("HSET");
+                note.arg(self.key_space.marks(part)).arg(NOTED).arg(&all);
+                note
+            })
+            .await;
         }
         remember(&self.noted, server);
+    }
+
+    /// Returns whether a process has noted that this server has a new file.
+    async fn is_noted(&self, connection: &Connection, server: &str) -> bool {
+        self.in_note(connection).await.iter().any(|noted| noted == server)
+    }
+
+    /// The run ids that a server's parts of the store have.
+    async fn in_note(&self, connection: &Connection) -> Vec<String> {
+        let parts = ask_parts(connection, |part| {
+            let mut question = cmd("HGET");
+            question.arg(self.key_space.marks(part)).arg(NOTED);
+            question
+        });
+        let mut noted = Vec::new();
+        // Without an answer, the file is written anew once more.
+        for (_, of_part) in parts.await.unwrap_or_default() {
+            let of_part: Option<String> = redis::from_redis_value(of_part).unwrap_or_default();
+            for server in of_part.iter().flat_map(|all| all.split(' ')).filter(|server| !server.is_empty()) {
+                if !noted.iter().any(|known| known == server) {
+                    noted.push(server.to_owned());
+                }
+            }
+        }
+        noted
     }
 
     fn has_just_begun(&self, server: &str) -> bool {

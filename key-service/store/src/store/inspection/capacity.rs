@@ -4,6 +4,7 @@ use async_trait::async_trait;
 
 use crate::store::base::Store;
 use key_service_ledger::StoreError;
+use records::MissingServers;
 
 /// Free space of the store.
 #[async_trait]
@@ -18,9 +19,9 @@ pub trait Capacity: Send + Sync + 'static {
     /// Describes which failures confirmed writes may not survive, and what to do about it.
     async fn persistence_warnings(&self) -> Vec<&'static str>;
 
-    /// Makes a small write to every server that changes no data. Fails if a write is refused, for lack of space or
-    /// another reason.
-    async fn try_write(&self) -> Result<(), StoreError>;
+    /// Makes a small write to every server that changes no data, and names the servers that refuse. Fails if all refuse,
+    /// for lack of space or another reason.
+    async fn try_write(&self) -> Result<MissingServers, StoreError>;
 }
 
 #[async_trait]
@@ -37,7 +38,7 @@ impl Capacity for Store {
         self.records.persistence_warnings().await
     }
 
-    async fn try_write(&self) -> Result<(), StoreError> {
+    async fn try_write(&self) -> Result<MissingServers, StoreError> {
         Ok(self.records.try_write().await?)
     }
 }

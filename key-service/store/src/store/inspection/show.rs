@@ -97,7 +97,8 @@ impl Store {
                 let house = |of: &[u8; 1]| layout::name(layout::HOUSE, *of);
                 own.extend([names::house(), house(b"r"), house(b"c"), house(b"n")]);
                 own.extend(lists.map(|table| layout::name(table, *b"l")));
-                others.push((layout::holders(account), layout::name(layout::HOLDERS, *account.as_bytes())));
+                let listing = layout::name(layout::HOLDERS, *account.as_bytes());
+                others.extend(layout::holders(account).take(1).map(|part| (part, listing.clone())));
                 own
             }
             Some(ShownObject::Key(id)) => {

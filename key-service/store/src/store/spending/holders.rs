@@ -3,8 +3,10 @@
 //! A hold and the index are in different spaces and cannot change together. So an account is listed *before* its first
 //! hold, and again every minute while it has holds. It is removed only if it has no holds and its last listing is so
 //! old that no command can still be on its way.
+//!
+//! In a cluster, a part of the index may be away while the account is not. Then another part lists the account.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use futures_util::{StreamExt, stream};
 use key_service_ledger::{StoreError, messages::Holder, names};
@@ -30,8 +32,13 @@ const HOUSE_KEPT_OF_256: u8 = 4;
 /// Parts that are read, and accounts that are checked, concurrently.
 const ASKED_AT_ONCE: usize = 64;
 
-/// An account with the time of the last listing.
+/// Parts that are tried before a hold is refused, and the time after which no further one is.
+const PARTS_TRIED: usize = 6;
+const TRYING: Duration = Duration::from_secs(1);
+
+/// An account with the part that lists it, and the time of the last listing.
 struct ListedAccount {
+    part: Space,
     account: AccountId,
     at: Timestamp,
 }
@@ -52,16 +59,15 @@ impl Store {
         if matches!(there, Ok(None)) {
             return Ok(());
         }
-        let (now, name) = (self.clock.now().millis(), layout::name(layout::HOLDERS, *account.as_bytes()));
-        let part = layout::holders(account);
-        let listed = self.note(&part, |view| {
-            let before = view.get::<Holder>(&name)?;
-            if before.is_none_or(|holder| holder.listed_at < now) {
-                view.put(&name, &Holder { listed_at: now });
+        let mut listed = Ok(());
+        for part in layout::holders(account).take(PARTS_TRIED) {
+            listed = self.list_in(&part, account).await;
+            let is_away = matches!(listed, Err(StoreError::Unavailable(_)));
+            if !is_away || began.elapsed() > TRYING {
+                break;
             }
-            Ok(())
-        });
-        listed.await?;
+        }
+        listed?;
         listings.insert(account, began);
         // Lanes do housekeeping too, but not if there are so many accounts that lanes do not stay in memory.
         let [drawn] = random_bytes(&*self.clock);
@@ -71,6 +77,18 @@ impl Store {
             tracing::debug!(%account, %error, "housekeeping of an account failed; it will be tried again");
         }
         Ok(())
+    }
+
+    async fn list_in(&self, part: &Space, account: AccountId) -> Result<(), StoreError> {
+        let (now, name) = (self.clock.now().millis(), layout::name(layout::HOLDERS, *account.as_bytes()));
+        self.note(part, |view| {
+            let before = view.get::<Holder>(&name)?;
+            if before.is_none_or(|holder| holder.listed_at < now) {
+                view.put(&name, &Holder { listed_at: now });
+            }
+            Ok(())
+        })
+        .await
     }
 
     /// Lists the accounts of all parts of the index that can be reached.
@@ -86,7 +104,8 @@ impl Store {
         }
         let kept = stream::iter(all).map(|listed| self.keep_holder(listed));
         let kept: Vec<_> = kept.buffer_unordered(ASKED_AT_ONCE).collect().await;
-        HoldIndex { accounts: kept.into_iter().flatten().collect(), missing }
+        let accounts: BTreeSet<_> = kept.into_iter().flatten().collect();
+        HoldIndex { accounts: accounts.into_iter().collect(), missing }
     }
 
     async fn listed(&self, part: Space) -> Result<Vec<ListedAccount>, StoreError> {
@@ -94,14 +113,15 @@ impl Store {
         let listed = records.into_iter().filter_map(|(account, record)| {
             // An unreadable listing stays.
             let at = message::<Holder>(&record).map_or(i64::MAX, |holder| holder.listed_at);
-            Some(ListedAccount { account: AccountId::from_slice(&account)?, at: Timestamp::from_millis(at) })
+            let (part, at) = (part.clone(), Timestamp::from_millis(at));
+            Some(ListedAccount { part, account: AccountId::from_slice(&account)?, at })
         });
         Ok(listed.collect())
     }
 
     /// Returns an account that has holds; otherwise removes it from the index. If its part of the store cannot be
     /// reached, it is kept.
-    async fn keep_holder(&self, ListedAccount { account, at }: ListedAccount) -> Option<AccountId> {
+    async fn keep_holder(&self, ListedAccount { part, account, at }: ListedAccount) -> Option<AccountId> {
         // A clock that is briefly ahead must not hide the holds of an account that was just listed.
         let steady = self.lanes.steady_time();
         if steady.is_none_or(|now| at >= now.minus(FORGOTTEN_AFTER)) {
@@ -113,7 +133,6 @@ impl Store {
             return Some(account);
         }
         let name = layout::name(layout::HOLDERS, *account.as_bytes());
-        let part = layout::holders(account);
         let forgotten = self.note(&part, |view| {
             let is_old = view.get::<Holder>(&name)?.is_none_or(|holder| holder.listed_at <= at.millis());
             if is_old {

@@ -19,8 +19,12 @@ pub(super) fn nodes(folder: &Path, count: usize) -> Vec<Node> {
     (0..count)
         .map(|number| {
             let bus = free_port().to_string();
-            let options =
-                ["--cluster-enabled", "yes", "--cluster-port", &bus, "--cluster-node-timeout", NODE_TIMEOUT];
+            let [of_cluster, of_coverage] = [
+                ["--cluster-enabled", "yes", "--cluster-port", &bus],
+                // A failed node takes down only its own slots.
+                ["--cluster-node-timeout", NODE_TIMEOUT, "--cluster-require-full-coverage", "no"],
+            ];
+            let options = [of_cluster, of_coverage].concat();
             Node::on_a_port(&folder.join(format!("node-{number}")), free_port(), &options)
         })
         .collect()

@@ -1,0 +1,278 @@
+//! Calls that a session has sent and that are not answered, in the frames that they were sent in.
+
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+
+use shared_rpc::CALL_DEADLINE;
+use tokio::time::Instant;
+
+use crate::keys::queue::Pending;
+
+/// Frames in flight, at most. A key-service answers some more at the same time.
+pub(super) const MOST_FRAMES: usize = 32;
+/// Time after which a frame with unanswered calls lets the next one go. Frames are normally answered earlier.
+const SLOW: Duration = Duration::from_millis(10);
+/// Frames without any answer that let another one go, each after twice the time of the one before.
+const MOST_UNHEARD: u32 = 4;
+/// Time for which an answer from the store shows that only a part of it is away, if other calls fail.
+const REACHED_FOR: Duration = Duration::from_secs(1);
+/// Time without an answer after which calls are also sent to another key-service. If all key-services are slow because
+/// the store is, the next one still has most of the callers' deadline.
+const HEDGE_AFTER: Duration = Duration::from_millis(500);
+
+#[derive(Default)]
+pub(super) struct SentFrames {
+    /// Frames with unanswered calls, the oldest first.
+    frames: VecDeque<Frame>,
+    /// Id of the next call.
+    next_id: u64,
+    /// Time of the last frame.
+    sent_at: Option<Instant>,
+    /// Time of the last answer.
+    heard_at: Option<Instant>,
+    /// Time of the last answer that came from the store.
+    reached_at: Option<Instant>,
+    /// Frames sent since the last answer.
+    unheard: u32,
+    /// Calls were handed on since there was no answer.
+    is_silent: bool,
+}
+
+struct Frame {
+    /// The id of the first call; the others follow.
+    first_id: u64,
+    /// Calls by place, `None` once answered.
+    calls: Vec<Option<Arc<Pending>>>,
+    left: usize,
+    sent_at: Instant,
+    /// The frame was found slow.
+    is_hedged: bool,
+    /// Other sessions have the calls too, so a failure here is no answer.
+    is_passed_on: bool,
+    /// What the answers so far say about the store: it is away if no call has reached it, and one has failed.
+    store: StoreSeen,
+}
+
+/// What an answer says about the store of a key-service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum StoreSeen {
+    Reached,
+    /// Other accounts may be in a part of the store that can be reached.
+    Away,
+    /// The store was not needed.
+    Unclear,
+}
+
+/// How a frame ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FrameEnd {
+    Answered,
+    /// Calls failed because the store cannot be reached, and lately none came through.
+    StoreFailed,
+}
+
+/// Calls that another session should send as well.
+pub(super) enum Hedge {
+    None,
+    /// Other calls are answered. If another session takes these, [`SentFrames::passed_on`] has to know, with this number.
+    Slow(u64, Vec<Arc<Pending>>),
+    /// No call is answered.
+    Silent(Vec<Arc<Pending>>),
+    /// The calls had no answer for so long that the session is given up.
+    TooLate,
+}
+
+impl SentFrames {
+    pub(super) fn is_empty(&self) -> bool {
+        self.frames.is_empty()
+    }
+
+    /// Adds a frame, and returns the id of its first call.
+    pub(super) fn sent(&mut self, calls: Vec<Arc<Pending>>, now: Instant) -> u64 {
+        let (first_id, left) = (self.next_id, calls.len());
+        self.next_id += left as u64;
+        self.sent_at = Some(now);
+        self.unheard += 1;
+        let calls = calls.into_iter().map(Some).collect();
+        self.frames.push_back(Frame {
+            first_id,
+            calls,
+            left,
+            sent_at: now,
+            is_hedged: false,
+            is_passed_on: false,
+            store: StoreSeen::Unclear,
+        });
+        first_id
+    }
+
+    /// Returns the time from which the next frame may be sent; `None` if that depends on an answer.
+    pub(super) fn free_at(&self, now: Instant) -> Option<Instant> {
+        let Some(sent_at) = self.sent_at.filter(|_| !self.frames.is_empty()) else { return Some(now) };
+        let waits = self.is_silent || self.frames.len() >= MOST_FRAMES || self.unheard > MOST_UNHEARD;
+        (!waits).then(|| sent_at + SLOW * 2_u32.pow(self.unheard.saturating_sub(1)))
+    }
+
+    /// Takes the call with this id, unless it was answered before. `deliver` gets the call, and whether it was passed to
+    /// others, and returns what its answer says about the store. Returns how the frame ended, if it did.
+    pub(super) fn answered(
+        &mut self,
+        id: u64,
+        now: Instant,
+        deliver: impl FnOnce(&Pending, bool) -> StoreSeen,
+    ) -> Option<FrameEnd> {
+        (self.heard_at, self.unheard, self.is_silent) = (Some(now), 0, false);
+        let at = self.frames.iter().rposition(|frame| frame.first_id <= id)?;
+        let frame = &mut self.frames[at];
+        let pending = frame.calls.get_mut(usize::try_from(id - frame.first_id).ok()?)?.take()?;
+        match deliver(&pending, frame.is_passed_on) {
+            StoreSeen::Reached => (frame.store, self.reached_at) = (StoreSeen::Reached, Some(now)),
+            StoreSeen::Away if frame.store == StoreSeen::Unclear => frame.store = StoreSeen::Away,
+            StoreSeen::Away | StoreSeen::Unclear => {}
+        }
+        frame.left -= 1;
+        if frame.left > 0 {
+            return None;
+        }
+        let is_there = self.reached_at.is_some_and(|reached_at| reached_at + REACHED_FOR > now);
+        let end = if frame.store == StoreSeen::Away && !is_there {
+            FrameEnd::StoreFailed
+        } else {
+            FrameEnd::Answered
+        };
+        self.frames.remove(at);
+        Some(end)
+    }
+
+    /// The time of the next hedge.
+    pub(super) fn hedged_at(&self) -> Option<Instant> {
+        let due = |frame: &Frame| frame.sent_at + if frame.is_hedged { CALL_DEADLINE } else { HEDGE_AFTER };
+        self.frames.iter().map(due).min()
+    }
+
+    /// Returns the calls of a frame that other sessions should send as well, if it is due.
+    pub(super) fn hedge(&mut self, now: Instant) -> Hedge {
+        if self.frames.front().is_some_and(|frame| frame.sent_at + CALL_DEADLINE <= now) {
+            return Hedge::TooLate;
+        }
+        let is_due = |frame: &&mut Frame| !frame.is_hedged && frame.sent_at + HEDGE_AFTER <= now;
+        let Some(frame) = self.frames.iter_mut().find(is_due) else { return Hedge::None };
+        frame.is_hedged = true;
+        let calls = frame.wanted();
+        if self.heard_at.is_some_and(|heard_at| heard_at > frame.sent_at) {
+            return Hedge::Slow(frame.first_id, calls);
+        }
+        frame.is_passed_on = true;
+        self.is_silent = true;
+        Hedge::Silent(calls)
+    }
+
+    /// Notes that another session has taken the calls of a slow frame.
+    pub(super) fn passed_on(&mut self, first_id: u64) {
+        if let Some(frame) = self.frames.iter_mut().find(|frame| frame.first_id == first_id) {
+            frame.is_passed_on = true;
+        }
+    }
+
+    /// Returns the calls that other sessions must send, without those that were passed on before.
+    pub(super) fn to_hand_on(&self) -> Vec<Arc<Pending>> {
+        self.frames.iter().filter(|frame| !frame.is_passed_on).flat_map(Frame::wanted).collect()
+    }
+}
+
+impl Frame {
+    /// Calls that are not answered and whose callers still wait.
+    fn wanted(&self) -> Vec<Arc<Pending>> {
+        self.calls.iter().flatten().filter(|call| call.is_wanted()).cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shared::key::Class;
+    use shared_observe::traces::Span;
+    use shared_rpc::Call;
+    use tokio::sync::oneshot;
+
+    use super::*;
+    use crate::keys::queue::Answered;
+
+    type Receiver = oneshot::Receiver<Answered>;
+
+    fn calls(count: usize) -> (Vec<Arc<Pending>>, Vec<Receiver>) {
+        let call = || Call::Authenticate { credential: String::new(), required: Class::Api };
+        (0..count).map(|_| Pending::new(Arc::new(call()), Span::default(), None)).unzip()
+    }
+
+    #[test]
+    fn a_frame_lets_the_next_one_go_once_it_is_answered_or_slow() {
+        let (mut in_flight, began) = (SentFrames::default(), Instant::now());
+        assert_eq!(in_flight.free_at(began), Some(began));
+        let ((frame, _callers), (other, _others)) = (calls(2), calls(1));
+        assert_eq!(in_flight.sent(frame, began), 0);
+        assert_eq!(in_flight.free_at(began), Some(began + SLOW));
+        assert_eq!(in_flight.answered(0, began, |_, _| StoreSeen::Away), None);
+        assert_eq!(in_flight.free_at(began), Some(began + SLOW), "one call is slow");
+        assert_eq!(in_flight.sent(other, began + SLOW), 2);
+        assert_eq!(in_flight.answered(2, began, |_, _| StoreSeen::Unclear), Some(FrameEnd::Answered));
+        assert_eq!(in_flight.answered(1, began, |_, _| StoreSeen::Reached), Some(FrameEnd::Answered));
+        assert_eq!(in_flight.answered(1, began, |_, _| StoreSeen::Reached), None, "once");
+        assert!(in_flight.is_empty());
+    }
+
+    #[test]
+    fn a_store_of_which_lately_a_part_was_reached_has_not_failed() {
+        let (mut in_flight, began) = (SentFrames::default(), Instant::now());
+        let mut end = |seen, now| {
+            let (frame, _callers) = calls(1);
+            let id = in_flight.sent(frame, now);
+            in_flight.answered(id, now, |_, _| seen)
+        };
+        assert_eq!(end(StoreSeen::Away, began), Some(FrameEnd::StoreFailed));
+        assert_eq!(end(StoreSeen::Reached, began), Some(FrameEnd::Answered));
+        assert_eq!(end(StoreSeen::Away, began + REACHED_FOR / 2), Some(FrameEnd::Answered));
+        assert_eq!(end(StoreSeen::Unclear, began + REACHED_FOR), Some(FrameEnd::Answered));
+        assert_eq!(end(StoreSeen::Away, began + REACHED_FOR), Some(FrameEnd::StoreFailed));
+    }
+
+    #[test]
+    fn a_session_without_answers_gets_few_frames_and_none_once_its_calls_were_handed_on() {
+        let (mut in_flight, began) = (SentFrames::default(), Instant::now());
+        let (mut now, mut callers, mut frames) = (began, Vec::new(), 0);
+        while let Some(free_at) = in_flight.free_at(now) {
+            let (frame, waiting) = calls(1);
+            (now, frames) = (free_at, frames + 1);
+            in_flight.sent(frame, now);
+            callers.extend(waiting);
+        }
+        assert_eq!(frames, MOST_UNHEARD + 1);
+        assert!(now < began + HEDGE_AFTER, "it gets no more before its silence is known");
+        assert!(matches!(in_flight.hedge(began + HEDGE_AFTER), Hedge::Silent(calls) if calls.len() == 1));
+        assert_eq!(in_flight.to_hand_on().len(), callers.len() - 1, "none twice");
+        in_flight.answered(3, began + HEDGE_AFTER, |_, _| StoreSeen::Reached);
+        assert!(in_flight.free_at(now).is_some());
+        let Hedge::Slow(slow, taken) = in_flight.hedge(now + HEDGE_AFTER) else {
+            panic!("others are answered")
+        };
+        assert_eq!((slow, taken.len()), (1, 1));
+        let mut passed_on = |id| {
+            let mut is_passed_on = None;
+            in_flight.answered(id, now, |_, passed_on| {
+                is_passed_on = Some(passed_on);
+                StoreSeen::Away
+            });
+            is_passed_on
+        };
+        assert_eq!(passed_on(1), Some(false), "nobody else took it, so a failure is its answer");
+        let Hedge::Slow(slow, _taken) = in_flight.hedge(now + HEDGE_AFTER) else {
+            panic!("others are answered")
+        };
+        in_flight.passed_on(slow);
+        let mut is_passed_on = false;
+        in_flight.answered(slow, now, |_, passed_on| {
+            is_passed_on = passed_on;
+            StoreSeen::Away
+        });
+        assert!(is_passed_on);
+        assert!(matches!(in_flight.hedge(began + CALL_DEADLINE), Hedge::TooLate));
+    }
+}

@@ -1,0 +1,254 @@
+//! The masters of a cluster, and the slots that each has.
+//!
+//! A node that fails does not say who has its slots from now on. So after every failure another node is asked.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use parking_lot::RwLock;
+use redis::{ErrorKind, RedisError, RedisResult, ServerErrorKind, cluster_routing::Slot};
+use tokio::{
+    sync::Mutex,
+    time::{Instant, sleep_until, timeout},
+};
+
+use super::{
+    server::{Checks, Server, failure},
+    slots::{SLOTS, Slots, host, on_host},
+};
+use crate::redis::connection::{Connection, Nodes, may_pass};
+
+/// Shortest time between two looks at the slots, since a shard may be away for long.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// Longest time for a node to tell the slots. Then another one is asked.
+const TELLING: Duration = Duration::from_millis(500);
+
+/// Longest time in which a request is asked again while a slot moves and some of its names have gone over already. It ends
+/// before the call does, so that callers hear the reason.
+const MOVING: Duration = Duration::from_millis(1_400);
+/// The same while the cluster is down.
+const DOWN: Duration = Duration::from_millis(640);
+
+/// A cluster, as far as it is known.
+pub(in crate::redis) struct Cluster {
+    nodes: Nodes,
+    checks: Arc<Checks>,
+    table: RwLock<SlotTable>,
+    /// Time at which the last look began. It is locked during a look.
+    looked: Mutex<Option<Instant>>,
+    /// Number of nodes asked so far, so that each is asked in turn.
+    asked: AtomicUsize,
+}
+
+#[derive(Default)]
+struct SlotTable {
+    slots: HashMap<Slot, Arc<Server>>,
+    /// The masters by address.
+    masters: BTreeMap<String, Arc<Server>>,
+    /// Addresses of replicas, which know the slots too.
+    replicas: BTreeSet<String>,
+}
+
+/// What a node says about a request that it does not answer.
+pub(in crate::redis) enum Redirection {
+    /// Another node has the slot.
+    Moved(Slot, String),
+    /// Another node takes over the slot, and has the names of the request already.
+    Arriving(String),
+    /// Nobody answers at the moment. It may be asked again for this time.
+    Later(Duration),
+}
+
+impl Redirection {
+    /// Reads an error.
+    pub(in crate::redis) fn of(error: &RedisError) -> Option<Self> {
+        let to = error.redirect_node();
+        match error.kind() {
+            ErrorKind::Server(ServerErrorKind::Moved) => {
+                to.and_then(|(to, slot)| Some(Self::Moved(Slot::new(slot)?, to.to_owned())))
+            }
+            ErrorKind::Server(ServerErrorKind::Ask) => to.map(|(to, _)| Self::Arriving(to.to_owned())),
+            ErrorKind::Server(ServerErrorKind::TryAgain) => Some(Self::Later(MOVING)),
+            ErrorKind::Server(ServerErrorKind::ClusterDown) => Some(Self::Later(DOWN)),
+            _ => None,
+        }
+    }
+}
+
+impl Cluster {
+    /// Reads the slots for the first time. There are no connections yet.
+    pub(in crate::redis) async fn find(nodes: Nodes, checks: Arc<Checks>) -> RedisResult<Arc<Self>> {
+        let (table, looked, asked) = (RwLock::default(), Mutex::new(None), AtomicUsize::new(0));
+        let cluster = Arc::new(Self { nodes, checks, table, looked, asked });
+        cluster.read_slots().await?;
+        Ok(cluster)
+    }
+
+    /// All masters, in the order of their addresses.
+    pub(in crate::redis) fn masters(&self) -> Vec<Arc<Server>> {
+        self.table.read().masters.values().cloned().collect()
+    }
+
+    /// The master that has the slot of a name.
+    pub(in crate::redis) fn master_of(&self, key: &[u8]) -> RedisResult<Arc<Server>> {
+        let master = self.table.read().slots.get(&Slot::for_key(key)).cloned();
+        master.ok_or_else(|| {
+            (ErrorKind::Server(ServerErrorKind::ClusterDown), "no node of the cluster has the slot").into()
+        })
+    }
+
+    /// The number of slots that no master has.
+    pub(in crate::redis) fn uncovered(&self) -> usize {
+        usize::from(SLOTS) - self.table.read().slots.len()
+    }
+
+    /// The node to which a server redirects. An address without a host is on the same host.
+    pub(in crate::redis) fn redirected(&self, from: &Server, to: &str) -> RedisResult<Arc<Server>> {
+        let address = on_host(host(&from.name), to);
+        let mut table = self.table.write();
+        let (node, is_new) = self.node(&mut table.masters, &address)?;
+        if is_new {
+            node.connect_again();
+        }
+        Ok(node)
+    }
+
+    /// Notes that a slot has moved to a node.
+    pub(in crate::redis) fn moved(&self, slot: Slot, to: &Arc<Server>) {
+        self.table.write().slots.insert(slot, Arc::clone(to));
+    }
+
+    /// Reads the slots anew, unless somebody has done so since this was called.
+    pub(in crate::redis) async fn look(self: &Arc<Self>) {
+        let called = Instant::now();
+        let mut looked = self.looked.lock().await;
+        if looked.is_some_and(|looked| looked > called) {
+            return;
+        }
+        if let Some(looked) = *looked {
+            sleep_until(looked + LOOK_EVERY).await;
+        }
+        *looked = Some(Instant::now());
+        match self.read_slots().await {
+            Ok(new) => new.iter().for_each(Server::connect_again),
+            Err(e) => tracing::warn!(error = %e, "no node tells the slots of the cluster"),
+        }
+    }
+
+    /// Reads the slots anew, unless that was done lately.
+    pub(in crate::redis) async fn look_if_due(self: &Arc<Self>) {
+        if self.is_due() {
+            self.look().await;
+        }
+    }
+
+    /// Does the same in the background.
+    pub(in crate::redis) fn look_soon(self: &Arc<Self>) {
+        if self.is_due() {
+            let cluster = Arc::clone(self);
+            tokio::spawn(async move { cluster.look().await });
+        }
+    }
+
+    fn is_due(&self) -> bool {
+        let is_long_ago =
+            |looked: Option<Instant>| looked.is_none_or(|looked| looked.elapsed() >= LOOK_EVERY);
+        self.looked.try_lock().is_ok_and(|looked| is_long_ago(*looked))
+    }
+
+    /// Asks one node after the other, and returns the masters that were not known before. A node that does not know who has
+    /// some slots may be one that the others have removed, so others are asked too.
+    async fn read_slots(&self) -> RedisResult<Vec<Arc<Server>>> {
+        let mut failed = failure(std::io::ErrorKind::NotConnected, "no node is known");
+        let (began, mut most) = (Instant::now(), None::<Slots>);
+        for (address, known) in self.nodes_in_turn() {
+            if most.is_some() && began.elapsed() >= TELLING {
+                break;
+            }
+            self.asked.fetch_add(1, Ordering::Relaxed);
+            let told = timeout(TELLING, self.ask_slots(&address, known)).await;
+            match told.unwrap_or_else(|_| Err(failure(std::io::ErrorKind::TimedOut, "it did not answer"))) {
+                Ok(slots) if slots.count() == usize::from(SLOTS) => return Ok(self.take_over(slots)),
+                Ok(slots) if most.as_ref().is_none_or(|most| most.count() < slots.count()) => {
+                    most = Some(slots);
+                }
+                // A reason for which waiting cannot help comes first.
+                Err(e) if may_pass(&failed) => failed = e,
+                Ok(_) | Err(_) => {}
+            }
+        }
+        most.map(|slots| self.take_over(slots)).ok_or(failed)
+    }
+
+    /// Nodes that may know the slots: first masters that answer, each in turn, and last those that do not.
+    fn nodes_in_turn(&self) -> Vec<(String, Option<Arc<Server>>)> {
+        let table = self.table.read();
+        let turn = self.asked.load(Ordering::Relaxed);
+        let (up, down): (Vec<_>, Vec<_>) = table.masters.iter().partition(|(_, server)| server.is_up());
+        let mut others: Vec<String> = table.replicas.iter().cloned().collect();
+        others.extend(self.nodes.addresses());
+        others.retain(|address| !table.masters.contains_key(address));
+        let asked_over =
+            |(address, master): &(&String, &Arc<Server>)| ((*address).clone(), Some(Arc::clone(master)));
+        let up = in_turn(up.iter().map(asked_over).collect(), turn);
+        let others =
+            in_turn(others, turn).into_iter().chain(down.iter().map(|(address, _)| (*address).clone()));
+        up.into_iter().chain(others.map(|address| (address, None))).collect()
+    }
+
+    /// Asks a node for the slots, over the connection of a master that is known.
+    async fn ask_slots(&self, address: &str, known: Option<Arc<Server>>) -> RedisResult<Slots> {
+        let mut connection: Connection = match known {
+            Some(server) => server.connection().await?.0,
+            None => self.nodes.source(address)?.connect(TELLING).await?,
+        };
+        self.checks.members.slots(&mut connection, host(address)).await
+    }
+
+    /// Replaces the table, and returns the masters that were not known before.
+    fn take_over(&self, slots: Slots) -> Vec<Arc<Server>> {
+        self.checks.members.add(&slots);
+        let mut table = self.table.write();
+        let (mut masters, mut fresh) = (std::mem::take(&mut table.masters), Vec::new());
+        let mut next = SlotTable::default();
+        for shard in slots.shards {
+            let Ok((master, is_new)) = self.node(&mut masters, &shard.master) else { continue };
+            if is_new {
+                fresh.push(Arc::clone(&master));
+            }
+            for slot in (shard.first..=shard.last).filter_map(Slot::new) {
+                next.slots.insert(slot, Arc::clone(&master));
+            }
+            next.masters.insert(shard.master, master);
+            next.replicas.extend(shard.replicas);
+        }
+        *table = next;
+        fresh
+    }
+
+    /// Finds a node by its address, or adds it. Returns whether it is new.
+    fn node(
+        &self,
+        masters: &mut BTreeMap<String, Arc<Server>>,
+        address: &str,
+    ) -> RedisResult<(Arc<Server>, bool)> {
+        if let Some(known) = masters.get(address) {
+            return Ok((Arc::clone(known), false));
+        }
+        let server = Server::new(address.to_owned(), self.nodes.source(address)?, Arc::clone(&self.checks));
+        masters.insert(address.to_owned(), Arc::clone(&server));
+        Ok((server, true))
+    }
+}
+
+fn in_turn<T>(mut all: Vec<T>, turn: usize) -> Vec<T> {
+    let first = turn % all.len().max(1);
+    all.rotate_left(first);
+    all
+}

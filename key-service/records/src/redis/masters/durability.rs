@@ -1,0 +1,215 @@
+//! Waits until writes are on the disk of a master, if it can report this, and on replicas, if the operator asks for it.
+//!
+//! `WAITAOF` and `WAIT` block a connection until the disk or the replicas have answered, so they need a separate
+//! connection. It must lead to the server that carried out the commits, and that server must have been the master ever
+//! since: after a failover, or a crash before the disk had them, a server would confirm what it lacks. Callers that come
+//! in the meantime share the next wait.
+
+use std::{collections::HashSet, mem, sync::Arc, time::Duration};
+
+use redis::{
+    Cmd, ErrorKind, Pipeline, RedisError, RedisResult, ServerErrorKind, Value, aio::ConnectionLike, cmd, pipe,
+};
+use tokio::sync::{
+    Mutex,
+    oneshot::{self, error::TryRecvError},
+};
+
+use crate::{
+    records::{Durability, Term},
+    redis::{
+        admission::{Admitted, Sync, field, history},
+        connection::{Connection, Source},
+    },
+};
+
+/// Longest wait for a disk: `everysec` takes a second, or two on a slow disk.
+const LONGEST: Duration = Duration::from_millis(2_500);
+/// Longest wait for replicas. They answer within a round trip unless they are gone, so callers learn in time to refuse.
+const LONGEST_REPLICATION: Duration = Duration::from_secs(1);
+/// Longest time for the connection to report the results of both waits.
+const ANSWERING: Duration = Duration::from_secs(4);
+/// Writes waiting at once; the client admits no more calls.
+const WAITING: usize = 4096;
+
+/// The connection that commits to a master go through.
+pub(super) struct Live {
+    pub(super) connection: Connection,
+    pub(super) term: Term,
+    pub(super) server: Admitted,
+}
+
+/// A wait that a caller wants.
+pub(in crate::redis) struct Wanted {
+    /// A write to the slot of the earlier writes. It is repeated for the wait, so it must be idempotent.
+    pub(in crate::redis) write: Cmd,
+    pub(in crate::redis) durability: Durability,
+    /// Term before the earlier writes.
+    pub(in crate::redis) since: Term,
+}
+
+/// Queue of waiting writes, and the connection for the waits.
+pub(super) struct DurabilityWait {
+    queue: parking_lot::Mutex<Vec<Waiter>>,
+    connection: Mutex<Option<Waiting>>,
+    /// Number of replicas that must have a write before it is answered.
+    replicas: u32,
+}
+
+/// A connection for waits, and the term in which it leads to the server of the commits.
+struct Waiting {
+    connection: Connection,
+    term: Term,
+}
+
+struct Waiter {
+    write: Cmd,
+    /// Waits for the disk, not only for replicas.
+    disk: bool,
+    since: Term,
+    reply: oneshot::Sender<RedisResult<()>>,
+}
+
+impl DurabilityWait {
+    pub(super) fn new(replicas: u32) -> Self {
+        Self { queue: parking_lot::Mutex::default(), connection: Mutex::default(), replicas }
+    }
+
+    /// Returns when all earlier writes to a master are durable, which were made since this term began. Fails if the term
+    /// is over. `live` says which connection commits go through at present, and `source` leads to the master.
+    pub(super) async fn pass(
+        &self,
+        source: &Source,
+        live: impl Fn() -> Option<Arc<Live>>,
+        wanted: Wanted,
+    ) -> RedisResult<()> {
+        let Wanted { write, durability, since } = wanted;
+        let disk = match (durability, live().map(|live| live.server.sync)) {
+            (Durability::Volatile, _) => return Ok(()),
+            (Durability::Durable, None) => {
+                return Err(unconfirmed("the connection to Redis was lost before the write was confirmed"));
+            }
+            (Durability::Replicated, _)
+            | (Durability::Durable, Some(Sync::BeforeAnswering | Sync::Behind)) => false,
+            (Durability::Durable, Some(Sync::Awaited)) => true,
+        };
+        if !disk && self.replicas == 0 {
+            return Ok(());
+        }
+        // The caller that gets the connection waits for all that have joined by then. If it gives up, the others join
+        // again.
+        let (mut connection, mut answer) = loop {
+            let (reply, mut answer) = oneshot::channel();
+            self.join(Waiter { write: write.clone(), disk, since, reply })?;
+            let connection = self.connection.lock().await;
+            match answer.try_recv() {
+                Ok(answer) => return answer,
+                Err(TryRecvError::Empty) => break (connection, answer),
+                Err(TryRecvError::Closed) => {}
+            }
+        };
+        let waiters = mem::take(&mut *self.queue.lock());
+        let live = live();
+        let term = live.as_ref().map(|live| live.term);
+        let (waiters, late): (Vec<_>, Vec<_>) =
+            waiters.into_iter().partition(|waiter| Some(waiter.since) == term);
+        for waiter in late {
+            let over = unconfirmed("the connection to Redis was replaced before the write was confirmed");
+            // Callers that gave up need no answer.
+            let _ = waiter.reply.send(Err(over));
+        }
+        if let Some(live) = live.filter(|_| !waiters.is_empty()) {
+            let outcome = self.wait(source, &mut connection, &live, &waiters).await;
+            if outcome.is_err() {
+                *connection = None;
+            }
+            for waiter in waiters {
+                let _ = waiter.reply.send(outcome.clone());
+            }
+        }
+        answer.try_recv().unwrap_or_else(|_| Err(unconfirmed("the wait was given up")))
+    }
+
+    fn join(&self, waiter: Waiter) -> RedisResult<()> {
+        let mut queue = self.queue.lock();
+        if queue.len() >= WAITING {
+            return Err(unconfirmed("too many writes wait for the disk or for replicas"));
+        }
+        queue.push(waiter);
+        Ok(())
+    }
+
+    /// Asks on one connection, in this order: whether the server has been the master since the term began, then a write
+    /// to each space, then the waits. A server that becomes a replica in between refuses the write or the wait.
+    async fn wait(
+        &self,
+        source: &Source,
+        waiting: &mut Option<Waiting>,
+        live: &Live,
+        waiters: &[Waiter],
+    ) -> RedisResult<()> {
+        waiting.take_if(|waiting| waiting.term != live.term);
+        let Waiting { connection, .. } = match waiting {
+            Some(waiting) => waiting,
+            none => none.insert(connect(source, live).await?),
+        };
+        let mut questions = pipe();
+        questions.cmd("INFO").arg("replication");
+        // Writes to one space are alike, so one of them stands for all.
+        let mut seen = HashSet::new();
+        let distinct = waiters.iter().filter(|waiter| seen.insert(waiter.write.get_packed_command()));
+        for waiter in distinct {
+            questions.add_command(waiter.write.clone());
+        }
+        if self.replicas > 0 {
+            questions.cmd("WAIT").arg(self.replicas).arg(LONGEST_REPLICATION.as_millis().to_string());
+        }
+        let waits_for_disk = waiters.iter().any(|waiter| waiter.disk);
+        if waits_for_disk {
+            questions.cmd("WAITAOF").arg("1").arg("0").arg(LONGEST.as_millis().to_string());
+        }
+        let mut answers = ask(connection, &questions).await?;
+        if waits_for_disk {
+            let (here, _replicas): (u64, u64) = redis::from_redis_value(take_last(&mut answers))?;
+            if here == 0 {
+                return Err(unconfirmed("the disk did not confirm in time"));
+            }
+        }
+        if self.replicas > 0 && redis::from_redis_value::<u32>(take_last(&mut answers))? < self.replicas {
+            return Err(unconfirmed("too few replicas confirmed in time (FAREGATE_REDIS_WAIT_REPLICAS)"));
+        }
+        let info: String = redis::from_redis_value(answers.into_iter().next().unwrap_or(Value::Nil))?;
+        if history(&info) == live.server.history { Ok(()) } else { Err(taken_over()) }
+    }
+}
+
+/// Asks all questions, and fails with the first error among the answers.
+async fn ask(connection: &mut Connection, questions: &Pipeline) -> RedisResult<Vec<Value>> {
+    let answers = connection.req_packed_commands(questions, 0, questions.len()).await?;
+    answers.into_iter().map(Value::extract_error).collect()
+}
+
+fn take_last(answers: &mut Vec<Value>) -> Value {
+    answers.pop().unwrap_or(Value::Nil)
+}
+
+/// Connects to the server of the commits.
+async fn connect(source: &Source, live: &Live) -> RedisResult<Waiting> {
+    let mut connection = source.connect(ANSWERING).await?;
+    let info: String = cmd("INFO").arg("server").query_async(&mut connection).await?;
+    if field(&info, "run_id") != live.server.run_id {
+        return Err(taken_over());
+    }
+    Ok(Waiting { connection, term: live.term })
+}
+
+/// Error of a write that took effect but may still be lost.
+fn unconfirmed(why: &'static str) -> RedisError {
+    std::io::Error::new(std::io::ErrorKind::TimedOut, why).into()
+}
+
+/// Error of a write to a server that is not the master any more, or not without a break.
+fn taken_over() -> RedisError {
+    let why = "another Redis took over before the write was confirmed";
+    (ErrorKind::Server(ServerErrorKind::ReadOnly), why).into()
+}

@@ -1,0 +1,164 @@
+//! What the nodes of a cluster say about its slots.
+
+use std::{collections::BTreeSet, io};
+
+use parking_lot::RwLock;
+use redis::{RedisError, RedisResult, Value, aio::ConnectionLike, cmd};
+
+use crate::redis::connection::Connection;
+
+/// Number of slots.
+pub(super) const SLOTS: u16 = 16_384;
+/// Ids of nodes that are kept. Each node has one for as long as it is in a cluster.
+const MOST_IDS: usize = 1_024;
+
+/// Who has which slots, as one node knows it.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Slots {
+    pub(super) shards: Vec<Shard>,
+    /// Ids of all nodes.
+    ids: BTreeSet<String>,
+}
+
+/// Slots, with the addresses of their master and its replicas.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Shard {
+    pub(super) first: u16,
+    pub(super) last: u16,
+    pub(super) master: String,
+    pub(super) replicas: Vec<String>,
+}
+
+/// Ids of the nodes that the cluster has, or had. The address of a node may be another server's by now, even one of another
+/// cluster.
+#[derive(Default)]
+pub(in crate::redis) struct Members(RwLock<BTreeSet<String>>);
+
+impl Members {
+    /// Asks a node for the slots. Fails if the node is none of this cluster.
+    pub(super) async fn slots(&self, connection: &mut Connection, host: &str) -> RedisResult<Slots> {
+        let mut question = cmd("CLUSTER");
+        question.arg("SLOTS");
+        let answer = connection.req_packed_command(&question).await?.extract_error()?;
+        let slots = Slots::read(&answer, host);
+        if slots.shards.is_empty() {
+            return Err(stranger("no node of the cluster has any slot"));
+        }
+        let known = self.0.read();
+        if !known.is_empty() && known.is_disjoint(&slots.ids) {
+            return Err(stranger("it is a node of another cluster"));
+        }
+        Ok(slots)
+    }
+
+    /// Adds the nodes that a node of this cluster knows.
+    pub(super) fn add(&self, slots: &Slots) {
+        let mut known = self.0.write();
+        if known.len() >= MOST_IDS {
+            known.clear();
+        }
+        known.extend(slots.ids.iter().cloned());
+    }
+}
+
+impl Slots {
+    /// Reads an answer to `CLUSTER SLOTS`. A node without a host is on that of the node that answers; one with the host `?`
+    /// is not known to it.
+    fn read(answer: &Value, asked_host: &str) -> Self {
+        let mut slots = Self::default();
+        let Value::Array(shards) = answer else { return slots };
+        for shard in shards {
+            let Value::Array(parts) = shard else { continue };
+            let [Value::Int(first), Value::Int(last), nodes @ ..] = &parts[..] else { continue };
+            let (Ok(first), Ok(last)) = (u16::try_from(*first), u16::try_from(*last)) else { continue };
+            slots.ids.extend(nodes.iter().filter_map(id));
+            let mut addresses = nodes.iter().map(|node| address(node, asked_host));
+            // A replica does not stand in for a master whose host is not known.
+            if let Some(master) = addresses.next().flatten() {
+                slots.shards.push(Shard { first, last, master, replicas: addresses.flatten().collect() });
+            }
+        }
+        slots
+    }
+
+    /// The number of slots that a master has.
+    pub(super) fn count(&self) -> usize {
+        self.shards.iter().map(|shard| (shard.first..=shard.last).count()).sum()
+    }
+}
+
+fn address(node: &Value, asked_host: &str) -> Option<String> {
+    let Value::Array(parts) = node else { return None };
+    let [host, Value::Int(port), ..] = &parts[..] else { return None };
+    let host = text(host).unwrap_or_default();
+    (host != "?").then(|| on_host(asked_host, &format!("{host}:{port}")))
+}
+
+fn id(node: &Value) -> Option<String> {
+    let Value::Array(parts) = node else { return None };
+    let [_host, _port, id, ..] = &parts[..] else { return None };
+    text(id)
+}
+
+fn text(value: &Value) -> Option<String> {
+    match value {
+        Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
+        Value::SimpleString(text) => Some(text.clone()),
+        _ => None,
+    }
+}
+
+/// The host of an address.
+pub(super) fn host(address: &str) -> &str {
+    address.rsplit_once(':').map_or(address, |(host, _)| host)
+}
+
+/// Completes an address that has no host. The address `::1:7000` has one.
+pub(super) fn on_host(known: &str, address: &str) -> String {
+    if host(address).is_empty() { format!("{known}{address}") } else { address.to_owned() }
+}
+
+/// Error of a server that is no node of this cluster. It may be one later.
+fn stranger(why: &'static str) -> RedisError {
+    io::Error::new(io::ErrorKind::NotConnected, why).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shards_are_read_with_their_replicas_and_without_nodes_whose_host_is_unknown() {
+        let node = |host: &str, port| {
+            Value::Array(vec![
+                Value::BulkString(host.into()),
+                Value::Int(port),
+                Value::BulkString(format!("id-{port}").into()),
+                Value::Array(Vec::new()),
+            ])
+        };
+        let shard = |first, last, nodes: &[Value]| {
+            Value::Array([&[Value::Int(first), Value::Int(last)], nodes].concat())
+        };
+        let answer = Value::Array(vec![
+            shard(0, 5, &[node("10.0.0.1", 1), node("", 2), node("?", 3)]),
+            shard(6, 9, &[Value::Array(vec![Value::Nil, Value::Int(4)])]),
+            shard(10, 11, &[node("?", 5), node("10.0.0.6", 6)]),
+            shard(12, 12, &[node("::1", 7)]),
+            Value::Int(1),
+        ]);
+        let shard = |first, last, master: &str, replicas: &[&str]| Shard {
+            first,
+            last,
+            master: master.into(),
+            replicas: replicas.iter().map(ToString::to_string).collect(),
+        };
+        let slots = Slots::read(&answer, "here");
+        let expected =
+            [shard(0, 5, "10.0.0.1:1", &["here:2"]), shard(6, 9, "here:4", &[]), shard(12, 12, "::1:7", &[])];
+        assert_eq!((slots.count(), slots.shards), (11, expected.into()));
+        assert_eq!(slots.ids, [1, 2, 3, 5, 6, 7].map(|port| format!("id-{port}")).into());
+        assert_eq!(Slots::read(&Value::Nil, "here"), Slots::default());
+        assert_eq!(on_host("here", ":7000"), "here:7000");
+    }
+}
