@@ -12,7 +12,7 @@ const GUESSED_WINDOW: u64 = 32_768;
 const GUESSED_OUTPUT: u64 = 8_192;
 
 const HEAD: &str = r#"# The catalogue of models, written by `faregate init`. docs/catalogue.md explains every field. After a change, run
-# `faregate --models FILE catalogue check`, and send SIGHUP to what serves it.
+# `faregate --models FILE catalogue check`, and send SIGHUP to the running server.
 
 [service]                     # description of this installation in GET /v1
 name = "Faregate"

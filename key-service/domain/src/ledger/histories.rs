@@ -279,7 +279,7 @@ fn raise() -> impl Strategy<Value = Raise> {
     (nanos(600..2_000), until).prop_map(|(amount, until)| Raise { amount, until })
 }
 
-/// How a caller asked: two thirds of the callers name one of some users, and the gateways of half of them the request.
+/// How a caller asked: two thirds name one of a few users, and half of those have a request id.
 fn origin(n: u64) -> Option<Arc<Origin>> {
     let user = (!n.is_multiple_of(3)).then(|| format!("user-{}", n % 40));
     let request = n.is_multiple_of(2).then(|| RequestId::new(START.plus(Duration::from_secs(n)), [7; 10]));

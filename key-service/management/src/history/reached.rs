@@ -1,9 +1,9 @@
 //! Reached limits: the money bounds that make requests fail.
 //!
-//! A limit is hardly ever used to the last billionth of a dollar, so what is left does not show that it is reached. The
-//! event does: it is written when a bound causes a refusal or is used up exactly. Its name contains the amount and, for
-//! a window, the beginning, and stores keep these names. A raised limit and the next window have different names. After
-//! a raise, a limit has its earlier name again.
+//! A limit is hardly ever used up to the last billionth of a dollar, so what is left does not show that it is reached.
+//! The event does: it is written when a bound causes a refusal or is used up exactly. Its name contains the amount and,
+//! for a window, the beginning, and stores keep these names. A raised limit and the next window have different names.
+//! After a raise, a limit has its earlier name again.
 
 use std::collections::{HashMap, HashSet};
 
