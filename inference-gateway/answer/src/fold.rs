@@ -10,22 +10,14 @@ use shared::{
 };
 
 use crate::{
-    nonsense::Nonsense,
+    pieces::nonsense::Nonsense,
     pieces::{
         calls::{Calls, PieceId},
-        finish::FinishWord,
         logprobs::Logprobs,
         parts::{Delta, MAX_CALLS, ToolCall},
     },
     stream::{Chunk, ChunkChoice},
 };
-
-/// Members of a whole answer besides its output, as the upstream spelled them.
-pub(crate) struct WholeAnswer<'a> {
-    pub(crate) word: &'a str,
-    pub(crate) usage: Option<&'a RawValue>,
-    pub(crate) model: Option<&'a RawValue>,
-}
 
 /// Choices of a stream so far, whose texts are kept as the upstream spelled them. It has no `Debug`, so that no log can
 /// show a text.
@@ -45,6 +37,8 @@ struct FoldedChoice {
     /// Elements of the two lists in `logprobs`: those of the text's tokens and those of a refusal's.
     logprobs: [Option<String>; 2],
     finish: Option<FinishReason>,
+    /// Sequence that ended the choice, as spelled.
+    stop: Option<String>,
 }
 
 #[derive(Default)]
@@ -64,11 +58,6 @@ impl Fold {
         }
     }
 
-    /// Adds a piece of the only choice.
-    pub(super) fn add_piece(&mut self, delta: Delta<'_>, logprobs: Option<&RawValue>) {
-        self.add_choice(&ChunkChoice::of(delta, logprobs));
-    }
-
     fn add_choice(&mut self, choice: &ChunkChoice<'_>) {
         if self.choices.len() <= choice.index {
             self.choices.resize_with(choice.index + 1, FoldedChoice::default);
@@ -86,20 +75,36 @@ impl Fold {
         self.held_bytes
     }
 
+    /// Ends what has no reason, since its server has sent everything. Returns whether something was missing.
+    pub fn end(&mut self) -> bool {
+        let open = self.choices.iter_mut().filter(|choice| choice.finish.is_none() && choice.has_output());
+        open.fold(false, |_, choice| {
+            choice.finish =
+                Some(if choice.calls.is_empty() { FinishReason::Stop } else { FinishReason::ToolCalls });
+            true
+        })
+    }
+
+    /// Returns whether anything was generated, or an end was told.
+    pub fn has_answer(&self) -> bool {
+        self.choices.iter().any(|choice| choice.finish.is_some() || choice.has_output())
+    }
+
+    /// Makes the answer an empty one.
+    pub fn leave_empty(&mut self) {
+        self.choices = vec![FoldedChoice { finish: Some(FinishReason::Stop), ..FoldedChoice::default() }];
+    }
+
     /// Returns the whole answer, without usage.
     pub fn into_answer(self) -> Result<Bytes, Nonsense> {
-        self.write(None, None)
+        self.write(None)
     }
 
-    /// Returns the whole answer of a single choice that ended with this word of its server, with usage as the server
-    /// spelled it.
-    pub(super) fn into_whole(mut self, answer: &WholeAnswer<'_>) -> Result<Bytes, Nonsense> {
-        self.choices.resize_with(1, FoldedChoice::default);
-        self.choices[0].finish = FinishWord::read(answer.word).reason();
-        self.write(answer.model, answer.usage)
-    }
-
-    fn write(&self, model: Option<&RawValue>, usage: Option<&RawValue>) -> Result<Bytes, Nonsense> {
+    /// Returns the whole answer, with the name of the model that gave it as spelled in JSON.
+    pub(super) fn write(&self, model: Option<&str>) -> Result<Bytes, Nonsense> {
+        if self.choices.is_empty() {
+            return Err(Nonsense::Choices);
+        }
         let mut json = String::with_capacity(self.held_bytes + self.held_bytes / 8);
         json.push_str(r#"{"choices":["#);
         for (index, choice) in self.choices.iter().enumerate() {
@@ -109,10 +114,8 @@ impl Fold {
             choice.write(index, &mut json)?;
         }
         json.push(']');
-        for (name, value) in [("model", model), ("usage", usage)] {
-            if let Some(value) = value {
-                json.extend([",\"", name, "\":", value.get()]);
-            }
+        if let Some(model) = model {
+            json.extend([r#","model":"#, model]);
         }
         json.push('}');
         Ok(Bytes::from(json))
@@ -122,16 +125,22 @@ impl Fold {
 impl FoldedChoice {
     /// Adds a piece, and returns the bytes that it takes.
     fn add(&mut self, piece: &ChunkChoice<'_>) -> usize {
-        let Delta { content, refusal, .. } = piece.delta;
+        let Delta { content, refusal, reasoning, .. } = piece.delta;
         let mut added = append(&mut self.content, content)
             + append(&mut self.refusal, refusal)
-            + append(&mut self.reasoning, piece.delta.reasoning());
+            + append(&mut self.reasoning, reasoning);
         for (place, call) in piece.delta.calls().iter().enumerate() {
             added += self.add_call(call, place);
         }
         added += self.add_logprobs(piece.logprobs);
         self.finish = piece.finish.or(self.finish);
+        self.stop = piece.stop.map(|stop| stop.inner().to_owned()).or_else(|| self.stop.take());
         added
+    }
+
+    fn has_output(&self) -> bool {
+        let texts = [&self.content, &self.refusal, &self.reasoning];
+        !self.calls.is_empty() || texts.into_iter().flatten().any(|text| !text.is_empty())
     }
 
     fn add_call(&mut self, call: &ToolCall<'_>, place: usize) -> usize {
@@ -202,6 +211,9 @@ impl FoldedChoice {
             json.push_str(r#","refusal":"#);
             put_list(refusal.as_deref(), json);
             json.push('}');
+        }
+        if let Some(stop) = &self.stop {
+            let _ = write!(json, r#","stop_reason":"{stop}""#);
         }
         let _ = write!(json, r#","finish_reason":"{}"}}"#, finish.as_str());
         Ok(())

@@ -57,9 +57,17 @@ impl Rewriter {
     pub(crate) fn chunk(&mut self, chunk: &Chunk<'_>, out: &mut BytesMut) {
         let start = out.len();
         out.extend_from_slice(&self.head);
-        let empty = out.len();
+        let mut empty = out.len();
+        let mut written = 0_u64;
         for choice in &chunk.choices {
             let Some(first) = self.advance(choice) else { continue };
+            // Clients look for one piece of a choice in each chunk.
+            if written & (1 << choice.index) != 0 {
+                put(out, self.tail);
+                out.extend_from_slice(&self.head);
+                (empty, written) = (out.len(), 0);
+            }
+            written |= 1 << choice.index;
             if out.len() > empty {
                 put(out, ",");
             }
@@ -88,10 +96,19 @@ impl Rewriter {
 
     /// Ends every unfinished choice with the finish reason `length`, since nothing more can be granted.
     pub(crate) fn cut(&mut self, out: &mut BytesMut) {
+        self.end(|_| FinishReason::Length, out);
+    }
+
+    /// Ends every unfinished choice, since the upstream has sent everything and told no reasons.
+    pub(crate) fn end_untold(&mut self, out: &mut BytesMut) {
+        self.end(|calls| if calls.is_empty() { FinishReason::Stop } else { FinishReason::ToolCalls }, out);
+    }
+
+    fn end(&mut self, reason: impl Fn(&Calls) -> FinishReason, out: &mut BytesMut) {
         if self.choices.is_empty() {
             self.choices.push(ChoiceState::default());
         }
-        for (index, ChoiceState { progress, .. }) in self.choices.iter_mut().enumerate() {
+        for (index, ChoiceState { progress, calls }) in self.choices.iter_mut().enumerate() {
             let delta = match progress {
                 ChoiceProgress::Unseen => OPENING,
                 ChoiceProgress::Open => "{}",
@@ -103,7 +120,9 @@ impl Rewriter {
             put_number(out, index as u64);
             put(out, r#","delta":"#);
             put(out, delta);
-            put(out, r#","logprobs":null,"finish_reason":"length"}"#);
+            put(out, r#","logprobs":null,"finish_reason":""#);
+            put(out, reason(calls).as_str());
+            put(out, "\"}");
             put(out, self.tail);
         }
     }
@@ -168,7 +187,7 @@ fn write_delta(delta: &Delta<'_>, first: bool, known: &mut Calls, made: MadeIds,
     let content = delta.content.or(first.then_some(RawString::EMPTY));
     let texts = [
         (r#""content":"#, content),
-        (r#""reasoning_content":"#, delta.reasoning()),
+        (r#""reasoning_content":"#, delta.reasoning),
         (r#""refusal":"#, delta.refusal),
     ];
     let mut before = "{";

@@ -43,7 +43,7 @@ struct Sentence {
 
 /// What was found of an error.
 #[derive(Default)]
-struct Search {
+struct ErrorSearch {
     sentences: Vec<Sentence>,
     codes: Vec<(bool, String)>,
     kinds: Vec<(bool, String)>,
@@ -60,7 +60,7 @@ impl UpstreamError {
             return Self::default();
         }
         let Some(value) = parsed(body) else { return Self::default() };
-        let mut search = Search::default();
+        let mut search = ErrorSearch::default();
         search.look_at(&value, "", false, MOST_LEVELS);
         let best =
             search.sentences.into_iter().min_by_key(|found| (!found.is_cause, found.is_named_as_message));
@@ -88,7 +88,7 @@ fn parsed(body: &[u8]) -> Option<Value> {
     data.filter_map(|data| serde_json::from_slice::<Value>(data).ok()).find(|value| !value.is_null())
 }
 
-impl Search {
+impl ErrorSearch {
     fn look_at(&mut self, value: &Value, name: &str, is_cause: bool, levels: usize) {
         self.looked_at += 1;
         if levels == 0 || self.looked_at > MOST_VALUES {

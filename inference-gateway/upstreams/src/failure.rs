@@ -61,6 +61,8 @@ pub enum UpstreamFailure {
     CredentialRefused(u16),
     /// The upstream failed, or answered nonsense. Another upstream may be tried.
     Broken(String),
+    /// The upstream answered, and nothing is in its answer: no output, no end, and no tokens. Another upstream may be tried.
+    Empty,
     /// The upstream does not accept what the client passes beside its body. Another upstream may be tried.
     NotTaken(String),
 }
@@ -80,6 +82,7 @@ impl UpstreamFailure {
             | Self::RateLimited(_)
             | Self::CredentialRefused(_)
             | Self::Broken(_)
+            | Self::Empty
             | Self::NotTaken(_) => true,
             Self::Timeout | Self::Refused(_) => false,
         }
@@ -100,6 +103,7 @@ impl UpstreamFailure {
                 | Self::Refused(_)
                 | Self::CredentialRefused(_)
                 | Self::Broken(_)
+                | Self::Empty
                 | Self::NotTaken(_),
                 _,
             ) => false,
@@ -116,7 +120,8 @@ impl UpstreamFailure {
             Self::Overloaded | Self::RateLimited(_) => AttemptOutcome::Overloaded,
             // An upstream that can judge requests is well.
             Self::Refused(_) => AttemptOutcome::Served,
-            Self::NotTaken(_) => AttemptOutcome::Unjudged,
+            // A server that answers is well.
+            Self::Empty | Self::NotTaken(_) => AttemptOutcome::Unjudged,
         }
     }
 
@@ -137,6 +142,7 @@ impl UpstreamFailure {
             | Self::Refused(_)
             | Self::CredentialRefused(_)
             | Self::Broken(_)
+            | Self::Empty
             | Self::NotTaken(_) => self.outcome(),
         }
     }
@@ -155,7 +161,8 @@ impl UpstreamFailure {
             | Self::RateLimited(_)
             | Self::Timeout
             | Self::CredentialRefused(_)
-            | Self::Broken(_) => Some(self.kind()),
+            | Self::Broken(_)
+            | Self::Empty => Some(self.kind()),
             Self::Refused(_) | Self::NotTaken(_) => None,
         }
     }
@@ -170,6 +177,7 @@ impl UpstreamFailure {
             Self::Refused(_) => "refused",
             Self::CredentialRefused(_) => "credential",
             Self::Broken(_) | Self::NotTaken(_) => "broken",
+            Self::Empty => "empty",
         }
     }
 }
@@ -188,7 +196,7 @@ impl fmt::Display for UpstreamFailure {
             }
             Self::Refused(error) => write!(f, ": {}", error.code.as_str()),
             Self::CredentialRefused(status) => write!(f, ": status {status}"),
-            Self::Overloaded | Self::RateLimited(_) | Self::Timeout => Ok(()),
+            Self::Overloaded | Self::RateLimited(_) | Self::Timeout | Self::Empty => Ok(()),
         }
     }
 }
@@ -208,6 +216,7 @@ impl From<UpstreamFailure> for ApiError {
             UpstreamFailure::HungUp(_)
             | UpstreamFailure::CredentialRefused(_)
             | UpstreamFailure::Broken(_)
+            | UpstreamFailure::Empty
             | UpstreamFailure::NotTaken(_) => Self::new(Code::UpstreamError, "The model failed to answer."),
         }
     }

@@ -1,6 +1,7 @@
 //! Model servers: each kind's own dialect, their faults, and which one is chosen.
 
 pub(crate) mod adapters;
+pub(crate) mod corpus;
 pub(crate) mod failures;
 pub(crate) mod natives;
 pub(crate) mod reach;

@@ -12,7 +12,7 @@ use shared::{error::ApiError, generation::FinishReason, json::RawValue};
 
 use crate::{
     generation::Settled,
-    nonsense::Nonsense,
+    pieces::nonsense::Nonsense,
     pieces::{
         call_ids::AnswerCallIds,
         calls::{Calls, PieceId, ToolCallDelta},
@@ -116,6 +116,11 @@ impl Turn {
             blocks: 0,
             end: None,
         }
+    }
+
+    /// Returns why the answer ends if nothing told it.
+    pub(crate) const fn untold_reason(&self) -> FinishReason {
+        if self.calls.is_empty() { FinishReason::Stop } else { FinishReason::ToolCalls }
     }
 
     pub(crate) const fn end(&self) -> Option<&TurnEnd> {
@@ -312,7 +317,7 @@ fn texts<'a>(
     shows_reasoning: bool,
 ) -> impl Iterator<Item = (BlockContent, RawString<'a>)> {
     let texts = [
-        (BlockContent::Reasoning, delta.reasoning().filter(|_| shows_reasoning)),
+        (BlockContent::Reasoning, delta.reasoning.filter(|_| shows_reasoning)),
         (BlockContent::Text, delta.content),
         (BlockContent::Refusal, delta.refusal),
     ];

@@ -214,8 +214,11 @@ impl ReportedCounts {
             | (ReportObject::Output, "thinking_tokens") => &mut self.reasoning,
             (ReportObject::Output, "audio_tokens") => &mut self.audio_output,
             (ReportObject::Prompt, "audio_tokens") => &mut self.audio_input,
-            // Names of OpenAI, Moonshot, DeepSeek, llama.cpp and Anthropic.
-            (ReportObject::Prompt | ReportObject::Usage, "cached_tokens" | "cache_read_input_tokens")
+            // Names of OpenAI, Moonshot, Mistral, DeepSeek, llama.cpp and Anthropic.
+            (
+                ReportObject::Prompt | ReportObject::Usage,
+                "cached_tokens" | "cache_read_input_tokens" | "num_cached_tokens",
+            )
             | (ReportObject::Usage, "prompt_cache_hit_tokens")
             | (ReportObject::Timings, "cache_n") => &mut self.cached,
             (ReportObject::Usage, "prompt_cache_miss_tokens") | (ReportObject::Timings, "prompt_n") => {
@@ -233,10 +236,17 @@ impl ReportedCounts {
             | (ReportObject::Usage, "claude_cache_creation_5_m_tokens") => &mut self.written_short,
             (ReportObject::Writes, "ephemeral_1h_input_tokens" | "ttl_12h_tokens")
             | (ReportObject::Usage, "claude_cache_creation_1_h_tokens") => &mut self.written_long,
-            (ReportObject::Usage, "prompt_tokens_details" | "input_tokens_details") => {
+            // The last is a name of Mistral's.
+            (
+                ReportObject::Usage,
+                "prompt_tokens_details" | "input_tokens_details" | "prompt_token_details",
+            ) => {
                 return self.read(ReportObject::Prompt, value);
             }
-            (ReportObject::Usage, "completion_tokens_details" | "output_tokens_details") => {
+            (
+                ReportObject::Usage,
+                "completion_tokens_details" | "output_tokens_details" | "completion_token_details",
+            ) => {
                 return self.read(ReportObject::Output, value);
             }
             (ReportObject::Usage | ReportObject::Prompt, "cache_creation")
@@ -283,7 +293,7 @@ impl ReportedCounts {
     /// Returns the tokens of the prompt with all of its parts.
     fn prompt(&self, written: Option<u64>) -> Option<u64> {
         let named = counted(self.prompt).max(self.input);
-        let cache = if self.by_anthropic { sum(self.cached, written).unwrap_or(0) } else { 0 };
+        let cache = sum(self.cached, written).unwrap_or(0);
         let whole = named.map(|named| if self.leaves_out(cache, named) { named + cache } else { named });
         let both = self.uncached.and_then(|_| sum(self.uncached, self.cached));
         counted(whole).or(counted(both))
@@ -293,10 +303,13 @@ impl ReportedCounts {
     /// written to one. `input_tokens` of Anthropic's API leave them out. Numbers in OpenAI's form include them, unless
     /// the total says otherwise.
     fn leaves_out(&self, cache: u64, named: u64) -> bool {
+        let says_so = self.total == Some(named + cache + self.completion.unwrap_or(0));
+        if !self.by_anthropic {
+            return says_so && cache > named;
+        }
         let by_anthropics_name = counted(self.prompt).is_none();
         match self.total {
-            Some(total) if total == named + cache + self.completion.unwrap_or(0) => true,
-            Some(_) => by_anthropics_name && cache > named,
+            Some(_) => says_so || (by_anthropics_name && cache > named),
             None => by_anthropics_name,
         }
     }
