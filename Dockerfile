@@ -122,7 +122,7 @@ printf 'redis://key-service:%s@redis:6379\n' "$password" > /secrets/key-service/
 cat > /secrets/redis/users.acl <<USERS
 user default off resetpass ~* &* +@all
 user health on nopass -@all +ping
-user key-service on >$password ~fg:* +@read +@write +@scripting +@transaction +@connection -@dangerous +info +time +config|get +bgrewriteaof +client|list
+user key-service on >$password ~fg:* +@read +@write +@scripting +@connection -@dangerous +info +time +config|get +bgrewriteaof +client|list
 user operator on >$operator -@all +@connection +info +dbsize +lastsave +bgsave +bgrewriteaof +sync +psync +replconf +config|get +config|set
 USERS
 SCRIPT

@@ -5,7 +5,8 @@
 # fuzz   feed parsers with edited examples for FUZZ_SECONDS each, or those that begin with FUZZ_ONLY alone; see docs/proof.md
 # prove  kill, stop and starve the programs under load and compare the books to the nano-dollar; visit every state of larger models
 #        than `test` does, and simulate more seeds; PROVE_MINUTES=30, PROVE_SEED=N repeats a run, PROVE_ONLY=load|model|simulation|store,
-#        PROVE_BESIDE=FOLDER runs another version's programs beside; see docs/proof.md
+#        PROVE_BESIDE=FOLDER runs another version's programs beside, PROVE_STAGES=failover,sentinel,cluster chooses installations; see
+#        docs/proof.md
 # upgrade  upgrade a running installation from the commit FROM to this one, under load; builds both
 # deny   licences, sources and advisories of what is built upon; builds cargo-deny where it is missing
 # bench  measure CPU and memory of requests and streams beside a bare proxy, some ten minutes; BENCH=--quick for a minute

@@ -18,6 +18,7 @@ use tests::{
 use tokio::time::sleep;
 
 pub use report::Report;
+pub use stage::Stage;
 
 use books::{Round, balances, compare, compare_lists};
 use faults::{Happened, fail};
@@ -25,7 +26,6 @@ use governor::{GOVERNORS, Governed, govern, pay};
 use load::{Clients, Garbage, addresses, client, garbage};
 use population::Population;
 use report::Found;
-use stage::Stage;
 
 mod books;
 mod caps;
@@ -59,6 +59,8 @@ pub struct Plan {
     pub clients: usize,
     /// Folder with another version of the programs, of which every second process is.
     pub beside: Option<PathBuf>,
+    /// Stages of the rounds; all if empty.
+    pub stages: Vec<Stage>,
 }
 
 /// Runs rounds until the time is over, at least one, and hands a line about each to `show`.
@@ -72,7 +74,7 @@ pub async fn run(plan: &Plan, mut show: impl FnMut(&str)) -> Report {
         }
         let seed = plan.seed.wrapping_add(u64::from(rounds));
         let lasts = left.clamp(LEAST_ROUND, ROUND.min((plan.lasts / 3).max(LEAST_ROUND)));
-        let stage = Stage::of(seed);
+        let stage = Stage::of(seed, &plan.stages);
         let started = Instant::now();
         let of_round = AssertUnwindSafe(round(plan, seed, stage, lasts)).catch_unwind().await;
         let of_round = of_round.unwrap_or_else(|_panic| {
@@ -135,8 +137,14 @@ async fn round(plan: &Plan, seed: u64, stage: Stage, lasts: Duration) -> Found {
     );
     let sent = clients.sent.into_inner().unwrap();
     settle(&stack).await;
-    let round =
-        Round { stack: &stack, population: &population, sent: &sent, happened: &happened, garbage: &account };
+    let round = Round {
+        stack: &stack,
+        stage,
+        population: &population,
+        sent: &sent,
+        happened: &happened,
+        garbage: &account,
+    };
     let mut found = balanced(&round);
     // A capture may still be on its way although no hold is left: one whose hold has expired.
     let deadline = Instant::now() + SETTLED;

@@ -19,7 +19,7 @@ use domain::digest::Peppers;
 use key_service_cli::{BackupTo, Command, RestoreFrom};
 use key_service_records::sqlite::{
     Sqlite,
-    copy::{self, LayoutVersion},
+    copy::{self, CopyError, LayoutVersion},
 };
 
 /// Name of the file in a folder of backups.
@@ -102,7 +102,7 @@ pub(crate) async fn restore(
     private_copy(&backup, &draft).with_context(|| format!("cannot write {}", draft.display()))?;
     if found == known {
         // Programs that export entries and events must not take new ones for those that they have read.
-        let prepared = begin_numbers_anew(&draft, options, Arc::clone(&clock)).await;
+        let prepared = begin_numbers_anew(&draft, &target, options, &clock).await;
         copy::tidy(&draft);
         if prepared.is_err() {
             let _ = fs::remove_file(&draft);
@@ -129,9 +129,23 @@ pub(crate) async fn restore(
     Ok(())
 }
 
-async fn begin_numbers_anew(file: &Path, options: &Options, clock: Arc<dyn Clock>) -> anyhow::Result<()> {
-    let backend = Backend::Sqlite(Arc::new(Sqlite::open(file)?));
-    Ok(options.store_over(&backend, &clock).begin_numbers_anew().await?)
+/// Begins new exported numbers in a restored file, above those of the file that it replaces. That one may be missing, or so
+/// damaged that it cannot be read.
+async fn begin_numbers_anew(
+    restored: &Path,
+    replaced: &Path,
+    options: &Options,
+    clock: &Arc<dyn Clock>,
+) -> anyhow::Result<()> {
+    let store = |file: Sqlite| options.store_over(&Backend::Sqlite(Arc::new(file)), clock);
+    // A file that is missing must not be made, and one that is served must be left alone.
+    let replaced = match copy::check_unserved(replaced) {
+        Err(served @ CopyError::Served(_)) => return Err(served.into()),
+        Ok(()) if replaced.exists() => Sqlite::open(replaced).ok(),
+        Ok(()) | Err(_) => None,
+    };
+    let replaced = replaced.map(store);
+    Ok(store(Sqlite::open(restored)?).begin_numbers_anew(replaced.as_deref()).await?)
 }
 
 fn private_copy(from: &Path, to: &Path) -> io::Result<()> {

@@ -112,9 +112,12 @@ async fn examine_store(
         Err(e) => doctor.fail("store", e, "give it room, or see why it refuses"),
     }
     room(doctor, store).await;
-    match store.persistence_warning().await {
-        None => doctor.well("store", "keeps what it has answered"),
-        Some(says) => doctor.warn("store", says, "see docs/store.md#what-may-be-lost"),
+    let warnings = store.persistence_warnings().await;
+    if warnings.is_empty() {
+        doctor.well("store", "keeps what it has answered");
+    }
+    for says in warnings {
+        doctor.warn("store", says, "see docs/store.md#what-may-be-lost");
     }
     clocks(doctor, store).await;
 }

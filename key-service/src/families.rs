@@ -45,7 +45,7 @@ pub const FAMILIES: &[Family] = &[
     ),
     Family::counter(
         "keyservice_store_failovers_total",
-        "replicas of Redis that took over; charges that one had not received are lost",
+        "replicas of Redis that took over; charges and other changes that one had not received are lost",
     ),
     Family::counter(
         "keyservice_store_forgot_total",

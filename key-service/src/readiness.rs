@@ -226,8 +226,8 @@ mod tests {
 
     #[async_trait]
     impl Capacity for Clocked {
-        async fn persistence_warning(&self) -> Option<&'static str> {
-            None
+        async fn persistence_warnings(&self) -> Vec<&'static str> {
+            Vec::new()
         }
 
         async fn is_nearly_full(&self) -> Result<bool, StoreError> {

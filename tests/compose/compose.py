@@ -33,6 +33,8 @@ def main():
     if unknown := set(chosen) - set(CHECKS):
         parser.error(f"there is no check {', '.join(sorted(unknown))}")
     stand_ins = use_engine()
+    if not stand_ins:
+        keep_volumes()
     folder = Path(tempfile.mkdtemp(prefix="faregate-compose-"))
     checks = Checks()
     installation = Installation(folder, given_programs(asked.programs.resolve(), folder), asked.publish, stand_ins)
@@ -47,6 +49,14 @@ def main():
         shutil.rmtree(folder, ignore_errors=True)
     print(f"{checks.held} passed, {checks.failed} failed")
     sys.exit(1 if checks.failed or not checks.held else 0)
+
+
+def keep_volumes():
+    """Refuses an engine that has volumes of the projects of the checks, which the checks would delete."""
+    for project in ("faregate", "other"):
+        listed = ["docker", "volume", "ls", "-q", "--filter", f"label=com.docker.compose.project={project}"]
+        if subprocess.run(listed, check=True, capture_output=True, text=True).stdout:
+            sys.exit(f"this engine has volumes of the project {project}, which the checks would delete: remove them, or use another engine")
 
 
 def use_engine():

@@ -46,7 +46,7 @@ pub use servers::balancer::Balancer;
 pub use servers::otlp_receiver::{OtlpReceiver, ReceivedMetric, ReceivedSpan};
 pub use servers::ports::free_port;
 pub use servers::receiver::{Received, Receiver};
-pub use servers::redis::{Form, Redis};
+pub use servers::redis::{Form, Loss, Redis};
 pub use servers::server::{PREVIOUS, Server, Settings, binary};
 pub use servers::stand_in::{AskedOf, Given, StandIn};
 pub use terminal::{Shown, on_terminal};

@@ -6,7 +6,9 @@
 #             each for an eighth of the time
 # simulation  simulates the services for a quarter of the time, from seed PROVE_SEED on; one seed with PROVE_MINUTES=0
 # load        kills, stops and starves the release programs under load, and compares the books. PROVE_SEED repeats a run, and
-#             PROVE_BESIDE names a folder with another version's programs, of which every second process then is
+#             PROVE_BESIDE names a folder with another version's programs, of which every second process then is;
+#             PROVE_STAGES names installations, with commas in between: services, sqlite, failover, clocks,
+#             sentinel, cluster, lagging
 #
 # A further part is a function of its name and a word in `parts`.
 set -eu
@@ -47,7 +49,8 @@ simulation() {
 load() {
     cargo build --release --workspace --bins
     left=$(awk "BEGIN { print $minutes - $model_minutes - $store_minutes - $simulation_minutes }")
-    target/release/prove --minutes "$left" ${PROVE_SEED:+--seed "$PROVE_SEED"} ${PROVE_BESIDE:+--beside "$PROVE_BESIDE"}
+    target/release/prove --minutes "$left" ${PROVE_SEED:+--seed "$PROVE_SEED"} ${PROVE_BESIDE:+--beside "$PROVE_BESIDE"} \
+        ${PROVE_STAGES:+--stages "$PROVE_STAGES"}
 }
 
 for part in $(echo "${PROVE_ONLY:-$parts}" | tr , ' '); do

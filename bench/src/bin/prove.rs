@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use bench::prove::{Plan, run};
+use bench::prove::{Plan, Stage, run};
 use clap::Parser;
 
 /// Kills, stops and starves the programs beside this one while clients send requests, compares the books, and prints a table.
@@ -25,15 +25,18 @@ struct Flags {
     /// Folder with another version of the programs, of which every second process is
     #[arg(long)]
     beside: Option<PathBuf>,
+    /// Installations of the rounds, in turn
+    #[arg(long, value_delimiter = ',')]
+    stages: Vec<Stage>,
 }
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let Flags { minutes, seed, clients, beside } = Flags::parse();
+    let Flags { minutes, seed, clients, beside, stages } = Flags::parse();
     // Where it cannot be raised, fewer clients get through at once.
     let _ = rlimit::increase_nofile_limit(u64::MAX);
     silence_damaged_scripts();
-    let plan = Plan { lasts: Duration::from_secs_f64(minutes * 60.0), seed, clients, beside };
+    let plan = Plan { lasts: Duration::from_secs_f64(minutes * 60.0), seed, clients, beside, stages };
     // Where standard output is closed, the status alone reports the outcome.
     let report = run(&plan, |line| drop(writeln!(stdout(), "{line}"))).await;
     let _ = writeln!(stdout(), "\n{report}");

@@ -18,6 +18,7 @@ use super::{
     load::Sent,
     population::Population,
     report::{Difference, Found, Sums},
+    stage::Stage,
     wire::Ask,
 };
 
@@ -51,6 +52,7 @@ pub(super) struct Line {
 /// A round that is over, for comparison.
 pub(super) struct Round<'a> {
     pub(super) stack: &'a Stack,
+    pub(super) stage: Stage,
     pub(super) population: &'a Population,
     pub(super) sent: &'a [Sent],
     pub(super) happened: &'a [Happened],
@@ -88,7 +90,7 @@ pub(super) fn compare(round: &Round<'_>) -> (Found, Vec<Line>) {
         known.extend(&of_request);
         let of_request: Vec<&Entry> = of_request.into_iter().map(|place| &entries[place]).collect();
         let served = generated.get(&sent.ask.number).map_or(&[][..], Vec::as_slice);
-        lines.push(judge(sent, &of_request, served, round.happened, &mut found));
+        lines.push(judge(sent, &of_request, served, round, &mut found));
     }
     for (place, entry) in entries.iter().enumerate() {
         if !known.contains(&place) && entry.charged > 0 {
@@ -168,13 +170,7 @@ fn charged(stack: &Stack, account: &Account) -> i64 {
 }
 
 /// Compares one request. A complete answer costs exactly what was generated; of one that was cut no more is billed than that.
-fn judge(
-    sent: &Sent,
-    entries: &[&Entry],
-    served: &[&Count],
-    happened: &[Happened],
-    found: &mut Found,
-) -> Line {
+fn judge(sent: &Sent, entries: &[&Entry], served: &[&Count], round: &Round<'_>, found: &mut Found) -> Line {
     let (got, sums) = (&sent.got, &mut found.sums);
     let generated: i64 = served.iter().map(|count| cost(FLASH, count.served).nanos()).sum();
     let charged: i64 = entries.iter().map(|entry| entry.charged).sum();
@@ -182,7 +178,9 @@ fn judge(
     let estimated = entries.iter().any(|entry| entry.estimated);
     let stopped =
         served.last().is_some_and(|count| count.ended.is_some_and(|(end, _)| end == End::ClientLeft));
-    let hit = happened.iter().any(|fault| fault.cuts(sent.gateway, sent.from, sent.to + AFTER_THE_END));
+    let hit = round.happened.iter().any(|fault| fault.cuts(sent.gateway, sent.from, sent.to + AFTER_THE_END));
+    let lost_with_master =
+        round.stage.loses() && round.happened.iter().any(|fault| fault.loses(sent.from, sent.to));
     let received = cost_of(sent.ask.prompt, got.received).nanos();
     let name = || {
         format!(
@@ -196,11 +194,17 @@ fn judge(
         )
     };
     sums.count(sent, generated, charged);
-    if sent.after_revocation && (got.status == 200 || !served.is_empty()) {
+    let is_undone =
+        round.stage.loses() && round.happened.iter().any(|fault| fault.loses(fault.from, sent.from));
+    if sent.after_revocation && is_undone {
+        // A replica that had not received the revocation took over.
+        found.sums.revocations_lost += u64::from(got.status == 200);
+    } else if sent.after_revocation && (got.status == 200 || !served.is_empty()) {
         found.after_revocation.add(generated, name);
     }
     if let Some(told) = got.told
         && told.nanos() != charged
+        && !(lost_with_master && charged < told.nanos())
     {
         found.told_otherwise.add(told.nanos() - charged, name);
     }
@@ -214,7 +218,10 @@ fn judge(
     } else if lacking > 0 {
         let is_answered = got.status == 200;
         let delivered = is_answered && got.received > 0 && charged + shortfall < received;
-        if (got.complete && !stopped) || (delivered && !hit) {
+        if lost_with_master {
+            found.sums.lost_with_masters += lacking;
+            found.sums.lost_charges += u64::from(got.complete && !stopped);
+        } else if (got.complete && !stopped) || (delivered && !hit) {
             found.lost.add(lacking, name);
         } else if hit {
             found.sums.cut_by_faults += lacking;
@@ -231,7 +238,7 @@ fn judge(
         found.unexpected.add(0, name);
     }
     found.sums.shortfall += shortfall;
-    let is_cut = !got.complete || stopped;
+    let is_cut = !got.complete || stopped || lost_with_master;
     Line { key: sent.key, generated, asked: !served.is_empty(), charged, shortfall, is_cut }
 }
 

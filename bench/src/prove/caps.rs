@@ -83,7 +83,9 @@ pub(super) fn compare(round: &Round<'_>, lines: &[Line], found: &mut Found) {
             found.phantom_holds.add(held.nanos(), || format!("{name} holds {held}"));
         }
         let spent = paid.nanos() - credit.nanos();
-        if spent != below.charged {
+        if spent > below.charged && has_lost(round) {
+            found.sums.lost_with_masters += spent - below.charged;
+        } else if spent != below.charged {
             found.unbalanced.add(spent - below.charged, || {
                 format!("{name}: its credit paid {spent} n$, its journal says {} n$", below.charged)
             });
@@ -94,10 +96,16 @@ pub(super) fn compare(round: &Round<'_>, lines: &[Line], found: &mut Found) {
     }
 }
 
+/// Returns whether deposits may be lost, and what counts for rates: a replica took over that was not awaited.
+fn has_lost(round: &Round<'_>) -> bool {
+    round.stage.loses() && round.happened.iter().any(|fault| fault.loses(fault.from, fault.to))
+}
+
 /// Compares the requests of a key that reached the upstream with its rate: a minute's at once, and what refilled meanwhile.
 fn compare_rate(round: &Round<'_>, (number, key): (usize, &Key), admitted: u64, found: &mut Found) {
     // Where the clocks of key-services are more than a second apart, a bucket begins anew.
-    let Some(rate) = key.requests_per_minute.filter(|_| round.stack.clocks.is_empty()) else { return };
+    let is_exact = round.stack.clocks.is_empty() && !has_lost(round);
+    let Some(rate) = key.requests_per_minute.filter(|_| is_exact) else { return };
     let of_key: Vec<_> =
         round.sent.iter().filter(|sent| sent.key == number && !sent.after_revocation).collect();
     let first = of_key.iter().map(|sent| sent.from).min();

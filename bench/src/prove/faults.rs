@@ -7,7 +7,7 @@ use std::{
 
 use tests::{
     garbage::Rng,
-    harness::{Answer, PATIENCE, Server, Stack},
+    harness::{Answer, Loss, PATIENCE, Server, Stack},
 };
 use tokio::time::sleep;
 
@@ -15,6 +15,8 @@ use super::stage::Stage;
 
 /// Time after a fault in which its consequences are answered: connections are made again, and holds expire.
 const AFTERWARDS: Duration = Duration::from_secs(5);
+/// Time in which a write reaches the replicas, and in which an answer is written that a master carried out.
+const UNSENT: Duration = Duration::from_secs(1);
 /// Seconds by which a clock steps at most: a key-service further from its store's clock is not ready.
 const STEP: i64 = 8;
 /// Seconds by which a clock is ahead for [`WRONG_FOR`], which is longer than bills of captures are kept.
@@ -40,6 +42,8 @@ pub(super) enum Kind {
     FullMemory,
     FullDisk,
     Failover,
+    HangMaster,
+    CutOffMaster,
     ClockStep,
     ClockHoursAhead,
 }
@@ -59,6 +63,8 @@ impl Kind {
             Self::FullMemory => "`maxmemory` reached",
             Self::FullDisk => "full disks",
             Self::Failover => "failovers to a replica (a kill of the master)",
+            Self::HangMaster => "failovers from a master that is stopped (SIGSTOP)",
+            Self::CutOffMaster => "failovers from a master that only key-services reach",
             Self::ClockStep => "steps of a clock",
             Self::ClockHoursAhead => "clocks that are five hours ahead for two seconds",
         }
@@ -84,8 +90,24 @@ impl Kind {
                 (Self::FullMemory, 5),
                 (Self::FullDisk, 2),
             ],
-            Stage::Failover => &[
+            Stage::Sentinel | Stage::Lagging => &[
+                (Self::Failover, 10),
+                (Self::HangMaster, 10),
+                (Self::CutOffMaster, 10),
+                (Self::KillGateway, 8),
+                (Self::KillKeyService, 8),
+                (Self::HangKeyService, 4),
+            ],
+            Stage::Cluster => &[
                 (Self::Failover, 12),
+                (Self::HangMaster, 12),
+                (Self::KillGateway, 8),
+                (Self::KillKeyService, 8),
+                (Self::HangKeyService, 4),
+            ],
+            Stage::Failover => &[
+                (Self::Failover, 8),
+                (Self::HangMaster, 6),
                 (Self::KillGateway, 16),
                 (Self::KillKeyService, 16),
                 (Self::HangGateway, 5),
@@ -133,11 +155,20 @@ impl Happened {
             | Kind::FullMemory
             | Kind::FullDisk
             | Kind::Failover
+            | Kind::HangMaster
+            | Kind::CutOffMaster
             // A key-service so far from its store's clock is not ready.
             | Kind::ClockHoursAhead => true,
             Kind::ClockStep => false,
         };
         meanwhile && there
+    }
+
+    /// Returns whether a replica took over that may lack what was answered in this time.
+    pub(super) fn loses(&self, from: Instant, to: Instant) -> bool {
+        matches!(self.kind, Kind::Failover | Kind::HangMaster | Kind::CutOffMaster)
+            && self.from < to + UNSENT
+            && self.to > from
     }
 
     /// Returns whether the request's own gateway was killed, stopped or restarted while it ran.
@@ -177,7 +208,8 @@ pub(super) async fn fail(stack: &Stack, stage: Stage, mut rng: Rng, until: Insta
             | Kind::RestartKeyService
             | Kind::ClockStep
             | Kind::ClockHoursAhead => rng.below(stack.key_services.len()),
-            Kind::KillStore | Kind::HangStore | Kind::FullMemory | Kind::Failover => 0,
+            Kind::Failover | Kind::HangMaster | Kind::CutOffMaster => rng.below(stack.redis().masters()),
+            Kind::KillStore | Kind::HangStore | Kind::FullMemory => 0,
         };
         // Most faults are short; some outlast a lease.
         let longest = if rng.percent(6) { 4_000 } else { 500 };
@@ -232,7 +264,9 @@ async fn happen(stack: &Stack, (kind, which): (Kind, usize), lasts: Duration, st
                 nothing_in_memory_alone(stack, &gateways[which]).await;
             }
         }
-        Kind::Failover => stack.redis().fail_over().await,
+        Kind::Failover => stack.redis().lose_master(which, Loss::Killed).await,
+        Kind::HangMaster => stack.redis().lose_master(which, Loss::Hung).await,
+        Kind::CutOffMaster => stack.redis().lose_master(which, Loss::CutOff).await,
         Kind::ClockStep => stack.clocks[which].set(step),
         Kind::ClockHoursAhead => {
             stack.clocks[which].set(HOURS_AHEAD);

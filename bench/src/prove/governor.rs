@@ -58,7 +58,7 @@ pub(super) async fn govern(
     }
 }
 
-/// Revokes a key; returns whether the revocation was answered.
+/// Revokes a key; returns whether the revocation was answered. A key that was lost with a master is gone as well.
 async fn revoke(stack: &Stack, key: &Key) -> bool {
     let url = stack.url(&format!("/v1/management/keys/{}", key.made.id));
     let bearer = format!("Bearer {}", key.made.account.management_key);
@@ -67,7 +67,7 @@ async fn revoke(stack: &Stack, key: &Key) -> bool {
         .body(http_body_util::Full::default())
         .unwrap();
     let Ok(response) = stack.http.open(request).await else { return false };
-    Answer::read(response).await.is_ok_and(|answer| answer.status == 200)
+    Answer::read(response).await.is_ok_and(|answer| matches!(answer.status, 200 | 404))
 }
 
 /// Pays into accounts whose credit is used up, until the load is over. A payment whose command failed is sent again by its id.

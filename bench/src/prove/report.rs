@@ -46,6 +46,10 @@ pub(super) struct Sums {
     pub(super) served_in_vain: i64,
     pub(super) estimated_above: i64,
     pub(super) generated_beyond: i64,
+    /// What replicas that took over, and were not awaited, had not received.
+    pub(super) lost_with_masters: i64,
+    pub(super) lost_charges: u64,
+    pub(super) revocations_lost: u64,
 }
 
 /// What one round, or all of them, found.
@@ -133,6 +137,9 @@ impl Sums {
         self.served_in_vain += other.served_in_vain;
         self.estimated_above += other.estimated_above;
         self.generated_beyond += other.generated_beyond;
+        self.lost_with_masters += other.lost_with_masters;
+        self.lost_charges += other.lost_charges;
+        self.revocations_lost += other.revocations_lost;
     }
 }
 
@@ -203,6 +210,13 @@ impl fmt::Display for Report {
         writeln!(f, "| the same: on their way when a stream was ended | {} |", dollars(sums.on_their_way))?;
         writeln!(f, "| the same: answered with an error or not at all | {} |", dollars(sums.served_in_vain))?;
         writeln!(f, "| the same: recorded as shortfall | {} |", dollars(sums.shortfall))?;
+        writeln!(
+            f,
+            "| not received by a replica that took over and was not awaited; of these whole answers; requests served after a lost revocation | {}; {}; {} |",
+            dollars(sums.lost_with_masters),
+            sums.lost_charges,
+            sums.revocations_lost
+        )?;
         writeln!(
             f,
             "| estimated above what was generated, of answers that were cut | {} |",

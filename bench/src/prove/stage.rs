@@ -19,12 +19,18 @@ const DRAIN: &str = "1";
 const JOURNAL: &str = "5000000";
 
 /// An installation, and the faults that it can have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Stage {
     /// Three gateways, two key-services, one Redis.
     Services,
     /// The same, with a replica of Redis that is awaited and takes over.
     Failover,
+    /// The same, with two replicas of which one is awaited, and a Sentinel.
+    Sentinel,
+    /// The same, and none is awaited: what a replica that takes over had not received is lost, as docs/store.md says.
+    Lagging,
+    /// Services with a cluster of three masters, each with a replica that is awaited.
+    Cluster,
     /// The same as the first, and each key-service has a wall clock of its own.
     Clocks,
     /// `faregate` over SQLite.
@@ -33,12 +39,35 @@ pub(super) enum Stage {
 
 impl Stage {
     /// Stages in the order of seeds.
-    const ALL: [Self; 6] =
-        [Self::Services, Self::Sqlite, Self::Services, Self::Failover, Self::Services, Self::Clocks];
+    const ALL: [Self; 9] = [
+        Self::Services,
+        Self::Sqlite,
+        Self::Failover,
+        Self::Clocks,
+        Self::Services,
+        Self::Sentinel,
+        Self::Services,
+        Self::Cluster,
+        Self::Lagging,
+    ];
 
-    /// The stage of a round with this seed.
-    pub(super) fn of(seed: u64) -> Self {
-        Self::ALL[usize::try_from(seed % Self::ALL.len() as u64).expect("it is an index")]
+    /// The stage of a round with this seed, one of these if there are some.
+    pub(super) fn of(seed: u64, only: &[Self]) -> Self {
+        let stages = if only.is_empty() { &Self::ALL[..] } else { only };
+        stages[usize::try_from(seed % stages.len() as u64).expect("it is an index")]
+    }
+
+    /// Returns whether a replica that takes over may lack what was answered.
+    pub(super) const fn loses(self) -> bool {
+        match self {
+            Self::Lagging => true,
+            Self::Services
+            | Self::Failover
+            | Self::Sentinel
+            | Self::Cluster
+            | Self::Clocks
+            | Self::Sqlite => false,
+        }
     }
 
     /// Settings of the installation.
@@ -49,7 +78,7 @@ impl Stage {
             ("FAREGATE_DRAIN_SECONDS", DRAIN.to_owned()),
             ("FAREGATE_REDIS_JOURNAL_ENTRIES", JOURNAL.to_owned()),
         ];
-        if self == Self::Failover {
+        if matches!(self, Self::Failover | Self::Sentinel | Self::Cluster) {
             env.push(("FAREGATE_REDIS_WAIT_REPLICAS", "1".to_owned()));
         }
         Options {
@@ -74,6 +103,8 @@ impl Stage {
 const fn form(stage: Stage) -> Form {
     match stage {
         Stage::Failover => Form::WithReplica,
+        Stage::Sentinel | Stage::Lagging => Form::Watched,
+        Stage::Cluster => Form::ClusterWithReplicas,
         Stage::Services | Stage::Clocks | Stage::Sqlite => Form::Alone,
     }
 }

@@ -87,7 +87,7 @@ impl AnswerReader {
         }
     }
 
-    /// Reads what the ends of a payload tell: the usage, and whether the answer ends. Nothing of its text is shown.
+    /// Reads the usage from the ends of a payload, and whether the answer ends. Its text is left out.
     fn ends<'a>(&self, ends: &'a PayloadEnds) -> Event<'a> {
         match &self.0 {
             ApiReader::Chat(_) => {
@@ -98,7 +98,7 @@ impl AnswerReader {
         }
     }
 
-    /// Returns the usage that an event tells although it cannot be read.
+    /// Returns the usage that an unreadable event reports.
     pub fn unreadable(&self, payload: &Payload) -> Reported {
         let of_ends = |ends: &PayloadEnds| match self.ends(ends) {
             Event::Chunk(chunk) | Event::Failed(_, chunk) => {

@@ -10,7 +10,7 @@ use shared::{
 
 use crate::generation::{put, put_number};
 pub use read::{MOST_TOKENS, Reported};
-pub(super) use read::{ReportForm, last_report};
+pub(super) use read::{ReportForm, largest_report};
 
 /// Writes the `usage` that clients read, with OpenAI's members. Parts that few models have are left out if they are
 /// zero. `cost` is the billed amount, left out while it is unknown.

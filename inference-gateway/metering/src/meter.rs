@@ -135,7 +135,7 @@ impl StreamMeter {
         }
     }
 
-    /// Counts the usage that an event tells although it cannot be read.
+    /// Counts the usage that an unreadable event reports.
     fn count_unreadable(&mut self, data: &Payload) {
         self.counter.count_report(self.reader.unreadable(data));
     }

@@ -67,7 +67,7 @@ impl UsageBounds {
             reasoning: Some(completion),
             audio_output: Some(completion),
             total: Some(prompt + completion),
-            cost: Some(MOST_TOKENS),
+            cost: Some(u64::MAX),
         }
     }
 }
@@ -90,7 +90,7 @@ pub struct UsageCounter {
     choices: Choices,
     /// Choice of the last chunk with a single choice.
     last_choice: Option<usize>,
-    /// Name of the model that answers, by its first words.
+    /// Name of the model that answers, from the first chunk that has one.
     model: Option<String>,
     /// The prompt was neither reported nor counted exactly, or the last report of it was false.
     prompt_is_estimate: bool,

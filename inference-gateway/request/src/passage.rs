@@ -237,14 +237,17 @@ impl Passage {
         efforts: &[Effort],
         dropped: &mut DroppedNames,
     ) -> PassedBody {
+        let effort = self.effort.as_ref().filter(|(effort, _)| !efforts.contains(effort));
+        // Without a word that fits, the model's own default is asked for.
+        let word = effort.and_then(|(effort, _)| effort.nearest(efforts));
+        let word = word.map(|word| format!("\"{}\"", word.word()));
         let mut cuts: Vec<(&Range<usize>, &str)> = Vec::with_capacity(self.cuts.len() + 1);
         for cut in self.cuts.iter().filter(|cut| terms.cuts(cut)) {
             cuts.push((&cut.at, &cut.with));
             cut.names.iter().for_each(|name| dropped.add(name));
         }
-        let effort = self.effort.as_ref().filter(|(effort, _)| !efforts.contains(effort));
-        if let Some((effort, at)) = effort {
-            cuts.push((at, effort.nearest(efforts).map_or("null", quoted)));
+        if let Some((_, at)) = effort {
+            cuts.push((at, word.as_deref().unwrap_or("null")));
             cuts.sort_unstable_by_key(|(at, _)| at.start);
         }
         let mut rest = Vec::with_capacity(self.body.len());
@@ -305,19 +308,6 @@ impl Passage {
             }
         }
         rest.push(b']');
-    }
-}
-
-/// Returns a word of effort as a JSON string.
-const fn quoted(effort: Effort) -> &'static str {
-    match effort {
-        Effort::None => r#""none""#,
-        Effort::Minimal => r#""minimal""#,
-        Effort::Low => r#""low""#,
-        Effort::Medium => r#""medium""#,
-        Effort::High => r#""high""#,
-        Effort::Xhigh => r#""xhigh""#,
-        Effort::Max => r#""max""#,
     }
 }
 

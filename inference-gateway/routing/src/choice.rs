@@ -41,7 +41,7 @@ pub enum AttemptOutcome {
     /// A refusal of what one client has passed, which says nothing about the upstream.
     Unjudged,
     /// A failure of a request that this account's own query or headers went with. They may be the cause, so it counts
-    /// only once a request without them, or one of another account, has failed too.
+    /// for this account alone until a request without them, or one of another account, has failed too.
     FailedWithHead(AccountId),
     /// A refusal of what this account has passed, or of everything. It counts as a failure once another account meets
     /// one too.
@@ -58,8 +58,17 @@ pub struct Health {
     aside: Option<Aside>,
     /// Time of the first excused failure since the upstream's last answer.
     excused_since: Option<Duration>,
-    /// Account that alone was refused for what it passed, since the last complete answer.
-    refused_alone: Option<AccountId>,
+    /// The account that alone was refused or failed for what it passed, since the last complete answer.
+    alone: Option<Alone>,
+}
+
+/// What one account meets at an upstream that may be well for all others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Alone {
+    account: AccountId,
+    failures: u32,
+    /// The upstream is set aside for this account.
+    aside: Option<Aside>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,17 +86,21 @@ impl Health {
         match (outcome, self.aside) {
             (AttemptOutcome::Served, _) => Self::default(),
             // The failure count stays: an upstream whose answers all break is not healthy, although they begin.
-            (AttemptOutcome::Answered, _) => Self { aside: None, excused_since: None, ..self },
+            (AttemptOutcome::Answered, _) => {
+                let alone = self.alone.map(|alone| Alone { aside: None, ..alone });
+                Self { aside: None, excused_since: None, alone, ..self }
+            }
             (AttemptOutcome::Unjudged, _) => self.unjudged(now),
-            (AttemptOutcome::FailedWithHead(account), _)
-                if self.failures == 0 && self.refused_alone.is_none_or(|alone| alone == account) =>
-            {
-                Self { refused_alone: Some(account), ..self.unjudged(now) }
+            (AttemptOutcome::FailedWithHead(account), _) if self.failures == 0 && self.is_alone(account) => {
+                let alone = self.alone(account);
+                let failures = alone.failures.saturating_add(1);
+                let aside = alone.aside.or_else(|| set_aside(FIRST_ASIDE).filter(|_| failures >= FAILURES));
+                Self { alone: Some(Alone { failures, aside, ..alone }), ..self.unjudged(now) }
             }
             (AttemptOutcome::Forbidden(account) | AttemptOutcome::Limited(account), _)
-                if self.refused_alone.is_none_or(|alone| alone == account) =>
+                if self.is_alone(account) =>
             {
-                Self { refused_alone: Some(account), ..self.unjudged(now) }
+                Self { alone: Some(self.alone(account)), ..self.unjudged(now) }
             }
             // The trial failed, or an earlier request did. The time of the next trial is already set.
             (
@@ -116,6 +129,15 @@ impl Health {
         }
     }
 
+    /// Returns whether no other account was refused for what it passed.
+    fn is_alone(&self, account: AccountId) -> bool {
+        self.alone.is_none_or(|alone| alone.account == account)
+    }
+
+    fn alone(&self, account: AccountId) -> Alone {
+        self.alone.unwrap_or(Alone { account, failures: 0, aside: None })
+    }
+
     /// Returns the health after a request whose outcome says nothing about the upstream. If it was a trial, the next
     /// request is one too, so that refused requests keep no upstream aside.
     fn unjudged(self, now: Duration) -> Self {
@@ -139,10 +161,10 @@ impl Health {
         Self { failures: self.failures.saturating_sub(1), aside, excused_since: Some(since), ..self }
     }
 
-    /// Returns the health once a request is sent. If the upstream was set aside for long enough, this request is a
-    /// trial: unless an answer comes, the upstream is set aside for twice as long.
+    /// Returns the health once a request is sent, of an account if that is known. If the upstream was set aside for long
+    /// enough, this request is a trial: unless an answer comes, the upstream is set aside for twice as long.
     #[must_use]
-    pub fn tried(self, now: Duration) -> Self {
+    pub fn tried(self, account: Option<AccountId>, now: Duration) -> Self {
         let again = |Aside { until, length }: Aside| {
             if now < until {
                 return Aside { until, length };
@@ -150,7 +172,11 @@ impl Health {
             let length = (length * 2).min(LONGEST_ASIDE);
             Aside { until: now + length, length }
         };
-        Self { aside: self.aside.map(again), ..self }
+        let alone = self.alone.map(|alone| match alone.aside {
+            Some(aside) if account == Some(alone.account) => Alone { aside: Some(again(aside)), ..alone },
+            Some(_) | None => alone,
+        });
+        Self { aside: self.aside.map(again), alone, ..self }
     }
 
     /// Returns whether the upstream was set aside and has not answered since.
@@ -163,9 +189,11 @@ impl Health {
         self.aside.map(|aside| aside.until)
     }
 
-    /// Returns whether the upstream gets no requests at this time.
-    pub fn rests(&self, now: Duration) -> bool {
-        self.aside.is_some_and(|aside| now < aside.until)
+    /// Returns whether the upstream gets no requests of this account at this time.
+    pub fn rests(&self, account: Option<AccountId>, now: Duration) -> bool {
+        let alone = self.alone.filter(|alone| account == Some(alone.account));
+        let asides = [self.aside, alone.and_then(|alone| alone.aside)];
+        asides.into_iter().flatten().any(|aside| now < aside.until)
     }
 }
 

@@ -100,7 +100,7 @@ impl Generator {
         denial: Option<Denial>,
     ) -> Result<Authorized, ApiError> {
         let running =
-            pool.choose(job.forward.image_urls, None, None).ok_or_else(UpstreamFailure::no_upstream)?;
+            pool.choose(None, job.forward.image_urls, None, None).ok_or_else(UpstreamFailure::no_upstream)?;
         let uncounted = |forward: &Forward| denial.clone().map_or_else(uncountable, |d| refused(d, forward));
         if !running.upstream().counts(&job.forward) {
             // If the key may not call at all, that is the answer.
@@ -163,7 +163,7 @@ impl Generator {
             return Err(denial.into());
         }
         let running =
-            pool.choose(job.forward.image_urls, None, None).ok_or_else(UpstreamFailure::no_upstream)?;
+            pool.choose(None, job.forward.image_urls, None, None).ok_or_else(UpstreamFailure::no_upstream)?;
         let (asked, can_count) = (request.output_tokens, running.upstream().counts(&job.forward));
         let mut counted = Err(NotCounted::Unsupported);
         if can_count {
@@ -278,7 +278,8 @@ impl Generator {
         passed: &PassedHead,
         account: AccountId,
     ) -> Result<u64, ApiError> {
-        let running = pool.choose(forward.image_urls, None, None).ok_or_else(UpstreamFailure::no_upstream)?;
+        let running = pool.choose(Some(account), forward.image_urls, None, None);
+        let running = running.ok_or_else(UpstreamFailure::no_upstream)?;
         let owner = Owner::Account(account);
         let terms = CountTerms { owner, passed, admission: &self.admission };
         match running.upstream().count(&self.http, forward, terms).await {

@@ -110,7 +110,9 @@ impl Generator {
         if counted_by.is_some() {
             return;
         }
-        let Some(running) = pool.choose(job.forward.image_urls, None, None) else { return };
+        let Some(running) = pool.choose(Some(hold.account()), job.forward.image_urls, None, None) else {
+            return;
+        };
         let Some(exact) = self.count(&running, job).await.filter(|exact| *exact < hold.prompt_tokens())
         else {
             return;
@@ -131,9 +133,9 @@ impl Generator {
         max_tokens: u64,
         route: &mut Route,
     ) -> Result<Reached, UpstreamFailure> {
-        let images = job.forward.image_urls;
+        let (account, images) = (Some(hold.account()), job.forward.image_urls);
         let affinity = job.forward.prompt_prefix().map(|prefix| affinity(hold.account(), prefix));
-        let first = route.counted_by.take().or_else(|| pool.choose(images, affinity, None));
+        let first = route.counted_by.take().or_else(|| pool.choose(account, images, affinity, None));
         let first = first.ok_or_else(UpstreamFailure::no_upstream)?;
         let traceparent = route.inference.traceparent();
         let traceparent = traceparent.as_ref();
@@ -143,7 +145,8 @@ impl Generator {
             Err(failure) => failure,
         };
         let first = route.asked.take();
-        let other = if failure.elsewhere() { pool.choose(images, affinity, first.as_ref()) } else { None };
+        let other =
+            if failure.elsewhere() { pool.choose(account, images, affinity, first.as_ref()) } else { None };
         let (Some(first), Some(other)) = (first, other) else { return Err(failure) };
         let first = first.failed();
         let asked = route.ask(other);

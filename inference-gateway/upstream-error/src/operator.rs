@@ -85,11 +85,6 @@ const TO_OPERATOR: [&str; 14] = [
 const NAMES: [&str; 8] = ["org-", "org_", "proj-", "proj_", "arn:", "ak-", "projects/", "accounts/"];
 /// Words before the name of what an account owns, in lower case.
 const BEFORE_NAME: [&str; 6] = ["organization", "project", "account", "deployment", "workspace", "team"];
-/// Words that may follow those and name nothing, in lower case.
-const NO_NAMES: [&str; 22] = [
-    "a", "admin", "and", "api", "at", "by", "does", "for", "has", "header", "id", "in", "is", "level",
-    "must", "name", "of", "on", "or", "settings", "that", "to",
-];
 
 /// Returns whether a message is about the operator's account. What it quotes may be the client's own text, and says nothing.
 pub(super) fn is_of_account(message: &str) -> bool {
@@ -103,11 +98,10 @@ pub(super) fn is_for_operator(sentence: &str) -> bool {
     TO_OPERATOR.iter().any(|words| lower.contains(words))
 }
 
-/// Returns whether a word, in lower case, is the name of an account, or of what an account owns. `before` is the word before
-/// it.
+/// Returns whether a word in lower case names an account or something that belongs to one. `before` is the preceding word.
 pub(super) fn is_name(word: &str, before: &str) -> bool {
     let is_named = |name: &&str| word.strip_prefix(*name).is_some_and(|rest| !rest.is_empty());
-    let is_owned = || BEFORE_NAME.contains(&before) && !NO_NAMES.contains(&word) && has_name(word);
+    let is_owned = || BEFORE_NAME.contains(&before) && has_name(word);
     let is_mail = || word.split_once('@').is_some_and(|(who, host)| !who.is_empty() && host.contains('.'));
     let is_number = || word.len() == 12 && word.bytes().all(|byte| byte.is_ascii_digit());
     NAMES.iter().any(is_named) || is_owned() || is_mail() || is_number()

@@ -19,7 +19,7 @@ const MAX_QUERY: usize = 256;
 /// their own status, which would tell the client nothing.
 const MAX_HEADERS: usize = 2 << 10;
 
-/// Query and headers that are passed on, of a client's own.
+/// The client's query and headers that are passed on.
 #[derive(Clone, Default)]
 pub struct PassedHead {
     query: Option<String>,

@@ -11,6 +11,7 @@ use metering::Pace;
 use parking_lot::Mutex;
 use request::Forward;
 use routing::{AttemptOutcome, Candidate, Health, TemplateReports};
+use shared::ids::AccountId;
 use shared_catalog::{Catalog, ImageUrls, Model};
 use shared_config::ConfigError;
 use tokio::time::{Duration, Instant};
@@ -119,10 +120,11 @@ impl Pool {
     }
 
     /// Chooses the upstream for a request with these image URLs, other than `tried`; `None` if there is no other.
-    /// Drained upstreams are not chosen. `affinity` is what the request has in common with requests that the upstream
-    /// may have read before.
+    /// Drained upstreams are not chosen. `account` asks, as far as that is known. `affinity` is what the request has in common
+    /// with requests that the upstream may have read before.
     pub fn choose(
         &self,
+        account: Option<AccountId>,
         images: ImageUrls,
         affinity: Option<u64>,
         tried: Option<&Running>,
@@ -130,12 +132,12 @@ impl Pool {
         let now = self.began.elapsed();
         let eligible = self.members.iter().filter(|member| member.upstream.entry.image_urls >= images);
         let (members, candidates): (Vec<_>, Vec<_>) =
-            eligible.filter_map(|member| Some((member, member.candidate(now)?))).unzip();
+            eligible.filter_map(|member| Some((member, member.candidate(account, now)?))).unzip();
         let tried = tried.and_then(|tried| members.iter().position(|m| Arc::ptr_eq(m, &tried.member)));
         let turn = self.turns.fetch_add(1, Ordering::Relaxed);
         let member = members[routing::choose(&candidates, affinity, turn, tried)?];
         member.in_flight.fetch_add(1, Ordering::Relaxed);
-        let (before, _) = member.change(now, |health| health.tried(now));
+        let (before, _) = member.change(now, |health| health.tried(account, now));
         Some(Running { member: member.clone(), was_well: !before.is_set_aside(), began: self.began })
     }
 }
@@ -232,13 +234,13 @@ impl Drop for Running {
 
 impl PoolMember {
     /// Returns the upstream as a candidate for a request; `None` if it is drained.
-    fn candidate(&self, now: Duration) -> Option<Candidate> {
+    fn candidate(&self, account: Option<AccountId>, now: Duration) -> Option<Candidate> {
         let state = self.state.lock();
         (!state.is_drained()).then(|| Candidate {
             identity: self.upstream.identity,
             weight: self.upstream.entry.weight,
             in_flight: self.in_flight.load(Ordering::Relaxed),
-            aside: state.health().rests(now),
+            aside: state.health().rests(account, now),
         })
     }
 

@@ -11,6 +11,7 @@ use key_service_ledger::{
     codec::{self, AccountRecord},
     messages,
     names::{self, nouns as layout},
+    reading::{message, no_answer},
 };
 use records::{Answer, Log, Order, Question, Space};
 use shared::{
@@ -22,7 +23,7 @@ use shared::{
 use crate::{
     balances::Holds,
     bounds::{ALL, AT_ONCE},
-    reading::{Books, damaged, message, no_answer},
+    reading::{Books, damaged},
 };
 
 /// The account as it was at one moment.
@@ -62,7 +63,8 @@ impl Books<'_> {
             last(names::JOURNAL),
             last(names::EVENTS),
         ];
-        let answers: [Answer; 5] = self.ask(space, questions).await?.try_into().map_err(|_| no_answer())?;
+        let answers: [Answer; 5] =
+            self.read().ask(space, questions).await?.try_into().map_err(|_| no_answer())?;
         let [
             Answer::Records(records),
             Answer::Entries(due),
@@ -120,11 +122,14 @@ impl Books<'_> {
         let generations = |due: &[Vec<u8>]| -> HashSet<_> {
             due.iter().filter_map(|entry| names::read_due(entry)).map(|(_, generation)| generation).collect()
         };
-        if due.is_empty() || self.records_of(&layout::holders(account), vec![of_account]).await? != [None] {
+        if due.is_empty()
+            || self.read().records_of(&layout::holders(account), vec![of_account]).await? != [None]
+        {
             return Ok(());
         }
         let space = names::space(account);
-        let later = self.entries(&space, names::DUE, (Vec::new(), None), Order::Ascending, ALL).await?;
+        let later =
+            self.read().entries(&space, names::DUE, (Vec::new(), None), Order::Ascending, ALL).await?;
         // A hold that was open all the while kept the account in the list.
         if !generations(due).is_disjoint(&generations(&later)) {
             auditor.missing(Stored::Holder);
@@ -135,7 +140,7 @@ impl Books<'_> {
     /// Finds the account that the index of names has for a name.
     async fn account_of_name(&self, name: &str) -> Result<Option<AccountId>, StoreError> {
         let (space, of_name) = layout::account_name(name);
-        let owner = self.get::<messages::AccountName>(&space, of_name).await?;
+        let owner = self.read().get::<messages::AccountName>(&space, of_name).await?;
         Ok(owner.and_then(|owner| AccountId::from_slice(&owner.account)))
     }
 
@@ -152,7 +157,7 @@ impl Books<'_> {
         for entries in moment.deposited.chunks(AT_ONCE) {
             let ids = entries.iter().map(|entry| deposit_id(entry)).collect::<Result<Vec<_>, _>>()?;
             let records = ids.iter().map(|id| names::deposit(*id)).collect();
-            let records = self.get_all::<messages::Deposit>(&space, records).await?;
+            let records = self.read().get_all::<messages::Deposit>(&space, records).await?;
             for ((entry, id), record) in entries.iter().zip(ids).zip(records) {
                 let Some(LedgerRecord::Deposited(deposited)) = record.and_then(codec::read_deposit) else {
                     auditor.missing(Stored::Deposit(id));

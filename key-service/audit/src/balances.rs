@@ -9,6 +9,7 @@ use domain::{
 use key_service_ledger::{
     StoreError, codec, messages,
     names::{self, DueMoney, nouns as layout},
+    reading::{message, no_answer},
 };
 use records::{Answer, Index, Order, Question, Record, Space};
 use shared::{
@@ -20,7 +21,7 @@ use crate::{
     bounds::AT_ONCE,
     indexes::ExpectedEntries,
     numbers::LastNumbers,
-    reading::{Books, damaged, message, no_answer},
+    reading::{Books, damaged},
 };
 
 /// A balance, with what it is compared with.
@@ -158,7 +159,7 @@ impl Books<'_> {
                 Some(from) => from,
             },
         };
-        let entries = self.entries(space, index, (from, None), Order::Ascending, AT_ONCE).await?;
+        let entries = self.read().entries(space, index, (from, None), Order::Ascending, AT_ONCE).await?;
         let id = |entry: &Vec<u8>| entry.first_chunk().copied().ok_or_else(|| damaged("an index of keys"));
         let mut ids = entries.iter().map(id).collect::<Result<Vec<_>, _>>()?;
         // An entry moves when its key's label changes, so an id may come twice.
@@ -186,7 +187,8 @@ impl Books<'_> {
             Question::Records(profiles.collect()),
             Question::whole(names::DUE),
         ];
-        let answers: [Answer; 3] = self.ask(space, questions).await?.try_into().map_err(|_| no_answer())?;
+        let answers: [Answer; 3] =
+            self.read().ask(space, questions).await?.try_into().map_err(|_| no_answer())?;
         let [Answer::Records(money), Answer::Records(profiles), Answer::Entries(due)] = answers else {
             return Err(no_answer());
         };

@@ -7,13 +7,14 @@ use key_service_ledger::{
     StoreError,
     messages::{AccountProfile, GroupProfile},
     names::nouns as layout,
+    reading::{message, no_answer},
 };
 use records::{Answer, Index, Order, Question, Space};
 use shared::ids::GroupId;
 
 use crate::{
     bounds::{ALL, AT_ONCE},
-    reading::{Books, message, no_answer},
+    reading::Books,
 };
 
 /// Length of the id with which entries begin.
@@ -24,7 +25,8 @@ impl Books<'_> {
     pub(super) async fn prove_counts(&self, space: &Space, auditor: &mut Auditor) -> Result<(), StoreError> {
         let profile = Question::Records(vec![layout::account_profile()]);
         let questions = vec![profile, Question::whole(layout::KEYS), Question::whole(layout::GROUPS)];
-        let answers: [Answer; 3] = self.ask(space, questions).await?.try_into().map_err(|_| no_answer())?;
+        let answers: [Answer; 3] =
+            self.read().ask(space, questions).await?.try_into().map_err(|_| no_answer())?;
         let [Answer::Records(profile), Answer::Entries(keys), Answer::Entries(groups)] = answers else {
             return Err(no_answer());
         };
@@ -51,7 +53,8 @@ impl Books<'_> {
         let profiles = Question::Records(ids.iter().map(|id| layout::group_profile(*id)).collect());
         let of_page = |index| entries(index, first.as_bytes().to_vec(), layout::behind(last.as_bytes()));
         let questions = vec![profiles, of_page(layout::KEYS_OF_GROUPS), of_page(layout::CHILD_GROUPS)];
-        let answers: [Answer; 3] = self.ask(space, questions).await?.try_into().map_err(|_| no_answer())?;
+        let answers: [Answer; 3] =
+            self.read().ask(space, questions).await?.try_into().map_err(|_| no_answer())?;
         let [Answer::Records(profiles), Answer::Entries(keys), Answer::Entries(children)] = answers else {
             return Err(no_answer());
         };

@@ -6,14 +6,14 @@ use domain::{
     audit::{Auditor, Figure, Quantity, Stored},
     event::Event,
 };
-use key_service_ledger::{StoreError, messages, names};
+use key_service_ledger::{
+    StoreError, messages, names,
+    reading::{message, no_answer},
+};
 use records::{Answer, Cursor, Index, Order, Question, Set, Space};
 use shared::ids::EventId;
 
-use crate::{
-    bounds::AT_ONCE,
-    reading::{Books, message, no_answer},
-};
+use crate::{bounds::AT_ONCE, reading::Books};
 
 /// Bytes of a value of the log before the event's JSON: the event's id.
 const ID: usize = 16;
@@ -64,7 +64,7 @@ impl Books<'_> {
     async fn event_indexes(&self, space: &Space) -> Result<EventIndexes, StoreError> {
         let [ids, subjects, told] = INDEXES.map(Question::whole);
         let records = Question::Records(vec![names::account(), names::events()]);
-        let answers = self.ask(space, vec![records, ids, subjects, told]).await?;
+        let answers = self.read().ask(space, vec![records, ids, subjects, told]).await?;
         let answers: [Answer; 4] = answers.try_into().map_err(|_| no_answer())?;
         let [
             Answer::Records(records),
@@ -86,7 +86,7 @@ impl Books<'_> {
     }
 
     async fn first_event(&self, space: &Space) -> Result<u64, StoreError> {
-        let kept = self.get::<messages::EventsKept>(space, names::events()).await?;
+        let kept = self.read().get::<messages::EventsKept>(space, names::events()).await?;
         Ok(kept.map_or(1, |kept| kept.first))
     }
 
@@ -100,7 +100,7 @@ impl Books<'_> {
         let (mut events, mut unlisted, mut next) = (HashSet::new(), Vec::new(), *first);
         while next <= *last {
             let range = next..=*last;
-            let values = self.values(space, names::EVENTS, range, Order::Ascending, AT_ONCE).await?;
+            let values = self.read().values(space, names::EVENTS, range, Order::Ascending, AT_ONCE).await?;
             let Some((highest, _)) = values.last() else { break };
             next = highest.saturating_add(1);
             for (number, value) in values {
@@ -131,7 +131,7 @@ impl Books<'_> {
         let mut page: Option<Option<Cursor>> = Some(None);
         while let Some(place) = page {
             let question = Question::Set(Set { table: names::TOLD, part: 0 }, place);
-            let Some(Answer::Set(records, next)) = self.ask(space, vec![question]).await?.pop() else {
+            let Some(Answer::Set(records, next)) = self.read().ask(space, vec![question]).await?.pop() else {
                 return Err(no_answer());
             };
             for (name, record) in records {

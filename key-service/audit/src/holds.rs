@@ -9,6 +9,7 @@ use domain::{
 use key_service_ledger::{
     StoreError, codec, house, messages,
     names::{self, DueMoney},
+    reading::{message, no_answer},
 };
 use records::{Answer, Cursor, Order, Question, Record, Set, Space};
 use shared::{
@@ -18,7 +19,7 @@ use shared::{
 
 use crate::{
     bounds::{ALL, AT_ONCE},
-    reading::{Books, message, no_answer},
+    reading::Books,
 };
 
 /// Sets of generations read at a time: twelve hours, most of which are empty in an idle account.
@@ -69,7 +70,7 @@ impl Books<'_> {
         auditor: &mut Auditor,
     ) -> Result<(), StoreError> {
         let space = names::space(account);
-        let due = self.entries(&space, names::DUE, (Vec::new(), None), Order::Ascending, ALL).await?;
+        let due = self.read().entries(&space, names::DUE, (Vec::new(), None), Order::Ascending, ALL).await?;
         let due = Due::of(due);
         let mut fitting = HashSet::with_capacity(due.0.len());
         let mut doubted = Vec::new();
@@ -102,6 +103,7 @@ impl Books<'_> {
     ) -> Result<(), StoreError> {
         let records = Question::Records(ids.iter().map(|id| names::generation(*id)).collect());
         let answers: [Answer; 2] = self
+            .read()
             .ask(space, vec![records, Question::whole(names::DUE)])
             .await?
             .try_into()
@@ -127,7 +129,7 @@ impl Books<'_> {
         mut each: impl FnMut(GenerationId, Option<Generation>) + Send,
     ) -> Result<(), StoreError> {
         let space = names::space(account);
-        let kept = self.get::<messages::House>(&space, names::house()).await?;
+        let kept = self.read().get::<messages::House>(&space, names::house()).await?;
         let kept = kept.unwrap_or_else(|| house::begin(account));
         let last = names::part(self.clock.now(), names::TEN_MINUTES).saturating_add(SETS_AHEAD);
         let parts = kept.held.iter().map(|held| held.part).chain(kept.generations..=last);
@@ -137,7 +139,7 @@ impl Books<'_> {
                 parts.iter().map(|part| (Set { table: names::GENERATIONS, part: *part }, None)).collect();
             while !asked.is_empty() {
                 let questions = asked.iter().map(|(set, after)| Question::Set(*set, after.clone())).collect();
-                let answers = self.ask(&space, questions).await?;
+                let answers = self.read().ask(&space, questions).await?;
                 let mut further = Vec::new();
                 for ((set, _), answer) in asked.into_iter().zip(answers) {
                     let Answer::Set(records, next) = answer else { return Err(no_answer()) };

@@ -15,13 +15,14 @@ use key_service_ledger::{
         self,
         nouns::{self as layout, expiry_entry, group_entry, name_entry, status_entry},
     },
+    reading::{message, no_answer},
 };
 use records::{Answer, Index, Name, Order, Question, Record, Space};
 use shared::ids::{GroupId, KeyId};
 
 use crate::{
     bounds::AT_ONCE,
-    reading::{Books, damaged, message, no_answer},
+    reading::{Books, damaged},
 };
 
 /// Indexes of keys and of groups.
@@ -38,7 +39,6 @@ const INDEXES: [Index; 7] = [
 const DOUBTED_AT_ONCE: usize = 50;
 /// Attempts to see a key and its entries at one moment while the key's settings change.
 const ATTEMPTS: u32 = 10;
-/// Length of an id.
 const ID: usize = 16;
 
 /// An entry with its index.
@@ -130,7 +130,7 @@ impl Books<'_> {
             let mut from = Vec::new();
             loop {
                 let range = (from, None);
-                let entries = self.entries(space, index, range, Order::Ascending, AT_ONCE).await?;
+                let entries = self.read().entries(space, index, range, Order::Ascending, AT_ONCE).await?;
                 let is_last = entries.len() < AT_ONCE;
                 from = entries.last().map(|last| [last, &[0][..]].concat()).unwrap_or_default();
                 for entry in entries {
@@ -162,7 +162,8 @@ impl Books<'_> {
     ) -> Result<(), StoreError> {
         for _ in 0..ATTEMPTS {
             let owners: Vec<_> = doubted.iter().map(|(of, _)| *of).collect();
-            let Some(Answer::Records(records)) = self.ask(space, vec![records_of(&owners)]).await?.pop()
+            let Some(Answer::Records(records)) =
+                self.read().ask(space, vec![records_of(&owners)]).await?.pop()
             else {
                 return Err(no_answer());
             };
@@ -204,7 +205,7 @@ impl Books<'_> {
         let one = |(index, entry): &IndexEntry| Question::entry(*index, entry);
         let first = [records_of(owners), Question::whole(names::SPENDERS)];
         let questions = first.into_iter().chain(asked.iter().map(one)).collect();
-        let mut answers = self.ask(space, questions).await?.into_iter();
+        let mut answers = self.read().ask(space, questions).await?.into_iter();
         let (Some(Answer::Records(records)), Some(Answer::Entries(spenders))) =
             (answers.next(), answers.next())
         else {

@@ -27,7 +27,12 @@ use domain::{
     usage::Day,
 };
 use key_service_ledger::{
-    StoreError, codec::AccountRecord, journal::JournalEntry, messages, names, sums::SumsReader,
+    StoreError,
+    codec::AccountRecord,
+    journal::JournalEntry,
+    messages, names,
+    reading::{message, no_answer},
+    sums::SumsReader,
 };
 use records::{Answer, Order, Question, Record, Space};
 use shared::{ids::AccountId, money::NanoUsd, time::Timestamp};
@@ -39,7 +44,7 @@ use self::{
     indexes::ExpectedEntries,
     listings::PayerListings,
     numbers::LastNumbers,
-    reading::{journal_entry, message, no_answer},
+    reading::journal_entry,
     remembered::RememberedBills,
     sums::{DaySums, RecordedSum},
 };
@@ -162,7 +167,7 @@ impl Books<'_> {
         let (log, order) = (names::JOURNAL, Order::Ascending);
         let first = Question::Values { log, from: 0, to: u64::MAX, order, limit: 1 };
         let records = Question::Records(vec![names::account(), names::house()]);
-        let answers = self.ask(&names::space(account), vec![records, first]).await?;
+        let answers = self.read().ask(&names::space(account), vec![records, first]).await?;
         let [Answer::Records(records), Answer::Values(first)] = &answers[..] else { return Err(no_answer()) };
         let first = first.first().map(|(number, value)| journal_entry(*number, value)).transpose()?;
         let number = first.as_ref().map_or(1, |first| first.number);
@@ -213,7 +218,7 @@ impl Books<'_> {
         reading.until = reading.until.max(balances.first().map_or(0, |balance| balance.last_entry));
         while reading.next <= reading.until {
             let range = reading.next..=reading.until;
-            let found = self.values(&space, names::JOURNAL, range, Order::Ascending, AT_ONCE).await?;
+            let found = self.read().values(&space, names::JOURNAL, range, Order::Ascending, AT_ONCE).await?;
             if found.is_empty() {
                 if self.first_number(&space).await? > reading.next {
                     return Ok(false);
@@ -270,7 +275,7 @@ impl Books<'_> {
     /// Returns the number of the first entry that is still there; 1 for an empty journal, since never all entries are
     /// dropped.
     async fn first_number(&self, space: &Space) -> Result<u64, StoreError> {
-        let first = self.values(space, names::JOURNAL, 0..=u64::MAX, Order::Ascending, 1).await?;
+        let first = self.read().values(space, names::JOURNAL, 0..=u64::MAX, Order::Ascending, 1).await?;
         Ok(first.first().map_or(1, |(number, _)| *number))
     }
 
@@ -294,7 +299,7 @@ impl Books<'_> {
             let figure = Figure::Listed(key, day, model);
             reading.auditor.quantity(figure, Quantity::Count(0), Quantity::Count(1));
         }
-        let house = self.get::<messages::House>(&names::space(account), names::house()).await?;
+        let house = self.read().get::<messages::House>(&names::space(account), names::house()).await?;
         let is_dropped = house.is_some_and(|house| house.sums > names::day_part(day));
         Ok(reading.sums.load(&mut reading.auditor, day, (!is_dropped).then_some(found)))
     }

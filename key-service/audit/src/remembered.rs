@@ -6,13 +6,18 @@ use domain::{
     audit::{Auditor, Stored},
     ledger::{Ending, Record as Generation, Settlement},
 };
-use key_service_ledger::{StoreError, codec, house, journal::JournalEntry, messages, names};
+use key_service_ledger::{
+    StoreError, codec, house,
+    journal::JournalEntry,
+    messages, names,
+    reading::{message, no_answer},
+};
 use records::{Answer, Name, Order, Question, Record, Space};
 use shared::ids::{AccountId, GenerationId};
 
 use crate::{
     bounds::{ALL, AT_ONCE},
-    reading::{Books, journal_entry, message, no_answer},
+    reading::{Books, journal_entry},
 };
 
 /// The comparison of remembered bills with entries of the journal.
@@ -33,7 +38,7 @@ impl RememberedBills {
 
 impl Books<'_> {
     pub(super) async fn begin_remembered(&self, account: AccountId) -> Result<RememberedBills, StoreError> {
-        let house = self.get(&names::space(account), names::house()).await?;
+        let house = self.read().get(&names::space(account), names::house()).await?;
         let house = house.unwrap_or_else(|| house::begin(account));
         Ok(RememberedBills { account, house, doubted: BTreeMap::new() })
     }
@@ -54,7 +59,7 @@ impl Books<'_> {
         }
         let last: Vec<_> = last.into_iter().collect();
         let asked = last.iter().map(|(generation, bill)| name(*generation, bill.ending)).collect();
-        let answers = self.ask(&names::space(bills.account), vec![with_house(asked)]).await?;
+        let answers = self.read().ask(&names::space(bills.account), vec![with_house(asked)]).await?;
         let [Answer::Records(records)] = &answers[..] else { return Err(no_answer()) };
         let (house, records) = records.split_first().ok_or_else(no_answer)?;
         let house = read_house(bills.account, house.as_ref())?;
@@ -84,7 +89,7 @@ impl Books<'_> {
             let (log, order) = (names::JOURNAL, Order::Ascending);
             let later = Question::Values { log, from: next, to: u64::MAX, order, limit: ALL };
             let answers: [Answer; 2] =
-                self.ask(&space, vec![asked, later]).await?.try_into().map_err(|_| no_answer())?;
+                self.read().ask(&space, vec![asked, later]).await?.try_into().map_err(|_| no_answer())?;
             let [Answer::Records(records), Answer::Values(later)] = answers else { return Err(no_answer()) };
             let mut last = HashMap::new();
             for (number, value) in later {

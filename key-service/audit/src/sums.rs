@@ -11,6 +11,7 @@ use key_service_ledger::{
     StoreError,
     codec::{self, Balance},
     names::{self, PayerName},
+    reading::message,
 };
 use records::Record;
 use shared::{
@@ -20,7 +21,7 @@ use shared::{
 
 use crate::{
     expiries::{Adds, Expiries},
-    reading::{damaged, message},
+    reading::damaged,
 };
 
 /// Sums that are in memory at a time, in some 200 MB: all days of most journals, or two days of 100,000 keys. The

@@ -2,7 +2,7 @@
 
 use std::io::{BufWriter, Write};
 
-use anyhow::{anyhow, ensure};
+use anyhow::ensure;
 use clap::{Args, Subcommand};
 use shared::ids::KeyId;
 
@@ -12,9 +12,11 @@ pub(crate) mod events;
 mod lines;
 mod parts;
 pub(crate) mod refusals;
+mod sequence;
 
 use lines::{EntryLine, UsageLineJson};
 use parts::UsageBy;
+use sequence::read_on;
 
 use crate::{
     failure::operator_error,
@@ -35,8 +37,9 @@ const MOST_DAYS: i64 = 366;
 pub enum Journal {
     /// Write the entries of an account's journal as JSON lines, in the order in which generations were billed
     ///
-    /// To go on later, pass the last `seq` with --after. Entries never change. After `restore`, numbers go on far above
-    /// those before, so that no entry is missed. A capture after the expiry of its hold
+    /// To go on later, pass the last `seq` with --after. Entries never change. After `restore`, and after a replica of Redis
+    /// took over, numbers go on far above those before, so that no entry is missed. If the replica may have lacked the entry
+    /// of `seq`, the export fails and says where to go on. A capture after the expiry of its hold
     /// is a correction: another entry of the same `generation_id`, whose `charged` and tokens replace those of the
     /// entry before. So either import entries by `generation_id`, the later over the earlier, and add up `charged`;
     /// or keep all entries and add up `charged_change`, which is below zero where money was given back. `key_used` is
@@ -88,13 +91,7 @@ pub(crate) async fn journal(
     let id = management.account(&account).await.map_err(operator_error)?;
     let (sequence, _) = management.sequences(id).await?;
     let last = management.latest_entries(id, None, 1).await?.first().map_or(0, |entry| entry.number);
-    let mut after = sequence.after(after, last).ok_or_else(|| {
-        let last = sequence.exported(last);
-        anyhow!(
-            "--after: the journal ends at {last}, so {after} is of another store, or was lost when the store was restored; \
-             import everything again, with --after 0"
-        )
-    })?;
+    let mut after = read_on(&sequence, after, last, "the journal ends")?;
     let mut out = BufWriter::new(out);
     loop {
         let page = management.journal(id, after, EXPORTED_AT_ONCE).await?;

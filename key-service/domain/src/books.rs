@@ -1,7 +1,6 @@
 //! What was billed and refused: counters, filters, and the proof that the books add up.
 
 pub mod audit;
-pub mod comparison;
 pub mod refused;
 pub mod search;
 pub mod sequence;

@@ -10,7 +10,8 @@
 //! raised until an instant: each command is judged by the bound in force at its own time.
 //!
 //! The time of a bill never goes back: it is that of the account's last bill if the clock is behind, and never before the
-//! windows that count the bill.
+//! windows that count the bill. What lies more than [`MOST_CARRIED`] ahead does not count: a clock was far ahead once, and
+//! bills go back to the time that it is.
 //!
 //! Lease time is counted in ticks of the account. [`Command::Tick`] is a compare-and-set, sent by the key-services
 //! one quantum after the last tick that they saw (`domain::lease_clock`); no clock of a machine decides when a hold
@@ -51,7 +52,7 @@ pub use self::{
         Counted, Deposited, Ending, EntriesBefore, Entry, GroupChain, Hold, Payer, Progress, Record,
         Settlement,
     },
-    state::{Account, Group, Groups, Key, LastDeposit, Rotation, State},
+    state::{Account, Group, Groups, Key, LastDeposit, MOST_CARRIED, Rotation, State},
 };
 
 /// Age of a generation up to which every store remembers its settlement.

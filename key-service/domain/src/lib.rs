@@ -14,7 +14,7 @@ pub mod settings;
 pub mod webhook;
 
 pub use self::{
-    books::{audit, comparison, refused, search, sequence, upstream_calls, usage},
+    books::{audit, refused, search, sequence, upstream_calls, usage},
     credentials::{access, digest, pepper_record, second_factor},
 };
 

@@ -129,8 +129,12 @@ impl<'a> Batch<'a> {
         let entry = ledger::entry(&before.record, &after);
         let mut number = None;
         if let (Some(RecordId::Generation(id)), Some(entry)) = (command.record(), &entry) {
-            self.effects.entries.push(codec::write_entry(id, entry, balances).encode_to_vec());
-            let last_entry = account.entries + self.effects.entries.len() as u64;
+            let last_entry = account.entries + self.effects.entries.len() as u64 + 1;
+            let mut written = codec::write_entry(id, entry, balances);
+            if after.account.billed_at < account.money.billed_at {
+                written.went_back = std::mem::replace(&mut account.went_back, last_entry);
+            }
+            self.effects.entries.push(written.encode_to_vec());
             number = Some(last_entry);
             self.count(usage::added(&before.record, entry), last_entry);
         }

@@ -62,8 +62,10 @@ pub struct AccountRecord {
     pub events: u64,
     /// Time of the last expiry of a hold.
     pub last_expiry: Option<Timestamp>,
-    /// Time of the first entry from which on times never go back; `None` if they never did.
+    /// Time from which on entries are in the order of their times, after entries of earlier programs.
     pub(crate) ordered_since: Option<Timestamp>,
+    /// Number of the last entry at which times went back, since a clock was far ahead before; zero if they never did.
+    pub went_back: u64,
 }
 
 impl AccountRecord {
@@ -102,7 +104,7 @@ pub(crate) struct OldestEvent {
 }
 
 pub(crate) fn write_account(account: &AccountRecord) -> messages::Account {
-    let AccountRecord { money, entries, events, last_expiry, ordered_since } = *account;
+    let AccountRecord { money, entries, events, last_expiry, ordered_since, went_back } = *account;
     let Account { credit, held, tick, last_deposit, billed_at } = money;
     let deposit =
         |LastDeposit { credit, at }| messages::LastDeposit { credit: nanos(credit), at: at.millis() };
@@ -116,12 +118,13 @@ pub(crate) fn write_account(account: &AccountRecord) -> messages::Account {
         last_expiry: last_expiry.map_or(0, Timestamp::millis),
         billed_at: billed_at.map_or(0, Timestamp::millis),
         ordered_since: ordered_since.map_or(0, Timestamp::millis),
+        went_back,
     }
 }
 
 /// Reads the money of an account.
 pub fn read_account(account: &messages::Account) -> AccountRecord {
-    let messages::Account { credit, held, tick, last_deposit, entries, events, .. } = *account;
+    let messages::Account { credit, held, tick, last_deposit, entries, events, went_back, .. } = *account;
     let deposit = |messages::LastDeposit { credit, at }| LastDeposit { credit: usd(credit), at: time(at) };
     let some = |at: i64| (at != 0).then(|| time(at));
     let money = Account {
@@ -132,7 +135,7 @@ pub fn read_account(account: &messages::Account) -> AccountRecord {
         billed_at: some(account.billed_at),
     };
     let (last_expiry, ordered_since) = (some(account.last_expiry), some(account.ordered_since));
-    AccountRecord { money, entries, events, last_expiry, ordered_since }
+    AccountRecord { money, entries, events, last_expiry, ordered_since, went_back }
 }
 
 pub(crate) fn write_key(Balance { of: key, last_entry }: &Balance<Key>) -> messages::Key {
@@ -422,5 +425,6 @@ pub(crate) fn write_entry(
         before_of_key: key,
         before_of_group: group,
         before_of_parent: parent,
+        went_back: 0,
     }
 }

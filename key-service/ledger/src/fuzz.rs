@@ -112,6 +112,7 @@ fn written_money() -> Vec<Vec<u8>> {
         last_expiry: AT,
         billed_at: AT,
         ordered_since: AT,
+        went_back: 2,
     };
     let deposit =
         messages::Deposit { amount: 5, credit: 9, note: "n".into(), payment_id: "pay_1".into(), at: AT };

@@ -24,6 +24,7 @@ pub use self::{
     kept::{EVENTS_KEPT, EventBounds, Retention},
     lanes::{change::Change, house, lane::Lanes},
     sums::journal,
+    view::reading,
 };
 
 #[cfg(test)]

@@ -85,9 +85,12 @@ pub struct Account {
     /// Time of the last entry of the journal; zero if no program that orders entries by time has written any.
     #[prost(sfixed64, tag = "8")]
     pub billed_at: i64,
-    /// Time of the first entry from which on times never go back; zero if they never did.
+    /// Time from which on entries are in the order of their times, after entries of programs that let times go back; zero without any.
     #[prost(sfixed64, tag = "9")]
     pub ordered_since: i64,
+    /// Number of the last entry at which times went back, since a clock was far ahead before; zero if they never did.
+    #[prost(uint64, tag = "10")]
+    pub went_back: u64,
 }
 /// The events that an account keeps. Set `money`, name `e`.
 #[derive(serde::Serialize)]
@@ -451,6 +454,9 @@ pub struct Entry {
     pub before_of_group: u64,
     #[prost(uint64, tag = "7")]
     pub before_of_parent: u64,
+    /// Only of an entry at which times went back: number of the one before at which they did; 0 for none.
+    #[prost(uint64, tag = "8")]
+    pub went_back: u64,
 }
 /// Sums of a day. Payers: set `sums`, part: the day; name: `p` and the payer (key, groups, model). Models: set `spend`,
 /// part: the day; name: `m` and the model.
@@ -700,6 +706,9 @@ pub struct Restores {
     /// Number of the first event after each restore.
     #[prost(uint64, repeated, tag = "2")]
     pub first_events: ::prost::alloc::vec::Vec<u64>,
+    /// Epoch of each restore, which is greater than the one before.
+    #[prost(uint64, repeated, tag = "3")]
+    pub epochs: ::prost::alloc::vec::Vec<u64>,
 }
 /// Data of an account other than money. Set `profiles`, name `a`.
 #[derive(serde::Serialize)]

@@ -4,6 +4,8 @@
 //! A decision is a function that may run several times. A record that was not read yet looks absent to it. Its answer
 //! then does not count, the record is read, and the function runs again.
 
+pub mod reading;
+
 use std::{collections::HashMap, sync::Arc};
 
 use foldhash::fast::RandomState;
@@ -14,10 +16,9 @@ use records::{
 };
 use shared::clock::{Clock, random_bytes};
 
+pub use self::reading::{FORM, tell_damage};
 use crate::error::StoreError;
 
-/// The form that this program writes.
-pub const FORM: u8 = 1;
 /// Attempts at a change of a space that others change too.
 const MOST_ATTEMPTS: u32 = 100;
 
@@ -207,14 +208,6 @@ impl View {
         }
         Some(seen)
     }
-}
-
-/// Logs a record that cannot be read.
-pub fn tell_damage(space: &Space, name: &Name) {
-    metrics::counter!("keyservice_store_damaged_records_total").increment(1);
-    let Name { set: Set { table, part }, key } = name;
-    let (space, name) = (space.as_str(), hex::encode(key));
-    tracing::error!(space, table, part, name, "a record cannot be read; what needs it is refused");
 }
 
 fn unreadable(name: &Name) -> Unreadable {

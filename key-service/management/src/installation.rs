@@ -12,8 +12,8 @@ pub struct StoreFacts {
     pub used: Option<f64>,
     /// New accounts, keys and credit are refused, and requests go on.
     pub is_nearly_full: bool,
-    /// What an answered write may not survive, if anything.
-    pub warning: Option<&'static str>,
+    /// What answered writes may not survive.
+    pub warnings: Vec<&'static str>,
     /// Our clock less the store's; `None` where the store has no clock of its own.
     pub skew: Option<Skew>,
     pub accounts: u64,
@@ -26,7 +26,7 @@ impl Management {
             system: self.store.system(),
             used: self.store.used_ratio().await?,
             is_nearly_full: self.store.is_nearly_full().await?,
-            warning: self.store.persistence_warning().await,
+            warnings: self.store.persistence_warnings().await,
             skew: self.store.clock_skew().await?,
             accounts: self.store.account_names().await?.len() as u64,
         })

@@ -19,7 +19,7 @@ use domain::{
 pub struct Draft {
     /// Groups with distinct external ids.
     pub groups: Vec<DraftGroup>,
-    /// Keys with distinct plaintexts.
+    /// Keys, each with another plaintext.
     pub keys: Vec<DraftKey>,
 }
 
@@ -28,7 +28,7 @@ pub struct Draft {
 pub struct DraftGroup {
     /// Place in the export, for messages.
     pub place: String,
-    /// Amount spent before.
+    /// Amount that the other gateway has billed before.
     pub used: NanoUsd,
     /// Settings, with the external id.
     pub settings: GroupPatch,
@@ -39,13 +39,12 @@ pub struct DraftGroup {
 pub struct DraftKey {
     /// Place in the export, for messages.
     pub place: String,
-    /// The credential.
     pub foreign: ForeignKey,
     /// Part of the plaintext that may be shown, if known.
     pub hint: Option<String>,
     /// The key does not work any more.
     pub is_revoked: bool,
-    /// Amount spent before.
+    /// Amount that the other gateway has billed before.
     pub used: NanoUsd,
     /// Settings without a group.
     pub settings: KeyPatch,
@@ -56,9 +55,7 @@ pub struct DraftKey {
 /// A row that cannot be imported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wrong {
-    /// Place in the export.
     pub place: String,
-    /// What is wrong.
     pub reason: String,
 }
 

@@ -21,9 +21,7 @@ use super::{
 };
 use domain::{digest::ForeignKey, group::GroupPatch, key::KeyPatch};
 
-/// Table of keys.
 const KEYS: &str = "LiteLLM_VerificationToken";
-/// Table of teams.
 const TEAMS: &str = "LiteLLM_TeamTable";
 /// Table of the aliases that teams name.
 const MODELS: &str = "LiteLLM_ModelTable";
@@ -35,7 +33,6 @@ const ROUTES_WITHOUT_MODELS: [&str; 2] = ["management_routes", "info_routes"];
 /// A table of an export.
 #[derive(Debug, Default)]
 pub struct Table {
-    /// Name of the table.
     pub name: String,
     /// The rows, each with its place for messages.
     pub rows: Vec<(String, Row)>,

@@ -18,7 +18,6 @@ pub struct Import {
     pub account: AccountId,
     /// Groups, each with an external id.
     pub groups: Vec<Group>,
-    /// Keys.
     pub keys: Vec<ImportedKey>,
     /// Bound on the number of the account's keys, revoked and imported keys included.
     pub most_keys: u64,
@@ -66,7 +65,7 @@ pub struct Present {
 /// Keys and groups that an import makes.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
-    /// Groups to be made.
+    /// Groups that do not exist yet.
     pub groups: Vec<Group>,
     /// Keys to be made, with digests, in groups.
     pub keys: Vec<(ApiKey, Digest)>,

@@ -21,13 +21,12 @@ struct RowCount {
 /// Fields with the same fate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReportLine<'a> {
-    /// Table of the export.
+    /// Table of the export that the rows are from.
     pub table: &'a str,
     /// Column of the table; empty for the rows themselves.
     pub column: &'a str,
     /// What became of the values.
     pub became: &'a str,
-    /// Number of rows.
     pub rows: usize,
 }
 

@@ -59,7 +59,7 @@ fn store(facts: &StoreFacts) -> Markup {
             } } }
         }
         @if facts.is_nearly_full { p.problem { "The store is nearly full: it takes no new accounts, keys or credit. Requests go on. Enlarge it." } }
-        @if let Some(warning) = facts.warning { p.note { (warning) } }
+        @for warning in &facts.warnings { p.note { (warning) } }
     }
 }
 

@@ -130,7 +130,8 @@ pub async fn top_keys(
     let rows: Vec<Row<'_>> =
         top.iter().map(|(part, sums)| Row { part, sums: *sums, before: before(part) }).collect();
     let names = PartNames::of(app, reach, rows.iter().map(|row| row.part)).await?;
-    let of_spend = SpendView { measure: Measure::Spend, range: view.range.clone(), ..*view };
+    let of_spend =
+        SpendView { measure: Measure::Spend, by: SpendBy::Key, range: view.range.clone(), ..*view };
     let whole = total(&by_key.parts);
     let all = query.only(&["range", "from", "to", "against"]).with("by", "key".into());
     Ok(html! {
@@ -178,7 +179,7 @@ fn parts(view: &SpendView, query: &Fields) -> Markup {
 fn table(view: &SpendView, names: &PartNames, rows: &[Row<'_>], whole: Sums, name: &str) -> Markup {
     let (measure, range) = (view.measure, &view.range);
     let head = html! {
-        th scope="col" { (title_of(rows)) } th.n.wide-only scope="col" { "Requests" }
+        th scope="col" { (title(view.by)) } th.n.wide-only scope="col" { "Requests" }
         th.n.wide-only scope="col" { "Tokens" } th.n scope="col" { "Spend" }
         th.n.wide-only scope="col" { "Share" }
         th.n.wide-only scope="col" title={ "Compared with " (range.before_in_words()) } { "vs. before" }
@@ -203,14 +204,4 @@ fn table(view: &SpendView, names: &PartNames, rows: &[Row<'_>], whole: Sums, nam
         }
     };
     scrolled_table(name, &head, &body)
-}
-
-/// Names what the rows are.
-fn title_of(rows: &[Row<'_>]) -> &'static str {
-    match rows.first().map(|row| row.part) {
-        Some(SpendPart::Model(_)) | None => "Model",
-        Some(SpendPart::Key(_) | SpendPart::OtherKeys) => "Key",
-        Some(SpendPart::Group(_) | SpendPart::OtherGroups) => "Group",
-        Some(SpendPart::User(_) | SpendPart::OtherUsers) => "User",
-    }
 }

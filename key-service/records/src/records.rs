@@ -346,9 +346,15 @@ pub trait Records: Send + Sync + 'static {
         Ok(None)
     }
 
-    /// Describes what an answered write may not survive, if anything, and what to do about it.
-    async fn persistence_warning(&self) -> Option<&'static str> {
-        None
+    /// Describes what answered writes may not survive, and what to do about it.
+    async fn persistence_warnings(&self) -> Vec<&'static str> {
+        Vec::new()
+    }
+
+    /// Times in milliseconds since 1970, the earliest first. Commits answered after each of them may have been lost with a
+    /// server that another one replaced, and the numbers of their values given to others.
+    async fn losses(&self) -> Result<Vec<i64>, Failure> {
+        Ok(Vec::new())
     }
 
     /// Writes something small to every server, which changes nothing. Fails if a write is refused, because space is

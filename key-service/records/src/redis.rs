@@ -30,11 +30,11 @@ use std::{io, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use futures_util::future::try_join_all;
-use redis::{RedisError, Script, Value, cmd};
+use redis::{ErrorKind, RedisError, Script, ServerErrorKind, Value, cmd};
 use shared::clock::{Clock, random_bytes};
 use tokio::{
     task::JoinHandle,
-    time::{interval, sleep},
+    time::{Instant, interval, sleep},
 };
 
 use self::{
@@ -44,7 +44,7 @@ use self::{
     connection::Source,
     durability::DurabilityWait,
     key_space::{KeySpace, PARTS},
-    questions::{failure, read_answers, record, senseless, text, write_questions},
+    questions::{READ, Reads, failure, read_answers, record, senseless, text},
     watermark::{MARKED_EVERY, Watermark},
 };
 pub use self::{
@@ -55,10 +55,17 @@ use crate::records::{Answer, Commit, Committed, Durability, Failure, Place, Ques
 
 const COMMIT: &str = include_str!("redis/commit.lua");
 
+/// Time in which questions are asked again while some of their names have moved with their slot and others have not. The
+/// connection asks again, too; together they take a second and a half.
+const MOVING: Duration = Duration::from_millis(800);
+/// Pause before they are asked again.
+const MOVING_LOOK: Duration = Duration::from_millis(20);
+
 pub struct Redis {
     client: Arc<Client>,
     key_space: KeySpace,
     commit: Script,
+    read: Script,
     durability: DurabilityWait,
     memory: MemoryWatch,
     clock: Arc<dyn Clock>,
@@ -111,6 +118,7 @@ impl Redis {
             client,
             key_space,
             commit: Script::new(COMMIT),
+            read: Script::new(READ),
             durability: DurabilityWait::new(settings.wait_replicas),
             memory: MemoryWatch::default(),
             clock,
@@ -194,9 +202,14 @@ impl Records for Redis {
     }
 
     async fn read(&self, space: &Space, questions: Vec<Question>) -> Result<Vec<Answer>, Failure> {
-        let commands = write_questions(&self.key_space, space, &questions);
-        let answers = self.client.ask_all(&commands).await.map_err(|e| failure(&e))?;
-        read_answers(&questions, answers)
+        let reads = Reads::of(&self.key_space, space, &questions);
+        let until = Instant::now() + MOVING;
+        loop {
+            match reads.send(&self.client, &self.read).await {
+                Err(e) if is_moving(&e) && Instant::now() < until => sleep(MOVING_LOOK).await,
+                answers => return read_answers(&questions, answers.map_err(|e| failure(&e))?),
+            }
+        }
     }
 
     async fn commit(&self, space: &Space, commit: Commit) -> Result<Committed, Failure> {
@@ -212,7 +225,7 @@ impl Records for Redis {
     }
 
     async fn term(&self) -> Term {
-        self.client.server().await.term
+        self.client.term()
     }
 
     async fn settle(&self, space: &Space, durability: Durability, since: Term) -> Result<(), Failure> {
@@ -259,13 +272,27 @@ impl Records for Redis {
         capacity::fullest(&self.client).await.map_err(|e| failure(&e))
     }
 
-    async fn persistence_warning(&self) -> Option<&'static str> {
-        self.client.sync().await.warning()
+    async fn persistence_warnings(&self) -> Vec<&'static str> {
+        let of_disk = self.client.sync().await.warning();
+        // Readiness reports a store that does not answer.
+        let ask = |connection| async move { failover::warning(&connection).await };
+        let of_replicas = self.client.in_time(ask).await.unwrap_or_default();
+        of_disk.into_iter().chain(of_replicas).collect()
+    }
+
+    async fn losses(&self) -> Result<Vec<i64>, Failure> {
+        let ask = |connection| async move { failover::losses(&connection, &self.key_space).await };
+        self.client.in_time(ask).await.map_err(|e| failure(&e))
     }
 
     async fn try_write(&self) -> Result<(), Failure> {
         capacity::try_write(&self.client, &self.key_space).await.map_err(|e| failure(&e))
     }
+}
+
+/// Returns whether a slot moves, so that a server has only some of the names that were asked for.
+fn is_moving(error: &RedisError) -> bool {
+    error.kind() == ErrorKind::Server(ServerErrorKind::TryAgain)
 }
 
 /// Reads the script's answer: zero, or the places of failed guards with the records as they are.

@@ -47,7 +47,7 @@ pub struct RedisServer {
 /// Three masters that share the slots.
 pub struct Cluster {
     ports: [u16; 3],
-    masters: [RedisServer; 3],
+    pub masters: [RedisServer; 3],
 }
 
 /// A master, a replica, and the Sentinel that monitors both.
@@ -57,7 +57,7 @@ pub struct Watched {
     /// Password of the Sentinel; empty: none.
     password: String,
     _folder: TempDir,
-    servers: [RedisServer; 2],
+    pub servers: [RedisServer; 2],
 }
 
 /// Settings of a separate store at this address, beside others on the same servers.

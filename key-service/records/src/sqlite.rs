@@ -112,8 +112,9 @@ impl Records for Sqlite {
         ratio.map_err(|e| Failure::NotDone(format!("the disk cannot be looked at: {e}")))
     }
 
-    async fn persistence_warning(&self) -> Option<&'static str> {
-        self.writer.file().is_none().then_some("all is in memory, and gone when the process ends")
+    async fn persistence_warnings(&self) -> Vec<&'static str> {
+        let in_memory = self.writer.file().is_none();
+        in_memory.then_some("all is in memory, and gone when the process ends").into_iter().collect()
     }
 
     /// Writes the layout's number again, which changes nothing.

@@ -19,6 +19,7 @@ pub(crate) mod inspection;
 mod keys;
 pub(crate) mod layout;
 pub(crate) mod members;
+mod sequences;
 mod spending;
 mod webhooks;
 

@@ -31,7 +31,7 @@ pub use self::{
 };
 #[cfg(test)]
 use self::{
-    money::{books, budgets, deposits, leases, margins, requests, spending},
+    money::{books, budgets, clocks, deposits, leases, margins, requests, spending},
     nouns::{accounts, events, groups, keys, members, moving, rotation, webhooks},
     steps::{digest, execute_one},
 };
@@ -113,6 +113,10 @@ macro_rules! contract {
                     lists_by_time_have_each_bill_once_whatever_clocks_do,
                     entries_of_a_key_and_of_a_group_are_found_behind_any_number_of_others,
                     refused_calls_are_counted_by_key_hour_and_reason,
+                }
+                clocks::{
+                    lists_by_time_have_each_bill_once_after_clocks_were_days_ahead,
+                    a_window_set_while_bills_are_ahead_of_the_clock_counts_later_ones_alone,
                 }
                 requests::{
                     a_bill_says_how_its_request_was_asked_for_and_went,

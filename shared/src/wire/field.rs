@@ -172,7 +172,7 @@ bounds! {
         "Amounts that may be spent in each window of the calendar, in UTC; weeks begin on Monday. `raised` holds in place of `amount` until a time. Null is none.")
         .with_input("Resets", "");
     Models = setting("models", Kind::Models, "Ids of the models that may be used; null is all.")
-        .with_input("Models", "Prices are of a million tokens.");
+        .with_input("Models", "Prices are per million tokens.");
     RequestsPerMinute = setting("requests_per_minute", Kind::Count { max: MAX_RATE },
         "Requests in a minute: as many at once, refilled evenly. Null is no bound.")
         .with_input("Requests a minute", "");

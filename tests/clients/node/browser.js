@@ -68,13 +68,13 @@ export class Person {
       if (['error', 'warn'].includes(message.type())) this.problems.push(message.text());
     });
     this.page.on('pageerror', (error) => this.problems.push(`${error}`));
-    this.page.on('request', (request) => this.pending.add(request));
+    this.page.on('request', (request) => [this.sent, this.pending].forEach((set) => set.add(request)));
     this.page.on('requestfinished', (request) => this.pending.delete(request));
     this.page.on('requestfailed', (request) => {
       this.pending.delete(request);
       this.problems.push(`${request.url()}: ${request.failure().errorText}`);
     });
-    this.page.on('response', (response) => this.responses.push(response));
+    this.page.on('response', (response) => this.sent.has(response.request()) && this.responses.push(response));
     this.page.on('dialog', (dialog) => {
       this.asked.push(dialog.type());
       return this.stays ? dialog.dismiss() : dialog.accept();
@@ -89,8 +89,9 @@ export class Person {
     await this.page.setJavaScriptEnabled(scripts);
   }
 
+  /** Forgets what was seen before. A download may be reported after that, and then counts for no page. */
   forget() {
-    Object.assign(this, { problems: [], responses: [], pending: new Set() });
+    Object.assign(this, { problems: [], responses: [], sent: new Set(), pending: new Set() });
   }
 
   /** Makes the window so wide, and the system light or dark; colours change at once where motion is unwanted. */

@@ -32,7 +32,7 @@ FAULTS = {
         ("a late capture is billed beside the expiry", FUNDS,
          "self.bill(charged.left_after(settled.charged), claim.at);", "self.bill(charged, claim.at);", TWICE),
         ("a bill is earlier than the one before it, among clocks", FUNDS,
-         "windows.chain(self.account.billed_at).fold(self.now, Timestamp::max)", "windows.fold(self.now, Timestamp::max)",
+         "windows.chain(self.account.billed_at).filter(|at|", "windows.filter(|at|",
          MIDNIGHT),
         ("a hold that expired is opened again", BATCH,
          "if record == Record::None && is_remembered {", "if false {", TWICE),

@@ -173,7 +173,7 @@ async fn compaction(api: Api) -> Row {
         name: format!("a request of {api:?} to compact the conversation"),
         expected: "arrives without that".into(),
         seen: format!("{} arrive, {compacts} to compact", arrived.len()),
-        held: compacts == 0,
+        held: !arrived.is_empty() && compacts == 0,
     }
 }
 

@@ -8,6 +8,7 @@ use shared::{
     error::ApiError,
     generation::FinishReason,
     json::{Kind, Object, RawValue},
+    tokens::Usage,
 };
 
 use super::turn::{Turn, TurnEnd, TurnWriter};
@@ -17,6 +18,7 @@ use crate::{
     pieces::oddity::Oddity,
     sse::payload::is_too_deep,
     stream::{Chunk, Edited, Original},
+    usage::Reported,
 };
 
 /// Writes the end of an answer that the upstream did not finish.
@@ -76,10 +78,13 @@ impl PassedStream {
         self.writer.pass(&event);
         if finish.is_some() {
             self.end = Some(PassedEnd::Told(LastEvent::of(&event)));
-        } else if event.edited.object.is_some() {
-            self.has_begun = true;
+        } else if event.edited.object.is_some() || event.edited.usage.is_some() {
+            self.has_begun |= event.edited.object.is_some();
             let mut splice = Splice::of(event.payload);
-            event.edited.rename(&self.model, &mut splice);
+            if event.edited.object.is_some() {
+                event.edited.rename(&self.model, &mut splice);
+            }
+            event.edited.tell_once(chunk, self.writer.usage(), &mut splice);
             put_event(event.kind, &splice.finish(), out);
         } else {
             put_event(event.kind, event.payload, out);
@@ -200,6 +205,17 @@ impl Edited<'_> {
         if let Some(known) = self.model {
             splice.replace(known, model);
         }
+    }
+
+    /// Rewrites a usage that has a member twice, since a client might read one value while the other is billed.
+    fn tell_once(&self, chunk: &Chunk<'_>, put_usage: UsageOf, splice: &mut Splice<'_>) {
+        let repeats = |usage: &&str| usage.starts_with('{') && unique_members(usage).is_none();
+        let Some(usage) = self.usage.filter(repeats) else { return };
+        let Reported { prompt, cached, completion, .. } = chunk.usage().unwrap_or_default();
+        let [prompt, cached, completion] = [prompt, cached, completion].map(Option::unwrap_or_default);
+        let (told, mut out) = (Usage::of(prompt, cached, completion), BytesMut::new());
+        put_usage(Settled { usage: told, cost: None, completed: 0 }, &mut out);
+        splice.replace(usage, String::from_utf8_lossy(&out).into_owned());
     }
 
     /// Writes the cost into the usage, or a whole usage if the upstream has none.

@@ -1,10 +1,10 @@
-//! Reads what the ends of a payload tell, of which the rest is too long or cannot be read.
+//! Reads type and usage from both ends of a payload that is too long or cannot be read.
 
 use shared::json::{RawValue, Text};
 
 use crate::{
     sse::payload::PayloadEnds,
-    usage::{ReportForm, last_report},
+    usage::{ReportForm, largest_report},
 };
 
 /// Most bytes of an event's type, as spelled. Those of vendors have some forty.
@@ -16,14 +16,14 @@ pub(super) fn kind(ends: &PayloadEnds) -> Option<String> {
     first_member(&ends.start).or_else(|| last_member(&ends.end))
 }
 
-/// Returns the last usage that the end of a payload tells.
+/// Returns the usage that the end of a payload tells.
 pub(super) fn usage(ends: &PayloadEnds) -> Option<&RawValue> {
-    last_report(ReportForm::Usage, &ends.end)
+    largest_report(ReportForm::Usage, &ends.end)
 }
 
-/// Returns the last timings that the end of a payload tells.
+/// Returns the timings that the end of a payload tells.
 pub(super) fn timings(ends: &PayloadEnds) -> Option<&RawValue> {
-    last_report(ReportForm::Timings, &ends.end)
+    largest_report(ReportForm::Timings, &ends.end)
 }
 
 fn first_member(start: &[u8]) -> Option<String> {

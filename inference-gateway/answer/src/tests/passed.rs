@@ -384,5 +384,11 @@ fn a_usage_that_tells_a_member_twice_is_written_anew_as_it_is_billed() {
         let done = Passing::of(UpstreamApi::Messages, &[MESSAGE[0], &end]).done();
         assert_eq!(done.matches("\"input_tokens\":").count(), 1, "{done}");
         assert_eq!(done.matches("\"cost\":").count(), 1, "{done}");
+        let start =
+            format!(r#"{{"type":"message_start","message":{{"id":"m","content":[],"usage":{usage}}}}}"#);
+        let passing = Passing::of(UpstreamApi::Messages, &[&start]);
+        let begun = passing.written();
+        assert_eq!(begun.matches("\"input_tokens\":12").count(), 1, "{begun}");
+        assert_eq!(begun.matches("input_tokens\":1,").count(), 0, "{begun}");
     }
 }

@@ -15,6 +15,16 @@ use shared::{
 /// Stands for all larger counts too. It is beyond any believable request, and small enough that sums of counts do not
 /// overflow.
 pub const MOST_TOKENS: u64 = 1 << 40;
+/// Highest cost that is believed, in nano-USD: some 1,100 USD.
+const MOST_COST: u64 = 1 << 40;
+/// Names of the tokens that were read from a cache, which cost less than others.
+const CACHED: [&str; 5] = [
+    "cached_tokens",
+    "cache_read_input_tokens",
+    "num_cached_tokens",
+    "prompt_cache_hit_tokens",
+    "cache_n",
+];
 /// Most members of one name that are read in the end of a body. A repeated request has few, and each may be as long as
 /// the end.
 const MOST_MEMBERS_OF_A_NAME: usize = 16;
@@ -52,8 +62,8 @@ pub struct Reported {
     pub cost: Option<u64>,
 }
 
-/// Finds the last report of a form in a part of a body.
-pub(crate) fn last_report(form: ReportForm, part: &[u8]) -> Option<&RawValue> {
+/// Finds the largest report of a form in a part of a body. It is the last one, unless that repeats a member with less.
+pub(crate) fn largest_report(form: ReportForm, part: &[u8]) -> Option<&RawValue> {
     let name: &[u8] = match form {
         ReportForm::Usage => br#""usage""#,
         ReportForm::Timings => br#""timings""#,
@@ -61,14 +71,18 @@ pub(crate) fn last_report(form: ReportForm, part: &[u8]) -> Option<&RawValue> {
     let read = |at: usize| {
         let value = part[at + name.len()..].trim_ascii_start().strip_prefix(b":")?;
         let mut values = serde_json::Deserializer::from_slice(value).into_iter::<&RawValue>();
-        values.next()?.ok().filter(|report| Reported::read(form, report) != Reported::default())
+        let report = values.next()?.ok()?;
+        let counts = Reported::read(form, report);
+        (counts != Reported::default()).then_some((counts, report))
     };
-    memchr::memmem::rfind_iter(part, name).take(MOST_MEMBERS_OF_A_NAME).find_map(read)
+    let found = memchr::memmem::rfind_iter(part, name).take(MOST_MEMBERS_OF_A_NAME).filter_map(read);
+    let tokens = |counts: &Reported| counts.prompt.unwrap_or(0) + counts.completion.unwrap_or(0);
+    found.max_by_key(|(counts, _)| tokens(counts)).map(|(_, report)| report)
 }
 
 impl Reported {
     /// Reads a report. If a count has several names, the largest wins, since servers that know two names may leave one
-    /// at zero.
+    /// at zero. If an object has several members of a name, the one that costs more wins.
     pub(crate) fn read(form: ReportForm, report: &RawValue) -> Self {
         let mut counts = ReportedCounts::default();
         counts.read(
@@ -81,10 +95,11 @@ impl Reported {
         counts.reported()
     }
 
-    /// Finds the last `usage` and the last `timings` in a part of a body that is not read whole. A request that the
-    /// body repeats may have members of these names too, which report nothing.
+    /// Finds the `usage` and the `timings` in the end of a body that is not read whole. A request that the body repeats
+    /// may have members of these names too, which report nothing.
     pub fn find_last(part: &[u8]) -> Self {
-        let find = |form| last_report(form, part).map(|report| Self::read(form, report)).unwrap_or_default();
+        let find =
+            |form| largest_report(form, part).map(|report| Self::read(form, report)).unwrap_or_default();
         find(ReportForm::Usage).max(find(ReportForm::Timings))
     }
 
@@ -165,6 +180,8 @@ struct ReportedCounts {
     input: Option<u64>,
     /// Tokens of the prompt that were read from a cache.
     cached: Option<u64>,
+    /// The smallest number of these that a member has which an object repeats. It alone costs less.
+    cached_for_certain: Option<u64>,
     /// Tokens of the prompt that were not read from a cache.
     uncached: Option<u64>,
     written: Option<u64>,
@@ -175,6 +192,8 @@ struct ReportedCounts {
     reasoning: Option<u64>,
     audio_output: Option<u64>,
     total: Option<u64>,
+    /// Totals contradict each other.
+    totals_differ: bool,
     cost: Option<u64>,
     /// The report has members of Anthropic's API.
     by_anthropic: bool,
@@ -199,6 +218,10 @@ impl ReportedCounts {
                 "cache_read_input_tokens" | "cache_creation_input_tokens" | "cache_creation"
             )
         );
+        if (place, name) == (ReportObject::Usage, "total_tokens") {
+            let total = count(value);
+            self.totals_differ |= self.total.is_some_and(|other| total != Some(other));
+        }
         if (place, name) == (ReportObject::Usage, "cost") {
             self.cost = self.cost.max(cost(value));
             return;
@@ -264,7 +287,8 @@ impl ReportedCounts {
     fn read_apart(&mut self, rounds: &RawValue) {
         // Anything that is not a list of objects has none.
         let _ = each_element(rounds, |round: &RawValue| {
-            if serde_json::from_str(round.get()).is_ok_and(|round: Round<'_>| round.is_apart()) {
+            // A round that repeats its type may be apart.
+            if !serde_json::from_str(round.get()).is_ok_and(|round: Round<'_>| !round.is_apart()) {
                 let mut counts = Self { is_round: true, ..Self::default() };
                 counts.read(ReportObject::Usage, round);
                 self.apart = self.apart.plus(counts.reported());
@@ -277,7 +301,9 @@ impl ReportedCounts {
         let written = self.written.max(sum(self.written_short, self.written_long));
         let beside = Reported {
             prompt: self.prompt(written),
-            cached: self.cached,
+            cached: self
+                .cached
+                .map(|cached| self.cached_for_certain.map_or(cached, |least| cached.min(least))),
             written,
             written_long: self.written_long,
             audio_input: self.audio_input,
@@ -303,7 +329,9 @@ impl ReportedCounts {
     /// written to one. `input_tokens` of Anthropic's API leave them out. Numbers in OpenAI's form include them, unless
     /// the total says otherwise.
     fn leaves_out(&self, cache: u64, named: u64) -> bool {
-        let says_so = self.total == Some(named + cache + self.completion.unwrap_or(0));
+        // Where totals contradict each other, the larger prompt is billed.
+        let says_so =
+            self.totals_differ || self.total == Some(named + cache + self.completion.unwrap_or(0));
         if !self.by_anthropic {
             return says_so && cache > named;
         }
@@ -319,12 +347,12 @@ impl ReportedCounts {
 #[derive(Deserialize)]
 struct Round<'a> {
     #[serde(borrow, rename = "type")]
-    kind: RawString<'a>,
+    kind: Option<RawString<'a>>,
 }
 
 impl Round<'_> {
     fn is_apart(&self) -> bool {
-        matches!(self.kind.inner(), "compaction" | "advisor_message")
+        self.kind.is_some_and(|kind| matches!(kind.inner(), "compaction" | "advisor_message"))
     }
 }
 
@@ -340,8 +368,17 @@ impl<'de> Visitor<'de> for Members<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
         let Self(place, counts) = self;
+        let mut cached: [Option<u64>; CACHED.len()] = [None; CACHED.len()];
         while let Some((name, value)) = members.next_entry::<Text<'de>, &'de RawValue>()? {
             counts.take(place, &name.0, value);
+            if let Some(at) = CACHED.iter().position(|of| *of == name.0)
+                && let Some(tokens) = count(value)
+                && let Some(other) = cached[at].replace(tokens)
+            {
+                let least = tokens.min(other);
+                counts.cached_for_certain =
+                    Some(counts.cached_for_certain.map_or(least, |known| known.min(least)));
+            }
         }
         Ok(())
     }
@@ -370,7 +407,7 @@ fn count(value: &RawValue) -> Option<u64> {
 
 /// Reads an amount in USD as nano-USD.
 fn cost(value: &RawValue) -> Option<u64> {
-    u64::try_from(NanoUsd::parse(value.get()).ok()?.nanos()).ok().filter(|cost| *cost <= MOST_TOKENS)
+    u64::try_from(NanoUsd::parse(value.get()).ok()?.nanos()).ok().filter(|cost| *cost <= MOST_COST)
 }
 
 /// Returns the number of tokens that an integral float means.

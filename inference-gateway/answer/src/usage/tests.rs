@@ -178,6 +178,26 @@ const FORMS: &[Form] = &[
         &[("cost", 1_200_000)],
     ),
     (
+        "names twice: tokens of the cache cost less, so the smaller count",
+        r#"{"prompt_tokens":12,"completion_tokens":5,"prompt_tokens_details":{"cached_tokens":8,"cached_tokens":3,"cached_tokens":null}}"#,
+        &[("cached", 3)],
+    ),
+    (
+        "names twice: Anthropic's prompt has the larger count, of which the smaller costs less",
+        r#"{"input_tokens":4,"output_tokens":5,"cache_read_input_tokens":8,"cache_read_input_tokens":1}"#,
+        &[("cached", 1)],
+    ),
+    (
+        "names twice: totals that contradict each other, and the larger prompt",
+        r#"{"input_tokens":8,"output_tokens":5,"cache_read_input_tokens":4,"total_tokens":17,"total_tokens":99}"#,
+        &[("cached", 4), ("total", 99)],
+    ),
+    (
+        "names twice: a round that may be apart",
+        r#"{"input_tokens":2,"output_tokens":1,"iterations":[{"type":"compaction","type":"message","input_tokens":10,"output_tokens":4}]}"#,
+        &[],
+    ),
+    (
         "names twice: the larger count",
         r#"{"prompt_tokens":3,"prompt_tokens":12,"completion_tokens":5,"completion_tokens":0}"#,
         &[],
@@ -281,6 +301,8 @@ fn usage_is_found_at_the_end_of_a_body() {
     assert_eq!(Reported::find_last(end), reported(12, None, 60_000));
     let timed = br#""}],"usage":{"prompt_tokens":12,"completion_tokens":5},"timings":{"cache_n":4,"prompt_n":8,"predicted_n":5}}"#;
     assert_eq!(Reported::find_last(timed), reported(12, Some(4), 5));
+    let twice = br#""}],"usage":{"prompt_tokens":12,"completion_tokens":5},"usage":{"prompt_tokens":1,"completion_tokens":1}}"#;
+    assert_eq!(Reported::find_last(twice), reported(12, None, 5));
     assert_eq!(Reported::find_last(br#"{"usage": {"prompt_tok"#), Reported::default());
     assert_eq!(Reported::find_last(b"{}"), Reported::default());
 }

@@ -122,7 +122,10 @@ impl PartFindings {
                 self.images += 1;
                 self.source = self.source.max(check_url(text)?);
             }
-            Name::MediaType => self.images += u64::from(folded(text).starts_with("image/")),
+            Name::MediaType => {
+                let start: String = text.chars().take("image/".len()).collect();
+                self.images += u64::from(folded(&start).starts_with("image/"));
+            }
             Name::File => return Err((Code::UnsupportedParameter, NO_FILES)),
             Name::Source | Name::Other => {}
         }

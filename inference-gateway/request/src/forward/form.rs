@@ -109,7 +109,7 @@ pub(crate) fn open_system(account: Option<AccountId>) -> String {
 const SCOPE: &str = "scope of the vendor's cache";
 /// Digits of that pseudonym, as few as are still unlikely to be equal for two accounts.
 const SCOPE_DIGITS: usize = 32;
-/// Most tokens by which two such blocks differ, for a prompt that was counted without the account's.
+/// Bound of the difference in tokens between two such blocks. It is added to a prompt that was counted with another block.
 pub(crate) const SCOPE_TOKENS: u64 = SCOPE_DIGITS as u64;
 
 /// Bodies of a request, without the members of their heads.

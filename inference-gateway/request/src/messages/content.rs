@@ -57,7 +57,9 @@ fn user(content: &Value<'_, '_>, conversation: &mut Conversation<'_>) -> Result<
     }
     let mut has_parts = false;
     content.objects(ANY_NUMBER, |block| {
-        let is_result = block.require("type")?.string()? == "tool_result";
+        let kind = block.require("type")?.string()?;
+        known::check(block, PARTS, read_later(&kind))?;
+        let is_result = kind == "tool_result";
         has_parts |= if is_result { tool_result(block, conversation)? } else { true };
         Ok(())
     })?;
@@ -72,9 +74,19 @@ fn user(content: &Value<'_, '_>, conversation: &mut Conversation<'_>) -> Result<
     })
 }
 
+/// Returns the members of a block of this type that are checked where they are read.
+fn read_later(kind: &str) -> &'static [&'static str] {
+    match kind {
+        "text" | "thinking" => &[],
+        "image" => &["source"],
+        "tool_result" => &["content"],
+        "tool_use" => &["input"],
+        _ => &["content", "input", "source"],
+    }
+}
+
 /// Writes the parts that a block adds to a user's message: a text, an image, or the images of a result.
 fn parts(block: &Members<'_, '_>, before: &mut &'static str, draft: &mut Draft) -> Result<(), ApiError> {
-    known::check(block, PARTS, &["content", "source"])?;
     let kind = block.require("type")?;
     match &*kind.string()? {
         "text" => {
@@ -109,7 +121,6 @@ fn parts(block: &Members<'_, '_>, before: &mut &'static str, draft: &mut Draft) 
 fn only_passed(block: &Members<'_, '_>, supported: &str, draft: &mut Draft) -> Result<(), ApiError> {
     let kind = block.require("type")?;
     known::refuse_lookalike_type(&kind, &TYPES)?;
-    known::check(block, PARTS, &["content", "source"])?;
     let fault = unsupported_kind(&kind, "blocks", supported);
     match &*kind.string()? {
         "container_upload" => Err(fault),
@@ -159,8 +170,8 @@ fn tool_result(block: &Members<'_, '_>, conversation: &mut Conversation<'_>) -> 
         Some(content) if content.is_text(BLOCKS)? => texts.push(content.string_token()?),
         Some(content) => {
             content.objects_if_any(ANY_NUMBER, |part| {
-                known::check(part, PARTS, &["content", "source"])?;
                 let kind = part.require("type")?;
+                known::check(part, PARTS, read_later(&kind.string()?))?;
                 match &*kind.string()? {
                     "text" => texts.push(part.require("text")?.string_token()?),
                     "tool_reference" => texts.push(part.require("tool_name")?.string_token()?),
@@ -193,8 +204,8 @@ fn earlier_block<'a>(
     answer: &mut EarlierAnswer<'a>,
     draft: &mut Draft,
 ) -> Result<(), ApiError> {
-    known::check(block, PARTS, &["content", "input", "source"])?;
     let kind = block.require("type")?;
+    known::check(block, PARTS, read_later(&kind.string()?))?;
     match &*kind.string()? {
         "text" => answer.text(block.require("text")?.string_token()?),
         "thinking" => {

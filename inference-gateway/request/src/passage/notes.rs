@@ -9,8 +9,7 @@ use shared::{
 };
 use shared_catalog::Effort;
 
-use super::cuts;
-use super::cuts::{Cut, CutWhen};
+use super::cuts::{self, Cut, CutWhen};
 use crate::names::{
     dropped::DroppedNames,
     known::{self, TOOLS, refuse_lookalike},
@@ -188,7 +187,7 @@ fn has_unknown_members(tool: &Members<'_, '_>) -> Result<bool, ApiError> {
     let Some(inner) = tool.get("tools") else { return Ok(false) };
     let mut found = false;
     inner.objects_if_any(ANY_NUMBER, |tool| {
-        found |= tool.iter().any(|(name, _)| !TOOLS.contains(&name));
+        found |= has_unknown_members(tool)?;
         Ok(())
     })?;
     Ok(found)

@@ -128,8 +128,13 @@ struct Items<'a, 'd> {
 impl<'a> Items<'a, '_> {
     fn item(&mut self, item: &Members<'a, '_>, index: usize) -> Result<(), ApiError> {
         let kind = kind(item)?;
-        let is_read = matches!(&*kind, "message" | "function_call_output" | "custom_tool_call_output");
-        known::check(item, known::PARTS, if is_read { &["content", "output"] } else { &["tools"] })?;
+        let read_later: &[&str] = match &*kind {
+            "message" => &["content"],
+            "function_call_output" | "custom_tool_call_output" => &["output"],
+            "function_call" | "custom_tool_call" | "reasoning" | "item_reference" => &[],
+            _ => &["tools"],
+        };
+        known::check(item, known::PARTS, read_later)?;
         match &*kind {
             "message" => self.message(item),
             "function_call" => {

@@ -119,20 +119,23 @@ fn failures_in_a_row_set_an_upstream_aside_and_one_request_tries_it_again() {
         .is_set_aside()
     );
     let aside = health(&[AttemptOutcome::Failed; 3]);
-    assert!(aside.rests(before(FIRST_ASIDE)) && !aside.rests(FIRST_ASIDE));
-    let tried = aside.tried(FIRST_ASIDE);
-    assert!(tried.rests(FIRST_ASIDE), "other requests wait for the outcome of the trial");
+    assert!(aside.rests(None, before(FIRST_ASIDE)) && !aside.rests(None, FIRST_ASIDE));
+    let tried = aside.tried(None, FIRST_ASIDE);
+    assert!(tried.rests(None, FIRST_ASIDE), "other requests wait for the outcome of the trial");
     assert_eq!(tried.after(AttemptOutcome::Failed, FIRST_ASIDE), tried);
-    assert!(tried.rests(before(FIRST_ASIDE * 3)) && !tried.rests(FIRST_ASIDE * 3), "twice as long");
+    assert!(
+        tried.rests(None, before(FIRST_ASIDE * 3)) && !tried.rests(None, FIRST_ASIDE * 3),
+        "twice as long"
+    );
     assert!(!tried.after(AttemptOutcome::Answered, FIRST_ASIDE).is_set_aside());
 }
 
 #[test]
 fn an_upstream_that_is_not_there_is_set_aside_at_once_and_one_that_is_busy_for_a_moment() {
     let gone = health(&[AttemptOutcome::Unreachable]);
-    assert!(gone.rests(before(FIRST_ASIDE)));
+    assert!(gone.rests(None, before(FIRST_ASIDE)));
     let busy = health(&[AttemptOutcome::Overloaded]);
-    assert!(busy.rests(Duration::ZERO) && !busy.rests(BREATHER));
+    assert!(busy.rests(None, Duration::ZERO) && !busy.rests(None, BREATHER));
 }
 
 #[test]
@@ -140,8 +143,8 @@ fn however_long_an_upstream_is_away_it_is_tried_within_a_bound() {
     let (mut health, mut now) = (health(&[AttemptOutcome::Unreachable]), Duration::ZERO);
     for _ in 0..20 {
         now += LONGEST_ASIDE;
-        assert!(!health.rests(now));
-        health = health.tried(now).after(AttemptOutcome::Unreachable, now);
+        assert!(!health.rests(None, now));
+        health = health.tried(None, now).after(AttemptOutcome::Unreachable, now);
     }
 }
 
@@ -250,7 +253,7 @@ fn what_one_account_passes_sets_no_upstream_aside_and_what_two_meet_does() {
             !after_failures.is_set_aside() && after_failures.after(Failed, Duration::ZERO).is_set_aside()
         );
     }
-    assert!(health(&[Limited(one), Limited(other)]).rests(before(BREATHER)));
+    assert!(health(&[Limited(one), Limited(other)]).rests(None, before(BREATHER)));
     let forbidden = [Forbidden(one), Forbidden(other), Forbidden(other), Forbidden(other)];
     assert!(!health(&forbidden[..3]).is_set_aside() && health(&forbidden).is_set_aside());
     assert!(!health(&[Limited(one), Served, Limited(other)]).is_set_aside(), "an answer lies between");
@@ -273,15 +276,37 @@ fn failures_with_a_clients_query_or_headers_count_once_another_request_failed() 
 }
 
 #[test]
+fn a_server_that_is_broken_for_one_account_is_set_aside_for_that_account() {
+    use AttemptOutcome::{Answered, Failed, FailedWithHead, Forbidden, Served};
+    let (one, other) = (account(1), account(2));
+    let failed = FailedWithHead(one);
+    assert!(!health(&[failed, failed, Forbidden(one)]).rests(Some(one), Duration::ZERO));
+    let broken = health(&[failed; 3]);
+    assert!(broken.rests(Some(one), before(FIRST_ASIDE)) && !broken.rests(Some(one), FIRST_ASIDE));
+    assert!(!broken.rests(Some(other), Duration::ZERO) && !broken.is_set_aside(), "others are served");
+    // A request of another account is no trial, and one of this account is.
+    assert!(!broken.tried(Some(other), FIRST_ASIDE).rests(Some(one), FIRST_ASIDE));
+    let tried = broken.tried(Some(one), FIRST_ASIDE);
+    assert!(tried.rests(Some(one), before(FIRST_ASIDE * 3)) && !tried.rests(Some(one), FIRST_ASIDE * 3));
+    assert!(!tried.after(Answered, FIRST_ASIDE).rests(Some(one), FIRST_ASIDE));
+    assert!(tried.after(Answered, FIRST_ASIDE).after(failed, FIRST_ASIDE).rests(Some(one), FIRST_ASIDE));
+    assert_eq!(broken.after(Served, FIRST_ASIDE), Health::default());
+    // Plain requests fail as well.
+    let for_all =
+        [Failed, failed, failed].into_iter().fold(broken, |health, of| health.after(of, Duration::ZERO));
+    assert!(for_all.rests(Some(other), Duration::ZERO));
+}
+
+#[test]
 fn a_trial_that_tells_nothing_leaves_the_next_request_to_try() {
     let aside = health(&[AttemptOutcome::Failed; 3]);
-    let trial = aside.tried(FIRST_ASIDE);
-    assert!(trial.rests(FIRST_ASIDE));
+    let trial = aside.tried(None, FIRST_ASIDE);
+    assert!(trial.rests(None, FIRST_ASIDE));
     let later = FIRST_ASIDE + Duration::from_millis(5);
     let told_nothing = trial.after(AttemptOutcome::Unjudged, later);
-    assert!(told_nothing.is_set_aside() && !told_nothing.rests(later));
+    assert!(told_nothing.is_set_aside() && !told_nothing.rests(None, later));
     // However many tell nothing, a server that is gone rests.
     let often = (0..50).fold(told_nothing, |health, _| health.after(AttemptOutcome::Unjudged, later));
-    let gone = often.tried(later).after(AttemptOutcome::Unreachable, later);
-    assert!(gone.rests(later + before(BREATHER)));
+    let gone = often.tried(None, later).after(AttemptOutcome::Unreachable, later);
+    assert!(gone.rests(None, later + before(BREATHER)));
 }

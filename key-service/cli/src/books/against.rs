@@ -1,5 +1,7 @@
 //! The command that compares the journal with an upstream's own record: `audit --against`.
 
+mod comparison;
+
 use std::{
     collections::{HashMap, HashSet},
     io::{BufRead, BufReader, Write},
@@ -18,9 +20,10 @@ use shared::{
 };
 
 use crate::output::{EXPORTED_AT_ONCE, write_json_object};
-use domain::comparison::{Billed, Comparison, Difference, Identity, Served, Tokens, Totals, compare, span};
 use key_service_management::Management;
 use key_service_store::store::JournalEntry;
+
+use comparison::{Billed, Comparison, Difference, Served, ServedIdentity, Tokens, Totals, compare, span};
 
 /// A line of the upstream's record.
 #[derive(Deserialize)]
@@ -79,9 +82,9 @@ fn parse(line: &str) -> anyhow::Result<Served> {
     let RecordLine { id, time, prompt_tokens, completion_tokens } = serde_json::from_str(line)?;
     let generation = id.as_deref().and_then(|id| id.parse().ok());
     let identity = match (generation, time) {
-        (Some(generation), _) => Identity::Generation(generation),
+        (Some(generation), _) => ServedIdentity::Generation(generation),
         // In this case the `id` is the upstream's own.
-        (None, Some(time)) => Identity::Time(
+        (None, Some(time)) => ServedIdentity::Time(
             Timestamp::parse(&time)
                 .ok_or_else(|| anyhow!("`time` is no time such as 2026-11-21T12:00:00Z"))?,
         ),
@@ -99,8 +102,8 @@ struct CompareScope {
 impl CompareScope {
     fn of(served: &[Served], tolerance: Duration) -> Self {
         let named = served.iter().filter_map(|served| match served.identity {
-            Identity::Generation(generation) => Some(generation),
-            Identity::Time(_) => None,
+            ServedIdentity::Generation(generation) => Some(generation),
+            ServedIdentity::Time(_) => None,
         });
         let span = span(served).map(|of| of.start().minus(tolerance)..=of.end().plus(tolerance));
         Self { named: named.collect(), span }
@@ -151,10 +154,10 @@ async fn collect(
 
 fn sentence(difference: &Difference) -> String {
     match difference {
-        Difference::NotBilled(Served { identity: Identity::Generation(generation), tokens }) => {
+        Difference::NotBilled(Served { identity: ServedIdentity::Generation(generation), tokens }) => {
             format!("served, not billed: {generation}: {}", counted(tokens))
         }
-        Difference::NotBilled(Served { identity: Identity::Time(time), tokens }) => {
+        Difference::NotBilled(Served { identity: ServedIdentity::Time(time), tokens }) => {
             format!("served, not billed: at {time}: {}", counted(tokens))
         }
         Difference::BilledDifferently(served, billed) => {
@@ -241,10 +244,10 @@ impl DifferenceJson {
             Difference::NotServed(billed) => ("not_served", None, Some(billed)),
         };
         let (generation_id, time) = match difference {
-            Difference::NotBilled(Served { identity: Identity::Generation(generation), .. }) => {
+            Difference::NotBilled(Served { identity: ServedIdentity::Generation(generation), .. }) => {
                 (Some(*generation), None)
             }
-            Difference::NotBilled(Served { identity: Identity::Time(time), .. }) => (None, Some(*time)),
+            Difference::NotBilled(Served { identity: ServedIdentity::Time(time), .. }) => (None, Some(*time)),
             Difference::BilledDifferently(_, billed) | Difference::NotServed(billed) => {
                 (Some(billed.generation), Some(billed.at))
             }

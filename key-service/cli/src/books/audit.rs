@@ -170,7 +170,10 @@ fn sentence(Wrong { figure, recorded, proven }: &Wrong) -> String {
         Figure::LastOfDay(of, day) => {
             (format!("number of the last entry in the sums of {day} {}", whose_sum(of)), "the journal has")
         }
-        Figure::Stored(stored) => (format!("number of {stored}"), "there must be"),
+        Figure::Stored(stored) if *proven == Quantity::Count(0) => {
+            return format!("{stored} is there, although no other record needs it");
+        }
+        Figure::Stored(stored) => return format!("{stored} is missing, or does not fit the other records"),
         Figure::Keys => ("number of keys".to_owned(), "the list has"),
         Figure::Groups => ("number of groups".to_owned(), "the list has"),
         Figure::KeysOfGroup(group) => (format!("{group} number of keys"), "the list has"),

@@ -2,11 +2,11 @@
 
 use std::io::{BufWriter, Write};
 
-use anyhow::anyhow;
 use clap::Subcommand;
 use serde::Serialize;
 use shared::wire::EventObject;
 
+use super::sequence::read_on;
 use crate::{failure::operator_error, output::EXPORTED_AT_ONCE};
 use key_service_management::Management;
 
@@ -16,6 +16,7 @@ pub enum EventCommand {
     /// Write the events of an account as JSON lines, in the order in which they were written
     ///
     /// To go on later, pass the last `seq` with --after: nothing is missed, and nothing comes twice. Events never change.
+    /// If a replica of Redis took over that may have lacked the event of `seq`, the export fails and says where to go on.
     /// They are kept for FAREGATE_EVENT_DAYS, the last 100,000 and 64 MiB of them.
     Export {
         /// The account's name
@@ -44,13 +45,7 @@ pub(crate) async fn run(
     let id = management.account(&account).await.map_err(operator_error)?;
     let (_, sequence) = management.sequences(id).await?;
     let last = management.last_event(id).await?;
-    let mut after = sequence.after(after, last).ok_or_else(|| {
-        let last = sequence.exported(last);
-        anyhow!(
-            "--after: the events end at {last}, so {after} is of another store, or was lost when the store was restored; \
-             import everything again, with --after 0"
-        )
-    })?;
+    let mut after = read_on(&sequence, after, last, "the events end")?;
     let mut out = BufWriter::new(out);
     loop {
         let page = management.events_after(id, after, EXPORTED_AT_ONCE).await?;

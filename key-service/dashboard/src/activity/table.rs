@@ -136,7 +136,7 @@ fn outcome(entry: &JournalEntry) -> Markup {
             (Ending::Late, _) => span.badge.expired title="Came after the bills of its time were dropped, so it was not charged" { "late" },
         }
         @if entry.entry.delta != settlement.charged { " " span.badge { "correction" } }
-        @if settlement.cost > settlement.charged {
+        @if settlement.ending.is_bill() && settlement.cost > settlement.charged {
             " " span.badge.short title={ "It cost " (usd(settlement.cost)) } { "shortfall " (usd(settlement.shortfall())) }
         }
     }

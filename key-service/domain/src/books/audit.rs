@@ -24,7 +24,7 @@ pub use self::owner::BudgetOwner;
 pub use self::stored::{Listing, Stored};
 use self::{
     bills::Bills,
-    replay::{Known, Replay, Since},
+    replay::{KnownEntries, Replay, Since},
 };
 use crate::{
     books::usage::Day,
@@ -258,8 +258,8 @@ impl Auditor {
         Audit { entries: self.entries, keys, groups, wrong: self.wrong }
     }
 
-    const fn known(&self) -> Known {
-        Known { complete: self.complete, begins_at: self.begins_at }
+    const fn known(&self) -> KnownEntries {
+        KnownEntries { complete: self.complete, begins_at: self.begins_at }
     }
 
     /// Compares the first entry of a key with the opening balance.
@@ -314,7 +314,7 @@ impl Auditor {
 fn wrong_windows(
     budget: &Budget,
     balance: Option<&SumsOfEntries>,
-    known: Known,
+    known: KnownEntries,
 ) -> Vec<(Per, NanoUsd, NanoUsd)> {
     let nothing = Replay::default();
     let replay = balance.map_or(&nothing, |balance| &balance.windows);

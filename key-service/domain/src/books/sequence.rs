@@ -1,70 +1,193 @@
 //! Numbers of a log's values for programs that read on from the last number that they saw.
 //!
-//! A store that is restored from a backup gives numbers again that such a program has read before. So a restore begins an
-//! epoch, and the exported number of a value has the epoch in front.
+//! A store that is restored from a backup gives numbers again that such a program has read before. So does a replica that
+//! takes over without the last values. Each time begins an epoch, and the exported number of a value has the epoch in front.
+//! The same backup may be restored twice: the copy does not know the first restore, so an epoch also counts the hours of the
+//! clock.
 
-/// Bits of a number without its epoch. With 8,192 epochs, exported numbers are exact in JavaScript.
-const NUMBER_BITS: u32 = 40;
+use shared::time::Timestamp;
+
+/// Bits of a number without its epoch. Until the end of 2039, the epoch has at most 17 bits. So exported numbers are below
+/// 2^53, and readers of JSON keep them exactly.
+const NUMBER_BITS: u32 = 36;
 const NUMBER: u64 = (1 << NUMBER_BITS) - 1;
+/// The beginning of 2025, from which the hours of an epoch count.
+const FIRST_HOUR: i64 = 1_735_689_600_000 / HOUR;
+const HOUR: i64 = 60 * 60 * 1_000;
 
 /// Epochs of a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sequence {
-    /// Number of the first value after each restore.
-    firsts: Vec<u64>,
+    /// The epochs but the first one, which begins with the log.
+    epochs: Vec<Epoch>,
+}
+
+/// Values since a time at which values before were lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Epoch {
+    /// Number of the first value.
+    pub first: u64,
+    pub begin: EpochBegin,
+    /// Number of the epoch. If it is not above that of the epoch before, it is raised.
+    pub number: u64,
+}
+
+/// Why an epoch began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EpochBegin {
+    /// The store was restored: all values of the epoch are new.
+    Restored,
+    /// A server took over that may lack the last values. The epoch may begin with values from before.
+    Lost,
+}
+
+/// Reason why a program cannot read on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CannotGoOn {
+    /// The log never had this number.
+    Unknown,
+    /// The value may have been lost, and its number given to another one. This is the exported number of the last value
+    /// that was not; all that was read after it has to be read again.
+    MayBeLost(u64),
+}
+
+/// Returns the epoch that begins at this time, after the known epochs: the last ones of the backup and of the store that it
+/// replaces, if it is a restore.
+pub fn next_epoch(known: impl IntoIterator<Item = u64>, now: Timestamp) -> u64 {
+    let hours = u64::try_from(now.millis() / HOUR - FIRST_HOUR).unwrap_or_default();
+    known.into_iter().map(|last| last.saturating_add(1)).fold(hours.max(1), u64::max)
 }
 
 impl Sequence {
-    /// Makes a sequence with an epoch from each of these numbers on, which are in their order.
-    pub const fn new(firsts: Vec<u64>) -> Self {
-        Self { firsts }
+    /// Makes a sequence with these epochs.
+    pub fn new(mut epochs: Vec<Epoch>) -> Self {
+        epochs.sort_by_key(|epoch| (epoch.first, epoch.number));
+        let mut last = 0;
+        for epoch in &mut epochs {
+            last = epoch.number.max(last + 1);
+            epoch.number = last;
+        }
+        Self { epochs }
     }
 
     /// Returns the exported number of a value.
     pub fn exported(&self, number: u64) -> u64 {
-        let epoch = self.firsts.partition_point(|first| *first <= number) as u64;
+        let before = self.epochs.partition_point(|epoch| epoch.first <= number);
+        let epoch = before.checked_sub(1).map_or(0, |last| self.epochs[last].number);
         epoch << NUMBER_BITS | number
     }
 
-    /// Returns the number of the value after which a program reads on that saw this exported number last; `None` if this log
-    /// never had it. `last` is the number of the last value. Values that a restore has lost are behind the program, so that it
-    /// reads all that were written since.
-    pub fn after(&self, exported: u64, last: u64) -> Option<u64> {
-        let (epoch, number) = (exported >> NUMBER_BITS, exported & NUMBER);
-        let of_epoch = usize::try_from(epoch).ok()?;
-        match self.firsts.get(of_epoch) {
-            Some(next_first) => Some(number.min(next_first.saturating_sub(1))),
-            None => (of_epoch == self.firsts.len() && number <= last).then_some(number),
+    /// Returns the number of the value after which a program reads on that saw this exported number last. `last` is the
+    /// number of the last value. Values that a restore has lost are behind the program, so that it reads all that were
+    /// written since.
+    pub fn after(&self, exported: u64, last: u64) -> Result<u64, CannotGoOn> {
+        let (of_program, number) = (exported >> NUMBER_BITS, exported & NUMBER);
+        // A later restore of an earlier backup has forgotten the epochs between.
+        match self.epochs.iter().find(|epoch| epoch.number > of_program) {
+            Some(Epoch { first, begin: EpochBegin::Restored, .. }) => Ok(number.min(first.saturating_sub(1))),
+            Some(Epoch { first, begin: EpochBegin::Lost, .. }) if number < *first => Ok(number),
+            Some(Epoch { first, begin: EpochBegin::Lost, .. }) => {
+                Err(CannotGoOn::MayBeLost(self.exported(first.saturating_sub(1))))
+            }
+            None => {
+                let is_present = self.epochs.last().map_or(0, |epoch| epoch.number) == of_program;
+                if is_present && number <= last { Ok(number) } else { Err(CannotGoOn::Unknown) }
+            }
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
+    fn sequence(begin: EpochBegin, epochs: &[(u64, u64)]) -> Sequence {
+        Sequence::new(
+            epochs.iter().map(|(first, number)| Epoch { first: *first, begin, number: *number }).collect(),
+        )
+    }
+
     #[test]
-    fn without_a_restore_numbers_are_exported_as_they_are() {
+    fn without_a_loss_numbers_are_exported_as_they_are() {
         let sequence = Sequence::default();
         assert_eq!([1, 20].map(|number| sequence.exported(number)), [1, 20]);
-        assert_eq!([0, 20].map(|seen| sequence.after(seen, 20)), [Some(0), Some(20)]);
-        assert_eq!([21, 1 << NUMBER_BITS].map(|seen| sequence.after(seen, 20)), [None, None]);
+        assert_eq!([0, 20].map(|seen| sequence.after(seen, 20)), [Ok(0), Ok(20)]);
+        assert_eq!(
+            [21, 1 << NUMBER_BITS].map(|seen| sequence.after(seen, 20)),
+            [Err(CannotGoOn::Unknown); 2]
+        );
     }
 
     #[test]
     fn after_a_restore_numbers_go_on_above_those_that_were_lost() {
         // The backup had 10 values. Another one, of later, had 12.
-        let sequence = Sequence::new(vec![11, 13]);
+        let sequence = sequence(EpochBegin::Restored, &[(11, 7), (13, 9)]);
         let exported: Vec<_> = (9..=14).map(|number| sequence.exported(number)).collect();
         assert!(exported.is_sorted(), "{exported:?}");
         for lost in [11, 20, 4_000] {
-            assert_eq!(sequence.after(lost, 14), Some(10));
+            assert_eq!(sequence.after(lost, 14), Ok(10));
             assert!(sequence.exported(11) > lost);
         }
-        assert_eq!(sequence.after(9, 14), Some(9));
-        assert_eq!(sequence.after(sequence.exported(12), 14), Some(12));
-        assert_eq!(sequence.after(sequence.exported(12) + 5, 14), Some(12));
-        assert_eq!(sequence.after(sequence.exported(14), 14), Some(14));
-        assert_eq!(sequence.after(sequence.exported(14) + 1, 14), None);
+        assert_eq!(sequence.after(9, 14), Ok(9));
+        assert_eq!(sequence.after(sequence.exported(12), 14), Ok(12));
+        assert_eq!(sequence.after(sequence.exported(12) + 5, 14), Ok(12));
+        assert_eq!(sequence.after(sequence.exported(14), 14), Ok(14));
+        assert_eq!(sequence.after(sequence.exported(14) + 1, 14), Err(CannotGoOn::Unknown));
+    }
+
+    #[test]
+    fn after_a_failover_a_number_that_may_be_another_values_is_refused_with_the_last_sure_one() {
+        // The old master had 20 values. The replica had 15, the last two of which came shortly before.
+        let sequence = sequence(EpochBegin::Lost, &[(14, 5)]);
+        assert_eq!(sequence.after(13, 30), Ok(13));
+        for unsure in [14, 15, 20, 4_000] {
+            assert_eq!(sequence.after(unsure, 30), Err(CannotGoOn::MayBeLost(13)));
+        }
+        assert!(sequence.exported(14) > 4_000);
+        assert_eq!(sequence.after(sequence.exported(14), 30), Ok(14));
+        assert_eq!(sequence.after(sequence.exported(31), 30), Err(CannotGoOn::Unknown));
+    }
+
+    #[test]
+    fn a_failover_after_a_restore_leaves_its_numbers_as_they_are() {
+        let restored = sequence(EpochBegin::Restored, &[(11, 7)]);
+        let both = Sequence::new(vec![
+            Epoch { first: 21, begin: EpochBegin::Lost, number: 7 },
+            Epoch { first: 11, begin: EpochBegin::Restored, number: 7 },
+        ]);
+        assert_eq!(both.exported(20), restored.exported(20));
+        assert_eq!(both.after(restored.exported(20), 30), Ok(20));
+        let unsure = both.after(restored.exported(25), 30);
+        assert_eq!(unsure, Err(CannotGoOn::MayBeLost(both.exported(20))));
+    }
+
+    #[test]
+    fn no_restore_repeats_a_number_however_often_one_backup_is_restored() {
+        let now = Timestamp::parse("2026-11-28T21:00:00Z").unwrap();
+        // The backup had 10 values and no restore. Each restore of it serves 5 more.
+        let (mut replaced, mut at) = (None, now);
+        let mut seen = 0;
+        for _ in 0..4 {
+            let epoch = next_epoch(replaced, at);
+            let restored = sequence(EpochBegin::Restored, &[(11, epoch)]);
+            assert!(restored.exported(11) > seen, "{epoch}");
+            assert_eq!(restored.after(seen, 15), Ok(seen.min(10)), "everything that was written since");
+            seen = restored.exported(15);
+            // The next one replaces this store in the same hour.
+            (replaced, at) = (Some(epoch), now.plus(Duration::from_mins(5)));
+        }
+        // The store that is replaced cannot be read, an hour later or more. A clock that is behind repeats nothing either.
+        let later = next_epoch(None, now.plus(Duration::from_hours(5)));
+        assert!(sequence(EpochBegin::Restored, &[(11, later)]).exported(11) > seen);
+        assert_eq!(next_epoch([later], now), later + 1);
+        assert_eq!(next_epoch(None, Timestamp::from_millis(0)), 1);
+    }
+
+    #[test]
+    fn readers_of_json_keep_every_exported_number() {
+        let last = next_epoch(None, Timestamp::parse("2039-12-01T00:00:00Z").unwrap());
+        assert!(sequence(EpochBegin::Restored, &[(1, last)]).exported(NUMBER) < 1 << 53, "{last}");
     }
 }

@@ -5,7 +5,6 @@ use shared::generation::Course;
 /// Upper bounds of the classes of times, in milliseconds. Times above the last have a class of their own.
 const BOUNDS: [u64; 14] =
     [50, 100, 200, 300, 500, 750, 1_000, 1_500, 2_000, 3_000, 5_000, 10_000, 30_000, 60_000];
-/// Number of the classes.
 pub const CLASSES: usize = BOUNDS.len() + 1;
 
 /// Counts of the bills of an upstream.
@@ -26,7 +25,6 @@ pub enum ClassedTime {
 }
 
 impl UpstreamCalls {
-    /// Counts a bill.
     pub fn count(&mut self, course: &Course) {
         self.bills = self.bills.saturating_add(1);
         if let Some(millis) = course.first_token_ms {

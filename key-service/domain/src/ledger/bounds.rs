@@ -46,7 +46,8 @@ pub struct Window {
     pub amount: NanoUsd,
     /// Bound in place of the amount for a time.
     pub raised: Option<Raise>,
-    /// Beginning of the window that runs; for the first window, the time at which the bound was set.
+    /// Beginning of the window that runs; for the first window, the time at which the bound was set, or the time after the
+    /// account's last bill where that is later.
     pub start: Timestamp,
     pub used: NanoUsd,
 }
@@ -123,6 +124,11 @@ impl Budget {
         self.bounds = (bounds != Bounds::default()).then(|| Box::new(bounds));
     }
 
+    /// Moves the beginning of windows that were set now.
+    pub fn begin_windows(&mut self, now: Timestamp, begin: Timestamp) {
+        self.windows_mut().filter(|window| window.start == now).for_each(|window| window.start = begin);
+    }
+
     /// Counts one request less in flight. The last request forgets bounds that were removed meanwhile.
     pub(super) fn end_request(&mut self) {
         let Some(bounds) = &mut self.bounds else { return };
@@ -140,11 +146,12 @@ impl Budget {
         }
     }
 
-    /// Takes back an amount that was billed at the earlier time `at`. A window that began later did not count the bill.
+    /// Takes back an amount that was billed at the earlier time `at`. A window that began later did not count the bill. Nobody
+    /// knows which windows counted a bill of a time that is still to come.
     pub(super) fn unbill(&mut self, amount: NanoUsd, at: Timestamp, now: Timestamp) {
         self.turn(now);
         self.used = self.used.left_after(amount);
-        for window in self.windows_mut().filter(|window| window.start <= at) {
+        for window in self.windows_mut().filter(|window| window.start <= at && at <= now) {
             window.used = window.used.left_after(amount);
         }
     }

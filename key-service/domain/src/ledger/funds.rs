@@ -16,7 +16,7 @@ use crate::ledger::{
     command::{Level, NewHold, Refused},
     rate::{MOST_TOKENS, Rate, tightest},
     record::{Counted, Ending, GroupChain, Hold, Payer, Progress, Settlement},
-    state::{Account, Group, Groups, Key},
+    state::{Account, Group, Groups, Key, MOST_CARRIED},
 };
 
 /// Refuses a request while as many are in flight as allowed. The client may try again after a second, in which one of
@@ -68,10 +68,12 @@ impl Funds {
     }
 
     /// Time of the next bill, which is never before the last one, so that lists by time are in the order of entries. It is
-    /// not before the windows that count the bill either: a clock that was ahead may have begun one.
+    /// not before the windows that count the bill either: a clock that was ahead may have begun one. A clock that was far
+    /// ahead does not decide.
     fn bills_at(&self) -> Timestamp {
+        let (now, latest) = (self.now, self.now.plus(MOST_CARRIED));
         let windows = self.budgets().flat_map(|(_, budget)| budget.windows()).map(|window| window.start);
-        windows.chain(self.account.billed_at).fold(self.now, Timestamp::max)
+        windows.chain(self.account.billed_at).filter(|at| *at <= latest).fold(now, Timestamp::max)
     }
 
     /// Ends a generation with this charge.

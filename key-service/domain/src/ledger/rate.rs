@@ -37,10 +37,10 @@ pub struct Rate {
     pub missing: Missing,
 }
 
-/// Part of what was taken from a bucket since some time that has not refilled.
+/// Share of the tokens taken since a time that has not refilled yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Missing {
-    /// Start of the part. Nothing that was taken before is missing.
+    /// When the bucket was last counted as full. All that was taken before has refilled.
     pub since: Timestamp,
     /// Numerator over `u32::MAX`.
     pub part: u32,

@@ -1,11 +1,16 @@
 //! What a command reads and writes: the account, a key with the groups that pay along, and a record.
 
+use std::time::Duration;
+
 use shared::{ids::GroupId, money::NanoUsd, time::Timestamp};
 
 use super::{
     bounds::Budget,
     record::{Payer, Record},
 };
+
+/// Largest time by which a bill is later than the clock, so that it is not earlier than the bill before.
+pub const MOST_CARRIED: Duration = Duration::from_hours(24);
 
 /// Money and lease time of an account.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,8 +23,16 @@ pub struct Account {
     pub tick: u64,
     /// The last deposit; thresholds of the credit are parts of it.
     pub last_deposit: Option<LastDeposit>,
-    /// Time of the last entry of the journal. Later entries are never earlier than this.
+    /// Time of the last entry of the journal. Later entries are not earlier than this, unless a clock was far ahead.
     pub billed_at: Option<Timestamp>,
+}
+
+impl Account {
+    /// Time from which a window counts that is set now: every bill so far is earlier, unless a clock was far ahead.
+    pub fn windows_begin(&self, now: Timestamp) -> Timestamp {
+        let last = self.billed_at.filter(|at| *at <= now.plus(MOST_CARRIED));
+        last.map_or(now, |at| now.max(at.plus(Duration::from_millis(1))))
+    }
 }
 
 /// The last deposit of an account.

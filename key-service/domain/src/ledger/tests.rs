@@ -180,6 +180,22 @@ fn the_time_of_a_bill_never_goes_back() {
 }
 
 #[test]
+fn bills_go_back_to_the_clock_once_one_was_days_ahead() {
+    let mut book = Book::new(1_000, None);
+    let mut bill = |n, now| {
+        book.now = now;
+        book.must_hold(n, 5);
+        book.capture(n, cost(5)).at
+    };
+    let (ahead, far) = (START.plus(MOST_CARRIED), START.plus(3 * MOST_CARRIED));
+    assert_eq!([bill(1, ahead), bill(2, START)], [ahead; 2]);
+    assert_eq!(
+        [bill(3, far), bill(4, START), bill(5, after(1)), bill(6, START)],
+        [far, START, after(1), after(1)]
+    );
+}
+
+#[test]
 fn a_cost_above_its_hold_is_billed_from_what_else_is_left_and_the_rest_is_shortfall() {
     let mut book = Book::new(1_000, Some(700));
     book.must_hold(1, 100);

@@ -6,7 +6,10 @@ use domain::{
 };
 use prost::Message;
 use records::{Index, Name, Write};
-use shared::ids::{GroupId, KeyId};
+use shared::{
+    ids::{GroupId, KeyId},
+    time::Timestamp,
+};
 
 use crate::{
     batch::Effects,
@@ -65,6 +68,11 @@ impl<'a> Change<'a> {
         }
         let account = self.copies.account(&TheAccount).ok_or_else(|| unreadable("the account"))?;
         Ok(account.map(|account| account.money))
+    }
+
+    /// Time from which windows count that are set now.
+    pub fn windows_begin(&mut self, now: Timestamp) -> Result<Timestamp, Unreadable> {
+        Ok(self.account()?.map_or(now, |account| account.windows_begin(now)))
     }
 
     /// Changes the account's money, or makes the account.

@@ -43,7 +43,7 @@ pub struct Lanes {
     pub(crate) kept: Retention,
     /// Lanes of the accounts asked for last. A lane that is dropped while it leads stays correct by its guards.
     pub(crate) of_accounts: Cache<AccountId, Arc<Lane>>,
-    /// Looks at the clock, by which records are called old.
+    /// Clock that decides which records are old.
     pub(crate) steady: Mutex<SteadyTime>,
     pub(crate) copies: Arc<AtomicUsize>,
 }

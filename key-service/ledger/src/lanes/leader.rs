@@ -58,6 +58,14 @@ struct DecidedCommit {
     events: Option<WrittenEvents>,
 }
 
+/// How far waiting commands are carried out, of which several commits may be made.
+struct CommandsLeft {
+    /// Commands that were committed.
+    done: usize,
+    /// Most commands of a commit. It is lowered until a commit is small enough.
+    most: usize,
+}
+
 impl Lanes {
     /// Changes an account by other means than commands. `decide` runs again after a conflict, and while it has read
     /// records that were not there yet: it then finds them absent, and its answer does not count. If it refuses,
@@ -255,26 +263,25 @@ impl Lanes {
     ) -> Result<Vec<Outcomes>, Failure> {
         let all = calls.iter().map(|call| call.commands.len()).sum();
         let mut outcomes: Vec<Outcomes> = calls.iter().map(|_| Vec::new()).collect();
-        let (mut done, mut most) = (0, all);
-        while done < all {
-            let part = self.lead_part(lane, copies, calls, (done, &mut most)).await.map_err(|failure| {
+        let mut left = CommandsLeft { done: 0, most: all };
+        while left.done < all {
+            let part = self.lead_part(lane, copies, calls, &mut left).await.map_err(|failure| {
                 // Earlier parts took effect.
-                if done > 0 { Failure::Unknown(failure.to_string()) } else { failure }
+                if left.done > 0 { Failure::Unknown(failure.to_string()) } else { failure }
             })?;
-            done += part.iter().map(Vec::len).sum::<usize>();
+            left.done += part.iter().map(Vec::len).sum::<usize>();
             outcomes.iter_mut().zip(part).for_each(|(outcomes, part)| outcomes.extend(part));
         }
         Ok(outcomes)
     }
 
-    /// Decides and commits the commands after the first `done`, repeatedly until a commit holds. Takes no more than
-    /// `most`, and lowers that until the commit is small enough.
+    /// Decides and commits the next commands that are left, repeatedly until a commit holds.
     async fn lead_part(
         &self,
         lane: &Lane,
         copies: &mut Copies,
         calls: &[WaitingCall],
-        (done, most): (usize, &mut usize),
+        left: &mut CommandsLeft,
     ) -> Result<Vec<Outcomes>, Failure> {
         let (mine, began) = (random_bytes(&*self.clock), Instant::now());
         let mut attempt = 1;
@@ -286,13 +293,13 @@ impl Lanes {
                 .iter()
                 .map(|call| Commands { all: &call.commands, now: call.now_at(present) })
                 .collect();
-            let part = commands::part(&commands, done, *most);
+            let part = commands::part(&commands, left.done, left.most);
             let (outcomes, effects) = self.decide(lane, copies, &part).await?;
             let decided = self.prepare(copies, &View::default(), effects, mine);
             let (words, number) = (decided.commit.words(), outcomes.iter().map(Vec::len).sum::<usize>());
             if words > self.records.most_words() && number > 1 {
                 copies.roll_back();
-                *most = (number * self.records.most_words() / words).clamp(1, number - 1);
+                left.most = (number * self.records.most_words() / words).clamp(1, number - 1);
                 continue;
             }
             if let Some(()) = self.commit(lane, copies, &mut View::default(), decided).await? {

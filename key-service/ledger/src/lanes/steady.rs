@@ -11,12 +11,12 @@ pub(crate) const APART: Duration = Duration::from_mins(10);
 /// Looks at the wall clock. The steady time is never later than what any of them leads to by the monotonic clock.
 #[derive(Debug, Default)]
 pub(crate) struct SteadyTime {
-    earlier: Option<Look>,
-    last: Option<Look>,
+    earlier: Option<ClockLook>,
+    last: Option<ClockLook>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Look {
+struct ClockLook {
     at: Instant,
     now: Timestamp,
 }
@@ -24,11 +24,13 @@ struct Look {
 impl SteadyTime {
     /// Looks at the clock, which says `now`. Returns the steady time once there was a look [`APART`] before.
     pub(crate) fn look(&mut self, at: Instant, now: Timestamp) -> Option<Timestamp> {
-        let is_old = |look: Look| at.saturating_duration_since(look.at) >= APART;
+        let is_old = |look: ClockLook| at.saturating_duration_since(look.at) >= APART;
         match self.last {
-            Some(last) if is_old(last) => (self.earlier, self.last) = (Some(last), Some(Look { at, now })),
+            Some(last) if is_old(last) => {
+                (self.earlier, self.last) = (Some(last), Some(ClockLook { at, now }));
+            }
             Some(_) => {}
-            None => self.last = Some(Look { at, now }),
+            None => self.last = Some(ClockLook { at, now }),
         }
         self.earlier?;
         let looks = self.earlier.into_iter().chain(self.last);

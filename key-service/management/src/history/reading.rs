@@ -258,7 +258,7 @@ impl Management {
         Ok(Arc::new(refused.into_iter().map(|(id, _)| id).collect()))
     }
 
-    /// Finds the reached limits of keys, if a search asks for them.
+    /// Finds what the condition of a search asks about these keys besides their own state.
     async fn known(
         &self,
         account: AccountId,

@@ -95,7 +95,7 @@ impl Management {
             }
             Some(_) | None => None,
         };
-        let mut merge = Merge {
+        let mut merge = MergedRequests {
             paused_at: billed.next,
             known_since,
             billed: billed.found.into_iter().peekable(),
@@ -108,7 +108,7 @@ impl Management {
 }
 
 /// Merges two lists, each with the newest first.
-struct Merge {
+struct MergedRequests {
     billed: Peekable<vec::IntoIter<JournalEntry>>,
     refused: Peekable<vec::IntoIter<RefusedCall>>,
     /// Number of the entry after which more may match.
@@ -118,7 +118,7 @@ struct Merge {
     place: RequestCursor,
 }
 
-impl Iterator for Merge {
+impl Iterator for MergedRequests {
     type Item = AnyRequest;
 
     fn next(&mut self) -> Option<AnyRequest> {
@@ -134,7 +134,7 @@ impl Iterator for Merge {
     }
 }
 
-impl Merge {
+impl MergedRequests {
     /// Returns the place from which to continue, if anything may be left.
     fn rest(mut self) -> Option<RequestCursor> {
         let is_read = self.billed.peek().is_none();

@@ -40,8 +40,8 @@ pub struct Margins {
 }
 
 impl Management {
-    /// Returns the margins of these days. By key, they are those of the [`MARGIN_KEYS`] keys with the largest charges, and
-    /// those of all other keys together.
+    /// Returns the margins of these days. If they are by key, the [`MARGIN_KEYS`] keys with the largest charges are listed,
+    /// and all others are added up.
     pub async fn margins(
         &self,
         account: AccountId,

@@ -29,7 +29,7 @@ const FROM_SAMPLE: usize = 7;
 
 /// Groups shown apart at least, if the account has more than are compared.
 const TOP_GROUPS: usize = 40;
-/// Groups among which those that have spent most are found: the newest, which take some milliseconds to read.
+/// Groups among which those that have spent most are found: the newest.
 const GROUPS_LOOKED_AT: usize = 2_000;
 
 /// Keys of the account that have spent most, and newest keys of a group, among which the group's candidates are found.
@@ -49,9 +49,9 @@ pub struct Depth {
 }
 
 impl Depth {
-    /// As many as a page may read, in some milliseconds.
+    /// Most sums that a page reads.
     pub const PAGE: Self = Self { key_sums: 5_000, group_sums: 1_500 };
-    /// As many as a list or a file that was asked for may read, in some tenths of a second.
+    /// Most sums that a list or a file reads.
     pub const LIST: Self = Self { key_sums: 100_000, group_sums: 15_000 };
 }
 

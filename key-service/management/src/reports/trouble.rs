@@ -20,7 +20,7 @@ use crate::{
 use domain::key::{ApiKey, KeyTrouble, SOON};
 use key_service_store::store::{Order, Page, StoreError};
 
-/// Most keys that are all looked at, which takes some milliseconds.
+/// Most keys that are all looked at.
 const ALL_KEYS: usize = 300;
 /// Otherwise, keys with the most refused calls.
 const REFUSED_KEYS: usize = 100;

@@ -7,9 +7,9 @@ use redis::{Cmd, cmd};
 use super::key_space::KeySpace;
 use crate::records::{Commit, Failure, Guard, Index, Log, Name, Place, Revision, Set, Space, Write};
 
-/// Words of a read or a command. The script passes them on with `unpack`, which fails above 8,000 after other commands
-/// have written. The number is even, so that a record stays with its name.
-const MOST_WORDS_OF_A_CALL: usize = 4_000;
+/// Words of a read or a command. The script passes them on with `unpack`, which fails above 8,000 and, in a
+/// commit, after other commands have written. The number is even, so that a record stays with its name.
+pub(super) const MOST_WORDS_OF_A_CALL: usize = 4_000;
 /// Words before the values of an `XADD`.
 const WORDS_OF_AN_APPEND: usize = 4;
 /// Words of a commit. Redis serves nobody else meanwhile, for a fraction of a second.

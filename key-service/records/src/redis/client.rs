@@ -7,8 +7,7 @@ use std::{
 };
 
 use redis::{
-    Cmd, ErrorKind, FromRedisValue, Pipeline, RedisError, RedisResult, ServerErrorKind, Value,
-    aio::ConnectionLike, cmd,
+    Cmd, ErrorKind, FromRedisValue, RedisError, RedisResult, ServerErrorKind, Value, aio::ConnectionLike, cmd,
 };
 use shared::{backoff::Backoff, clock::Clock};
 use shared_observe::traces::{Span, SpanKind};
@@ -19,10 +18,10 @@ use tokio::{
 
 use super::{
     admission::{Admission, CommitServer, Sync, admit, run_id},
-    connection::{ANSWERING, Connection, Source, is_broken, refused},
+    connection::{ANSWERING, Connection, Source, is_broken, may_be_replaced, refused},
     failover::{Losses, Masters},
     key_space::KeySpace,
-    request::RedisRequest,
+    request::described,
     schema,
     watermark::Watermark,
     watermark::rewriting::Rewriting,
@@ -40,7 +39,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const REWRITING: Duration = Duration::from_millis(500);
 /// The same for the first connection, for which no call waits.
 const FIRST_REWRITING: Duration = Duration::from_secs(4);
-/// Shortest time between two new connections to a cluster, since a shard may be down for long.
+/// Shortest time between two looks for the master, which may be down for long.
 const RENEWED_EVERY: Duration = Duration::from_millis(500);
 /// Number of calls in flight or waiting; further calls are refused. Each holds a batch of some hundred kilobytes at
 /// most.
@@ -58,7 +57,7 @@ pub(super) struct Client {
     masters: Masters,
     clock: Arc<dyn Clock>,
     state: RwLock<ConnectionState>,
-    /// Time of the last replacement of a cluster's connection. It is locked during a replacement.
+    /// Time of the last look for the master. It is locked during a look.
     renewed: Mutex<Instant>,
     calls: Semaphore,
     /// Set once the durability was logged.
@@ -97,11 +96,12 @@ impl Client {
         let down = ConnectionState::Down { why: late(), until, backoff, number: 0 };
         let (state, calls, logged) = (RwLock::new(down), Semaphore::new(CALLS), OnceLock::new());
         let (renewed, masters) = (Mutex::new(Instant::now()), Masters::default());
+        let rewriting = Rewriting::new(volatile_allowed, key_space.clone());
         let client = Self {
             source,
             volatile_allowed,
             key_space,
-            rewriting: Rewriting::new(volatile_allowed),
+            rewriting,
             watermark,
             masters,
             clock,
@@ -141,6 +141,14 @@ impl Client {
         }
     }
 
+    /// The present term, or none while a connection is made. It does not wait, since its callers have no deadline yet.
+    pub(super) fn term(&self) -> Term {
+        match self.state.try_read().as_deref() {
+            Ok(ConnectionState::Up { number, .. } | ConnectionState::Down { number, .. }) => Term(*number),
+            Err(_) => Term::default(),
+        }
+    }
+
     /// Returns whether there is a connection.
     pub(super) async fn is_up(&self) -> bool {
         matches!(&*self.state.read().await, ConnectionState::Up { .. })
@@ -156,13 +164,7 @@ impl Client {
 
     pub(super) async fn ask<T: FromRedisValue>(&self, command: &Cmd) -> RedisResult<T> {
         let _timed = timed("command");
-        Ok(redis::from_redis_value(self.call(&RedisRequest::One(command)).await?)?)
-    }
-
-    /// Sends commands together, all in the same slot.
-    pub(super) async fn ask_all<T: FromRedisValue>(&self, commands: &Pipeline) -> RedisResult<T> {
-        let _timed = timed("command");
-        Ok(redis::from_redis_value(self.call(&RedisRequest::Many(commands)).await?)?)
+        Ok(redis::from_redis_value(self.call(command).await?)?)
     }
 
     /// Runs a script by its hash, and by its text on a server that lacks it. Such a server may have been started without
@@ -174,13 +176,19 @@ impl Client {
         by_text: impl FnOnce() -> Cmd,
     ) -> RedisResult<Value> {
         let _timed = timed("script");
-        match self.call(&RedisRequest::One(by_hash)).await {
-            Err(e) if e.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
-                self.in_time(async |connection| self.rewriting.of_key(&connection, key, REWRITING).await)
-                    .await?;
-                self.call(&RedisRequest::One(&by_text())).await
+        let run = async {
+            match self.call(by_hash).await {
+                Err(e) if e.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
+                    self.in_time(async |connection| self.rewriting.of_key(&connection, key, REWRITING).await)
+                        .await?;
+                    self.call(&by_text()).await
+                }
+                answer => answer,
             }
-            answer => answer,
+        };
+        match timeout_at(Instant::now() + CALL_TIMEOUT, run).await {
+            Ok(answer) => answer,
+            Err(_) => Err(self.why_late().await),
         }
     }
 
@@ -194,21 +202,20 @@ impl Client {
     }
 
     async fn set_mark(&self, now: shared::time::Timestamp) -> RedisResult<Losses> {
-        let (mut connection, _) = self.connection().await;
+        let (mut connection, number) = self.connection().await;
+        // A master that is cut off from its replicas and Sentinels answers all the same.
+        if matches!(connection, Connection::One(_)) && self.renew(number).await {
+            (connection, _) = self.connection().await;
+        }
         let checked = self.watermark.check(&connection).await?;
-        let mut question = cmd("INFO");
-        question.arg("replication");
-        let infos = connection.ask_masters(question).await?.into_iter().map(redis::from_redis_value);
-        let infos = infos.collect::<Result<Vec<_>, _>>()?;
         self.rewriting.of_all(&connection, REWRITING).await?;
         // Each time, since a cluster's connection is replaced without our notice.
         let mut name = cmd("CLIENT");
         name.arg("SETNAME").arg(self.key_space.connection());
         connection.ask_masters(name).await?;
+        self.masters.look(&connection, &self.key_space, !checked.forgotten.is_zero(), now).await?;
         self.watermark.set(&connection, &checked, now).await?;
-        // This comes last, so that after a failed mark the next one reports the promotion.
-        let promoted = self.masters.look(&infos);
-        Ok(Losses { promoted, forgotten: checked.forgotten })
+        Ok(Losses { promoted: self.masters.take_promoted(), forgotten: checked.forgotten })
     }
 
     /// Asks every master, and returns each answer.
@@ -227,7 +234,7 @@ impl Client {
     }
 
     /// Uses the connection for as long as a call may take.
-    async fn in_time<T, F: Future<Output = RedisResult<T>>>(
+    pub(super) async fn in_time<T, F: Future<Output = RedisResult<T>>>(
         &self,
         ask: impl FnOnce(Connection) -> F,
     ) -> RedisResult<T> {
@@ -238,15 +245,15 @@ impl Client {
         }
     }
 
-    async fn call(&self, request: &RedisRequest<'_>) -> RedisResult<Value> {
+    async fn call(&self, command: &Cmd) -> RedisResult<Value> {
         if let Some(older) = self.watermark.older() {
             return Err(refused(older.clone()));
         }
         let Ok(_permit) = self.calls.try_acquire() else {
             return Err(failure(io::ErrorKind::ResourceBusy, "too many calls wait for it"));
         };
-        let span = Span::current().child(SpanKind::Client, || request.described());
-        let answer = match timeout_at(Instant::now() + CALL_TIMEOUT, self.persist(request)).await {
+        let span = Span::current().child(SpanKind::Client, || described(command));
+        let answer = match timeout_at(Instant::now() + CALL_TIMEOUT, self.persist(command)).await {
             Ok(answer) => answer,
             Err(_) => Err(self.why_late().await),
         };
@@ -256,19 +263,15 @@ impl Client {
         answer
     }
 
-    /// Repeats a request until there is an answer.
-    async fn persist(&self, request: &RedisRequest<'_>) -> RedisResult<Value> {
+    /// Repeats a command until there is an answer. It may be repeated: if a commit was carried out, its own guards fail the
+    /// second time.
+    async fn persist(&self, command: &Cmd) -> RedisResult<Value> {
         loop {
             let (mut connection, number) = self.connection().await;
-            let answer = match request {
-                RedisRequest::One(command) => connection.req_packed_command(command).await,
-                RedisRequest::Many(commands) => {
-                    commands.query_async::<Vec<Value>>(&mut connection).await.map(Value::Array)
-                }
-            };
+            let answer = connection.req_packed_command(command).await;
             match answer.and_then(Value::extract_error) {
                 Err(e) if is_broken(&connection, &e) => self.lost(Term(number), e).await,
-                Err(e) if e.kind() == ErrorKind::ClusterConnectionNotFound => {
+                Err(e) if may_be_replaced(&e) => {
                     if !self.renew(number).await {
                         return Err(e);
                     }
@@ -331,16 +334,29 @@ impl Client {
         }
     }
 
-    /// Replaces a cluster's connection that has lost its masters, which it might otherwise look for only much later.
-    /// Returns whether the call is worth another attempt.
+    /// Looks for the master again, by Sentinels, the cluster's nodes, or the address: another server may have taken over. A
+    /// cluster's connection is replaced, since it might otherwise look for its masters only much later. Returns whether the
+    /// call is worth another attempt.
     async fn renew(&self, lost: u64) -> bool {
         let Ok(mut renewed) = self.renewed.try_lock() else { return false };
+        if self.server().await.term != Term(lost) || !self.is_up().await {
+            return true;
+        }
         if renewed.elapsed() < RENEWED_EVERY {
             return false;
         }
         *renewed = Instant::now();
         // Calls to the other masters use the old connection in the meantime.
-        let Ok(fresh) = self.source.connect(ANSWERING).await else { return false };
+        let Ok(mut fresh) = self.source.connect(ANSWERING).await else { return false };
+        if let Connection::One(_) = fresh {
+            let Ok(found) = run_id(&mut fresh).await else { return false };
+            let is_replaced = found != self.server().await.run_id;
+            if is_replaced {
+                let why = failure(io::ErrorKind::ConnectionReset, "another server is the master");
+                self.lost(Term(lost), why).await;
+            }
+            return is_replaced;
+        }
         if let ConnectionState::Up { connection, number, .. } = &mut *self.state.write().await
             && *number == lost
         {

@@ -24,6 +24,8 @@ const CONNECTING: Duration = Duration::from_secs(1);
 pub(super) const ANSWERING: Duration = Duration::from_secs(1);
 /// Redirections that a call follows while a cluster moves slots.
 const REDIRECTIONS: u32 = 8;
+/// Shortest and longest pause, in milliseconds, before a call is repeated while a slot moves.
+const AGAIN_AFTER: (u64, u64) = (10, 150);
 
 pub(super) enum Source {
     One(Box<Client>),
@@ -79,6 +81,8 @@ impl Source {
             Self::Cluster(nodes, certificates) => {
                 let mut builder = ClusterClient::builder(nodes.clone())
                     .retries(REDIRECTIONS)
+                    .min_retry_wait(AGAIN_AFTER.0)
+                    .max_retry_wait(AGAIN_AFTER.1)
                     .tcp_settings(at_once())
                     .connection_timeout(CONNECTING)
                     .response_timeout(answering)
@@ -238,6 +242,13 @@ pub(super) fn is_broken(connection: &Connection, error: &RedisError) -> bool {
         )
     );
     moved || error.is_io_error() || error.is_unrecoverable_error()
+}
+
+/// Returns whether another server may be the master by now: the one that was asked has lost its replicas, is a replica, or
+/// does not find the other masters.
+pub(super) fn may_be_replaced(error: &RedisError) -> bool {
+    error.kind() == ErrorKind::ClusterConnectionNotFound
+        || matches!(error.code(), Some("NOREPLICAS" | "READONLY" | "MASTERDOWN" | "CLUSTERDOWN"))
 }
 
 /// Returns whether another attempt to connect may succeed although nobody changes settings, data or credentials. A

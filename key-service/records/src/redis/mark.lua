@@ -4,10 +4,11 @@
 -- while it reads its file again (as the user `default`, who may not be allowed these commands) skips this mark as well.
 --
 -- KEYS  the marks
--- ARGV  the data directory, the count
+-- ARGV  the data directory, the count, the time of the last look
 local count = redis.call('HGET', KEYS[1], ARGV[1])
 if not count or tonumber(count) < tonumber(ARGV[2]) then
   redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
   redis.call('HSET', KEYS[1], 'last', ARGV[2])
 end
+redis.call('HSET', KEYS[1], 'looked', ARGV[3])
 return redis.status_reply('OK')

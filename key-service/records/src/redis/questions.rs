@@ -1,11 +1,14 @@
-//! Writes questions as commands, and reads the answers of Redis.
+//! Writes questions as commands, sends them, and reads the answers of Redis.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::RangeInclusive};
 
-use redis::{ErrorKind, Pipeline, RedisError, Value, pipe};
+use redis::{Cmd, ErrorKind, RedisError, RedisResult, Script, Value, cmd};
 
-use super::key_space::KeySpace;
+use super::{arguments::MOST_WORDS_OF_A_CALL, client::Client, key_space::KeySpace};
 use crate::records::{Answer, Cursor, Failure, Name, Order, Place, Question, Record, Set, Space};
+
+/// Script that runs several commands.
+pub(super) const READ: &str = include_str!("read.lua");
 
 /// Fields on a page of a set, roughly, so that a page takes Redis little time.
 const PAGE: usize = 500;
@@ -13,49 +16,105 @@ const PAGE: usize = 500;
 /// A field of a hash: name and value.
 type HashField = (Vec<u8>, Vec<u8>);
 
-/// Commands for the questions, which Redis answers as of one moment.
-pub(super) fn write_questions(names: &KeySpace, space: &Space, questions: &[Question]) -> Pipeline {
-    let mut commands = pipe();
-    for question in questions {
-        write_question(names, &mut commands, space, question);
-    }
-    if commands.len() > 1 {
-        commands.atomic();
-    }
-    commands
+/// Commands that answer questions, as of one moment.
+pub(super) struct Reads(Vec<ReadCommand>);
+
+/// A command that reads.
+struct ReadCommand {
+    command: &'static str,
+    key: Vec<u8>,
+    words: Vec<Vec<u8>>,
 }
 
-fn write_question(names: &KeySpace, commands: &mut Pipeline, space: &Space, question: &Question) {
+impl ReadCommand {
+    fn new(command: &'static str, key: Vec<u8>) -> Self {
+        Self { command, key, words: Vec::new() }
+    }
+
+    fn arg(mut self, word: impl AsRef<[u8]>) -> Self {
+        self.words.push(word.as_ref().to_vec());
+        self
+    }
+
+    fn number(self, number: u64) -> Self {
+        self.arg(number.to_string())
+    }
+}
+
+impl Reads {
+    pub(super) fn of(names: &KeySpace, space: &Space, questions: &[Question]) -> Self {
+        let mut reads = Vec::new();
+        for question in questions {
+            write_question(names, &mut reads, space, question);
+        }
+        Self(reads)
+    }
+
+    /// Sends the commands. Several run in a script: unlike a transaction, it follows a slot that moves to another server,
+    /// and a full Redis runs it.
+    pub(super) async fn send(&self, client: &Client, script: &Script) -> RedisResult<Vec<Value>> {
+        match &self.0[..] {
+            [] => Ok(Vec::new()),
+            [ReadCommand { command, key, words }] => {
+                let mut single = cmd(command);
+                single.arg(key);
+                for word in words {
+                    single.arg(word);
+                }
+                Ok(vec![client.ask(&single).await?])
+            }
+            [first, ..] => {
+                let by_hash = self.script("EVALSHA_RO", script.get_hash());
+                let answers = client.run(&first.key, &by_hash, || self.script("EVAL_RO", READ)).await?;
+                Ok(redis::from_redis_value(answers)?)
+            }
+        }
+    }
+
+    /// A command that runs the script of this hash or text.
+    fn script(&self, name: &str, script: &str) -> Cmd {
+        let mut command = cmd(name);
+        command.arg(script).arg(self.0.len());
+        for read in &self.0 {
+            command.arg(&read.key);
+        }
+        for read in &self.0 {
+            command.arg(read.command).arg(read.words.len());
+            for word in &read.words {
+                command.arg(word);
+            }
+        }
+        command
+    }
+}
+
+fn write_question(names: &KeySpace, reads: &mut Vec<ReadCommand>, space: &Space, question: &Question) {
     match question {
         Question::Records(all) => {
             for (set, places) in by_set(all) {
-                commands.cmd("HMGET").arg(names.place(space, Place::Set(set)));
-                for place in places {
-                    commands.arg(&all[place].key[..]);
+                for places in places.chunks(MOST_WORDS_OF_A_CALL) {
+                    let read = ReadCommand::new("HMGET", names.place(space, Place::Set(set)));
+                    reads.push(places.iter().fold(read, |read, place| read.arg(&all[*place].key)));
                 }
             }
         }
         Question::Set(set, after) => {
             let cursor = after.as_ref().map_or(&b"0"[..], |Cursor(place)| place);
-            commands
-                .cmd("HSCAN")
-                .arg(names.place(space, Place::Set(*set)))
-                .arg(cursor)
-                .arg("COUNT")
-                .arg(PAGE);
+            let read = ReadCommand::new("HSCAN", names.place(space, Place::Set(*set)));
+            reads.push(read.arg(cursor).arg("COUNT").number(PAGE as u64));
         }
         Question::Entries { index, from, to, order, limit } => {
             let lowest = [b"[", from.as_slice()].concat();
             let highest = to.as_ref().map_or(b"+".to_vec(), |to| [b"(", to.as_slice()].concat());
-            let command = commands.cmd("ZRANGE").arg(names.place(space, Place::Index(*index)));
-            match order {
-                Order::Ascending => command.arg(lowest).arg(highest).arg("BYLEX"),
-                Order::Descending => command.arg(highest).arg(lowest).arg("BYLEX").arg("REV"),
+            let read = ReadCommand::new("ZRANGE", names.place(space, Place::Index(*index)));
+            let read = match order {
+                Order::Ascending => read.arg(lowest).arg(highest).arg("BYLEX"),
+                Order::Descending => read.arg(highest).arg(lowest).arg("BYLEX").arg("REV"),
             };
-            command.arg("LIMIT").arg(0).arg(*limit);
+            reads.push(read.arg("LIMIT").number(0).number(*limit as u64));
         }
         Question::Values { log, from, to, order, limit } => {
-            write_values(commands, &names.place(space, Place::Log(*log)), (*from, *to), *order, *limit);
+            write_values(reads, &names.place(space, Place::Log(*log)), *from..=*to, *order, *limit);
         }
     }
 }
@@ -71,18 +130,26 @@ fn by_set(names: &[Name]) -> BTreeMap<Set, Vec<usize>> {
 
 /// Reads values of a log. An item has the number of its last value, so the item with the value of `to` may have a
 /// higher one: the first such item is read apart.
-fn write_values(commands: &mut Pipeline, log: &[u8], (from, to): (u64, u64), order: Order, limit: usize) {
+fn write_values(
+    reads: &mut Vec<ReadCommand>,
+    log: &[u8],
+    numbers: RangeInclusive<u64>,
+    order: Order,
+    limit: usize,
+) {
+    let (from, to) = numbers.into_inner();
+    let range = |from: u64| ReadCommand::new("XRANGE", log.to_vec()).number(from);
     if from == to {
-        commands.cmd("XRANGE").arg(log).arg(from).arg("+").arg("COUNT").arg(1);
+        reads.push(range(from).arg("+").arg("COUNT").number(1));
         return;
     }
-    match order {
-        Order::Ascending => commands.cmd("XRANGE").arg(log).arg(from).arg(to),
-        Order::Descending => commands.cmd("XREVRANGE").arg(log).arg(to).arg(from),
+    let read = match order {
+        Order::Ascending => range(from).number(to),
+        Order::Descending => ReadCommand::new("XREVRANGE", log.to_vec()).number(to).number(from),
     };
-    commands.arg("COUNT").arg(limit);
+    reads.push(read.arg("COUNT").number(limit as u64));
     if let Some(behind) = to.checked_add(1) {
-        commands.cmd("XRANGE").arg(log).arg(behind).arg("+").arg("COUNT").arg(1);
+        reads.push(range(behind).arg("+").arg("COUNT").number(1));
     }
 }
 
@@ -95,9 +162,11 @@ pub(super) fn read_answers(questions: &[Question], answers: Vec<Value>) -> Resul
             Question::Records(names) => {
                 let mut records = vec![None; names.len()];
                 for places in by_set(names).into_values() {
-                    let Value::Array(found) = next()? else { return Err(senseless()) };
-                    for (place, value) in places.into_iter().zip(found) {
-                        records[place] = record(value)?;
+                    for places in places.chunks(MOST_WORDS_OF_A_CALL) {
+                        let Value::Array(found) = next()? else { return Err(senseless()) };
+                        for (place, value) in places.iter().zip(found) {
+                            records[*place] = record(value)?;
+                        }
                     }
                 }
                 Answer::Records(records)

@@ -9,7 +9,7 @@ use super::{
 
 /// Layout that this program reads and writes. Programs of layouts 1 to 4 check the same number, and leave this layout
 /// alone.
-const LAYOUT: u32 = 5;
+pub(super) const LAYOUT: u32 = 5;
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 enum OtherLayout {

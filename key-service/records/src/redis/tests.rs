@@ -1,7 +1,9 @@
 //! Redis as a backend: the cases of the suite run over a server and over a cluster, each in names of its own.
 
 mod durability;
+mod failovers;
 mod full;
+mod moving;
 mod outages;
 mod secured;
 mod torn;

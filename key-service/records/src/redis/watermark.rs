@@ -141,7 +141,8 @@ impl Watermark {
         let next = next(checked.count, since, now);
         try_join_all((0..PARTS).map(|part| {
             let (mut connection, mut mark) = (connection.clone(), cmd("EVAL"));
-            mark.arg(MARK).arg(1).arg(self.key_space.marks(part)).arg(&self.directory).arg(next);
+            mark.arg(MARK).arg(1).arg(self.key_space.marks(part));
+            mark.arg(&self.directory).arg(next).arg(now.millis());
             async move { mark.query_async::<()>(&mut connection).await }
         }))
         .await?;

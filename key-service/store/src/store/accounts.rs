@@ -83,9 +83,10 @@ impl Store {
     /// Finds an account by name, through an index.
     pub async fn account_named(&self, name: &str) -> Result<Option<AccountId>, StoreError> {
         let (space, of_name) = layout::account_name(name);
-        let Some(owner) = self.get::<AccountName>(&space, of_name).await? else { return Ok(None) };
+        let Some(owner) = self.read().get::<AccountName>(&space, of_name).await? else { return Ok(None) };
         let id = owner_of_name(&owner)?;
-        let profile: Option<AccountProfile> = self.get(&layout::space(id), layout::account_profile()).await?;
+        let profile: Option<AccountProfile> =
+            self.read().get(&layout::space(id), layout::account_profile()).await?;
         Ok(profile.filter(|profile| profile.name == name).map(|_| id))
     }
 
@@ -93,7 +94,7 @@ impl Store {
     pub async fn funds(&self, account: AccountId) -> Result<Option<Funds>, StoreError> {
         let today = refused::of_today(self.clock.now());
         let asked = vec![names::account(), layout::account_profile(), today];
-        let found = self.records_of(&layout::space(account), asked).await?;
+        let found = self.read().records_of(&layout::space(account), asked).await?;
         let [Some(money), Some(profile), refused] = &found[..] else { return Ok(None) };
         let (AccountRecord { money, .. }, AccountProfile { name, keys, groups, .. }) =
             (read_account(&message(money)?), message(profile)?);
@@ -106,7 +107,8 @@ impl Store {
         &self,
         account: AccountId,
     ) -> Result<Option<AccountRecord>, StoreError> {
-        let money: Option<messages::Account> = self.get(&layout::space(account), names::account()).await?;
+        let money: Option<messages::Account> =
+            self.read().get(&layout::space(account), names::account()).await?;
         Ok(money.as_ref().map(read_account))
     }
 
@@ -164,7 +166,7 @@ impl Store {
         account: AccountId,
     ) -> Result<Option<(AccountRecord, AccountProfile)>, StoreError> {
         let asked = vec![names::account(), layout::account_profile()];
-        let found = self.records_of(&layout::space(account), asked).await?;
+        let found = self.read().records_of(&layout::space(account), asked).await?;
         let [Some(money), Some(profile)] = &found[..] else { return Ok(None) };
         Ok(Some((read_account(&message(money)?), message(profile)?)))
     }

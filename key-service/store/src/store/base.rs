@@ -1,14 +1,15 @@
 //! The store over its records: what all nouns need to read and to change them.
 
-use std::{ops::RangeInclusive, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
+pub(crate) use key_service_ledger::reading::{message, no_answer};
 use key_service_ledger::{
     EventBounds, Lanes, Retention, StoreError,
-    view::{self, FORM, View},
+    reading::SpaceReader,
+    view::{self, View},
 };
-use prost::Message;
 use quick_cache::sync::Cache;
-use records::{Answer, Durability, Index, Log, Name, Question, Record, Records, Set, Space};
+use records::{Answer, Durability, Question, Record, Records, Set, Space};
 use shared::{clock::Clock, ids::AccountId};
 use tokio::time::Instant;
 
@@ -85,25 +86,9 @@ impl Store {
         self.change(space, note).await
     }
 
-    /// Answers questions about a space as it is at one moment.
-    pub(crate) async fn ask(
-        &self,
-        space: &Space,
-        questions: Vec<Question>,
-    ) -> Result<Vec<Answer>, StoreError> {
-        Ok(self.records.read(space, questions).await?)
-    }
-
-    /// Reads records at one moment, in the order of these names.
-    pub(crate) async fn records_of(
-        &self,
-        space: &Space,
-        names: Vec<Name>,
-    ) -> Result<Vec<Option<Record>>, StoreError> {
-        match self.ask(space, vec![Question::Records(names)]).await?.pop() {
-            Some(Answer::Records(records)) => Ok(records),
-            Some(_) | None => Err(no_answer()),
-        }
+    /// Reads what a space has.
+    pub(crate) fn read(&self) -> SpaceReader<'_> {
+        SpaceReader(&*self.records)
     }
 
     /// Reads all records of a set without parts, page by page, each with its name. A record that is written meanwhile
@@ -116,7 +101,7 @@ impl Store {
         let (mut all, mut place) = (Vec::new(), None);
         loop {
             let page = Question::Set(Set { table, part: 0 }, place);
-            let Some(Answer::Set(records, next)) = self.ask(space, vec![page]).await?.pop() else {
+            let Some(Answer::Set(records, next)) = self.read().ask(space, vec![page]).await?.pop() else {
                 return Err(no_answer());
             };
             all.extend(records);
@@ -126,78 +111,6 @@ impl Store {
             place = next;
         }
     }
-
-    /// Reads the records of these names, with `None` for each that is absent.
-    pub(crate) async fn get_all<M: Message + Default>(
-        &self,
-        space: &Space,
-        names: Vec<Name>,
-    ) -> Result<Vec<Option<M>>, StoreError> {
-        if names.is_empty() {
-            return Ok(Vec::new());
-        }
-        let records = self.records_of(space, names.clone()).await?;
-        let read = |(name, record): (&Name, &Option<Record>)| {
-            let read = record.as_ref().map(message).transpose();
-            read.inspect_err(|_| view::tell_damage(space, name))
-        };
-        names.iter().zip(&records).map(read).collect()
-    }
-
-    /// The record of this name.
-    pub(crate) async fn get<M: Message + Default>(
-        &self,
-        space: &Space,
-        name: Name,
-    ) -> Result<Option<M>, StoreError> {
-        Ok(self.get_all(space, vec![name]).await?.pop().flatten())
-    }
-
-    /// Reads entries of an index from `from` to before `to`, at most `limit`.
-    pub(crate) async fn entries(
-        &self,
-        space: &Space,
-        index: Index,
-        (from, to): (Vec<u8>, Option<Vec<u8>>),
-        order: records::Order,
-        limit: usize,
-    ) -> Result<Vec<Vec<u8>>, StoreError> {
-        let question = Question::Entries { index, from, to, order, limit };
-        match self.ask(space, vec![question]).await?.pop() {
-            Some(Answer::Entries(entries)) => Ok(entries),
-            Some(_) | None => Err(no_answer()),
-        }
-    }
-
-    /// Reads values of a log whose numbers are in a range, at most `limit`.
-    pub(crate) async fn values(
-        &self,
-        space: &Space,
-        log: Log,
-        numbers: RangeInclusive<u64>,
-        order: records::Order,
-        limit: usize,
-    ) -> Result<Vec<(u64, Vec<u8>)>, StoreError> {
-        let (from, to) = numbers.into_inner();
-        let question = Question::Values { log, from, to, order, limit };
-        match self.ask(space, vec![question]).await?.pop() {
-            Some(Answer::Values(values)) => Ok(values),
-            Some(_) | None => Err(no_answer()),
-        }
-    }
-}
-
-/// The message of a record.
-pub(crate) fn message<M: Message + Default>(record: &Record) -> Result<M, StoreError> {
-    if record.form() > FORM {
-        return Err(StoreError::Damaged("a record of a later version".into()));
-    }
-    M::decode(record.message()).map_err(|e| StoreError::Damaged(e.to_string()))
-}
-
-/// Error of an answer that does not fit its question.
-pub(crate) fn no_answer() -> StoreError {
-    StoreError::Damaged("an answer to another question".into())
 }
 
 /// Error of a record that no program writes.

@@ -2,7 +2,7 @@
 
 pub(crate) mod refused;
 pub(crate) mod refused_calls;
-mod restores;
+mod runs;
 pub mod search;
 pub(crate) mod upstreams;
 
@@ -49,7 +49,7 @@ impl Store {
             let questions =
                 vec![values(0, u64::MAX, Order::Ascending, 1), values(next, last, Order::Ascending, asked)];
             let answers: [Answer; 2] =
-                self.ask(&space, questions).await?.try_into().map_err(|_| no_answer())?;
+                self.read().ask(&space, questions).await?.try_into().map_err(|_| no_answer())?;
             let [Answer::Values(first), Answer::Values(found)] = answers else { return Err(no_answer()) };
             page.gone_until = first.first().map_or(0, |(number, _)| number.saturating_sub(1));
             if next <= page.gone_until {
@@ -81,7 +81,7 @@ impl Store {
             // Numbers have no gaps. Without a number, the last entry tells its own.
             let asked = if last.is_some() { AT_ONCE.min(limit - entries.len()) } else { 1 };
             let range = last.map_or(0..=u64::MAX, |last| last.saturating_sub(asked as u64 - 1)..=last);
-            let found = self.values(&space, names::JOURNAL, range, Order::Descending, asked).await?;
+            let found = self.read().values(&space, names::JOURNAL, range, Order::Descending, asked).await?;
             if found.is_empty() {
                 let newest = self.last_number(&space).await?;
                 if !entries.is_empty() || last.is_none_or(|last| newest >= last) {
@@ -99,7 +99,7 @@ impl Store {
 
     /// Number of the last entry; 0 for an empty journal.
     async fn last_number(&self, space: &Space) -> Result<u64, StoreError> {
-        let last = self.values(space, names::JOURNAL, 0..=u64::MAX, Order::Descending, 1).await?;
+        let last = self.read().values(space, names::JOURNAL, 0..=u64::MAX, Order::Descending, 1).await?;
         Ok(last.first().map_or(0, |(number, _)| *number))
     }
 
@@ -131,7 +131,8 @@ impl Store {
         while deposits.len() < limit {
             let asked = AT_ONCE.min(limit - deposits.len());
             let range = (Vec::new(), end.take());
-            let entries = self.entries(&space, names::DEPOSITED, range, Order::Descending, asked).await?;
+            let entries =
+                self.read().entries(&space, names::DEPOSITED, range, Order::Descending, asked).await?;
             let ids: Vec<_> = entries.iter().map(|entry| deposit_id(entry)).collect::<Result<_, _>>()?;
             deposits.extend(self.deposits_of(&space, &ids).await?);
             end = entries.last().cloned();
@@ -148,7 +149,7 @@ impl Store {
         ids: &[DepositId],
     ) -> Result<Vec<Deposit>, StoreError> {
         let names = ids.iter().map(|id| names::deposit(*id)).collect();
-        let records = self.get_all::<messages::Deposit>(space, names).await?;
+        let records = self.read().get_all::<messages::Deposit>(space, names).await?;
         let read = ids.iter().zip(records).map(|(id, record)| match record.and_then(codec::read_deposit) {
             Some(LedgerRecord::Deposited(deposited)) => Ok(Deposit { id: *id, deposited }),
             Some(LedgerRecord::None | LedgerRecord::Open(_) | LedgerRecord::Closed(_)) | None => {

@@ -28,14 +28,15 @@ impl Store {
     /// a revoked key is found too. The ledger refuses a credential that a rotation ended; the key's next rotation
     /// forgets it, unless it is the first one.
     pub async fn find_credential(&self, digest: Digest) -> Result<Option<Credential>, StoreError> {
-        let found = self.get::<messages::Credential>(&layout::credentials(&digest), name_of(&digest)).await?;
+        let found =
+            self.read().get::<messages::Credential>(&layout::credentials(&digest), name_of(&digest)).await?;
         found.as_ref().map(read).transpose()
     }
 
     /// Reads the record of the peppers that credentials were made with ([`domain::pepper_record`]), if there is one.
     pub async fn pepper_record(&self) -> Result<Option<String>, StoreError> {
         let (space, name) = pepper_place();
-        Ok(self.get::<PepperRecord>(&space, name).await?.map(|peppers| peppers.record))
+        Ok(self.read().get::<PepperRecord>(&space, name).await?.map(|peppers| peppers.record))
     }
 
     /// Replaces the record of peppers, if it is still `seen`. Returns whether it did.

@@ -39,7 +39,7 @@ impl Store {
         EventSlice { order, behind, limit }: EventSlice,
     ) -> Result<Found<NumberedEvent, u64>, StoreError> {
         let space = layout::space(account);
-        let kept = self.get::<messages::EventsKept>(&space, names::events()).await?;
+        let kept = self.read().get::<messages::EventsKept>(&space, names::events()).await?;
         let first = kept.map_or(1, |kept| kept.first);
         // One event more than wanted shows that there are more.
         let at_once = if search.is_whole() { limit.min(READ_AT_ONCE) + 1 } else { READ_AT_ONCE };
@@ -75,7 +75,7 @@ impl Store {
                 Question::Records(vec![names::events()]),
                 Question::Values { log, from, to, order, limit },
             ];
-            let answers = self.ask(&space, questions).await?;
+            let answers = self.read().ask(&space, questions).await?;
             let Ok([Answer::Records(kept), Answer::Values(values)]) = <[Answer; 2]>::try_from(answers) else {
                 return Err(no_answer());
             };
@@ -96,14 +96,15 @@ impl Store {
     /// Returns which of these thresholds a kept event tells, by the names under which they are told once.
     pub async fn are_told(&self, account: AccountId, names: Vec<Vec<u8>>) -> Result<Vec<bool>, StoreError> {
         let names = names.iter().map(|name| names::told(name)).collect();
-        let told = self.get_all::<messages::Told>(&layout::space(account), names).await?;
+        let told = self.read().get_all::<messages::Told>(&layout::space(account), names).await?;
         Ok(told.into_iter().map(|told| told.is_some()).collect())
     }
 
     /// The keys whose thresholds were told last, the latest first, of at most `limit` thresholds of keys and others.
     pub async fn last_told_keys(&self, account: AccountId, limit: usize) -> Result<Vec<KeyId>, StoreError> {
         let (space, all) = (layout::space(account), (Vec::new(), None));
-        let entries = self.entries(&space, names::TOLD_AT, all, records::Order::Descending, limit).await?;
+        let entries =
+            self.read().entries(&space, names::TOLD_AT, all, records::Order::Descending, limit).await?;
         let mut keys = Vec::new();
         for entry in entries {
             // The name begins with the holder's id: that of a group or an account is no key's.
@@ -117,7 +118,8 @@ impl Store {
     pub async fn event_number(&self, account: AccountId, id: EventId) -> Result<Option<u64>, StoreError> {
         let range = (id.as_bytes().to_vec(), layout::behind(id.as_bytes()));
         let space = layout::space(account);
-        let entries = self.entries(&space, names::EVENT_IDS, range, records::Order::Descending, 1).await?;
+        let entries =
+            self.read().entries(&space, names::EVENT_IDS, range, records::Order::Descending, 1).await?;
         Ok(entries.first().and_then(|entry| names::event_number(entry)))
     }
 
@@ -129,7 +131,7 @@ impl Store {
         Range { from, to, order, limit }: Range,
     ) -> Result<Vec<(u64, Option<NumberedEvent>)>, StoreError> {
         let range = (names::event_of(subject, from), Some(names::event_of(subject, to.saturating_add(1))));
-        let entries = self.entries(space, names::EVENTS_OF, range, order, limit).await?;
+        let entries = self.read().entries(space, names::EVENTS_OF, range, order, limit).await?;
         let numbers: Vec<u64> = entries.iter().filter_map(|entry| names::event_number(entry)).collect();
         let value = |number: &u64| Question::Values {
             log: names::EVENTS,
@@ -141,7 +143,7 @@ impl Store {
         if numbers.is_empty() {
             return Ok(Vec::new());
         }
-        let answers = self.ask(space, numbers.iter().map(value).collect()).await?;
+        let answers = self.read().ask(space, numbers.iter().map(value).collect()).await?;
         let event = |(number, answer): (u64, Answer)| match answer {
             Answer::Values(values) => {
                 let event = values.first().map(|(_, value)| event(number, value)).transpose()?;
@@ -166,7 +168,7 @@ impl Store {
             }
             records::Order::Descending => (from, to),
         };
-        let values = self.values(space, names::EVENTS, from..=to, order, limit).await?;
+        let values = self.read().values(space, names::EVENTS, from..=to, order, limit).await?;
         values.into_iter().map(|(number, value)| Ok((number, Some(event(number, &value)?)))).collect()
     }
 }
@@ -188,7 +190,7 @@ impl Range {
 }
 
 /// The event of a value of the log.
-fn event(number: u64, value: &[u8]) -> Result<NumberedEvent, StoreError> {
+pub(crate) fn event(number: u64, value: &[u8]) -> Result<NumberedEvent, StoreError> {
     let json = value.get(ID..).and_then(|json| std::str::from_utf8(json).ok());
     let event = json.and_then(Event::from_json);
     let event = event.ok_or_else(|| StoreError::Damaged(format!("event {number} cannot be read")))?;

@@ -192,13 +192,13 @@ impl Store {
         looked_at: usize,
     ) -> Result<TopGroups, StoreError> {
         let (space, all, order) = (layout::space(account), (Vec::new(), None), records::Order::Descending);
-        let entries = self.entries(&space, layout::GROUPS, all, order, looked_at).await?;
+        let entries = self.read().entries(&space, layout::GROUPS, all, order, looked_at).await?;
         let ids = entries.iter().map(|entry| group_id(entry)).collect::<Result<Vec<_>, _>>()?;
         if ids.len() <= most && ids.len() < looked_at {
             return Ok(TopGroups { ids, are_all: true });
         }
         let names = ids.iter().map(|id| names::group(*id)).collect();
-        let found = self.get_all::<messages::Group>(&space, names).await?;
+        let found = self.read().get_all::<messages::Group>(&space, names).await?;
         let used = found.iter().map(|group| group.as_ref()?.budget.as_ref().map(|budget| budget.used));
         let mut by_use: Vec<_> = used.zip(ids).collect();
         by_use.sort_by_key(|(used, _)| std::cmp::Reverse(*used));
@@ -216,7 +216,7 @@ impl Store {
         let mut groups = Vec::with_capacity(external_ids.len());
         for some in external_ids.chunks(READ_AT_ONCE) {
             let names = some.iter().map(|id| external_id(id)).collect();
-            for found in self.get_all::<ExternalId>(&space, names).await? {
+            for found in self.read().get_all::<ExternalId>(&space, names).await? {
                 groups.push(found.map(|found| group_id(&found.group)).transpose()?);
             }
         }
@@ -229,7 +229,8 @@ impl Store {
         for some in ids.chunks(READ_AT_ONCE) {
             let names = some.iter().flat_map(|id| [names::group(*id), layout::group_profile(*id)]);
             let question = Question::Records(names.collect());
-            let Some(Answer::Records(found)) = self.ask(&layout::space(account), vec![question]).await?.pop()
+            let Some(Answer::Records(found)) =
+                self.read().ask(&layout::space(account), vec![question]).await?.pop()
             else {
                 return Err(damaged("an answer to another question"));
             };
@@ -261,7 +262,7 @@ impl Store {
                 ((of.to_vec(), to), records::Order::Descending)
             }
         };
-        let entries = self.entries(&layout::space(account), index, range, order, limit).await?;
+        let entries = self.read().entries(&layout::space(account), index, range, order, limit).await?;
         let id = |entry: &Vec<u8>| {
             entry
                 .get(of.len()..)

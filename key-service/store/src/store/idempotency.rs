@@ -32,7 +32,9 @@ impl Store {
         let Some(attempt) = attempt else { return Ok(Vec::new()) };
         let until_now = (Vec::new(), layout::behind(&layout::time(attempt.now)));
         let space = layout::space(account);
-        self.entries(&space, layout::IDEMPOTENCY_ENDS, until_now, Order::Ascending, PRUNED_AT_ONCE).await
+        self.read()
+            .entries(&space, layout::IDEMPOTENCY_ENDS, until_now, Order::Ascending, PRUNED_AT_ONCE)
+            .await
     }
 }
 

@@ -113,7 +113,7 @@ impl Store {
         ids: &[KeyId],
     ) -> Result<Vec<(ApiKey, KeyProfile)>, StoreError> {
         let names = ids.iter().flat_map(|id| [names::key(*id), layout::key_profile(*id)]);
-        let found = self.records_of(&layout::space(account), names.collect()).await?;
+        let found = self.read().records_of(&layout::space(account), names.collect()).await?;
         let keys = ids.iter().zip(found.chunks(2)).map(|(id, records)| match records {
             [Some(money), profile] => read(*id, money, profile.as_ref()).map(Some),
             _ => Ok(None),
@@ -171,10 +171,13 @@ fn create(
 fn update(change: &mut Change<'_>, id: KeyId, patch: &KeyPatch, act: &Act) -> Result<Updated, StoreError> {
     let judged = takes_key(change, patch.group.flatten())?;
     let Some((before, profile)) = find(change, id)? else { return Ok(Updated::NotFound) };
-    let key = match before.clone().updated(patch, act.at) {
+    let mut key = match before.clone().updated(patch, act.at) {
         Ok(key) => key,
         Err(reason) => return Ok(Updated::NotChanged(reason)),
     };
+    if patch.bounds.windows.is_some() {
+        key.spend.budget.begin_windows(act.at, change.windows_begin(act.at)?);
+    }
     if let Err(bad) = judged {
         return Ok(Updated::BadGroup(bad));
     }

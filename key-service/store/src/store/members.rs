@@ -43,9 +43,9 @@ impl Store {
     /// The account's members, oldest first.
     pub async fn members(&self, account: AccountId) -> Result<Vec<Member>, StoreError> {
         let space = layout::space(account);
-        let list = self.get::<IdList>(&space, list_name()).await?.unwrap_or_default();
+        let list = self.read().get::<IdList>(&space, list_name()).await?.unwrap_or_default();
         let ids: Vec<_> = list.ids.iter().map(|id| member_id(id)).collect::<Result<_, _>>()?;
-        let members = self.get_all(&space, ids.iter().map(|id| member_name(*id)).collect()).await?;
+        let members = self.read().get_all(&space, ids.iter().map(|id| member_name(*id)).collect()).await?;
         // A member may have been removed since the list was read.
         let members = ids.into_iter().zip(members).filter_map(|(id, member)| Some((id, member?)));
         members.map(|(id, member)| read_member(id, member)).collect()
@@ -54,9 +54,11 @@ impl Store {
     /// Finds a member of the account by name, through an index.
     pub async fn member_named(&self, account: AccountId, name: &str) -> Result<Option<Member>, StoreError> {
         let space = layout::space(account);
-        let Some(named) = self.get::<MemberName>(&space, name_name(name)).await? else { return Ok(None) };
+        let Some(named) = self.read().get::<MemberName>(&space, name_name(name)).await? else {
+            return Ok(None);
+        };
         let id = member_id(&named.member)?;
-        let member = self.get(&space, member_name(id)).await?;
+        let member = self.read().get(&space, member_name(id)).await?;
         member.map(|member| read_member(id, member)).transpose()
     }
 

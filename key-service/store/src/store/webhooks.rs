@@ -83,11 +83,11 @@ impl Store {
     /// The account's webhooks, oldest first.
     pub async fn webhooks(&self, account: AccountId) -> Result<Vec<StoredWebhook>, StoreError> {
         let space = layout::space(account);
-        let listed = self.get::<WebhookList>(&space, list()).await?.unwrap_or_default();
+        let listed = self.read().get::<WebhookList>(&space, list()).await?.unwrap_or_default();
         let ids = listed.ids.iter().map(|id| WebhookId::from_slice(id));
         let ids: Vec<WebhookId> =
             ids.collect::<Option<_>>().ok_or_else(|| unreadable("the list of webhooks"))?;
-        let found = self.get_all(&space, ids.iter().map(|id| webhook(*id)).collect()).await?;
+        let found = self.read().get_all(&space, ids.iter().map(|id| webhook(*id)).collect()).await?;
         // A webhook that was removed in between is absent.
         let found = ids.into_iter().zip(found).filter_map(|(id, found)| Some((id, found?)));
         found.map(|(id, found)| read(id, found)).collect()

@@ -2,6 +2,7 @@
 
 pub(crate) mod books;
 pub(crate) mod budgets;
+pub(crate) mod clocks;
 pub(crate) mod deposits;
 pub(crate) mod leases;
 pub(crate) mod margins;

@@ -1,21 +1,28 @@
 //! Simulated outages of a backend, for tests of the store's callers.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+#![allow(clippy::unwrap_used, reason = "panics are fine as test failures")]
+
+use std::sync::{
+    Mutex,
+    atomic::{AtomicBool, AtomicU64, Ordering},
+};
 
 use async_trait::async_trait;
 use records::{Answer, Commit, Committed, Failure, Place, Question, Records, Space, maps::Maps};
+use shared::time::Timestamp;
 
 /// Records in memory that fail, or are nearly full, when a test says so.
 pub struct Unreliable {
     maps: Maps,
     calls_left: AtomicU64,
     is_nearly_full: AtomicBool,
+    losses: Mutex<Vec<i64>>,
 }
 
 impl Default for Unreliable {
     fn default() -> Self {
         let (calls_left, is_nearly_full) = (AtomicU64::new(u64::MAX), AtomicBool::new(false));
-        Self { maps: Maps::default(), calls_left, is_nearly_full }
+        Self { maps: Maps::default(), calls_left, is_nearly_full, losses: Mutex::default() }
     }
 }
 
@@ -33,6 +40,11 @@ impl Unreliable {
     /// From now on the backend says that it is nearly full, or that it is not.
     pub fn set_nearly_full(&self, is_nearly_full: bool) {
         self.is_nearly_full.store(is_nearly_full, Ordering::SeqCst);
+    }
+
+    /// From now on the backend says that commits since this time may have been lost, without losing any.
+    pub fn lose_since(&self, since: Timestamp) {
+        self.losses.lock().unwrap().push(since.millis());
     }
 
     /// Number of records in the spaces whose names begin like this.
@@ -70,5 +82,9 @@ impl Records for Unreliable {
 
     async fn is_nearly_full(&self) -> Result<bool, Failure> {
         Ok(self.is_nearly_full.load(Ordering::SeqCst))
+    }
+
+    async fn losses(&self) -> Result<Vec<i64>, Failure> {
+        Ok(self.losses.lock().unwrap().clone())
     }
 }

@@ -27,6 +27,8 @@ enum Fault {
     Stall,
     /// Some answers of the store are lost.
     LoseAnswers,
+    /// The store is killed twice, each time in the middle of a commit, and starts again.
+    TearFile,
     /// A wall clock is moved.
     StepClock,
     /// The owner revokes a key.
@@ -40,7 +42,7 @@ enum Fault {
 }
 
 impl Fault {
-    const ALL: [Self; 12] = [
+    const ALL: [Self; 13] = [
         Self::Cut,
         Self::Break,
         Self::KillKeyService,
@@ -48,6 +50,7 @@ impl Fault {
         Self::KillGatewayApart,
         Self::Stall,
         Self::LoseAnswers,
+        Self::TearFile,
         Self::StepClock,
         Self::Revoke,
         Self::Lower,
@@ -122,11 +125,19 @@ async fn carry_out(world: &Arc<World>, fault: Fault, dice: &mut Dice) {
             world.maps.lose_answers(false);
             tell!(world.trace, "the store answers again");
         }
+        Fault::TearFile => {
+            for _ in 0..2 {
+                let away = dice.millis(50..=1_000);
+                tell!(world.trace, "the store is killed in its next commit, and is away for {away:?}");
+                world.maps.kill_in_next_commit(away);
+                sleep(away + dice.millis(200..=1_000)).await;
+            }
+        }
         Fault::StepClock => {
             let place = *dice.pick(&[GATEWAYS, KEY_SERVICES].concat());
             let drawn = i64::try_from(dice.within(0..=20_000)).unwrap();
-            // One step in four is of up to a day, and half of these are set right after two seconds.
-            let hours = if drawn % 4 == 0 { drawn % 49 - 24 } else { 0 };
+            // One step in four is of up to three days, and half of these are set right after two seconds.
+            let hours = if drawn % 4 == 0 { drawn % 145 - 72 } else { 0 };
             let step = drawn * 60 - 600_000 + hours * 60 * 60 * 1_000;
             tell!(world.trace, "the clock of {place} moves by {step} ms");
             world.clock(place).step(step);

@@ -9,7 +9,9 @@ use std::{
 };
 
 use async_trait::async_trait;
-use key_service_records::{Answer, Commit, Committed, Failure, Place, Question, Records, Space, maps::Maps};
+use key_service_records::{
+    Answer, Commit, Committed, Failure, Place, Question, Records, Space, Write, maps::Maps,
+};
 use parking_lot::Mutex;
 use shared::time::Timestamp;
 use tokio::{
@@ -34,6 +36,10 @@ pub(crate) struct SharedMaps {
     pub(crate) maps: Maps,
     stalled_until: Mutex<Option<Instant>>,
     loses_answers: AtomicBool,
+    /// Time for which the store is away after it is killed in its next commit.
+    killed_for: Mutex<Option<Duration>>,
+    /// The part of a commit that was in the store's file when it was killed.
+    torn: Mutex<Option<(Space, Vec<Write>)>>,
     after_commit: Mutex<Option<AfterCommit>>,
 }
 
@@ -50,6 +56,23 @@ impl SharedMaps {
     /// Lets some answers be lost, after the effect.
     pub(crate) fn lose_answers(&self, loses: bool) {
         self.loses_answers.store(loses, Ordering::Relaxed);
+    }
+
+    /// Lets the store be killed in the middle of the next commit, and start again after some time.
+    pub(crate) fn kill_in_next_commit(&self, away: Duration) {
+        *self.killed_for.lock() = Some(away);
+    }
+
+    /// Starts the store again after it was killed in this commit. As Redis does, it reads its file up to what is torn there,
+    /// and goes on behind that, so that the torn part takes effect at the next start.
+    async fn start_after(&self, space: Space, writes: Vec<Write>) {
+        let half = writes.len() / 2;
+        let before = self.torn.lock().replace((space, writes.into_iter().take(half).collect()));
+        if let Some((space, writes)) = before {
+            let _ = self.maps.commit(&space, Commit { guards: Vec::new(), writes }).await;
+        }
+        // The key-services have the file written anew before anything else is written.
+        *self.torn.lock() = None;
     }
 
     fn stalled_until(&self) -> Instant {
@@ -115,6 +138,12 @@ impl Records for WayToMaps {
         let (space, judged_at) = (space.clone(), self.call_times.earliest());
         self.call(move |shared| async move {
             let is_changed = !commit.writes.is_empty();
+            let killed_for = shared.killed_for.lock().take_if(|_| is_changed);
+            if let Some(away) = killed_for {
+                shared.stall(away);
+                shared.start_after(space, commit.writes).await;
+                return Err(Failure::Unknown("the store was killed".into()));
+            }
             let committed = shared.maps.commit(&space, commit).await;
             if !is_changed {
                 return committed;

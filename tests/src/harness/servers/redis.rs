@@ -1,15 +1,19 @@
 //! A private Redis: real servers, alone or as a cluster, that never lose an answered write.
 
-use std::path::Path;
+use std::{path::Path, time::Duration};
+
+use tokio::time::sleep;
 
 use super::ports;
 use crate::harness::patience::until;
 use node::Node;
 use pair::MasterAddress;
+use watched::Sentinel;
 
 mod cluster;
 mod node;
 mod pair;
+mod watched;
 
 /// Form of a Redis installation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +28,19 @@ pub enum Form {
     ClusterWithReplicas,
     /// A master with a replica, at an address that leads to the master.
     WithReplica,
+    /// A master with two replicas and a Sentinel. It takes no writes without a replica.
+    Watched,
+}
+
+/// Way in which a master is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// It is killed, as by a power failure.
+    Killed,
+    /// It is stopped by a signal: its connections stay open.
+    Hung,
+    /// Only its clients reach it; its replicas and the Sentinel do not.
+    CutOff,
 }
 
 /// A running Redis, killed when dropped.
@@ -33,6 +50,8 @@ pub struct Redis {
     form: Form,
     /// Where the master is, for a master with a replica.
     master: Option<MasterAddress>,
+    /// Who says where the master is, for one that is watched.
+    sentinel: Option<Sentinel>,
 }
 
 impl Redis {
@@ -46,12 +65,15 @@ impl Redis {
             Form::Cluster => cluster::nodes(folder, cluster::MASTERS),
             Form::ClusterWithReplicas => cluster::nodes(folder, 2 * cluster::MASTERS),
             Form::WithReplica => pair::nodes(folder),
+            Form::Watched => watched::nodes(folder),
         };
-        let master = match form {
-            Form::WithReplica => Some(MasterAddress::of(&nodes).await),
-            Form::Alone | Form::AsInstalled | Form::Cluster | Form::ClusterWithReplicas => None,
-        };
-        let redis = Self { nodes, form, master };
+        let (mut master, mut sentinel) = (None, None);
+        match form {
+            Form::WithReplica => master = Some(MasterAddress::of(&nodes).await),
+            Form::Watched => sentinel = Some(Sentinel::of(&nodes, folder).await),
+            Form::Alone | Form::AsInstalled | Form::Cluster | Form::ClusterWithReplicas => {}
+        }
+        let redis = Self { nodes, form, master, sentinel };
         for node in &redis.nodes {
             node.ready().await;
         }
@@ -66,6 +88,7 @@ impl Redis {
         match self.form {
             Form::Alone | Form::AsInstalled => self.nodes[0].url(),
             Form::WithReplica => format!("redis://{}", self.pair().address),
+            Form::Watched => self.sentinel().url(),
             Form::Cluster | Form::ClusterWithReplicas => {
                 let addresses: Vec<String> = self.nodes.iter().map(Node::address).collect();
                 format!("redis+cluster://{}", addresses.join(","))
@@ -81,7 +104,7 @@ impl Redis {
     /// Number of masters at start.
     pub fn masters(&self) -> usize {
         match self.form {
-            Form::Alone | Form::AsInstalled | Form::WithReplica => 1,
+            Form::Alone | Form::AsInstalled | Form::WithReplica | Form::Watched => 1,
             Form::Cluster | Form::ClusterWithReplicas => cluster::MASTERS,
         }
     }
@@ -127,16 +150,6 @@ impl Redis {
         }
     }
 
-    /// Waits until a replica has taken over from the killed master.
-    pub async fn failed_over(&self, number: usize) {
-        let replica = &self.nodes[number + cluster::MASTERS];
-        until("a replica to take over", async || {
-            replica.ask("ROLE").is_some_and(|answer| answer.contains("master"))
-        })
-        .await;
-        self.heal().await;
-    }
-
     /// Moves all slots of a master to the others. Returns when all nodes know.
     pub async fn move_slots_from(&self, master: usize) {
         tokio::task::block_in_place(|| cluster::move_slots_from(&self.nodes, master));
@@ -153,13 +166,93 @@ impl Redis {
         self.nodes[self.pair().replica()].resume();
     }
 
-    /// Kills the master, which has a replica, and lets the replica take over. Returns once the new master has a replica.
+    /// Kills a master, and returns once another server has taken over and has replicas.
     pub async fn fail_over(&self) {
-        self.pair().fail_over(&self.nodes).await;
+        self.lose_master(0, Loss::Killed).await;
+    }
+
+    /// Loses a master, and returns once another server has taken over and the lost one is its replica. Only the masters of
+    /// a cluster have numbers.
+    pub async fn lose_master(&self, number: usize, how: Loss) {
+        let lost = self.begin_to_lose(number, how);
+        self.taken_over(number, lost).await;
+        // Clients that have not noticed go on with the lost one.
+        if how == Loss::CutOff {
+            sleep(Duration::from_secs(1)).await;
+        }
+        self.come_back(lost, how).await;
+    }
+
+    /// Loses a master. Returns the number of its server.
+    pub fn begin_to_lose(&self, number: usize, how: Loss) -> usize {
+        let lost = self.master(number);
+        let node = &self.nodes[lost];
+        match how {
+            Loss::Killed => node.kill(),
+            Loss::Hung => node.hang(),
+            Loss::CutOff => watched::cut_off(node, true),
+        }
+        lost
+    }
+
+    /// Waits until another server has taken over.
+    pub async fn taken_over(&self, number: usize, lost: usize) {
+        match self.form {
+            Form::WithReplica => self.pair().promote(&self.nodes),
+            Form::Watched => {
+                until("a replica to take over", async || {
+                    let named = self.sentinel().master(&self.nodes);
+                    named.is_some_and(|named| named != lost && is_master(&self.nodes[named]))
+                })
+                .await;
+            }
+            Form::ClusterWithReplicas => {
+                let other = (lost + cluster::MASTERS) % self.nodes.len();
+                until("a replica to take over", async || is_master(&self.nodes[other])).await;
+            }
+            Form::Alone | Form::AsInstalled | Form::Cluster => panic!("server {number} has no replica"),
+        }
+    }
+
+    /// Brings a lost master back, as a replica.
+    pub async fn come_back(&self, lost: usize, how: Loss) {
+        let node = &self.nodes[lost];
+        match how {
+            Loss::Killed => node.launch(),
+            Loss::Hung => node.resume(),
+            Loss::CutOff => watched::cut_off(node, false),
+        }
+        node.ready().await;
+        if self.form == Form::WithReplica {
+            self.pair().rejoin(&self.nodes).await;
+        }
+        until("the lost master to follow", async || node.says("INFO replication", "master_link_status:up"))
+            .await;
+        self.heal().await;
+    }
+
+    /// Ends the replication of a pair, whose master goes on.
+    pub fn split(&self) {
+        self.pair().split(&self.nodes);
+    }
+
+    /// Number of the server that is a master now.
+    fn master(&self, number: usize) -> usize {
+        match self.form {
+            Form::WithReplica => 1 - self.pair().replica(),
+            Form::Watched => self.sentinel().master(&self.nodes).expect("the Sentinel names a master"),
+            Form::ClusterWithReplicas if is_master(&self.nodes[number]) => number,
+            Form::ClusterWithReplicas => number + cluster::MASTERS,
+            Form::Alone | Form::AsInstalled | Form::Cluster => number,
+        }
     }
 
     fn pair(&self) -> &MasterAddress {
         self.master.as_ref().expect("this form has a replica")
+    }
+
+    fn sentinel(&self) -> &Sentinel {
+        self.sentinel.as_ref().expect("this form has a Sentinel")
     }
 
     /// Stops the servers with a signal: connections stay open, and nothing is answered until they are resumed.
@@ -171,4 +264,8 @@ impl Redis {
     pub fn resume(&self) {
         self.nodes.iter().for_each(Node::resume);
     }
+}
+
+fn is_master(node: &Node) -> bool {
+    node.says("ROLE", "master")
 }

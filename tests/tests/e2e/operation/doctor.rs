@@ -67,6 +67,23 @@ async fn of_services_every_part_is_looked_at_and_a_fault_is_found_where_it_is() 
 }
 
 #[apply(fact)]
+async fn a_master_that_goes_on_without_its_replicas_is_a_warning() {
+    let deployment = Deployment::Services { gateways: 1, key_services: 1, redis: Form::WithReplica };
+    let stack = Stack::with(Options { deployment, ..Options::default() }).await;
+    let settings = stack.key_services[0].settings();
+    let warnings = || {
+        findings(settings)
+            .1
+            .iter()
+            .filter(|it| it["says"].to_string().contains("min-replicas-to-write"))
+            .count()
+    };
+    assert_eq!(warnings(), 1);
+    stack.redis().ask(0, "CONFIG SET min-replicas-to-write 1");
+    assert_eq!(warnings(), 0);
+}
+
+#[apply(fact)]
 async fn a_first_look_makes_nothing_and_a_secret_that_others_may_read_is_a_warning() {
     let folder = TempDir::new().unwrap();
     let token = folder.path().join("token");

@@ -1,13 +1,16 @@
-//! Replicas that are awaited: what is answered survives the loss of the master, and without replicas nothing is answered.
+//! Replicas: what is answered survives the loss of the master if they are awaited, and a master that is cut off is left.
 
 use std::{
-    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
     time::{Duration, Instant},
 };
 
 use futures_util::future::join_all;
 use tests::{
-    harness::{Deployment, Form, LOOK_EVERY, Options, PATIENCE, Stack, cost_of, usd},
+    harness::{Deployment, Form, LOOK_EVERY, Loss, Options, PATIENCE, SERVER_PATIENCE, Stack, cost_of, usd},
     upstream::Script,
 };
 use tokio::time::sleep;
@@ -104,4 +107,138 @@ async fn no_charge_is_lost_with_a_master_whose_replica_takes_over() {
         cost_of(12, 5).nanos() * i64::try_from(answered).unwrap(),
         "each answer was charged once"
     );
+}
+
+/// Key-services of an installation whose master is cut off.
+const KEY_SERVICES: usize = 2;
+/// Time within which a charge that is answered has reached the replicas, and within which an answer is written.
+const REPLICATED: Duration = Duration::from_secs(1);
+
+/// Cuts the master off from its replicas and its Sentinel, but not from key-services, and counts the charges that are lost.
+async fn a_master_that_only_key_services_reach(min_replicas: u32) {
+    let deployment = Deployment::Services { gateways: 1, key_services: KEY_SERVICES, redis: Form::Watched };
+    let stack = Stack::with(Options { deployment, ..Options::default() }).await;
+    // The harness would fail on lost charges, which this test counts itself.
+    stack.others_spend();
+    let redis = stack.redis();
+    for server in 0..redis.pids().len() {
+        redis.ask(server, &format!("CONFIG SET min-replicas-to-write {min_replicas}"));
+    }
+    let keys = join_all((0..CLIENTS).map(|_| stack.key())).await;
+    let told: Vec<Mutex<Vec<Instant>>> = keys.iter().map(|_| Mutex::default()).collect();
+    let over = AtomicBool::new(false);
+    let clients = keys.iter().zip(&told).map(async |(key, told)| {
+        while !over.load(Ordering::Relaxed) {
+            let answer = stack.call(key, Script::tokens(12, 5)).send().await;
+            if answer.status == 200 {
+                told.lock().unwrap().push(Instant::now());
+            } else {
+                assert_eq!(answer.status, 503, "{answer}");
+                sleep(LOOK_EVERY).await;
+            }
+        }
+    });
+    let answered = || told.iter().map(|told| told.lock().unwrap().len()).sum::<usize>();
+    let cut = async {
+        sleep(REPLICATED).await;
+        let cut = Instant::now();
+        let lost = redis.begin_to_lose(0, Loss::CutOff);
+        redis.taken_over(0, lost).await;
+        // The cut-off master answers all the same, but nobody may stay with it.
+        let deadline = Instant::now() + SERVER_PATIENCE;
+        let serve = |server| redis.ask(server, "CLIENT LIST").matches("name=faregate:fg").count();
+        while (0..redis.pids().len()).filter(|server| *server != lost).map(serve).sum::<usize>()
+            < KEY_SERVICES
+        {
+            assert!(Instant::now() < deadline, "key-services stay with the master that is cut off");
+            sleep(LOOK_EVERY).await;
+        }
+        let (left, before) = (Instant::now(), answered());
+        while answered() < before + 10 * CLIENTS {
+            assert!(Instant::now() < deadline, "nothing is served by the new master");
+            sleep(LOOK_EVERY).await;
+        }
+        over.store(true, Ordering::Relaxed);
+        (cut, left, lost)
+    };
+    let (_, (cut, left, lost)) = tokio::join!(join_all(clients), cut);
+    redis.come_back(lost, Loss::CutOff).await;
+    stack.released(PATIENCE).await;
+    // A master that takes no writes without replicas loses only what was under way.
+    let until = if min_replicas == 0 { left } else { cut };
+    let mut gone = 0;
+    for (key, told) in keys.iter().zip(told) {
+        let told = told.into_inner().unwrap();
+        let used = stack.used(key).await.nanos();
+        let billed = usize::try_from(used / cost_of(12, 5).nanos()).unwrap();
+        let recent = told.iter().filter(|at| **at + REPLICATED > cut && **at < until + REPLICATED).count();
+        assert!(
+            told.len().saturating_sub(billed) <= recent,
+            "{billed} of {} are billed, {recent} were new",
+            told.len()
+        );
+        assert!(used <= stack.cost_of_served(key).nanos(), "nothing is billed that was not served");
+        gone += told.len().saturating_sub(billed);
+    }
+    println!("{gone} charges went with the master; it was left after {:?}", left - cut);
+    let counted = stack.key_services.iter().map(async |server| {
+        let metrics = stack.http.get(&format!("{}/metrics", server.admin())).await.text().to_owned();
+        metrics.lines().any(|line| line.starts_with("keyservice_store_failovers_total 1"))
+    });
+    assert_eq!(join_all(counted).await, [true; KEY_SERVICES], "each key-service counts it");
+}
+
+#[apply(fact)]
+async fn a_master_that_only_key_services_reach_and_that_refuses_writes_is_left() {
+    a_master_that_only_key_services_reach(1).await;
+}
+
+#[apply(fact)]
+async fn a_master_that_only_key_services_reach_and_that_takes_writes_is_left() {
+    a_master_that_only_key_services_reach(0).await;
+}
+
+#[apply(fact)]
+async fn after_a_failover_that_lost_entries_no_export_passes_over_the_bills_that_got_their_numbers() {
+    let deployment = Deployment::Services { gateways: 1, key_services: 1, redis: Form::WithReplica };
+    let stack = Stack::with(Options { deployment, ..Options::default() }).await;
+    stack.others_spend();
+    let key = stack.key().await;
+    let serve = async |count: usize| {
+        for _ in 0..count {
+            let deadline = Instant::now() + PATIENCE;
+            while stack.call(&key, Script::tokens(12, 5)).send().await.status != 200 {
+                assert!(Instant::now() < deadline, "nothing is served");
+                sleep(LOOK_EVERY).await;
+            }
+        }
+        stack.released(PATIENCE).await;
+    };
+    let export = |after: u64| {
+        let after = after.to_string();
+        let export = ["journal", "export", "--account", &stack.account.name, "--after", &after];
+        let (status, printed, error) = stack.operator().try_cli(&export);
+        let seqs: Vec<u64> = printed
+            .lines()
+            .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["seq"].as_u64().unwrap())
+            .collect();
+        if status.success() { Ok(seqs) } else { Err(error) }
+    };
+    serve(3).await;
+    stack.redis().split();
+    serve(2).await;
+    assert_eq!(export(0), Ok(vec![1, 2, 3, 4, 5]));
+    let lost = stack.redis().begin_to_lose(0, Loss::Killed);
+    stack.redis().taken_over(0, lost).await;
+    serve(4).await;
+
+    let refused = export(5).unwrap_err();
+    assert!(refused.contains("a replica of Redis took over, and 5 may have been lost"), "{refused}");
+    let (_, sure) = refused.trim_end().rsplit_once("--after ").unwrap();
+    let again = export(sure.parse().unwrap()).unwrap();
+    assert!(again.len() >= 4 && again.is_sorted() && *again.last().unwrap() > 1_000_000, "{again:?}");
+    assert_eq!(export(*again.last().unwrap()), Ok(Vec::new()));
+    serve(1).await;
+    assert_eq!(export(*again.last().unwrap()).unwrap().len(), 1);
+    stack.redis().come_back(lost, Loss::Killed).await;
 }

@@ -197,7 +197,9 @@ fn reason(
     let drained = restarts
         .iter()
         .any(|restart| restart.gateway == sent.gateway && restart.from < sent.to && restart.to > sent.from);
-    let cut = drained && generation.streamed && !generation.ended_by(End::Finished);
+    // The upstream may have sent its last tokens when the gateway stops reading, so that the entry alone tells a cut.
+    let unfinished = entry.is_some_and(|entry| entry["finish_reason"].is_null());
+    let cut = drained && generation.streamed && unfinished;
     let right = !bills::is_above(generation, entry) && !bills::is_estimated(entry);
     (cut && right && bills::lacks_only_tokens_on_their_way(generation, sent, entry)).then_some(CUT)
 }

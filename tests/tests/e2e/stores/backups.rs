@@ -95,6 +95,14 @@ async fn a_program_that_exports_bills_and_events_misses_none_after_a_restore() {
     let (failed, _, error) =
         stack.operator().try_cli(&["journal", "export", "--account", ACCOUNT, "--after", &unknown]);
     assert!(!failed.success() && error.contains("--after: the journal ends at"), "{error}");
+    // The same backup once more, which knows nothing of the first restore.
+    let last = *bills.last().unwrap();
+    stack.server().kill();
+    stack.cli(&["restore", "--from", &place]);
+    stack.server().restart().await;
+    serve(2).await;
+    let again = export("journal", last);
+    assert!(again.len() == 2 && again.iter().all(|seq| *seq > last), "{again:?} after {last}");
 }
 
 #[apply(fact)]

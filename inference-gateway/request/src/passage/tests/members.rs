@@ -93,11 +93,13 @@ fn undocumented_members_pass_where_the_upstream_names_them() {
 
 #[test]
 fn undocumented_members_of_documented_objects_and_of_tools_stay_behind() {
+    let parsed =
+        |text: &str| -> Value { serde_json::from_str(text).unwrap_or_else(|e| panic!("{e}: {text}")) };
     let text = |reasoning: &str, tools: &str| {
         let body = format!(r#"{{"model":"m","input":"Hi","reasoning":{reasoning},"tools":{tools}}}"#);
         let text = passed(responses, &body, RESPONSES);
-        let json: Value = serde_json::from_str(&text).unwrap_or_else(|e| panic!("{e}: {text}"));
-        (json["reasoning"].to_string(), json["tools"].to_string())
+        let json = parsed(&text);
+        (json["reasoning"].clone(), json["tools"].clone())
     };
     for (given, sent) in [
         (r#"{"x":1}"#, "{}"),
@@ -107,17 +109,18 @@ fn undocumented_members_of_documented_objects_and_of_tools_stay_behind() {
         (r#"{"x":1,"y":2,"mode":"pro","z":3}"#, r#"{"mode":"standard"}"#),
         ("{}", "{}"),
     ] {
-        assert_eq!(text(given, "[]").0, sent, "{given}");
+        assert_eq!(text(given, "[]").0, parsed(sent), "{given}");
     }
     let f = r#"{"name":"f","type":"function"}"#;
     for tools in [
         r#"[{"x":1,"type":"function","name":"f","cost":2}]"#,
         r#"[{"type":"web_search","x":1},{"type":"function","x":{"type":"mcp"},"name":"f"},{"type":"mcp"}]"#,
     ] {
-        assert_eq!(text("{}", tools).1, format!("[{f}]"), "{tools}");
+        assert_eq!(text("{}", tools).1, parsed(&format!("[{f}]")), "{tools}");
     }
     let space = r#"[{"type":"namespace","name":"s","y":1,"tools":[{"type":"function","name":"f","x":1}]}]"#;
-    assert_eq!(text("{}", space).1, format!(r#"[{{"name":"s","tools":[{f}],"type":"namespace"}}]"#));
+    let kept = format!(r#"[{{"name":"s","tools":[{f}],"type":"namespace"}}]"#);
+    assert_eq!(text("{}", space).1, parsed(&kept));
 }
 
 /// Asserts that the body is refused for a name at this place.
@@ -137,17 +140,14 @@ fn a_name_that_differs_in_case_alone_is_refused_by_its_place() {
         "Service_Tier",
         "\u{17f}tore",
         "Max_Output_To\u{212a}ens",
-        "To\u{17f}",
         "Conversation",
         "Context_Management",
         "BACKGROUND",
     ] {
-        if name != "To\u{17f}" {
-            let name = serde_json::Value::from(name);
-            let body = format!(r#"{{"model":"m","input":"Hi",{name}:null}}"#);
-            for lines in [RESPONSES, TAKES_UNKNOWN, ""] {
-                assert_named(responses, &body, lines, name.as_str().unwrap());
-            }
+        let name = serde_json::Value::from(name);
+        let body = format!(r#"{{"model":"m","input":"Hi",{name}:null}}"#);
+        for lines in [RESPONSES, TAKES_UNKNOWN, ""] {
+            assert_named(responses, &body, lines, name.as_str().unwrap());
         }
     }
     let input =
@@ -198,11 +198,9 @@ fn a_name_that_differs_in_case_alone_is_refused_by_its_place() {
 #[test]
 fn a_name_in_another_case_is_refused_in_messages_blocks_and_sources_too() {
     let hi = r#""messages":[{"role":"user","content":"Hi"}]"#;
-    for name in ["Max_Tokens", "SPEED", "Fallbacks", "MCP_Servers", "Container", "m\u{df}", "Me\u{df}ages"] {
-        if name != "m\u{df}" {
-            let body = format!(r#"{{"model":"m","max_tokens":9,{hi},"{name}":null}}"#);
-            assert_named(messages::parse, &body, MESSAGES, name);
-        }
+    for name in ["Max_Tokens", "SPEED", "Fallbacks", "MCP_Servers", "Container", "Me\u{df}ages"] {
+        let body = format!(r#"{{"model":"m","max_tokens":9,{hi},"{name}":null}}"#);
+        assert_named(messages::parse, &body, MESSAGES, name);
     }
     let blocks = |block: &str| {
         format!(
@@ -287,6 +285,7 @@ fn what_nobody_reads_may_not_be_nested_deeper_than_other_values() {
             "tools[0].parameters",
         ),
         (format!(r#""input":[{{"role":"user","content":"Hi","x":{deepest}}}]"#), "input[0].x"),
+        (format!(r#""input":[{{"role":"user","content":"Hi","output":{deepest}}}]"#), "input[0].output"),
         (
             format!(
                 r#""input":[{{"role":"user","content":[{{"type":"input_text","text":"Hi","x":{deepest}}}]}}]"#
@@ -307,6 +306,18 @@ fn what_nobody_reads_may_not_be_nested_deeper_than_other_values() {
     for (members, place) in [
         (format!(r#""messages":[{{"role":"user","content":"Hi"}}],"x":{deepest}"#), "x"),
         (format!(r#""messages":[{{"role":"user","content":"Hi","x":{deepest}}}]"#), "messages[0].x"),
+        (
+            format!(
+                r#""messages":[{{"role":"user","content":[{{"type":"text","text":"Hi","source":{deepest}}}]}}]"#
+            ),
+            "messages[0].content[0].source",
+        ),
+        (
+            format!(
+                r#""messages":[{{"role":"user","content":"Hi"}},{{"role":"assistant","content":[{{"type":"tool_use","id":"t","name":"f","input":{{}}}}]}},{{"role":"user","content":[{{"type":"tool_result","tool_use_id":"t","content":"a","x":{deepest}}}]}}]"#
+            ),
+            "messages[2].content[0].x",
+        ),
         (
             format!(
                 r#""messages":[{{"role":"user","content":[{{"type":"text","text":"Hi","citations":{deepest}}}]}}]"#

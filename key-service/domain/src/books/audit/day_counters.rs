@@ -70,18 +70,18 @@ impl DayCounters {
 
 /// Returns the counters of a day that differ from those that entries add up to.
 pub(crate) fn compare(day: Day, of: &SumOwner, recorded: &DayCounters, proven: &DayCounters) -> Vec<Wrong> {
-    let mut comparison = Comparison { day, wrong: Vec::new() };
+    let mut comparison = DayComparison { day, wrong: Vec::new() };
     comparison.compare(of, recorded, proven);
     comparison.wrong
 }
 
 /// A comparison of the counters of a day.
-struct Comparison {
+struct DayComparison {
     day: Day,
     wrong: Vec<Wrong>,
 }
 
-impl Comparison {
+impl DayComparison {
     fn compare(&mut self, of: &SumOwner, recorded: &DayCounters, proven: &DayCounters) {
         let day = self.day;
         match (of, recorded, proven) {

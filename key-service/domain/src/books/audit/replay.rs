@@ -4,7 +4,7 @@ use std::{ops::RangeInclusive, time::Duration};
 
 use shared::{calendar::Per, money::NanoUsd, time::Timestamp};
 
-use crate::ledger::{Budget, Window};
+use crate::ledger::{Budget, MOST_CARRIED, Window};
 
 /// Time around the beginning of a window in which a bill may count in either window, since the clock that set a bound
 /// may have been ahead or behind.
@@ -13,13 +13,18 @@ const UNSURE: Duration = Duration::from_mins(10);
 /// The window of each length that runs after the entries so far.
 ///
 /// A window turns with the holds and bills of its budget, and each bill has an entry. So entries tell what was billed
-/// in a window, with two exceptions. They do not tell which bills count that fall within minutes of its beginning or of
-/// the time its bound was set. Nor do they tell whether money that a late capture gave back was billed in the same
-/// window.
+/// in a window, with three exceptions. They do not tell which bills count that fall within minutes of its beginning or of
+/// the time its bound was set. They do not tell whether money that a late capture gave back was billed in the same
+/// window. And a window that a clock began which was ahead may count earlier bills, too.
 #[derive(Debug, Default)]
 pub(super) struct Replay {
     running: [WindowBills; 4],
     since: [Option<BoundSince>; 4],
+    /// Sum of all bills so far.
+    total: NanoUsd,
+    last: Option<Timestamp>,
+    /// The latest time of an entry, which is not the last one's if a clock was far ahead.
+    latest: Option<Timestamp>,
 }
 
 /// Times at which windows of each length got their bounds, for bounds set within the recorded window.
@@ -27,7 +32,7 @@ pub(super) type Since = [Option<Timestamp>; 4];
 
 /// The entries that a journal still has.
 #[derive(Clone, Copy)]
-pub(super) struct Known {
+pub(super) struct KnownEntries {
     pub(super) complete: bool,
     pub(super) begins_at: Option<Timestamp>,
 }
@@ -77,33 +82,61 @@ impl Replay {
     pub(super) fn new(since: Since) -> Self {
         let zero = NanoUsd::ZERO;
         let bound = |set_at| BoundSince { set_at, most: zero, least: zero, given_back: zero };
-        Self { running: [WindowBills::default(); 4], since: since.map(|set_at| set_at.map(bound)) }
+        Self { since: since.map(|set_at| set_at.map(bound)), ..Self::default() }
     }
 
     pub(super) fn add(&mut self, at: Timestamp, delta: NanoUsd) {
+        if self.last.is_some_and(|last| at < last) {
+            self.go_back(at);
+        }
         for (per, running) in Per::ALL.into_iter().zip(&mut self.running) {
-            running.add(per, at, delta);
+            let start = per.beginning(at);
+            // A clock that was ahead may have begun the window. Its first bill is then of its very beginning.
+            let was_begun = at == start || self.latest.is_some_and(|latest| start <= latest);
+            running.add(per, at, delta, was_begun.then_some(self.total));
         }
         for since in self.since.iter_mut().flatten() {
             since.add(at, delta);
         }
+        self.total = sum(self.total, delta.max(NanoUsd::ZERO));
+        self.last = Some(at);
+        self.latest = self.latest.max(Some(at));
+    }
+
+    /// Times go back, after a clock was far ahead. Entries no longer tell which windows count them for certain.
+    fn go_back(&mut self, at: Timestamp) {
+        for (per, running) in Per::ALL.into_iter().zip(&mut self.running) {
+            let start = running.start.min(Some(per.beginning(at)));
+            *running = WindowBills {
+                start,
+                most: self.total,
+                given_back: running.given_back,
+                ..WindowBills::default()
+            };
+        }
+        for since in self.since.iter_mut().flatten() {
+            since.least = NanoUsd::ZERO;
+        }
     }
 
     /// Returns the nearest spend that the known entries allow; `None` if they allow the recorded spend.
-    pub(super) fn disproves(&self, window: &Window, known: Known) -> Option<NanoUsd> {
+    pub(super) fn disproves(&self, window: &Window, known: KnownEntries) -> Option<NanoUsd> {
         let running = &self.running[window.per as usize];
+        let last = self.last.unwrap_or(window.start);
+        let is_ahead = window.start > last.plus(MOST_CARRIED) || Some(last) < self.latest;
+        let ahead = is_ahead.then_some(self.total);
         let (allowed, is_whole) = if is_first(window) {
             let reaches_back = known.begins_at.is_some_and(|at| at.plus(UNSURE) <= window.start);
             let since = self.since[window.per as usize].filter(|since| since.set_at == window.start);
             let allowed = match (since, running.start) {
-                (Some(since), _) => since.allowed(),
+                (Some(since), _) => since.allowed(ahead),
                 (None, None) => NanoUsd::ZERO..=NanoUsd::ZERO,
                 // The bound was set after the entries were added up.
                 (None, Some(_)) => return None,
             };
             (allowed, reaches_back)
         } else {
-            (running.allowed(window), running.turns > 1)
+            (running.allowed(window, ahead), running.turns > 1)
         };
         let proven = if known.complete || is_whole {
             window.used.clamp(*allowed.start(), *allowed.end())
@@ -129,18 +162,19 @@ impl BoundSince {
         }
     }
 
-    fn allowed(&self) -> RangeInclusive<NanoUsd> {
-        self.least.left_after(self.given_back)..=self.most
+    fn allowed(&self, ahead: Option<NanoUsd>) -> RangeInclusive<NanoUsd> {
+        self.least.left_after(self.given_back)..=ahead.unwrap_or(self.most)
     }
 }
 
 impl WindowBills {
-    fn add(&mut self, per: Per, at: Timestamp, delta: NanoUsd) {
+    /// Adds an entry. `earlier` are all bills before, if a window that begins may count them.
+    fn add(&mut self, per: Per, at: Timestamp, delta: NanoUsd, earlier: Option<NanoUsd>) {
         let beginning = per.beginning(at);
         let start = self.start.unwrap_or(beginning).max(beginning);
         if self.start.is_some_and(|before| before < start) {
             let turns = self.turns.saturating_add(1).min(2);
-            *self = Self { most: self.late, turns, ..Self::default() };
+            *self = Self { most: earlier.unwrap_or(self.late), turns, ..Self::default() };
         }
         self.start = Some(start);
         if delta < NanoUsd::ZERO {
@@ -156,11 +190,12 @@ impl WindowBills {
         }
     }
 
-    fn allowed(&self, window: &Window) -> RangeInclusive<NanoUsd> {
+    /// Returns what the window may have used. `ahead` are all bills, if a clock that was far ahead may have begun it.
+    fn allowed(&self, window: &Window, ahead: Option<NanoUsd>) -> RangeInclusive<NanoUsd> {
         match self.start {
             None => NanoUsd::ZERO..=NanoUsd::ZERO,
             // The window began with a hold, or its bound was set at its beginning: it has no entries of its own yet.
-            Some(start) if start < window.start => NanoUsd::ZERO..=self.late,
+            Some(start) if start < window.start => NanoUsd::ZERO..=ahead.unwrap_or(self.late),
             Some(_) => self.least.left_after(self.given_back)..=self.most,
         }
     }

@@ -73,22 +73,21 @@ impl Stored {
     }
 }
 
-/// What is counted, as a plural.
 impl fmt::Display for Stored {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::AccountName => f.write_str("entries of the account in the index of names"),
-            Self::AccountMoney => f.write_str("money records of the account"),
-            Self::AccountProfile => f.write_str("profiles of the account"),
-            Self::Holder => f.write_str("entries in the index of accounts with open holds"),
-            Self::Money(of) => write!(f, "money records of {of}"),
-            Self::Profile(of) => write!(f, "profiles of {of}"),
-            Self::Listed(of, listing) => write!(f, "entries of {of} in {}", listing.as_str()),
-            Self::Bill(generation) => write!(f, "remembered bills of {generation} that are its last entry"),
-            Self::Deposit(deposit) => write!(f, "records of {deposit} that fit its payment and its entry"),
-            Self::LastDeposit => f.write_str("deposits that are the account's last one"),
-            Self::Event(number) => write!(f, "sets of index entries of event {number}"),
-            Self::Threshold(number) => write!(f, "thresholds of event {number} with their index entry"),
+            Self::AccountName => f.write_str("the account's entry in the index of names"),
+            Self::AccountMoney => f.write_str("the account's record of money"),
+            Self::AccountProfile => f.write_str("the account's profile"),
+            Self::Holder => f.write_str("the account's entry in the index of accounts with open holds"),
+            Self::Money(of) => write!(f, "the record of money of {of}"),
+            Self::Profile(of) => write!(f, "the profile of {of}"),
+            Self::Listed(of, listing) => write!(f, "the entry of {of} in {}", listing.as_str()),
+            Self::Bill(generation) => write!(f, "the remembered bill of {generation}"),
+            Self::Deposit(deposit) => write!(f, "the record of {deposit}"),
+            Self::LastDeposit => f.write_str("the account's last deposit"),
+            Self::Event(number) => write!(f, "an index entry of event {number}"),
+            Self::Threshold(number) => write!(f, "the threshold of event {number}"),
         }
     }
 }

@@ -172,6 +172,43 @@ fn a_window_used_what_its_entries_add_up_to() {
     assert_eq!(wrong_in(&shared(26, 0, later), 0), []);
 }
 
+/// What is wrong with a window of a key whose entries of 10 have these times.
+fn wrong_after(times: &[Timestamp], window: Window) -> Vec<Wrong> {
+    let mut auditor = Auditor::new(true);
+    let mut used = 0;
+    for (number, at) in (1..).zip(times) {
+        used += 10;
+        auditor.entry(AuditedEntry { at: *at, ..entry(number, 1, 10, used) });
+    }
+    auditor.budget(of_key(1), &shared(used, 0, window), nanos(0), nanos(0));
+    let account = Account { credit: nanos(900 - used), ..Account::default() };
+    auditor.account(account, nanos(0), [nanos(900)].into_iter()).wrong
+}
+
+#[test]
+fn windows_that_a_clock_days_ahead_began_count_what_is_billed_until_then() {
+    let days = |days: u32| START.plus(Duration::from_hours(24) * days);
+    let far = |used| Window { start: Per::Day.beginning(days(5)), ..day(used) };
+    let times = [START, days(5), START, START];
+    assert_eq!(wrong_after(&times, far(30)), []);
+    // The clock was ahead while a request was held alone.
+    assert_eq!(wrong_after(&[START, START], far(10)), []);
+    assert_eq!(wrong_after(&[START, START], far(30)).len(), 1);
+    // Once the clock gets there, the first bill is of the window's beginning.
+    let reached = [&times[..], &[Per::Day.beginning(days(5)), days(5)]].concat();
+    assert_eq!(wrong_after(&reached, far(50)), []);
+    // A window that was set after the clock went back.
+    assert_eq!(wrong_after(&times, day(20)), []);
+    assert_eq!(
+        wrong_after(
+            &[&reached[..], &[days(6), days(7)]].concat(),
+            Window { start: Per::Day.beginning(days(7)), ..day(11) }
+        )
+        .len(),
+        1
+    );
+}
+
 #[test]
 fn a_window_of_a_key_without_entries_used_nothing() {
     let mut auditor = Auditor::new(true);

@@ -88,12 +88,10 @@ impl HoursOfDay {
         self.0.iter().copied()
     }
 
-    /// Counts of the day.
     pub fn total(&self) -> PartCounts {
         self.iter().fold(PartCounts::default(), |all, (_, counts)| all.plus(counts))
     }
 
-    /// Counts of an hour.
     pub fn of(&self, hour: u8) -> PartCounts {
         let place = self.0.binary_search_by_key(&hour, |(hour, _)| *hour);
         place.map_or(PartCounts::default(), |place| self.0[place].1)

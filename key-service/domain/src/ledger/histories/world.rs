@@ -177,6 +177,10 @@ impl World {
         {
             let before = key.budget.clone();
             key.budget.update(&patch.bounds, now);
+            if patch.bounds.windows.is_some() {
+                let money = self.accounts.get(&account).copied().unwrap_or_default();
+                key.budget.begin_windows(now, money.windows_begin(now));
+            }
             key.group = patch.group.unwrap_or(key.group);
             key.expires_at = patch.expires_at.unwrap_or(key.expires_at);
             key.disabled = patch.disabled.unwrap_or(key.disabled);
@@ -211,6 +215,10 @@ impl World {
         {
             let before = group.budget.clone();
             group.budget.update(&patch.bounds, now);
+            if patch.bounds.windows.is_some() {
+                let money = self.accounts.get(&account).copied().unwrap_or_default();
+                group.budget.begin_windows(now, money.windows_begin(now));
+            }
             group.parent = patch.parent.unwrap_or(group.parent);
             let passed = passed_by_bounds(Holder::Group(id), Some(&before), &group.budget, now);
             self.tell(account, passed.clone());

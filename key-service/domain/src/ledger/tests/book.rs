@@ -43,8 +43,10 @@ impl Book {
 
     /// Changes the bounds of the key.
     pub(super) fn bound(&mut self, bounds: &BoundsPatch) {
-        let now = self.now;
-        self.key_mut().budget.update(bounds, now);
+        let (now, money) = (self.now, self.world.accounts[&account(MINE)]);
+        let budget = &mut self.key_mut().budget;
+        budget.update(bounds, now);
+        budget.begin_windows(now, money.windows_begin(now));
     }
 
     /// Changes the bounds of a group.

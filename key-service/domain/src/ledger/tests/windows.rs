@@ -207,6 +207,27 @@ fn a_late_capture_gives_nothing_back_to_a_window_set_after_the_bill() {
     assert_eq!(book.used(), [50]);
 }
 
+/// Lets a generation expire by a clock that is ahead, sets a window, and captures less than the expiry billed. Returns what the
+/// window has used.
+fn used_after_a_late_capture(ahead: &str) -> Vec<i64> {
+    let mut book = Book::new(1_000, None);
+    expired(book.at(ahead), 80);
+    book.at(NOON).bound(&windows(&[(Per::Day, 100)]));
+    book.spend(2, 50);
+    assert_eq!(book.capture(1, cost(10)).charged, nanos(10));
+    book.used()
+}
+
+#[test]
+fn a_window_that_is_set_while_bills_are_ahead_of_the_clock_takes_none_of_them_back() {
+    assert_eq!(used_after_a_late_capture("2026-11-20T15:00Z"), [50]);
+}
+
+#[test]
+fn what_a_clock_days_ahead_billed_is_given_back_to_no_window_that_was_set_since() {
+    assert_eq!(used_after_a_late_capture("2026-11-25T15:00Z"), [50]);
+}
+
 #[test]
 fn a_window_counts_from_the_time_at_which_it_was_set() {
     let mut book = Book::new(1_000, None);

@@ -66,13 +66,13 @@ async fn where_every_write_is_on_disk_first_nothing_is_awaited() {
     let store = open(&settings).await.unwrap();
     assert_eq!(create(&store, "one").await, Ok(Committed::Written));
     store.settle(&space(), Durability::Durable, store.term().await).await.unwrap();
-    assert_eq!(store.persistence_warning().await, None);
+    assert!(store.persistence_warnings().await.is_empty());
     assert_eq!(server.ask(&format!("EXISTS {}:{{account}}:barrier", settings.prefix)).unwrap(), ":0");
 
     let slower = RedisServer::start_with(&["--port", "0", "--appendfsync", "everysec"]);
     let (_data_dir, settings) = place(&slower);
     let store = open(&settings).await.unwrap();
-    assert!(store.persistence_warning().await.unwrap().contains("set appendfsync to always"));
+    assert!(store.persistence_warnings().await[0].contains("set appendfsync to always"));
 }
 
 /// Asserts that a commit of this term is not confirmed, nor held by the server that answers now.
@@ -113,7 +113,7 @@ async fn a_server_that_was_started_since_confirms_nothing_that_it_lacks() {
 }
 
 /// Passes connections on to the server at a port, which new ones find changed.
-async fn address_of(port: watch::Receiver<u16>) -> String {
+pub(super) async fn address_of(port: watch::Receiver<u16>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     tokio::spawn(async move {

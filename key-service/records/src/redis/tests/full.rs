@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use super::{Records, create, has, open, place};
+use super::{Question, Records, SET, create, has, name, open, place, space};
 use crate::{
     records::{Committed, Failure},
     servers::{PATIENCE, RedisServer},
@@ -44,4 +44,6 @@ async fn a_redis_that_is_full_carries_nothing_out_and_says_so() {
     assert!(matches!(&failed, Err(Failure::NotDone(cause)) if cause.contains("OOM")), "{failed:?}");
     store.try_write().await.unwrap_err();
     assert_eq!(has(&store, "one").await, Ok(false));
+    let questions = vec![Question::Records(vec![name("one")]), Question::Set(SET, None)];
+    store.read(&space(), questions).await.unwrap();
 }

@@ -9,12 +9,12 @@ use super::{Committed, Durability, Question, Records, SET, create, has, name, op
 use crate::{
     records::{Commit, Write},
     redis::{Address, Certificates, Settings},
-    servers::{RedisServer, Watched, free_port, settings},
+    servers::{Cluster, RedisServer, Watched, free_port, settings},
 };
 
-/// All permissions that the store needs, as documented in docs/store.md; `+waitaof` as well where the server has it.
-const GRANTS: &str =
-    "~store-* +@read +@write +@scripting +@transaction +@connection +info +time +config|get +bgrewriteaof";
+/// All permissions that the store needs, as documented in docs/store.md; `+waitaof` as well where the server has it, and
+/// `+cluster|slots` in a cluster.
+const GRANTS: &str = "~store-* +@read +@write +@scripting +@connection +info +time +config|get +bgrewriteaof";
 
 /// Certificates of an authority, as files for a server and as texts for the client.
 struct Signed {
@@ -110,6 +110,30 @@ async fn the_documented_rights_are_enough_and_an_error_about_a_wrong_password_do
     let refused = open(&at(&signed_in("a-secret-guess"), folder.path(), Certificates::default())).await.err();
     let refused = refused.unwrap();
     assert!(refused.contains("authentication failed") && !refused.contains("secret-guess"), "{refused}");
+}
+
+#[tokio::test]
+async fn the_documented_rights_are_enough_behind_a_sentinel_and_in_a_cluster() {
+    let folder = tempfile::tempdir().unwrap();
+    let watched = Watched::start();
+    let set_user = |servers: &[RedisServer], user: &str| {
+        for server in servers {
+            assert_eq!(server.ask(&format!("ACL SETUSER faregate {user}")).as_deref(), Some("+OK"));
+        }
+    };
+    set_user(&watched.servers, &format!("on >open-sesame {GRANTS}"));
+    let signed_in = |url: &str| {
+        let url = url.replace("://", "://faregate:open-sesame@");
+        at(&url, folder.path(), Certificates::default())
+    };
+    serves(&signed_in(&watched.url())).await;
+
+    let cluster = Cluster::start();
+    set_user(&cluster.masters, &format!("on >open-sesame {GRANTS}"));
+    let refused = open(&signed_in(&cluster.url())).await.err().unwrap();
+    assert!(refused.contains("NOPERM") || refused.contains("no permissions"), "{refused}");
+    set_user(&cluster.masters, "+cluster|slots");
+    serves(&signed_in(&cluster.url())).await;
 }
 
 /// Redis reads its file as the user `default`, and leaves out the commands that this user may not run.

@@ -79,9 +79,10 @@ async fn files_that_are_torn_at_random_bring_no_part_of_a_commit_back() {
     println!("torn files, each with three starts of Redis afterwards: {files}");
 }
 
-/// Commits, kills Redis, tears its file, and starts it three times, with a commit after each start.
+/// Commits, kills Redis, tears its file, and starts it three times. After each start there is a commit, first of another
+/// space: the commit that was torn, done again, would hide its half.
 async fn tear_and_start(bytes: u64) {
-    let space = Space::new("account");
+    let (space, other) = (Space::new("account"), Space::new("other"));
     let mut server = RedisServer::start();
     let (_data_dir, settings) = place(&server);
     // Without marks, which would be at the end of the file.
@@ -102,8 +103,12 @@ async fn tear_and_start(bytes: u64) {
         let (last, _) = read(&store, &space).await.unwrap();
         assert!((COMMITS / 2..COMMITS + 2).contains(&last), "{bytes}, {round}: {last}");
         assert!(expected.is_none_or(|expected| expected == last), "{bytes}, {round}: {last}");
-        commit(&store, &space).await.unwrap();
-        expected = Some(last + 1);
+        commit(&store, &other).await.unwrap();
+        expected = Some(last);
+        if round > 0 {
+            commit(&store, &space).await.unwrap();
+            expected = Some(last + 1);
+        }
         server.kill();
     }
 }
@@ -113,17 +118,19 @@ async fn a_torn_file_of_a_master_brings_no_part_of_a_commit_back_behind_a_connec
     let mut cluster = Cluster::start();
     let data_dir = tempfile::tempdir().unwrap();
     let store = open(&Settings { is_marked: false, ..settings(&cluster.url(), &data_dir) }).await.unwrap();
-    let spaces: Vec<Space> = (0..12).map(|n| Space::new(format!("account {n}"))).collect();
+    let spaces = |name: &str| (0..12).map(|n| Space::new(format!("{name} {n}"))).collect::<Vec<_>>();
+    let (spaces, others) = (spaces("account"), spaces("other"));
     for space in &spaces {
         for _ in 0..COMMITS {
             commit(&store, space).await.unwrap();
         }
     }
-    for bytes in [350, 0] {
+    for bytes in [130, 0] {
         cluster.kill_one();
         cluster.tear_one(bytes);
         cluster.start_one_again();
-        for space in &spaces {
+        // The commit that was torn, done again, would hide its half.
+        for space in &others {
             let began = Instant::now();
             while let Err(failure) = commit(&store, space).await {
                 assert!(began.elapsed() < PATIENCE, "{failure}");
@@ -133,6 +140,41 @@ async fn a_torn_file_of_a_master_brings_no_part_of_a_commit_back_behind_a_connec
     for space in &spaces {
         read(&store, space).await.unwrap();
     }
+}
+
+/// Lets the server write its file no more anew.
+async fn block_rewriting(server: &RedisServer) {
+    let folder = server.data().join("appendonlydir");
+    std::fs::remove_dir_all(&folder).unwrap();
+    std::fs::write(&folder, "in the way").unwrap();
+    server.ask("BGREWRITEAOF").unwrap();
+    while !server.info("persistence").contains("aof_last_bgrewrite_status:err") {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_process_that_starts_later_needs_no_new_file_of_the_same_run_of_redis() {
+    let mut server = RedisServer::start();
+    let (_data_dir, settings) = place(&server);
+    let space = Space::new("account");
+    commit(&open(&settings).await.unwrap(), &space).await.unwrap();
+    server.kill();
+    server.start_again();
+    commit(&open(&settings).await.unwrap(), &space).await.unwrap();
+    assert!(!server.info("persistence").contains("aof_last_rewrite_time_sec:-1"), "it was written anew");
+    block_rewriting(&server).await;
+    let (_other_dir, other) = place(&server);
+    let other = Settings { prefix: settings.prefix.clone(), ..other };
+    commit(&open(&other).await.unwrap(), &space).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_redis_that_has_nothing_yet_is_used_without_waiting_for_a_new_file() {
+    let server = RedisServer::start();
+    block_rewriting(&server).await;
+    let (_data_dir, settings) = place(&server);
+    commit(&open(&settings).await.unwrap(), &Space::new("account")).await.unwrap();
 }
 
 #[tokio::test]

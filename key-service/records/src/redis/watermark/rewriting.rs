@@ -3,6 +3,9 @@
 //! A crash or a full disk may leave half a transaction at the end of the file. With `aof-load-truncated yes`, its
 //! default, Redis then cuts off the last command, and goes on behind the others. At the start after that, these take
 //! effect together with the first transaction that was written behind them. A new file has no such rest.
+//!
+//! A server that has done it is noted in the store by its run id, which is another one after each start. So a process that
+//! starts later asks for nothing, even if Redis could not write its file again meanwhile.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,19 +16,28 @@ use tokio::time::{Duration, Instant, sleep};
 use crate::redis::{
     admission::{NotAdmitted, field},
     connection::{Connection, refused},
+    key_space::KeySpace,
+    schema::LAYOUT,
 };
 
-/// Interval at which a server is asked how far it is.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
+/// Shortest and longest pause before a server is asked again how far it is. In between, it is a quarter of the time so far.
+const LOOK_AGAIN: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(250)];
+/// Field of the hash of marks that has the run ids of servers with a new file.
+const NOTED: &str = "whole";
+/// Most run ids that are noted or kept: one for each master, of the last starts.
+const MOST_NOTED: usize = 64;
 /// Shortest time between two attempts of a server that cannot write its file, since each copies its memory.
 const AGAIN_AFTER: Duration = Duration::from_secs(5);
 
 pub(in crate::redis) struct Rewriting {
     volatile_allowed: bool,
+    key_space: KeySpace,
     /// Time of the last attempt that this process began, by the server's run id.
     began: Mutex<HashMap<String, Instant>>,
     /// Run ids of servers that have written a new file. It stays whole: if a later rewrite fails, Redis keeps this file.
     whole: Mutex<HashSet<String>>,
+    /// Those of these that this process has seen in the note.
+    noted: Mutex<HashSet<String>>,
 }
 
 /// State of the file of a server, since the server started.
@@ -41,8 +53,9 @@ enum FileState {
 }
 
 impl Rewriting {
-    pub(in crate::redis) fn new(volatile_allowed: bool) -> Self {
-        Self { volatile_allowed, began: Mutex::default(), whole: Mutex::default() }
+    pub(in crate::redis) fn new(volatile_allowed: bool, key_space: KeySpace) -> Self {
+        let (began, whole, noted) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Self { volatile_allowed, key_space, began, whole, noted }
     }
 
     /// Succeeds once every master has a new file. Fails if that takes longer than `patience`.
@@ -56,7 +69,7 @@ impl Rewriting {
                 let (mut connection, master) = (connection.clone(), master.clone());
                 async move { connection.ask_at(&master, command).await }
             };
-            self.of_server(ask, patience).await?;
+            self.of_server(connection, ask, patience).await?;
         }
         Ok(())
     }
@@ -72,24 +85,32 @@ impl Rewriting {
             let mut connection = connection.clone();
             async move { connection.ask_for_key(key, command).await }
         };
-        self.of_server(ask, patience).await
+        self.of_server(connection, ask, patience).await
     }
 
     async fn of_server<F: Future<Output = RedisResult<Value>>>(
         &self,
+        connection: &Connection,
         ask: impl Fn(Cmd) -> F,
         patience: Duration,
     ) -> RedisResult<()> {
-        let began = Instant::now();
+        let (began, [shortest, longest]) = (Instant::now(), LOOK_AGAIN);
         loop {
             let info: String = redis::from_redis_value(ask(cmd("INFO")).await?)?;
             let server = field(&info, "run_id").to_owned();
             if self.whole.lock().contains(&server) {
+                self.note(connection, server).await;
                 return Ok(());
             }
             match state(&info) {
                 FileState::Whole => {
-                    self.whole.lock().insert(server);
+                    self.note(connection, server).await;
+                    return Ok(());
+                }
+                FileState::Underway | FileState::Old | FileState::Failed
+                    if self.is_noted(connection, &server).await =>
+                {
+                    remember(&self.whole, server);
                     return Ok(());
                 }
                 FileState::Underway => {}
@@ -100,7 +121,11 @@ impl Rewriting {
                                 "Redis cannot write its append-only file anew, as its log says",
                             ));
                         }
-                    } else if refuses_torn_files(&ask).await || !self.begin(server, &ask).await? {
+                    } else if refuses_torn_files(&ask).await || !self.begin(&server, &ask).await? {
+                        return Ok(());
+                    } else if has_no_commands(&info) {
+                        // Nothing can be torn, and what is written from now on may be behind the new file or in it.
+                        self.note(connection, server).await;
                         return Ok(());
                     }
                 }
@@ -108,8 +133,50 @@ impl Rewriting {
             if began.elapsed() >= patience {
                 return Err(waiting("Redis writes its append-only file anew after its start"));
             }
-            sleep(LOOK_AGAIN).await;
+            sleep((began.elapsed() / 4).clamp(shortest, longest)).await;
         }
+    }
+
+    /// Returns whether a process has noted that this server has a new file.
+    async fn is_noted(&self, connection: &Connection, server: &str) -> bool {
+        self.noted(connection).await.split(' ').any(|noted| noted == server)
+    }
+
+    async fn noted(&self, connection: &Connection) -> String {
+        let mut question = cmd("HGET");
+        question.arg(self.key_space.marks(0)).arg(NOTED);
+        // Without an answer, the file is written anew once more.
+        question
+            .query_async::<Option<String>>(&mut connection.clone())
+            .await
+            .ok()
+            .flatten()
+            .unwrap_or_default()
+    }
+
+    /// Remembers that a server has a new file, or needs none, and notes that in the store. A store that is not known to be
+    /// ours takes no note.
+    async fn note(&self, connection: &Connection, server: String) {
+        remember(&self.whole, server.clone());
+        if self.noted.lock().contains(&server) {
+            return;
+        }
+        let mut layout = cmd("GET");
+        layout.arg(self.key_space.schema());
+        let layout = layout.query_async::<Option<String>>(&mut connection.clone()).await;
+        if layout.ok().flatten() != Some(LAYOUT.to_string()) {
+            return;
+        }
+        let noted = self.noted(connection).await;
+        if !noted.split(' ').any(|noted| noted == server) {
+            let others = noted.split(' ').filter(|noted| !noted.is_empty()).take(MOST_NOTED - 1);
+            let all: Vec<&str> = std::iter::once(server.as_str()).chain(others).collect();
+            let mut note = cmd("HSET");
+            note.arg(self.key_space.marks(0)).arg(NOTED).arg(all.join(" "));
+            // A Redis that takes no note serves all the same. Then the next process has the file written anew.
+            let _ = note.query_async::<()>(&mut connection.clone()).await;
+        }
+        remember(&self.noted, server);
     }
 
     fn has_just_begun(&self, server: &str) -> bool {
@@ -119,7 +186,7 @@ impl Rewriting {
     /// Begins to write a new file. Returns false if the user may not, and the operator accepts losses.
     async fn begin<F: Future<Output = RedisResult<Value>>>(
         &self,
-        server: String,
+        server: &str,
         ask: impl Fn(Cmd) -> F,
     ) -> RedisResult<bool> {
         match ask(cmd("BGREWRITEAOF")).await {
@@ -130,9 +197,21 @@ impl Rewriting {
             Ok(_) | Err(_) => {}
         }
         tracing::info!("Redis was started: it writes its append-only file anew");
-        self.began.lock().insert(server, Instant::now());
+        let mut began = self.began.lock();
+        began.retain(|_, at| at.elapsed() < AGAIN_AFTER);
+        began.insert(server.to_owned(), Instant::now());
+        drop(began);
         Ok(true)
     }
+}
+
+/// Adds a run id. Ids that are forgotten are found again, in `INFO` or in the note.
+fn remember(ids: &Mutex<HashSet<String>>, server: String) {
+    let mut ids = ids.lock();
+    if ids.len() >= MOST_NOTED {
+        ids.clear();
+    }
+    ids.insert(server);
 }
 
 /// Returns whether the user may not run a command, or the server has none of that name.
@@ -147,6 +226,12 @@ async fn refuses_torn_files<F: Future<Output = RedisResult<Value>>>(ask: impl Fn
     let Ok(answer) = ask(question).await else { return false };
     let setting: Vec<String> = redis::from_redis_value(answer).unwrap_or_default();
     setting.get(1).is_some_and(|value| value == "no")
+}
+
+/// Returns whether the file has a snapshot alone, as at the first start, and no commands behind it.
+fn has_no_commands(info: &str) -> bool {
+    let size = field(info, "aof_current_size");
+    !size.is_empty() && size == field(info, "aof_base_size")
 }
 
 /// Reads the state from a server's `INFO`.

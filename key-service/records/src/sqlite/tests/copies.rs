@@ -80,11 +80,11 @@ async fn a_store_says_how_it_is() {
     assert!(fs::metadata(folder.wal()).unwrap().len() > before, "a trial takes room");
     let ratio = file.used_ratio().await.unwrap().unwrap();
     assert!((0.0..=1.0).contains(&ratio), "{ratio}");
-    assert_eq!(file.persistence_warning().await, None);
+    assert!(file.persistence_warnings().await.is_empty());
     let memory = Sqlite::in_memory().unwrap();
     memory.try_write().await.unwrap();
     assert_eq!(memory.used_ratio().await, Ok(None));
-    assert!(memory.persistence_warning().await.unwrap().contains("in memory"));
+    assert!(memory.persistence_warnings().await[0].contains("in memory"));
     for store in [&*file, &memory] {
         store.ping().await.unwrap();
         assert_eq!(store.is_nearly_full().await, Ok(false));

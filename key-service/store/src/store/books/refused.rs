@@ -68,11 +68,11 @@ impl Store {
         key: Option<KeyId>,
     ) -> Result<Vec<(String, u64)>, StoreError> {
         let space = layout::space(account);
-        let kept = self.get::<RefusedDays>(&space, days()).await?.unwrap_or_default();
+        let kept = self.read().get::<RefusedDays>(&space, days()).await?.unwrap_or_default();
         let wanted = part(hours.start().day().number())..=part(hours.end().day().number());
         let days: Vec<u32> = kept.days.into_iter().filter(|day| wanted.contains(day)).collect();
         let names = days.iter().map(|day| of_key(*day, key)).collect();
-        let found = self.get_all::<RefusedDay>(&space, names).await?;
+        let found = self.read().get_all::<RefusedDay>(&space, names).await?;
         let mut counts = Vec::new();
         for (day, found) in days.into_iter().zip(found) {
             let is_wanted =
@@ -94,7 +94,7 @@ impl Store {
         // A key may be on several pages.
         let (mut keys, mut place) = (BTreeMap::new(), None);
         loop {
-            let page = self.ask(&space, vec![Question::Set(set, place)]).await?.pop();
+            let page = self.read().ask(&space, vec![Question::Set(set, place)]).await?.pop();
             let Some(Answer::Set(records, next)) = page else { return Err(no_answer()) };
             for (name, record) in records {
                 let key = name.split_first().filter(|(tag, _)| **tag == b'k');

@@ -42,7 +42,8 @@ impl Store {
     /// Lists the last refused calls of the account, the newest first.
     pub async fn refused_calls(&self, account: AccountId) -> Result<Vec<RefusedCall>, StoreError> {
         let (space, all, order) = (layout::space(account), 0..=u64::MAX, Order::Descending);
-        let values = self.values(&space, layout::REFUSED_CALLS, all, order, REFUSED_CALLS_KEPT).await?;
+        let values =
+            self.read().values(&space, layout::REFUSED_CALLS, all, order, REFUSED_CALLS_KEPT).await?;
         let read = |(number, value): (u64, Vec<u8>)| {
             let call = messages::RefusedCall::decode(&value[..]).ok().and_then(read);
             call.ok_or_else(|| StoreError::Damaged(format!("refused call {number}")))

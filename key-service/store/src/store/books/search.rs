@@ -1,7 +1,7 @@
 //! Searches of the journal, which read a bounded part. Entries of a key or a group are found by the numbers with which
 //! each names the one before it; any others without an index.
 
-use std::{collections::HashMap, time::Duration};
+use std::collections::HashMap;
 
 use key_service_ledger::{StoreError, codec, messages, names};
 use shared::{
@@ -11,7 +11,10 @@ use shared::{
 
 use crate::{
     data::{Found, JournalEntry},
-    store::base::Store,
+    store::{
+        base::Store,
+        books::runs::{CLOSE, Run},
+    },
 };
 use domain::{
     ledger::{CLOCK_LEAD, Ending, MOST_LEAD, Record},
@@ -26,8 +29,8 @@ const MOST_ENTRIES: usize = 2_000;
 pub const READ_AT_ONCE: usize = 500;
 /// Entries searched for a generation's bill: those of a busy account in more than a minute.
 const LOOKED_THROUGH: usize = 50_000;
-/// Number of entries within which an instant is not located more exactly.
-const CLOSE: u64 = 64;
+/// Most runs of the journal that are searched for a generation's bill.
+const MOST_RUNS: usize = 8;
 /// Entries read at a time where those that name one another lie this close together.
 const CLOSE_BY: usize = 20;
 /// Number of entries that take as long as a step to another one, which is a round trip.
@@ -115,22 +118,38 @@ pub(crate) async fn entries(
     before: Option<u64>,
     limit: usize,
 ) -> Result<Found<JournalEntry, u64>, StoreError> {
-    let end = match search.ends {
-        Some(ends) => {
-            Some(end_before(store, account, ends.plus(store.disorder(account, ends).await?)).await?)
+    let mut scan = Scan::new(before, limit).reading(MOST_ENTRIES);
+    let mut run = Run::before(store, account, before).await?;
+    loop {
+        search_run(store, account, search, run, &mut scan).await?;
+        match run.earlier(store, account).await? {
+            Some(earlier) if scan.leaves(run) => run = earlier,
+            Some(_) | None => return Ok(scan.page()),
         }
-        None => None,
-    };
+    }
+}
+
+/// Searches a run for entries before the scan's place.
+async fn search_run(
+    store: &Store,
+    account: AccountId,
+    search: &EntrySearch,
+    run: Run,
+    scan: &mut Scan<JournalEntry, u64>,
+) -> Result<(), StoreError> {
+    if let Some(ends) = search.ends {
+        let end = run.end_before(store, account, ends.plus(store.disorder(account, ends).await?)).await?;
+        scan.place = Some(scan.place.map_or(end, |place| place.min(end)));
+    }
     let earliest = match search.earliest() {
         Some(begins) => Some(begins.minus(store.disorder(account, begins).await?)),
         None => None,
     };
-    let place = before.into_iter().chain(end).min();
-    let (mut scan, chain) = (Scan::new(place, limit).reading(MOST_ENTRIES), Chain::of(search));
+    let chain = Chain::of(search);
     // One entry more than fits shows that there are more.
-    let mut at_once = READ_AT_ONCE.min(limit.saturating_add(1));
+    let mut at_once = READ_AT_ONCE.min(scan.limit.saturating_add(1));
     if let Some(chain) = chain
-        && let Some(next) = chain.next(store, account, place).await?
+        && let Some(next) = chain.next(store, account, scan.place).await?
     {
         scan.go_to(next);
         at_once = CLOSE_BY;
@@ -138,11 +157,11 @@ pub(crate) async fn entries(
     while scan.goes_on() {
         let mut entries = store.latest_entries(account, scan.place(), at_once).await?;
         let step = chain.and_then(|chain| entries.iter().rev().find_map(|entry| chain.step(entry)));
-        if let Some(begins) = earliest {
-            // Entries only get older: after the first that is too old, no wanted one follows.
-            let is_past = |entry: &JournalEntry| entry.entry.settlement.at < begins;
-            entries.truncate(entries.iter().position(is_past).unwrap_or(entries.len()));
-        }
+        // Entries of a run only get older: after the first that is too old, no wanted one follows.
+        let is_past = |entry: &JournalEntry| {
+            entry.number < run.first || earliest.is_some_and(|begins| entry.entry.settlement.at < begins)
+        };
+        entries.truncate(entries.iter().position(is_past).unwrap_or(entries.len()));
         let matching = |entry: JournalEntry| {
             let is_match = search.matches(&entry.entry.settlement);
             (entry.number, is_match.then_some(entry))
@@ -156,10 +175,23 @@ pub(crate) async fn entries(
             None => READ_AT_ONCE.min(2 * at_once),
         };
     }
-    Ok(scan.page())
+    Ok(())
 }
 
 impl<T> Scan<T, u64> {
+    /// Goes on before a run that has nothing left. Returns whether the search goes on.
+    fn leaves(&mut self, run: Run) -> bool {
+        match self.ended {
+            Some(Ended::NothingLeft) => {
+                self.place = Some(self.place.map_or(run.first, |place| place.min(run.first)));
+                self.read += STEP;
+                self.ended = (self.read >= self.most).then_some(Ended::Paused);
+                self.goes_on()
+            }
+            Some(Ended::Paused) | None => false,
+        }
+    }
+
     /// Leaves out all entries behind the one of this number, since none of them matches. Zero stands for none.
     fn go_to(&mut self, next: u64) {
         let is_full = self.found.len() == self.limit;
@@ -241,11 +273,11 @@ impl Chain {
         let space = names::space(account);
         Ok(match self {
             Self::Key(id) => {
-                let key = store.get::<messages::Key>(&space, names::key(id)).await?;
+                let key = store.read().get::<messages::Key>(&space, names::key(id)).await?;
                 key.map_or(0, |key| key.last_entry)
             }
             Self::Group(id) => {
-                let group = store.get::<messages::Group>(&space, names::group(id)).await?;
+                let group = store.read().get::<messages::Group>(&space, names::group(id)).await?;
                 group.map_or(0, |group| group.last_entry)
             }
         })
@@ -262,25 +294,36 @@ pub(crate) async fn entry_of(
     let billed_at = store.billed_at(account, generation).await?;
     let begins = billed_at.unwrap_or(generation.created_at());
     let begins = begins.minus(CLOCK_LEAD.max(store.disorder(account, begins).await?));
-    let begin = end_before(store, account, begins).await?.saturating_sub(CLOSE + 1);
-    let found = entry_after(store, account, generation, begin).await?;
-    if found.is_some() || billed_at.is_some() {
-        return Ok(found);
+    let mut run = Run::before(store, account, None).await?;
+    for _ in 0..MOST_RUNS {
+        let begin = run.end_before(store, account, begins).await?.saturating_sub(CLOSE + 1);
+        let begin = begin.max(run.first - 1);
+        let found = match entry_after(store, account, generation, (begin, run.next)).await? {
+            // The clock of the gateway that made the id may be ahead of ours, or ours may have gone back since.
+            None if billed_at.is_none() && run.next.is_none() => {
+                entry_before(store, account, generation, begin + 1).await?
+            }
+            found => found,
+        };
+        match run.earlier(store, account).await? {
+            Some(earlier) if found.is_none() => run = earlier,
+            Some(_) | None => return Ok(found),
+        }
     }
-    // The clock of the gateway that made the id may be ahead of ours, or ours may have gone back since.
-    entry_before(store, account, generation, begin + 1).await
+    Ok(None)
 }
 
-/// Finds the last entry of a generation among those after a number.
+/// Finds the last entry of a generation among those after a number, and before another one.
 async fn entry_after(
     store: &Store,
     account: AccountId,
     generation: GenerationId,
-    mut after: u64,
+    (mut after, before): (u64, Option<u64>),
 ) -> Result<Option<JournalEntry>, StoreError> {
     let mut found = None;
     for _ in 0..LOOKED_THROUGH / READ_AT_ONCE {
-        let entries = store.journal(account, after, READ_AT_ONCE).await?.entries;
+        let mut entries = store.journal(account, after, READ_AT_ONCE).await?.entries;
+        entries.retain(|entry| before.is_none_or(|before| entry.number < before));
         let was_last = entries.len() < READ_AT_ONCE;
         after = entries.last().map_or(after, |entry| entry.number);
         found = entries.into_iter().rfind(|entry| is_bill_of(entry, generation)).or(found);
@@ -322,32 +365,7 @@ fn is_final(entry: &JournalEntry) -> bool {
     entry.entry.settlement.ending == Ending::Captured
 }
 
-/// Finds the number of an entry close after the last entry before a time, by halving, since entries are in the order of
-/// time.
-async fn end_before(store: &Store, account: AccountId, end: Timestamp) -> Result<u64, StoreError> {
-    let Some(newest) = store.latest_entries(account, None, 1).await?.pop() else { return Ok(1) };
-    let (mut is_before, mut is_behind) = (0, newest.number + 1);
-    while is_behind - is_before > CLOSE {
-        let middle = u64::midpoint(is_before, is_behind);
-        match store.latest_entries(account, Some(middle + 1), 1).await?.pop() {
-            Some(entry) if entry.entry.settlement.at >= end => is_behind = entry.number,
-            Some(_) | None => is_before = middle,
-        }
-    }
-    Ok(is_behind)
-}
-
 impl Store {
-    /// Returns the time by which entries around a time may be in another order than their times.
-    pub async fn disorder(&self, account: AccountId, at: Timestamp) -> Result<Duration, StoreError> {
-        let found = self.get::<messages::Account>(&names::space(account), names::account()).await;
-        match found {
-            // Pages show what can be read.
-            Err(StoreError::Damaged(_)) => Ok(codec::AccountRecord::default().disorder(at)),
-            found => Ok(found?.as_ref().map(codec::read_account).unwrap_or_default().disorder(at)),
-        }
-    }
-
     /// Numbers of the last entries of keys, of those that have some.
     pub async fn last_entries(
         &self,
@@ -355,7 +373,7 @@ impl Store {
         keys: &[KeyId],
     ) -> Result<HashMap<KeyId, u64>, StoreError> {
         let names = keys.iter().map(|key| names::key(*key)).collect();
-        let found = self.get_all::<messages::Key>(&names::space(account), names).await?;
+        let found = self.read().get_all::<messages::Key>(&names::space(account), names).await?;
         let last = |(id, key): (&KeyId, Option<messages::Key>)| Some((*id, key?.last_entry));
         Ok(keys.iter().zip(found).filter_map(last).collect())
     }
@@ -367,7 +385,7 @@ impl Store {
         generation: GenerationId,
     ) -> Result<Option<Timestamp>, StoreError> {
         let names = vec![names::generation(generation), names::expired(generation)];
-        let found = match self.get_all::<messages::Generation>(&names::space(account), names).await {
+        let found = match self.read().get_all::<messages::Generation>(&names::space(account), names).await {
             Err(StoreError::Damaged(_)) => Vec::new(),
             found => found?,
         };

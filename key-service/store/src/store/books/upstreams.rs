@@ -58,7 +58,7 @@ impl Store {
         let set = Set { table: layout::UPSTREAMS, part: 0 };
         let (mut upstreams, mut cursor) = (BTreeMap::new(), None);
         loop {
-            let page = self.ask(&space(), vec![Question::Set(set, cursor)]).await?.pop();
+            let page = self.read().ask(&space(), vec![Question::Set(set, cursor)]).await?.pop();
             let Some(Answer::Set(records, next)) = page else { return Err(no_answer()) };
             for (name, record) in &records {
                 let hours = message::<UpstreamHours>(record)?.hours;

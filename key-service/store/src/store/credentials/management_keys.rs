@@ -32,7 +32,7 @@ impl Store {
         if self.account_money(account).await?.is_none() {
             return Err(StoreError::no_account(account));
         }
-        let list = self.get::<IdList>(&layout::space(account), list_name()).await?.unwrap_or_default();
+        let list = self.read().get::<IdList>(&layout::space(account), list_name()).await?.unwrap_or_default();
         if !has_room(&list, id, key.most) {
             return Ok(false);
         }
@@ -57,10 +57,10 @@ impl Store {
     /// The account's management keys, oldest first.
     pub async fn management_keys(&self, account: AccountId) -> Result<Vec<ManagementKey>, StoreError> {
         let space = layout::space(account);
-        let list = self.get::<IdList>(&space, list_name()).await?.unwrap_or_default();
+        let list = self.read().get::<IdList>(&space, list_name()).await?.unwrap_or_default();
         let id = |bytes: &Vec<u8>| ManagementKeyId::from_slice(bytes).ok_or_else(damaged);
         let ids: Vec<_> = list.ids.iter().map(id).collect::<Result<_, _>>()?;
-        let keys = self.get_all(&space, ids.iter().map(|id| key_name(*id)).collect()).await?;
+        let keys = self.read().get_all(&space, ids.iter().map(|id| key_name(*id)).collect()).await?;
         let keys = ids.into_iter().zip(keys).filter_map(|(id, key)| Some((id, key?)));
         keys.map(|(id, key)| read_key(id, key).ok_or_else(damaged)).collect()
     }
@@ -71,7 +71,7 @@ impl Store {
         account: AccountId,
         id: ManagementKeyId,
     ) -> Result<Option<ManagementKey>, StoreError> {
-        let key = self.get(&layout::space(account), key_name(id)).await?;
+        let key = self.read().get(&layout::space(account), key_name(id)).await?;
         key.map(|key| read_key(id, key).ok_or_else(damaged)).transpose()
     }
 
@@ -103,7 +103,9 @@ impl Store {
         act: &Act,
     ) -> Result<Option<ManagementKey>, StoreError> {
         let (space, of_owner) = owner_record(id);
-        let Some(owner) = self.get::<ManagementKeyOwner>(&space, of_owner).await? else { return Ok(None) };
+        let Some(owner) = self.read().get::<ManagementKeyOwner>(&space, of_owner).await? else {
+            return Ok(None);
+        };
         let account = AccountId::from_slice(&owner.account)
             .ok_or_else(|| StoreError::Damaged("the owner of a management key".into()))?;
         self.lanes.change(account, |change| revoke(change, id, act)).await

@@ -117,10 +117,13 @@ pub(super) fn update(
     let name = layout::group_profile(id);
     let profile = change.get::<GroupProfile>(&name)?.unwrap_or_default();
     let Some(before) = find(change, id)? else { return Ok(GroupUpdated::NotFound) };
-    let group = match before.clone().updated(patch, judged, act.at) {
+    let mut group = match before.clone().updated(patch, judged, act.at) {
         Ok(group) => group,
         Err(reason) => return Ok(GroupUpdated::NotChanged(reason)),
     };
+    if patch.bounds.windows.is_some() {
+        group.spend.budget.begin_windows(act.at, change.windows_begin(act.at)?);
+    }
     let (opening, children) = (profile.opening, profile.children);
     // An external id never changes after the group was made.
     let external_id = before.external_id.clone();

@@ -44,7 +44,8 @@ impl Store {
         for id in others {
             if let btree_map::Entry::Vacant(unnamed) = accounts.entry(id) {
                 let profile = layout::account_profile();
-                let profile: Option<messages::AccountProfile> = self.get(&layout::space(id), profile).await?;
+                let profile: Option<messages::AccountProfile> =
+                    self.read().get(&layout::space(id), profile).await?;
                 unnamed.insert(profile.map_or_else(|| id.to_string(), |profile| profile.name));
             }
         }
@@ -55,7 +56,7 @@ impl Store {
     pub async fn note_first_entries(&self) -> Result<(), StoreError> {
         for (account, _) in self.audited_accounts().await? {
             let space = names::space(account);
-            let first = self.values(&space, names::JOURNAL, 0..=u64::MAX, Order::Ascending, 1).await?;
+            let first = self.read().values(&space, names::JOURNAL, 0..=u64::MAX, Order::Ascending, 1).await?;
             let Some(first) = first.first().map(|(number, _)| *number).filter(|number| *number > 1) else {
                 continue;
             };

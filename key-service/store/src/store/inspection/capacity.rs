@@ -16,8 +16,8 @@ pub trait Capacity: Send + Sync + 'static {
     /// without a bound.
     async fn used_ratio(&self) -> Result<Option<f64>, StoreError>;
 
-    /// Describes what an answered write may not survive, if anything, and what to do about it.
-    async fn persistence_warning(&self) -> Option<&'static str>;
+    /// Describes what answered writes may not survive, and what to do about it.
+    async fn persistence_warnings(&self) -> Vec<&'static str>;
 
     /// Writes something small to every server, which changes nothing. Fails if a write is refused, because space is
     /// short or for another reason.
@@ -34,8 +34,8 @@ impl Capacity for Store {
         Ok(self.records.used_ratio().await?)
     }
 
-    async fn persistence_warning(&self) -> Option<&'static str> {
-        self.records.persistence_warning().await
+    async fn persistence_warnings(&self) -> Vec<&'static str> {
+        self.records.persistence_warnings().await
     }
 
     async fn try_write(&self) -> Result<(), StoreError> {

@@ -144,7 +144,7 @@ impl Store {
         own.extend(named.map(|named| layout::name(layout::MEMBERS, named)));
         own.push(of_id(layout::EXPIRING));
         let range = (id.as_bytes().to_vec(), layout::behind(id.as_bytes()));
-        let entries = self.entries(space, layout::OF_MEMBERS, range, Order::Ascending, MOST).await?;
+        let entries = self.read().entries(space, layout::OF_MEMBERS, range, Order::Ascending, MOST).await?;
         let in_entry = |entry: &Vec<u8>| layout::name(layout::EXPIRING, entry.get(16..).unwrap_or_default());
         own.extend(entries.iter().map(in_entry));
         Ok(own)
@@ -156,14 +156,14 @@ impl Store {
         space: &Space,
         name: Name,
     ) -> Result<Option<M>, StoreError> {
-        self.get(space, name).await.or_else(|error| match error {
+        self.read().get(space, name).await.or_else(|error| match error {
             StoreError::Damaged(_) => Ok(None),
             StoreError::Unavailable(_) | StoreError::Busy(_) | StoreError::Conflict(_) => Err(error),
         })
     }
 
     async fn show_record(&self, space: &Space, name: &Name) -> Result<Option<ShownRecord>, StoreError> {
-        let answers = match self.ask(space, vec![Question::Records(vec![name.clone()])]).await {
+        let answers = match self.read().ask(space, vec![Question::Records(vec![name.clone()])]).await {
             Ok(answers) => answers,
             Err(StoreError::Damaged(_)) => return Ok(Some(shown(name, None))),
             Err(error) => return Err(error),

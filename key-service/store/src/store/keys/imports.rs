@@ -90,7 +90,8 @@ impl Store {
     /// Finds what the account already has of an import.
     async fn present(&self, import: &Import) -> Result<Present, StoreError> {
         let account = import.account;
-        let profile = self.get::<AccountProfile>(&layout::space(account), layout::account_profile()).await?;
+        let profile =
+            self.read().get::<AccountProfile>(&layout::space(account), layout::account_profile()).await?;
         let AccountProfile { keys, groups, .. } = profile.ok_or_else(|| StoreError::no_account(account))?;
         let digests = import.keys.iter().map(|imported| imported.digest).collect();
         let owners: Vec<_> = self.owners(digests).await?;
@@ -135,7 +136,7 @@ impl Store {
         let mut made = HashSet::new();
         for some in ids.chunks(FOUND_AT_ONCE) {
             let names = some.iter().copied().map(names::key);
-            let found = self.records_of(&layout::space(account), names.collect()).await?;
+            let found = self.read().records_of(&layout::space(account), names.collect()).await?;
             made.extend(some.iter().zip(found).filter(|(_, found)| found.is_some()).map(|(id, _)| *id));
         }
         Ok(made)

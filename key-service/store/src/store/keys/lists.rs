@@ -77,7 +77,7 @@ impl Store {
         while keys.len() < limit {
             let wanted = (limit - keys.len()).min(READ_AT_ONCE);
             let (space, order) = (layout::space(account), records::Order::Ascending);
-            let entries = self.entries(&space, names::SPENDERS, (from, None), order, wanted).await?;
+            let entries = self.read().entries(&space, names::SPENDERS, (from, None), order, wanted).await?;
             let ids = entries.iter().map(|entry| {
                 names::spending_key(entry).ok_or_else(|| damaged("an entry of the keys by spend"))
             });
@@ -99,7 +99,7 @@ impl Store {
         let (mut generations, mut from) = (HashSet::new(), Vec::new());
         loop {
             let (space, order) = (layout::space(account), records::Order::Ascending);
-            let entries = self.entries(&space, names::DUE, (from, None), order, READ_AT_ONCE).await?;
+            let entries = self.read().entries(&space, names::DUE, (from, None), order, READ_AT_ONCE).await?;
             let is_last = entries.len() < READ_AT_ONCE;
             let generation = |entry: &Vec<u8>| match names::read_due(entry) {
                 Some((of, generation)) if of == key => Some(generation),
@@ -175,7 +175,7 @@ impl Store {
                 ((prefix.to_vec(), to), records::Order::Descending)
             }
         };
-        self.entries(&layout::space(account), index, range, order, limit).await
+        self.read().entries(&layout::space(account), index, range, order, limit).await
     }
 
     /// Active keys that expire within this time, the first to expire first, at most `limit`.
@@ -187,7 +187,7 @@ impl Store {
     ) -> Result<Vec<KeyId>, StoreError> {
         let range = (layout::time(*within.start()).to_vec(), layout::behind(&layout::time(*within.end())));
         let (space, order) = (layout::space(account), records::Order::Ascending);
-        let entries = self.entries(&space, layout::KEYS_EXPIRING, range, order, limit).await?;
+        let entries = self.read().entries(&space, layout::KEYS_EXPIRING, range, order, limit).await?;
         Ok(entries.iter().filter_map(|entry| id_at(entry, size_of::<u64>())).collect())
     }
 
@@ -197,7 +197,8 @@ impl Store {
         loop {
             let range = (from, layout::behind(&layout::time(now)));
             let (space, order) = (layout::space(account), records::Order::Ascending);
-            let ended = self.entries(&space, layout::KEYS_EXPIRING, range, order, EXPIRED_AT_ONCE).await?;
+            let ended =
+                self.read().entries(&space, layout::KEYS_EXPIRING, range, order, EXPIRED_AT_ONCE).await?;
             if !ended.is_empty() {
                 let decide = |change: &mut Change<'_>| {
                     for entry in &ended {

@@ -27,7 +27,8 @@ impl Store {
         let (space, of_count) = count_record(&name);
         let to = Some(layout::time(now.plus(Duration::from_millis(1))).to_vec());
         let range = (Vec::new(), to);
-        let ends = self.entries(&space, layout::ATTEMPT_ENDS, range, Order::Ascending, MOST_EXPIRED).await?;
+        let ends =
+            self.read().entries(&space, layout::ATTEMPT_ENDS, range, Order::Ascending, MOST_EXPIRED).await?;
         let count = |view: &mut View| {
             remove_expired(view, &ends, now);
             let counted = match view.get::<Attempts>(&of_count)? {

@@ -52,7 +52,8 @@ impl Store {
         let space = layout::space(account);
         let to = Some(layout::time(act.at.plus(Duration::from_millis(1))).to_vec());
         let range = (Vec::new(), to);
-        let ends = self.entries(&space, layout::EXPIRING_ENDS, range, Order::Ascending, MOST_EXPIRED).await?;
+        let ends =
+            self.read().entries(&space, layout::EXPIRING_ENDS, range, Order::Ascending, MOST_EXPIRED).await?;
         match record.kind {
             RecordKind::Link => {
                 let put = |view: &mut View| {
@@ -84,12 +85,13 @@ impl Store {
         now: Timestamp,
     ) -> Result<Option<(ExpiringRecord, Member)>, StoreError> {
         let (space, of_record) = (layout::space(account), record_name(kind, &name));
-        let Some(found) = self.get::<messages::ExpiringRecord>(&space, of_record.clone()).await? else {
+        let Some(found) = self.read().get::<messages::ExpiringRecord>(&space, of_record.clone()).await?
+        else {
             return Ok(None);
         };
         let id = member_id(&found.member)?;
         // It is read again, together with the member, since it may have been taken in between.
-        let found = self.records_of(&space, vec![of_record, member_name(id)]).await?;
+        let found = self.read().records_of(&space, vec![of_record, member_name(id)]).await?;
         let [Some(record), Some(member)] = &found[..] else { return Ok(None) };
         let record = read_record(kind, name, message(record)?)?;
         if record.expires_at <= now || record.member != id {
@@ -151,10 +153,12 @@ impl Store {
         let mut records = Vec::new();
         loop {
             let range = (from, to.clone());
-            let entries =
-                self.entries(&space, layout::OF_MEMBERS, range, Order::Ascending, READ_AT_ONCE).await?;
+            let entries = self
+                .read()
+                .entries(&space, layout::OF_MEMBERS, range, Order::Ascending, READ_AT_ONCE)
+                .await?;
             let names = entries.iter().map(|entry| in_entry(entry, MEMBER_BYTES)).collect();
-            let found = self.get_all::<messages::ExpiringRecord>(&space, names).await?;
+            let found = self.read().get_all::<messages::ExpiringRecord>(&space, names).await?;
             for (entry, found) in entries.iter().zip(found) {
                 let Some(found) = found else { continue };
                 let record = read_record(kind, digest(&entry[prefix.len()..])?, found)?;
@@ -192,7 +196,8 @@ impl Store {
     ) -> Result<Vec<Name>, StoreError> {
         let space = layout::space(account);
         let range = (member.as_bytes().to_vec(), layout::behind(member.as_bytes()));
-        let entries = self.entries(&space, layout::OF_MEMBERS, range, Order::Ascending, MOST_VOIDED).await?;
+        let entries =
+            self.read().entries(&space, layout::OF_MEMBERS, range, Order::Ascending, MOST_VOIDED).await?;
         Ok(entries.iter().map(|entry| in_entry(entry, MEMBER_BYTES)).collect())
     }
 }

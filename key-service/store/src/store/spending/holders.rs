@@ -46,6 +46,7 @@ impl Store {
         }
         // An account that does not exist holds nothing.
         let there = self
+            .read()
             .get::<key_service_ledger::messages::Account>(&layout::space(account), names::account())
             .await;
         if matches!(there, Ok(None)) {
@@ -107,7 +108,7 @@ impl Store {
             return Some(account);
         }
         let space = layout::space(account);
-        let open = self.entries(&space, names::DUE, (Vec::new(), None), Order::Ascending, 1).await;
+        let open = self.read().entries(&space, names::DUE, (Vec::new(), None), Order::Ascending, 1).await;
         if !open.is_ok_and(|open| open.is_empty()) {
             return Some(account);
         }

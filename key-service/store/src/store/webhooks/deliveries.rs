@@ -116,7 +116,7 @@ impl Store {
 
     /// The last attempts of a webhook, newest first.
     pub async fn attempts(&self, account: AccountId, id: WebhookId) -> Result<Vec<Attempt>, StoreError> {
-        let last = self.get::<DeliveryAttempts>(&layout::space(account), attempts(id)).await?;
+        let last = self.read().get::<DeliveryAttempts>(&layout::space(account), attempts(id)).await?;
         let last = last.unwrap_or_default().attempts.into_iter().map(read_attempt);
         last.collect::<Option<_>>().ok_or_else(|| unreadable("an attempt"))
     }
@@ -133,7 +133,7 @@ impl Store {
             return Ok(Vec::new());
         }
         let names = claimed.iter().map(|waiting| delivery(id, &waiting.event)).collect();
-        let found = self.records_of(space, names).await?;
+        let found = self.read().records_of(space, names).await?;
         let mut deliveries = Vec::with_capacity(claimed.len());
         for (waiting, found) in claimed.iter().zip(found) {
             let Some(found) = found else { continue };

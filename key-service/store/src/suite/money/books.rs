@@ -335,7 +335,7 @@ pub(crate) async fn entries_are_found_by_key_model_day_and_outcome(subject: &mut
 /// Makes the account look as a program leaves it that does not order entries by time.
 async fn forget_the_order(store: &Store, account: AccountId) {
     let space = names::space(account);
-    let mut money = store.get::<messages::Account>(&space, names::account()).await.unwrap().unwrap();
+    let mut money = store.read().get::<messages::Account>(&space, names::account()).await.unwrap().unwrap();
     (money.billed_at, money.ordered_since) = (0, 0);
     let mut revision = [0; 8];
     System.random(&mut revision);

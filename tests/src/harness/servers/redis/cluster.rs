@@ -44,7 +44,7 @@ pub(super) async fn form(nodes: &[Node]) {
         must(replica, &format!("CLUSTER REPLICATE {}", field(master, "CLUSTER MYID", 1)));
     }
     serves(nodes).await;
-    let in_step = |replica: &Node| says(replica, "INFO replication", "master_link_status:up");
+    let in_step = |replica: &Node| replica.says("INFO replication", "master_link_status:up");
     until("the replicas to follow", async || replicas.iter().all(in_step)).await;
 }
 
@@ -53,8 +53,8 @@ pub(super) async fn serves(nodes: &[Node]) {
     until("all slots to be served", async || {
         let running = nodes.iter().filter(|node| node.is_running());
         running.into_iter().all(|node| {
-            says(node, "CLUSTER INFO", "cluster_state:ok")
-                && says(node, "CLUSTER INFO", "cluster_slots_ok:16384")
+            node.says("CLUSTER INFO", "cluster_state:ok")
+                && node.says("CLUSTER INFO", "cluster_slots_ok:16384")
         })
     })
     .await;
@@ -80,11 +80,7 @@ pub(super) fn move_slots_from(nodes: &[Node], from: usize) {
 }
 
 fn knows(node: &Node, count: usize) -> bool {
-    says(node, "CLUSTER INFO", &format!("cluster_known_nodes:{count}\r\n"))
-}
-
-fn says(node: &Node, command: &str, fact: &str) -> bool {
-    node.ask(command).is_some_and(|answer| answer.contains(fact))
+    node.says("CLUSTER INFO", &format!("cluster_known_nodes:{count}\r\n"))
 }
 
 fn must(node: &Node, command: &str) {

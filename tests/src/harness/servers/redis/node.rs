@@ -24,7 +24,7 @@ const KEEPING: [&str; 8] =
     ["--save", "", "--appendonly", "yes", "--appendfsync", "always", "--maxmemory-policy", "noeviction"];
 
 /// Longest wait for an answer from a server that hangs or starts.
-const ANSWERING: Duration = Duration::from_secs(2);
+pub(super) const ANSWERING: Duration = Duration::from_secs(2);
 
 /// A `redis-server`, killed when dropped.
 pub(super) struct Node {
@@ -95,6 +95,11 @@ impl Node {
             stream.set_read_timeout(Some(ANSWERING)).ok()?;
             answer(stream, command)
         }
+    }
+
+    /// Returns whether the answer to a command has this text.
+    pub(super) fn says(&self, command: &str, fact: &str) -> bool {
+        self.ask(command).is_some_and(|answer| answer.contains(fact))
     }
 
     /// `HOST:PORT` of a server that listens on a port.

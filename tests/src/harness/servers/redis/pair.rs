@@ -46,17 +46,22 @@ impl MasterAddress {
         1 - self.master.load(Ordering::Relaxed)
     }
 
-    /// Kills the master, promotes the replica, and makes the master before, started anew, a replica of it.
-    pub(super) async fn fail_over(&self, nodes: &[Node]) {
+    /// Ends replication. The master goes on, and the replica may take over.
+    pub(super) fn split(&self, nodes: &[Node]) {
+        nodes[self.replica()].ask("REPLICAOF NO ONE").expect("the replica answers");
+    }
+
+    /// Promotes the replica.
+    pub(super) fn promote(&self, nodes: &[Node]) {
         let promoted = self.replica();
-        let (before, now) = (&nodes[1 - promoted], &nodes[promoted]);
-        before.kill();
-        now.ask("REPLICAOF NO ONE").expect("the replica answers");
+        self.split(nodes);
         self.master.store(promoted, Ordering::Relaxed);
-        self.target.send_replace(now.address());
-        before.launch();
-        before.ready().await;
-        replicate(before, now).await;
+        self.target.send_replace(nodes[promoted].address());
+    }
+
+    /// Makes the server that is not the master its replica.
+    pub(super) async fn rejoin(&self, nodes: &[Node]) {
+        replicate(&nodes[self.replica()], &nodes[1 - self.replica()]).await;
     }
 }
 
@@ -73,8 +78,8 @@ async fn replicate(replica: &Node, master: &Node) {
     let (host, port) = address.split_once(':').unwrap();
     replica.ask(&format!("REPLICAOF {host} {port}")).expect("it answers");
     until("a replica to have the data", async || {
-        let says = |node: &Node, words| node.ask("INFO replication").is_some_and(|info| info.contains(words));
-        says(master, "state=online") && says(replica, "master_link_status:up")
+        master.says("INFO replication", "state=online")
+            && replica.says("INFO replication", "master_link_status:up")
     })
     .await;
 }

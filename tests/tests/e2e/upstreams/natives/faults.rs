@@ -199,6 +199,8 @@ async fn no_query_and_no_header_of_an_account_takes_an_upstream_from_another() {
     let stack = Stack::with(Options { kind: "anthropic", models, ..Options::default() }).await;
     stack.others_spend();
     let key = stack.key().await;
+    let other = stack.open_account("other", tests::harness::usd("1"));
+    let others = stack.key_of(&other, json!({})).await;
     let ask = async |query: &str, beta: &str| {
         let body = json!({"model": "Model Flash", "max_tokens": 50, "messages": [{"role": "user", "content": "Hi"}]});
         let request = Request::post(stack.url(&format!("/v1/messages{query}")))
@@ -217,7 +219,7 @@ async fn no_query_and_no_header_of_an_account_takes_an_upstream_from_another() {
                 assert_eq!(ask(query, beta).await.status, 200, "another one answers");
             }
             let before = second.generations().len();
-            ask_often(&stack, &key).await;
+            ask_often(&stack, &others).await;
             let asked = second.generations().len() - before;
             assert!(asked > 6, "{status} {query} {beta}: {asked} of 30 requests came");
         }

@@ -35,7 +35,7 @@ fn record(kind: RecordKind, n: u8, member: MemberId, ends: u64) -> ExpiringRecor
 async fn entries(store: &Store) -> [usize; 2] {
     let (space, mut numbers) = (layout::space(account(1)), [0; 2]);
     for (number, index) in numbers.iter_mut().zip([layout::EXPIRING_ENDS, layout::OF_MEMBERS]) {
-        let all = store.entries(&space, index, (Vec::new(), None), Order::Ascending, 1_000);
+        let all = store.read().entries(&space, index, (Vec::new(), None), Order::Ascending, 1_000);
         *number = all.await.unwrap().len();
     }
     numbers
@@ -91,7 +91,7 @@ async fn counts_that_have_expired_leave_no_entries() {
         let mut counts = 0;
         for part in layout::parts("attempts") {
             let range = (Vec::new(), None);
-            let all = store.entries(&part, layout::ATTEMPT_ENDS, range, Order::Ascending, 1_000);
+            let all = store.read().entries(&part, layout::ATTEMPT_ENDS, range, Order::Ascending, 1_000);
             counts += all.await.unwrap().len();
         }
         counts

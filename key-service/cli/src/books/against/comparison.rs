@@ -9,25 +9,25 @@ use std::{
 use shared::{ids::GenerationId, money::NanoUsd, time::Timestamp};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Tokens {
+pub(super) struct Tokens {
     /// Tokens of the prompt, cached tokens included.
-    pub prompt: u64,
+    pub(super) prompt: u64,
     /// Generated tokens, reasoning included.
-    pub completion: u64,
+    pub(super) completion: u64,
 }
 
 /// A request in the upstream's record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Served {
+pub(super) struct Served {
     /// The generation, or else a time at which the upstream worked on the request.
-    pub identity: Identity,
+    pub(super) identity: ServedIdentity,
     /// Tokens by the upstream's count.
-    pub tokens: Tokens,
+    pub(super) tokens: Tokens,
 }
 
 /// Means to find a request in the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Identity {
+pub(super) enum ServedIdentity {
     Generation(GenerationId),
     /// A time between the generation's start and the bill. The tokens must be equal.
     Time(Timestamp),
@@ -35,17 +35,17 @@ pub enum Identity {
 
 /// A billed generation, by the last entry in the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Billed {
-    pub generation: GenerationId,
-    pub at: Timestamp,
-    pub tokens: Tokens,
-    pub charged: NanoUsd,
-    pub estimated: bool,
+pub(super) struct Billed {
+    pub(super) generation: GenerationId,
+    pub(super) at: Timestamp,
+    pub(super) tokens: Tokens,
+    pub(super) charged: NanoUsd,
+    pub(super) estimated: bool,
 }
 
 /// A difference between the two records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Difference {
+pub(super) enum Difference {
     /// A request without a bill in the journal, or one more request of a generation that is billed once.
     NotBilled(Served),
     /// A request that was billed with other tokens.
@@ -55,18 +55,18 @@ pub enum Difference {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Totals {
-    pub requests: u64,
-    pub prompt: u64,
-    pub completion: u64,
+pub(super) struct Totals {
+    pub(super) requests: u64,
+    pub(super) prompt: u64,
+    pub(super) completion: u64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Comparison {
-    pub served: Totals,
-    pub billed: Totals,
+pub(super) struct Comparison {
+    pub(super) served: Totals,
+    pub(super) billed: Totals,
     /// The differences: first the upstream's requests in their order, then the rest of the journal in order of time.
-    pub differences: Vec<Difference>,
+    pub(super) differences: Vec<Difference>,
 }
 
 impl Totals {
@@ -85,16 +85,16 @@ impl Billed {
 }
 
 /// The first and the last time in an upstream's record; `None` for an empty record.
-pub fn span(served: &[Served]) -> Option<RangeInclusive<Timestamp>> {
+pub(super) fn span(served: &[Served]) -> Option<RangeInclusive<Timestamp>> {
     let time = |served: &Served| match served.identity {
-        Identity::Generation(generation) => generation.created_at(),
-        Identity::Time(time) => time,
+        ServedIdentity::Generation(generation) => generation.created_at(),
+        ServedIdentity::Time(time) => time,
     };
     Some(served.iter().map(time).min()?..=served.iter().map(time).max()?)
 }
 
 /// Compares the upstream's requests with the bills. Each generation is in `billed` once.
-pub fn compare(served: &[Served], billed: &[Billed], tolerance: Duration) -> Comparison {
+pub(super) fn compare(served: &[Served], billed: &[Billed], tolerance: Duration) -> Comparison {
     let mut comparison = Comparison::default();
     let by_id: HashMap<_, _> = billed.iter().enumerate().map(|(at, b)| (b.generation, at)).collect();
     let mut matched = vec![false; billed.len()];
@@ -103,7 +103,7 @@ pub fn compare(served: &[Served], billed: &[Billed], tolerance: Duration) -> Com
     let mut owners: HashMap<usize, usize> = HashMap::new();
     for (place, request) in served.iter().enumerate() {
         comparison.served.add(request.tokens);
-        if let Identity::Generation(generation) = request.identity
+        if let ServedIdentity::Generation(generation) = request.identity
             && let Some(at) = by_id.get(&generation)
         {
             matched[*at] = true;
@@ -116,7 +116,7 @@ pub fn compare(served: &[Served], billed: &[Billed], tolerance: Duration) -> Com
     let found = match_by_time(served, billed, tolerance, &mut matched);
     for (place, (request, found)) in served.iter().zip(found).enumerate() {
         match request.identity {
-            Identity::Generation(generation) => match by_id.get(&generation) {
+            ServedIdentity::Generation(generation) => match by_id.get(&generation) {
                 Some(at) if owners.get(at) == Some(&place) => {
                     if billed[*at].tokens != request.tokens {
                         let difference = Difference::BilledDifferently(request.tokens, billed[*at]);
@@ -125,8 +125,8 @@ pub fn compare(served: &[Served], billed: &[Billed], tolerance: Duration) -> Com
                 }
                 Some(_) | None => comparison.differences.push(Difference::NotBilled(*request)),
             },
-            Identity::Time(_) if found => {}
-            Identity::Time(_) => comparison.differences.push(Difference::NotBilled(*request)),
+            ServedIdentity::Time(_) if found => {}
+            ServedIdentity::Time(_) => comparison.differences.push(Difference::NotBilled(*request)),
         }
     }
     let mut rest: Vec<_> =
@@ -161,7 +161,8 @@ fn match_by_time(
         groups.entry(bill.tokens).or_default().bills.push(at);
     }
     for (at, request) in served.iter().enumerate() {
-        if let (Identity::Time(time), Some(group)) = (request.identity, groups.get_mut(&request.tokens)) {
+        if let (ServedIdentity::Time(time), Some(group)) = (request.identity, groups.get_mut(&request.tokens))
+        {
             group.requests.push((time, at));
         }
     }
@@ -212,11 +213,11 @@ mod tests {
     }
 
     fn by_id(n: u8, began: i64, tokens: Tokens) -> Served {
-        Served { identity: Identity::Generation(generation(n, began)), tokens }
+        Served { identity: ServedIdentity::Generation(generation(n, began)), tokens }
     }
 
     fn by_time(seconds: i64, tokens: Tokens) -> Served {
-        Served { identity: Identity::Time(time(seconds)), tokens }
+        Served { identity: ServedIdentity::Time(time(seconds)), tokens }
     }
 
     #[test]

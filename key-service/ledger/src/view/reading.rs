@@ -1,0 +1,110 @@
+//! Reads what a space has, without a view and without copies.
+
+use std::ops::RangeInclusive;
+
+use prost::Message;
+use records::{Answer, Index, Log, Name, Order, Question, Record, Records, Set, Space};
+
+use crate::error::StoreError;
+
+/// The form that this program writes.
+pub const FORM: u8 = 1;
+
+/// Asks the records of one space at a time.
+#[derive(Clone, Copy)]
+pub struct SpaceReader<'a>(pub &'a dyn Records);
+
+impl SpaceReader<'_> {
+    /// Answers questions about a space as it is at one moment.
+    pub async fn ask(self, space: &Space, questions: Vec<Question>) -> Result<Vec<Answer>, StoreError> {
+        Ok(self.0.read(space, questions).await?)
+    }
+
+    /// Reads records at one moment, in the order of these names.
+    pub async fn records_of(
+        self,
+        space: &Space,
+        names: Vec<Name>,
+    ) -> Result<Vec<Option<Record>>, StoreError> {
+        match self.ask(space, vec![Question::Records(names)]).await?.pop() {
+            Some(Answer::Records(records)) => Ok(records),
+            Some(_) | None => Err(no_answer()),
+        }
+    }
+
+    /// Reads the messages of these names, with `None` for each that is absent.
+    pub async fn get_all<M: Message + Default>(
+        self,
+        space: &Space,
+        names: Vec<Name>,
+    ) -> Result<Vec<Option<M>>, StoreError> {
+        if names.is_empty() {
+            return Ok(Vec::new());
+        }
+        let records = self.records_of(space, names.clone()).await?;
+        let read = |(name, record): (&Name, &Option<Record>)| {
+            let read = record.as_ref().map(message).transpose();
+            read.inspect_err(|_| tell_damage(space, name))
+        };
+        names.iter().zip(&records).map(read).collect()
+    }
+
+    /// The message of this name.
+    pub async fn get<M: Message + Default>(self, space: &Space, name: Name) -> Result<Option<M>, StoreError> {
+        Ok(self.get_all(space, vec![name]).await?.pop().flatten())
+    }
+
+    /// Reads entries of an index from `from` to before `to`, at most `limit`.
+    pub async fn entries(
+        self,
+        space: &Space,
+        index: Index,
+        (from, to): (Vec<u8>, Option<Vec<u8>>),
+        order: Order,
+        limit: usize,
+    ) -> Result<Vec<Vec<u8>>, StoreError> {
+        let question = Question::Entries { index, from, to, order, limit };
+        match self.ask(space, vec![question]).await?.pop() {
+            Some(Answer::Entries(entries)) => Ok(entries),
+            Some(_) | None => Err(no_answer()),
+        }
+    }
+
+    /// Reads values of a log whose numbers are in a range, at most `limit`.
+    pub async fn values(
+        self,
+        space: &Space,
+        log: Log,
+        numbers: RangeInclusive<u64>,
+        order: Order,
+        limit: usize,
+    ) -> Result<Vec<(u64, Vec<u8>)>, StoreError> {
+        let (from, to) = numbers.into_inner();
+        let question = Question::Values { log, from, to, order, limit };
+        match self.ask(space, vec![question]).await?.pop() {
+            Some(Answer::Values(values)) => Ok(values),
+            Some(_) | None => Err(no_answer()),
+        }
+    }
+}
+
+/// Logs a record that cannot be read.
+pub fn tell_damage(space: &Space, name: &Name) {
+    metrics::counter!("keyservice_store_damaged_records_total").increment(1);
+    let Name { set: Set { table, part }, key } = name;
+    let (space, name) = (space.as_str(), hex::encode(key));
+    tracing::error!(space, table, part, name, "a record cannot be read; what needs it is refused");
+}
+
+/// The message of a record.
+pub fn message<M: Message + Default>(record: &Record) -> Result<M, StoreError> {
+    if record.form() > FORM {
+        return Err(StoreError::Damaged("a record of a later version".into()));
+    }
+    M::decode(record.message()).map_err(|e| StoreError::Damaged(e.to_string()))
+}
+
+/// Error of an answer that does not fit its question.
+pub fn no_answer() -> StoreError {
+    StoreError::Damaged("an answer to another question".into())
+}

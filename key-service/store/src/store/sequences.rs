@@ -1,0 +1,190 @@
+//! Exported numbers of entries and events. After a restore, and after a server was replaced, they go on above all before.
+
+use domain::{
+    event::Event,
+    sequence::{Epoch, EpochBegin, Sequence, next_epoch},
+};
+use key_service_ledger::{StoreError, messages, names};
+use records::{Log, Name, Order, Space};
+use shared::{ids::AccountId, time::Timestamp};
+
+use crate::store::{base::Store, books::journal_entry, events, layout};
+
+impl Store {
+    /// Begins new exported numbers of entries and events in every account. The store must have been restored, and must not
+    /// be served yet. `replaced` is the store that was there before, if it can be read.
+    pub async fn begin_numbers_anew(&self, replaced: Option<&Self>) -> Result<(), StoreError> {
+        let now = self.clock.now();
+        for account in self.accounts().await? {
+            let space = names::space(account.id);
+            let of_replaced: Option<messages::Restores> = match replaced {
+                // A damaged record does not hold up the restore that it calls for.
+                Some(replaced) => replaced.read().get(&space, name()).await.unwrap_or_default(),
+                None => None,
+            };
+            let of_replaced = of_replaced.as_ref().and_then(last_epoch);
+            self.change(&space, |view| {
+                let Some(account) = view.get::<messages::Account>(&names::account())? else { return Ok(()) };
+                let mut restores: messages::Restores = view.get(&name())?.unwrap_or_default();
+                let epoch = next_epoch(last_epoch(&restores).into_iter().chain(of_replaced), now);
+                restores.first_entries.push(account.entries + 1);
+                restores.first_events.push(account.events + 1);
+                restores.epochs.push(epoch);
+                view.put(&name(), &restores);
+                Ok(())
+            })
+            .await?;
+        }
+        Ok(())
+    }
+
+    /// Epochs of the account's journal, and of its events.
+    pub async fn sequences(&self, account: AccountId) -> Result<(Sequence, Sequence), StoreError> {
+        let space = names::space(account);
+        let messages::Restores { first_entries, first_events, epochs } =
+            self.read().get(&space, name()).await?.unwrap_or_default();
+        let restored = |firsts: Vec<u64>| -> Vec<Epoch> {
+            let epoch =
+                |(first, number): (u64, &u64)| Epoch { first, begin: EpochBegin::Restored, number: *number };
+            firsts.into_iter().zip(&epochs).map(epoch).collect()
+        };
+        let (mut entries, mut events) = (restored(first_entries), restored(first_events));
+        for since in self.records.losses().await? {
+            let since = Timestamp::from_millis(since);
+            let number = next_epoch([], since);
+            let first = self.first_since(&space, names::JOURNAL, since).await?;
+            entries.push(Epoch { first, begin: EpochBegin::Lost, number });
+            let first = self.first_since(&space, names::EVENTS, since).await?;
+            events.push(Epoch { first, begin: EpochBegin::Lost, number });
+        }
+        Ok((Sequence::new(entries), Sequence::new(events)))
+    }
+
+    /// Finds by halving the first number of a log that can be a value's of this time or a later one. Values of clocks that
+    /// differ may be in another order than their times; then the number is lower.
+    async fn first_since(&self, space: &Space, log: Log, since: Timestamp) -> Result<u64, StoreError> {
+        let newest = self.read().values(space, log, 0..=u64::MAX, Order::Descending, 1).await?;
+        let (mut is_before, mut is_since) = (0, newest.first().map_or(1, |(number, _)| number + 1));
+        while is_since - is_before > 1 {
+            let middle = u64::midpoint(is_before, is_since);
+            let value = self.read().values(space, log, middle..=middle, Order::Ascending, 1).await?;
+            // A value that was dropped is older than all that were kept.
+            let is_middle_since = match value.first() {
+                Some((number, value)) => time(log, *number, value)? >= since,
+                None => false,
+            };
+            if is_middle_since {
+                is_since = middle;
+            } else {
+                is_before = middle;
+            }
+        }
+        Ok(is_since)
+    }
+}
+
+/// Time of an entry or an event.
+fn time(log: Log, number: u64, value: &[u8]) -> Result<Timestamp, StoreError> {
+    if log == names::JOURNAL {
+        return Ok(journal_entry(number, value)?.entry.settlement.at);
+    }
+    let Event { at, .. } = events::event(number, value)?.event;
+    Ok(at)
+}
+
+fn last_epoch(restores: &messages::Restores) -> Option<u64> {
+    restores.epochs.last().copied()
+}
+
+fn name() -> Name {
+    layout::name(layout::HOUSE, *b"n")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use domain::{ledger::histories::START, sequence::CannotGoOn};
+    use records::Records;
+    use shared::ids::GenerationId;
+
+    use super::*;
+    use crate::{
+        store::Ledger as _,
+        suite::{Unreliable, act, after, capture, hold, in_maps, make_key, new_key, open_account_with, over},
+    };
+
+    #[tokio::test]
+    async fn entries_and_events_since_a_loss_are_numbered_above_all_before() {
+        let records = Arc::new(Unreliable::default());
+        let store = over(Arc::clone(&records) as Arc<dyn Records>);
+        let account = open_account_with(&store, 1, 1_000).await;
+        let key = make_key(&store, account, 1, None).await;
+        for n in 1..=6 {
+            let generation = GenerationId::new(after(10 * u64::from(n)), [n; 10]);
+            store
+                .execute(account, vec![capture(key, generation, 1)], after(10 * u64::from(n)))
+                .await
+                .unwrap();
+            store.create_key(new_key(account, 1 + n), None, &act(after(10 * u64::from(n)))).await.unwrap();
+        }
+        let page = store.events_after(account, 0, 1_000).await.unwrap();
+        let events = page.events.last().unwrap().number;
+        let (entries, of_events) = store.sequences(account).await.unwrap();
+        assert_eq!((entries.exported(6), of_events.exported(events)), (6, events));
+
+        records.lose_since(after(45));
+        let (entries, of_events) = store.sequences(account).await.unwrap();
+        assert_eq!([1, 4].map(|number| entries.exported(number)), [1, 4]);
+        assert!(entries.exported(5) > 1_000);
+        assert_eq!(entries.after(4, 6), Ok(4));
+        assert_eq!([5, 6].map(|seen| entries.after(seen, 6)), [Err(CannotGoOn::MayBeLost(4)); 2]);
+        assert_eq!(entries.after(entries.exported(5), 6), Ok(5));
+        assert_eq!(of_events.exported(events - 2), events - 2);
+        assert_eq!(of_events.after(events, events), Err(CannotGoOn::MayBeLost(events - 2)));
+
+        // Nothing was written since the next one.
+        records.lose_since(after(70));
+        let (both, _) = store.sequences(account).await.unwrap();
+        assert_eq!((both.exported(6), both.after(entries.exported(6), 6)), (entries.exported(6), Ok(6)));
+    }
+
+    /// A backup of an account with two entries, which was never restored.
+    async fn backup() -> (Arc<Store>, AccountId) {
+        let store = in_maps();
+        let account = open_account_with(&store, 1, 100_000).await;
+        bill(&store, account, 1..=2).await;
+        (store, account)
+    }
+
+    async fn bill(store: &Store, account: AccountId, numbers: std::ops::RangeInclusive<u8>) {
+        let key = match store.latest_entries(account, None, 1).await.unwrap().pop() {
+            Some(entry) => entry.entry.settlement.payer.key,
+            None => make_key(store, account, 1, None).await,
+        };
+        for n in numbers {
+            let id = GenerationId::new(START, [n; 10]);
+            let outcomes =
+                store.execute(account, vec![hold(key, id, 10, 7), capture(key, id, 10)], START).await;
+            assert!(outcomes.unwrap().iter().all(Result::is_ok));
+        }
+    }
+
+    #[tokio::test]
+    async fn the_same_backup_restored_again_and_again_repeats_no_exported_number() {
+        let (mut served, account) = backup().await;
+        let mut seen = [0; 2];
+        for _ in 0..3 {
+            bill(&served, account, 3..=5).await;
+            let (entries, events) = served.sequences(account).await.unwrap();
+            let last = served.latest_entries(account, None, 1).await.unwrap()[0].number;
+            let shown = [entries.exported(last), events.exported(last)];
+            assert!(shown.iter().zip(seen).all(|(now, before)| *now > before), "{shown:?} after {seen:?}");
+            assert_eq!(entries.after(seen[0], last), Ok(if seen[0] == 0 { 0 } else { 2 }));
+            seen = shown;
+            let (restored, _) = backup().await;
+            restored.begin_numbers_anew(Some(&served)).await.unwrap();
+            served = restored;
+        }
+    }
+}
