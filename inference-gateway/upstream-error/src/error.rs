@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::{cleaned::cleaned, sizes::ContextSizes};
+use crate::{cleaned::cleaned, name::without_name, sizes::ContextSizes};
 
 /// Phrases for a prompt that is too long, or that leaves too little room for the requested output. Each phrase comes
 /// from the source or the documentation of a server.
@@ -175,7 +175,7 @@ impl UpstreamError {
     /// account is left out.
     pub fn for_client(&self, status: u16, upstream_model: &str) -> Option<String> {
         let shown = status < 500 && !self.message.is_empty();
-        if shown { cleaned(&self.message.replace(upstream_model, "the model")) } else { None }
+        if shown { cleaned(&without_name(&self.message, upstream_model)) } else { None }
     }
 
     /// Returns the place in the upstream's body that the error blames, if it is spelled as a place.
