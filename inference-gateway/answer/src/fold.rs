@@ -16,6 +16,7 @@ use crate::{
         finish::FinishWord,
         logprobs::Logprobs,
         parts::{Delta, MAX_CALLS, ToolCall},
+        signed::{Carry, PARTS},
     },
     stream::{Chunk, ChunkChoice},
 };
@@ -45,6 +46,7 @@ struct FoldedChoice {
     /// Elements of the two lists in `logprobs`: those of the text's tokens and those of a refusal's.
     logprobs: [Option<String>; 2],
     finish: Option<FinishReason>,
+    carry: Carry,
 }
 
 #[derive(Default)]
@@ -99,10 +101,10 @@ impl Fold {
         self.write(answer.model, answer.usage)
     }
 
-    fn write(&self, model: Option<&RawValue>, usage: Option<&RawValue>) -> Result<Bytes, Nonsense> {
+    fn write(mut self, model: Option<&RawValue>, usage: Option<&RawValue>) -> Result<Bytes, Nonsense> {
         let mut json = String::with_capacity(self.held_bytes + self.held_bytes / 8);
         json.push_str(r#"{"choices":["#);
-        for (index, choice) in self.choices.iter().enumerate() {
+        for (index, choice) in self.choices.iter_mut().enumerate() {
             if index > 0 {
                 json.push(',');
             }
@@ -126,9 +128,12 @@ impl FoldedChoice {
         let mut added = append(&mut self.content, content)
             + append(&mut self.refusal, refusal)
             + append(&mut self.reasoning, piece.delta.reasoning());
+        let held = self.carry.held_bytes();
+        self.carry.add(&piece.delta);
         for (place, call) in piece.delta.calls().iter().enumerate() {
             added += self.add_call(call, place);
         }
+        added += self.carry.held_bytes() - held;
         added += self.add_logprobs(piece.logprobs);
         self.finish = piece.finish.or(self.finish);
         added
@@ -136,6 +141,7 @@ impl FoldedChoice {
 
     fn add_call(&mut self, call: &ToolCall<'_>, place: usize) -> usize {
         let piece = self.known_calls.place(call, place);
+        self.carry.call(call, piece.index);
         let at = self.calls.iter().position(|known| known.index == piece.index).unwrap_or(self.calls.len());
         let mut added = 0;
         if at == self.calls.len() {
@@ -176,7 +182,7 @@ impl FoldedChoice {
         added
     }
 
-    fn write(&self, index: usize, json: &mut String) -> Result<(), Nonsense> {
+    fn write(&mut self, index: usize, json: &mut String) -> Result<(), Nonsense> {
         let finish = self.finish.ok_or(Nonsense::Unfinished)?;
         // Writing to a string cannot fail.
         let _ = write!(json, r#"{{"index":{index},"message":{{"role":"assistant","content":"#);
@@ -185,6 +191,9 @@ impl FoldedChoice {
             if let Some(text) = text {
                 let _ = write!(json, r#","{name}":"{text}""#);
             }
+        }
+        if let Some(parts) = self.carry.take_json() {
+            let _ = write!(json, r#","{PARTS}":{parts}"#);
         }
         let mut before = r#","tool_calls":["#;
         for FoldedCall { id, name, arguments, .. } in &self.calls {

@@ -24,6 +24,7 @@ pub use generation::{Generation, Settled};
 pub use nonsense::Nonsense;
 pub use pieces::parts::OutputSize;
 pub use reader::{AnswerReader, whole_as_chat};
+pub use reply::carried::ServerId;
 pub use sse::{
     Decoder,
     payload::{Payload, PayloadEnds},

@@ -5,3 +5,4 @@ pub(crate) mod calls;
 pub(crate) mod finish;
 pub(crate) mod logprobs;
 pub(crate) mod parts;
+pub(crate) mod signed;

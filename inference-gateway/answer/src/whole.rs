@@ -6,7 +6,6 @@ use reply::{MAX_CHOICES, Reply};
 use serde::Deserialize;
 use shared::{
     generation::FinishReason,
-    ids::GenerationId,
     json::{Kind, RawValue, from_slice},
 };
 use shared_catalog::UpstreamApi;
@@ -25,6 +24,7 @@ use crate::{
         finish::FinishWord,
         logprobs::{listed_tokens, put_logprobs},
         parts::{AtMost, Delta, MAX_LISTED_CHOICES, OutputSize},
+        signed::Carry,
     },
     reader::read_whole,
     schema::{EmbeddingsObject, EmbeddingsUsage},
@@ -227,7 +227,7 @@ fn write_chat(choices: &[Finished<'_>], generation: Generation<'_>, settled: Set
         if place > 0 {
             put(out, ",");
         }
-        choice.write(place, *reason, generation.id, out);
+        choice.write(place, *reason, generation, out);
     }
     put(out, r#"],"usage":"#);
     put_usage(settled.usage, settled.cost, out);
@@ -250,9 +250,10 @@ fn put_or_null(text: Option<RawString<'_>>, out: &mut BytesMut) {
 }
 
 impl WholeChoice<'_> {
-    fn write(&self, place: usize, reason: FinishReason, generation: GenerationId, out: &mut BytesMut) {
+    fn write(&self, place: usize, reason: FinishReason, generation: Generation<'_>, out: &mut BytesMut) {
         let message = &self.message;
-        let made = MadeIds { generation, choice: place };
+        let made = MadeIds { generation: generation.id, choice: place };
+        let mut carry = Carry::of(message, generation.server);
         put(out, r#"{"index":"#);
         put_number(out, self.index.unwrap_or(place as u64));
         put(out, r#","message":{"role":"assistant","content":"#);
@@ -269,9 +270,14 @@ impl WholeChoice<'_> {
             for (place, call) in calls.iter().enumerate() {
                 put(out, before);
                 before = ",";
-                call.write_whole(place, made, out);
+                let signature = carry.take_call(place as u64);
+                call.write_whole(place, made, signature.as_deref(), out);
             }
             put(out, "]");
+        }
+        if !carry.is_empty() {
+            put(out, ",");
+            carry.write_details(out);
         }
         put(out, r#"},"logprobs":"#);
         put_logprobs(self.logprobs, out);

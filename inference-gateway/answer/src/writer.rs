@@ -58,12 +58,13 @@ impl StreamWriter {
             Reply::Embeddings => Self::chat(generation, false),
             Reply::Responses(reply) => {
                 let call_ids = AnswerCallIds::new(generation.id, reply.earlier_calls.clone());
-                Self::turn(Turn::new(call_ids, true), ResponsesStream::new(generation, reply.clone()))
+                let turn = Turn::new(call_ids, true, generation.server);
+                Self::turn(turn, ResponsesStream::new(generation, reply.clone()))
             }
             Reply::Messages(reply) => {
                 let call_ids = AnswerCallIds::new(generation.id, reply.earlier_calls.clone());
                 let writer = MessagesStream::new(generation, reply.clone(), prompt_tokens);
-                Self::turn(Turn::new(call_ids, reply.thinking), writer)
+                Self::turn(Turn::new(call_ids, reply.thinking, generation.server), writer)
             }
         }
     }
@@ -157,7 +158,7 @@ impl StreamWriter {
     /// Bytes kept until the stream ends.
     pub fn held_bytes(&self) -> usize {
         match &self.0 {
-            DialectWriter::Chat(_) => 0,
+            DialectWriter::Chat(rewriter) => rewriter.held_bytes(),
             DialectWriter::Turn(stream) => stream.turn.held_bytes() + stream.writer.held_bytes(),
             DialectWriter::Passed(stream) => stream.held_bytes(),
         }

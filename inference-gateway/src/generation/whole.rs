@@ -153,11 +153,11 @@ pub(super) async fn run(
     deadline: &Deadline,
     log: &mut GenerationLog,
 ) -> Result<Started, ApiError> {
-    let Begun { mut hold, reached: Reached { max_tokens, running, body } } = begun;
+    let Begun { mut hold, reached: Reached { max_tokens, running, body, folded } } = begun;
     let mut memory = AnswerPermit::new(generator.admission.answers(), hold.account());
     let reading = async {
         let bounds = ReadBounds::of(generator);
-        if running.upstream().folds(&job.forward) {
+        if folded {
             let meter = fold_meter(job, max_tokens, &running);
             let read = read_folded(body, meter, bounds, &mut memory).await;
             let upstream = running.upstream();
@@ -173,8 +173,9 @@ pub(super) async fn run(
         Read::NotKept(answer) => return not_kept(job, hold, running, &answer, log).await,
         Read::Failed(failure) => return failed(job, hold, running, failure).await,
     };
-    let form = running.upstream().form(&job.forward);
-    let answer = if form.is_passed() { Ok(body.clone()) } else { whole_as_chat(form.api(), body.clone()) };
+    let (form, server) = (running.upstream().form(&job.forward), running.upstream().signs_as);
+    let is_chat = form.is_passed() || folded.is_some();
+    let answer = if is_chat { Ok(body.clone()) } else { whole_as_chat(form.api(), body.clone()) };
     let completion = match &answer {
         Ok(answer) if form.is_passed() => Completion::read_passed(form.api(), answer),
         Ok(answer) => Completion::read(&job.forward.reply, answer),
@@ -210,7 +211,7 @@ pub(super) async fn run(
     }
     log.outcome = OK;
     let settled = Settled { usage: log.usage, cost, completed: generator.clock.now().seconds() };
-    let written = completion.write(job.generation(), &job.forward.reply, settled);
+    let written = completion.write(job.generation(server), &job.forward.reply, settled);
     drop((answer, body));
     let body = AnswerBody::Whole(memory.leave_with(written));
     Ok(Started { id: job.id, max_tokens: job.lowered(max_tokens), rates, body })

@@ -4,7 +4,7 @@
 use bytes::BytesMut;
 use raw_json::RawString;
 
-use super::{call_ids::MadeIds, parts::ToolCall};
+use super::{call_ids::MadeIds, parts::ToolCall, signed::put_call_signature};
 use crate::generation::{put, put_number};
 
 /// Most calls of a choice that are tracked, more than any model makes in an answer. Further calls pass unchanged.
@@ -104,7 +104,13 @@ impl SentCall {
 
 impl ToolCall<'_> {
     /// Writes the call at `place` of a whole answer, with all members.
-    pub(crate) fn write_whole(&self, place: usize, made: MadeIds, out: &mut BytesMut) {
+    pub(crate) fn write_whole(
+        &self,
+        place: usize,
+        made: MadeIds,
+        signature: Option<&str>,
+        out: &mut BytesMut,
+    ) {
         let function = self.function.as_ref();
         let or = |text: Option<RawString<'_>>, otherwise: &'static str, out: &mut BytesMut| match text {
             Some(text) => text.write(out),
@@ -119,11 +125,21 @@ impl ToolCall<'_> {
         or(function.and_then(|f| f.name), r#""""#, out);
         put(out, r#","arguments":"#);
         or(function.and_then(|f| f.arguments), r#""{}""#, out);
-        put(out, "}}");
+        put(out, "}");
+        if let Some(signature) = signature {
+            put_call_signature(signature, out);
+        }
+        put(out, "}");
     }
 
     /// Writes a piece of a call: the index, and the members not sent before.
-    pub(crate) fn write_piece(&self, piece: &ToolCallDelta, made: MadeIds, out: &mut BytesMut) {
+    pub(crate) fn write_piece(
+        &self,
+        piece: &ToolCallDelta,
+        made: MadeIds,
+        signature: Option<&str>,
+        out: &mut BytesMut,
+    ) {
         put(out, r#"{"index":"#);
         put_number(out, piece.index);
         if piece.id != PieceId::Sent {
@@ -146,6 +162,9 @@ impl ToolCall<'_> {
                 arguments.write(out);
             }
             put(out, "}");
+        }
+        if let Some(signature) = signature {
+            put_call_signature(signature, out);
         }
         put(out, "}");
     }

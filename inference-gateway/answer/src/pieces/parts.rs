@@ -45,6 +45,28 @@ pub(crate) struct Delta<'a> {
     /// Reasoning, under the name that other servers use; some send values that are not texts.
     thinking: Option<&'a RawValue>,
     pub(crate) tool_calls: Option<AtMost<ToolCall<'a>, MAX_CALLS>>,
+    /// The record of reasoning that OpenRouter signs.
+    pub(crate) reasoning_details: Option<&'a RawValue>,
+    /// What Google adds.
+    pub(crate) extra_content: Option<&'a RawValue>,
+    /// Parts for the server's next turn, in an answer that was folded here.
+    #[serde(rename = "faregate_parts")]
+    pub(crate) parts: Option<&'a RawValue>,
+    #[serde(skip)]
+    pub(crate) signed: Option<SignedPart<'a>>,
+}
+
+/// What a piece of an answer has for the next turn.
+#[derive(Clone, Copy)]
+pub(crate) enum SignedPart<'a> {
+    /// A piece of a thought that a signature may follow.
+    Thought(RawString<'a>),
+    /// The signature of the thought before it.
+    Signature(RawString<'a>),
+    /// An encrypted thought of the Messages API.
+    Redacted(RawString<'a>),
+    /// An encrypted item of the Responses API.
+    Encrypted { id: RawString<'a>, content: RawString<'a> },
 }
 
 /// Longest list of choices: more than a request can ask for, since a chunk may bring several pieces of a choice.
@@ -105,6 +127,16 @@ impl<'a> Delta<'a> {
         Self { reasoning_content: Some(text), ..Self::default() }
     }
 
+    /// Makes a piece that only the server's next turn needs.
+    pub(crate) fn of_signed(signed: SignedPart<'a>) -> Self {
+        Self { signed: Some(signed), ..Self::default() }
+    }
+
+    /// Makes a piece of a thought that a signature may follow.
+    pub(crate) fn of_thought(text: &'a RawValue) -> Self {
+        Self { signed: RawString::of(text).map(SignedPart::Thought), ..Self::of_reasoning(text) }
+    }
+
     /// Makes a piece of the call at this place among the calls. The first piece has the id and the name.
     pub(crate) fn of_call(
         place: u64,
@@ -113,7 +145,12 @@ impl<'a> Delta<'a> {
     ) -> Self {
         let function = Some(CalledFunction { name, arguments: Some(arguments) });
         Self {
-            tool_calls: Some(AtMost(vec![ToolCall { index: Some(place), id, function }])),
+            tool_calls: Some(AtMost(vec![ToolCall {
+                index: Some(place),
+                id,
+                function,
+                extra_content: None,
+            }])),
             ..Self::default()
         }
     }
@@ -164,6 +201,8 @@ pub(crate) struct ToolCall<'a> {
     #[serde(borrow, default, deserialize_with = "short")]
     pub(crate) id: Option<RawString<'a>>,
     pub(crate) function: Option<CalledFunction<'a>>,
+    /// What Google adds.
+    pub(crate) extra_content: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]

@@ -10,7 +10,7 @@ use super::{calls::CallPlaces, pieces::Pieces};
 use crate::{
     fold::WholeAnswer,
     nonsense::Nonsense,
-    pieces::parts::{AtMost, Delta, even_null, short},
+    pieces::parts::{AtMost, Delta, SignedPart, even_null, short},
     stream::{Chunk, Edited, Event, Original},
 };
 
@@ -61,6 +61,8 @@ struct RawBlock<'a> {
     name: Option<RawString<'a>>,
     text: Option<RawString<'a>>,
     thinking: Option<&'a RawValue>,
+    signature: Option<&'a RawValue>,
+    data: Option<&'a RawValue>,
     input: Option<&'a RawValue>,
 }
 
@@ -71,6 +73,7 @@ struct RawDelta<'a> {
     kind: Option<RawString<'a>>,
     text: Option<RawString<'a>>,
     thinking: Option<&'a RawValue>,
+    signature: Option<&'a RawValue>,
     partial_json: Option<RawString<'a>>,
     stop_reason: Option<RawString<'a>>,
     stop_sequence: Option<RawString<'a>>,
@@ -129,6 +132,7 @@ impl MessagesReader {
     fn begin<'a>(&mut self, index: u64, block: &RawBlock<'a>) -> Result<Option<Delta<'a>>, Nonsense> {
         Ok(match block.kind.inner() {
             "tool_use" => Some(self.calls.begin(index, [block.id, block.name])?),
+            "redacted_thinking" => block.redacted(),
             _ => block.text_delta(),
         })
     }
@@ -136,9 +140,10 @@ impl MessagesReader {
     fn addition<'a>(&mut self, index: u64, delta: &RawDelta<'a>) -> Option<Delta<'a>> {
         match delta.kind.map_or("", RawString::inner) {
             "text_delta" => delta.text.map(Delta::of_text),
-            "thinking_delta" => delta.thinking.map(Delta::of_reasoning),
+            "thinking_delta" => delta.thinking.map(Delta::of_thought),
+            "signature_delta" => delta.signature.and_then(signature),
             "input_json_delta" => self.calls.add(index, delta.partial_json.unwrap_or(RawString::EMPTY)),
-            // Signatures and citations are not shown.
+            // Citations are not shown.
             _ => None,
         }
     }
@@ -149,11 +154,22 @@ impl<'a> RawBlock<'a> {
     fn text_delta(&self) -> Option<Delta<'a>> {
         let delta = match self.kind.inner() {
             "text" => self.text.map(Delta::of_text),
-            "thinking" => self.thinking.map(Delta::of_reasoning),
+            "thinking" => self.thinking.map(Delta::of_thought),
             _ => None,
         };
         delta.filter(|delta| delta.added_bytes() > 0)
     }
+
+    /// Returns an encrypted thought.
+    fn redacted(&self) -> Option<Delta<'a>> {
+        self.data.and_then(RawString::of).map(|data| Delta::of_signed(SignedPart::Redacted(data)))
+    }
+}
+
+/// Returns the signature of the thought before it.
+fn signature(signature: &RawValue) -> Option<Delta<'_>> {
+    let signature = RawString::of(signature).filter(|signature| !signature.is_empty())?;
+    Some(Delta::of_signed(SignedPart::Signature(signature)))
 }
 
 fn failed(payload: &str) -> Event<'_> {
@@ -176,8 +192,13 @@ pub(super) fn whole<'a>(body: &'a str, take: Pieces<'_>) -> Result<WholeAnswer<'
             let input = Value::from(block.input.map_or("{}", RawValue::get)).to_string();
             take(Delta::of_call(calls, [block.id, block.name], RawString::trusted(&input)), None);
             calls += 1;
-        } else if let Some(delta) = block.text_delta() {
-            take(delta, None);
+        } else {
+            let text =
+                if block.kind.inner() == "redacted_thinking" { block.redacted() } else { block.text_delta() };
+            let signed = block.signature.filter(|_| block.kind.inner() == "thinking").and_then(signature);
+            for delta in text.into_iter().chain(signed) {
+                take(delta, None);
+            }
         }
     }
     let word = message.stop_reason.ok_or(Nonsense::Unfinished)?.inner();

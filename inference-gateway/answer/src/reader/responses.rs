@@ -9,7 +9,7 @@ use super::{calls::CallPlaces, ends, messages::read, pieces::Pieces};
 use crate::{
     fold::WholeAnswer,
     nonsense::Nonsense,
-    pieces::parts::{Delta, even_null, short},
+    pieces::parts::{Delta, SignedPart, even_null, short},
     sse::payload::PayloadEnds,
     stream::{Chunk, ChunkChoice, Edited, Event, Original},
 };
@@ -76,6 +76,8 @@ struct RawItem<'a> {
     input: Option<&'a RawValue>,
     content: Option<&'a RawValue>,
     summary: Option<&'a RawValue>,
+    id: Option<&'a RawValue>,
+    encrypted_content: Option<&'a RawValue>,
 }
 
 /// A part of a message or of reasoning.
@@ -127,6 +129,7 @@ impl ResponsesReader {
             "response.reasoning_summary_part.added" if self.goes_on(index()?, raw.summary_index) => {
                 serde_json::from_str(EMPTY_LINE).ok().map(Delta::of_reasoning)
             }
+            "response.output_item.done" => raw.item.and_then(encrypted),
             "response.output_item.added" => self.begin(index()?, &read(raw.item)?)?,
             "response.function_call_arguments.delta" | "response.custom_tool_call_input.delta" => {
                 self.calls.add(index()?, read(raw.delta)?)
@@ -209,6 +212,26 @@ impl<'a> RawResponse<'a> {
     }
 }
 
+/// Returns the encrypted part of an item that is whole, if it is reasoning. Items of other types may have any members.
+fn encrypted(item: &RawValue) -> Option<Delta<'_>> {
+    #[derive(Deserialize)]
+    struct RawReasoning<'a> {
+        #[serde(borrow, rename = "type")]
+        kind: Option<&'a RawValue>,
+        id: Option<&'a RawValue>,
+        encrypted_content: Option<&'a RawValue>,
+    }
+    let item: RawReasoning<'_> = serde_json::from_str(item.get()).ok()?;
+    item.kind.filter(|kind| kind.get() == r#""reasoning""#)?;
+    encrypted_of(item.id, item.encrypted_content)
+}
+
+fn encrypted_of<'a>(id: Option<&'a RawValue>, content: Option<&'a RawValue>) -> Option<Delta<'a>> {
+    let content = content.and_then(RawString::of).filter(|content| !content.is_empty())?;
+    let id = id.and_then(RawString::of).unwrap_or(RawString::EMPTY);
+    Some(Delta::of_signed(SignedPart::Encrypted { id, content }))
+}
+
 fn failed<'a>(event: &Original<'a>, usage: Option<&'a RawValue>) -> Event<'a> {
     Event::Failed(UpstreamError::read(event.payload.as_bytes()), Chunk::new(Vec::new(), usage, None))
 }
@@ -250,6 +273,9 @@ fn add_item(item: &RawItem<'_>, calls: &mut u64, take: Pieces<'_>) -> Result<(),
             _ => {}
         })?,
         "reasoning" => {
+            if let Some(delta) = encrypted_of(item.id, item.encrypted_content) {
+                take(delta, None);
+            }
             let are_whole = add_thoughts(item.content, take)?;
             add_thoughts(item.summary.filter(|_| !are_whole), take)?;
         }
