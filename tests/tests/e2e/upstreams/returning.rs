@@ -20,11 +20,12 @@ async fn stack() -> (Stack, Vec<(Preset, StandIn)>) {
             let here = || format!("\"{}\"", stand_in.url("/v1"));
             format!("{name} = {}\n", if name == "url" { here() } else { value })
         });
-        catalogue += &format!(
+        let entry = format!(
             "[[model]]\nid = \"{name}\"\nowned_by = \"o\"\ncontext_window = 200000\nmax_output_tokens = 8192\n\
              price = {{ input = \"1\", cached_input = \"1\", output = \"1\" }}\n[[model.upstream]]\nmodel = \"up\"\n{}",
             fields.collect::<String>()
         );
+        catalogue.push_str(&entry);
         if let Some(variable) = &preset.api_key_env {
             env.push((&*variable.clone().leak(), "sk-vendor".to_owned()));
         }
