@@ -15,6 +15,7 @@ use crate::{
         calls::{Calls, PieceId},
         logprobs::Logprobs,
         parts::{Delta, MAX_CALLS, ToolCall},
+        signed::{Carry, PARTS},
     },
     stream::{Chunk, ChunkChoice},
 };
@@ -39,6 +40,7 @@ struct FoldedChoice {
     finish: Option<FinishReason>,
     /// Sequence that ended the choice, as spelled.
     stop: Option<String>,
+    carry: Carry,
 }
 
 #[derive(Default)]
@@ -101,13 +103,13 @@ impl Fold {
     }
 
     /// Returns the whole answer, with the name of the model that gave it as spelled in JSON.
-    pub(super) fn write(&self, model: Option<&str>) -> Result<Bytes, Nonsense> {
+    pub(super) fn write(mut self, model: Option<&str>) -> Result<Bytes, Nonsense> {
         if self.choices.is_empty() {
             return Err(Nonsense::Choices);
         }
         let mut json = String::with_capacity(self.held_bytes + self.held_bytes / 8);
         json.push_str(r#"{"choices":["#);
-        for (index, choice) in self.choices.iter().enumerate() {
+        for (index, choice) in self.choices.iter_mut().enumerate() {
             if index > 0 {
                 json.push(',');
             }
@@ -129,9 +131,12 @@ impl FoldedChoice {
         let mut added = append(&mut self.content, content)
             + append(&mut self.refusal, refusal)
             + append(&mut self.reasoning, reasoning);
+        let held = self.carry.held_bytes();
+        self.carry.add(&piece.delta);
         for (place, call) in piece.delta.calls().iter().enumerate() {
             added += self.add_call(call, place);
         }
+        added += self.carry.held_bytes() - held;
         added += self.add_logprobs(piece.logprobs);
         self.finish = piece.finish.or(self.finish);
         self.stop = piece.stop.map(|stop| stop.inner().to_owned()).or_else(|| self.stop.take());
@@ -145,6 +150,7 @@ impl FoldedChoice {
 
     fn add_call(&mut self, call: &ToolCall<'_>, place: usize) -> usize {
         let piece = self.known_calls.place(call, place);
+        self.carry.call(call, piece.index);
         let at = self.calls.iter().position(|known| known.index == piece.index).unwrap_or(self.calls.len());
         let mut added = 0;
         if at == self.calls.len() {
@@ -185,7 +191,7 @@ impl FoldedChoice {
         added
     }
 
-    fn write(&self, index: usize, json: &mut String) -> Result<(), Nonsense> {
+    fn write(&mut self, index: usize, json: &mut String) -> Result<(), Nonsense> {
         let finish = self.finish.ok_or(Nonsense::Unfinished)?;
         // Writing to a string cannot fail.
         let _ = write!(json, r#"{{"index":{index},"message":{{"role":"assistant","content":"#);
@@ -194,6 +200,9 @@ impl FoldedChoice {
             if let Some(text) = text {
                 let _ = write!(json, r#","{name}":"{text}""#);
             }
+        }
+        if let Some(parts) = self.carry.take_json() {
+            let _ = write!(json, r#","{PARTS}":{parts}"#);
         }
         let mut before = r#","tool_calls":["#;
         for FoldedCall { id, name, arguments, .. } in &self.calls {

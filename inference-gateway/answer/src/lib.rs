@@ -28,6 +28,7 @@ pub use pieces::{
     parts::OutputSize,
 };
 pub use reader::AnswerReader;
+pub use reply::carried::ServerId;
 pub use sse::{
     Decoder,
     payload::{Payload, PayloadEnds},

@@ -8,3 +8,4 @@ pub(crate) mod loose;
 pub(crate) mod nonsense;
 pub(crate) mod oddity;
 pub(crate) mod parts;
+pub(crate) mod signed;

@@ -5,11 +5,12 @@ mod fuzz;
 mod hostile;
 mod natives;
 mod passed;
+mod returning;
 
 use dialects::whole_of;
 
 use bytes::{Bytes, BytesMut};
-use reply::{MessagesReply, Reply, ResponsesReply};
+use reply::{MessagesReply, Reply, ResponsesReply, carried::ServerId};
 use serde_json::{Value, json};
 use shared::{
     error::{ApiError, Code},
@@ -38,7 +39,7 @@ const SETTLED: Settled = Settled { usage: USAGE, cost: COST, completed: 1_795_14
 
 fn generation() -> Generation<'static> {
     let id = GenerationId::new(Timestamp::from_millis(1), [7; 10]);
-    Generation { id, created: 1_795_140_665, model: "Model \"Flash\"" }
+    Generation { id, created: 1_795_140_665, model: "Model \"Flash\"", server: ServerId::default() }
 }
 
 /// The usage that clients read.

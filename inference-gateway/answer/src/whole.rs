@@ -6,7 +6,6 @@ use reply::{MAX_CHOICES, Reply};
 use serde::Deserialize;
 use shared::{
     generation::FinishReason,
-    ids::GenerationId,
     json::{Kind, RawValue, from_slice},
 };
 use shared_catalog::UpstreamApi;
@@ -25,6 +24,7 @@ use crate::{
         call_ids::MadeIds,
         logprobs::{listed_tokens, put_logprobs},
         parts::{OutputSize, even_null},
+        signed::Carry,
     },
     reader::{AnswerReader, ChatReader},
     schema::{EmbeddingsObject, EmbeddingsUsage},
@@ -232,7 +232,7 @@ fn write_chat(choices: &[ChunkChoice<'_>], generation: Generation<'_>, settled: 
         if place > 0 {
             put(out, ",");
         }
-        choice.write(generation.id, out);
+        choice.write(generation, out);
     }
     put(out, r#"],"usage":"#);
     put_usage(settled.usage, settled.cost, out);
@@ -255,9 +255,10 @@ fn put_or_null(text: Option<RawString<'_>>, out: &mut BytesMut) {
 }
 
 impl ChunkChoice<'_> {
-    fn write(&self, generation: GenerationId, out: &mut BytesMut) {
+    fn write(&self, generation: Generation<'_>, out: &mut BytesMut) {
         let message = &self.delta;
-        let made = MadeIds { generation, choice: self.index };
+        let made = MadeIds { generation: generation.id, choice: self.index };
+        let mut carry = Carry::of(message, generation.server);
         put(out, r#"{"index":"#);
         put_number(out, self.index as u64);
         put(out, r#","message":{"role":"assistant","content":"#);
@@ -274,9 +275,14 @@ impl ChunkChoice<'_> {
             for (place, call) in calls.iter().enumerate() {
                 put(out, before);
                 before = ",";
-                call.write_whole(place, made, out);
+                let signature = carry.take_call(place as u64);
+                call.write_whole(place, made, signature.as_deref(), out);
             }
             put(out, "]");
+        }
+        if !carry.is_empty() {
+            put(out, ",");
+            carry.write_details(out);
         }
         put(out, r#"},"logprobs":"#);
         put_logprobs(self.logprobs, out);

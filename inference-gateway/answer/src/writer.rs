@@ -45,12 +45,16 @@ impl StreamWriter {
             Reply::Responses(reply) if passes => {
                 let call_ids = AnswerCallIds::new(generation.id, reply.earlier_calls.clone());
                 let writer = ResponsesStream::new(generation, reply.clone());
-                return Self::passed(generation, Turn::new(call_ids, true), writer);
+                return Self::passed(generation, Turn::new(call_ids, true, generation.server), writer);
             }
             Reply::Messages(reply) if passes => {
                 let call_ids = AnswerCallIds::new(generation.id, reply.earlier_calls.clone());
                 let writer = MessagesStream::new(generation, reply.clone(), prompt_tokens);
-                return Self::passed(generation, Turn::new(call_ids, reply.thinking), writer);
+                return Self::passed(
+                    generation,
+                    Turn::new(call_ids, reply.thinking, generation.server),
+                    writer,
+                );
             }
             Reply::Chat { .. } | Reply::Embeddings | Reply::Responses(_) | Reply::Messages(_) => {}
         }
@@ -59,12 +63,13 @@ impl StreamWriter {
             Reply::Embeddings => Self::chat(generation, false),
             Reply::Responses(reply) => {
                 let call_ids = AnswerCallIds::new(generation.id, reply.earlier_calls.clone());
-                Self::turn(Turn::new(call_ids, true), ResponsesStream::new(generation, reply.clone()))
+                let turn = Turn::new(call_ids, true, generation.server);
+                Self::turn(turn, ResponsesStream::new(generation, reply.clone()))
             }
             Reply::Messages(reply) => {
                 let call_ids = AnswerCallIds::new(generation.id, reply.earlier_calls.clone());
                 let writer = MessagesStream::new(generation, reply.clone(), prompt_tokens);
-                Self::turn(Turn::new(call_ids, reply.thinking), writer)
+                Self::turn(Turn::new(call_ids, reply.thinking, generation.server), writer)
             }
         }
     }
@@ -164,7 +169,7 @@ impl StreamWriter {
     /// Bytes kept until the stream ends.
     pub fn held_bytes(&self) -> usize {
         match &self.0 {
-            DialectWriter::Chat(_) => 0,
+            DialectWriter::Chat(rewriter) => rewriter.held_bytes(),
             DialectWriter::Turn(stream) => stream.turn.held_bytes() + stream.writer.held_bytes(),
             DialectWriter::Passed(stream) => stream.held_bytes(),
         }

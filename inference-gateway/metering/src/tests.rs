@@ -19,7 +19,12 @@ fn meter(granted: u64, wanted: u64) -> StreamMeter {
 fn meter_of(choices: u64, granted: u64, wanted: u64) -> StreamMeter {
     let id = GenerationId::new(Timestamp::from_millis(1), [7; 10]);
     let reply = Reply::Chat { include_usage: true };
-    let writer = StreamWriter::new(Generation { id, created: 1, model: "m" }, &reply, 10, false);
+    let writer = StreamWriter::new(
+        Generation { id, created: 1, model: "m", server: reply::carried::ServerId::default() },
+        &reply,
+        10,
+        false,
+    );
     let catalogue = Usage::of(100_000, 100_000, 100_000);
     let bounds =
         UsageBounds { prompt_estimate: 10, images: 0, max_tokens: wanted / choices, choices, catalogue };

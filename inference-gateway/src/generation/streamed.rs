@@ -51,7 +51,7 @@ pub(super) fn start(
     client: Client,
     log: GenerationLog,
 ) -> Started {
-    let Begun { mut hold, reached: Reached { max_tokens, running, body } } = begun;
+    let Begun { mut hold, reached: Reached { max_tokens, running, body, folded: _ } } = begun;
     if !running.upstream().counts_late(&job.forward) {
         job.forget_prompt();
     }
@@ -61,7 +61,12 @@ pub(super) fn start(
     let form = running.upstream().form(&job.forward);
     let meter = StreamMeter::new(
         AnswerReader::new(form.api()).of_choices(job.forward.n),
-        StreamWriter::new(job.generation(), &job.forward.reply, hold.prompt_tokens(), form.is_passed()),
+        StreamWriter::new(
+            job.generation(running.upstream().signs_as),
+            &job.forward.reply,
+            hold.prompt_tokens(),
+            form.is_passed(),
+        ),
         job.usage_counter(max_tokens, &running),
         GrantedTokens::new(hold.output_tokens(), wanted),
         job.forward.n,

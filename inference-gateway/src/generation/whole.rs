@@ -156,11 +156,11 @@ pub(super) async fn run(
     deadline: &Deadline,
     log: &mut GenerationLog,
 ) -> Result<Started, ApiError> {
-    let Begun { mut hold, reached: Reached { max_tokens, running, body } } = begun;
+    let Begun { mut hold, reached: Reached { max_tokens, running, body, folded } } = begun;
     let mut memory = AnswerPermit::new(generator.admission.answers(), hold.account());
     let reading = async {
         let bounds = ReadBounds::of(generator);
-        if running.upstream().folds(&job.forward) {
+        if folded {
             let meter = fold_meter(job, max_tokens, &running);
             let read = read_folded(body, meter, bounds, &mut memory).await;
             let upstream = running.upstream();
@@ -176,8 +176,9 @@ pub(super) async fn run(
         Read::NotKept(answer) => return not_kept(job, hold, running, &answer, log).await,
         Read::Failed(failure) => return failed(job, hold, running, failure).await,
     };
+    let server = running.upstream().signs_as;
     let mut unusual = None;
-    let completion = match understood::read(job, &running, &body, &mut unusual) {
+    let completion = match understood::read(job, &running, &body, folded.is_some(), &mut unusual) {
         Ok(completion) => completion,
         Err(NotUnderstood::Beyond) => {
             let (length, within) = (body.len() as u64, body.len().min(USAGE_WITHIN));
@@ -207,7 +208,7 @@ pub(super) async fn run(
     }
     log.outcome = OK;
     let settled = Settled { usage: log.usage, cost, completed: generator.clock.now().seconds() };
-    let written = completion.write(job.generation(), &job.forward.reply, settled);
+    let written = completion.write(job.generation(server), &job.forward.reply, settled);
     drop(completion);
     drop(body);
     let body = AnswerBody::Whole(memory.leave_with(written));

@@ -1,6 +1,6 @@
 //! An upstream's error, and what it blames.
 
-use crate::{cleaned::cleaned, sizes::ContextSizes};
+use crate::{cleaned::cleaned, name::without_name, sizes::ContextSizes};
 
 /// Phrases for a prompt that is too long, or that leaves too little room for the requested output. Each phrase comes
 /// from the source or the documentation of a server.
@@ -197,22 +197,4 @@ impl UpstreamError {
     pub(super) fn is(&self, name: &str) -> bool {
         self.kind == name || self.code == name
     }
-}
-
-/// Replaces the name of a model where it is a word, and not where it is a part of one.
-fn without_name(text: &str, name: &str) -> String {
-    if name.is_empty() {
-        return text.to_owned();
-    }
-    let (mut written, mut rest) = (String::with_capacity(text.len()), text);
-    while let Some(at) = rest.find(name) {
-        let (before, behind) = (&rest[..at], &rest[at + name.len()..]);
-        let goes_on = |c: char| c.is_alphanumeric();
-        let is_word = !before.ends_with(goes_on) && !behind.starts_with(goes_on);
-        written.push_str(before);
-        written.push_str(if is_word { "the model" } else { name });
-        rest = behind;
-    }
-    written.push_str(rest);
-    written
 }

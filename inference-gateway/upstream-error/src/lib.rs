@@ -5,12 +5,15 @@ mod error;
 mod inside;
 mod kinds;
 mod limit;
+mod member;
+mod name;
 mod operator;
 mod read;
 mod sizes;
 
 pub use error::{MAX_ERROR_BYTES, PartAtFault, UpstreamError, Verdict};
 pub use limit::RefusedLimit;
+pub use member::{RefusedMember, RefusedMembers};
 pub use sizes::ContextSizes;
 
 #[cfg(test)]

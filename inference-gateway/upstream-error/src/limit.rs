@@ -70,6 +70,11 @@ pub struct RefusedLimit {
 }
 
 impl RefusedLimit {
+    /// Most output tokens of any request, if the upstream says.
+    pub const fn most(self) -> Option<u64> {
+        self.most
+    }
+
     /// Returns the output tokens for which there is room; `None` if the upstream does not say.
     pub fn room(self) -> Option<u64> {
         let beside = self.prompt.and_then(|prompt| self.room_beside(prompt));

@@ -15,7 +15,7 @@ use shared::{
 };
 use shared_catalog::{Upstream, UpstreamApi};
 use tokio::time::timeout;
-use upstream_error::{MAX_ERROR_BYTES, RefusedLimit, UpstreamError, Verdict};
+use upstream_error::{MAX_ERROR_BYTES, RefusedLimit, RefusedMember, UpstreamError, Verdict};
 
 use crate::client::SendError;
 
@@ -33,11 +33,13 @@ pub struct NotAnswered {
     pub failure: UpstreamFailure,
     /// Limit of output, if the upstream refused that.
     pub limit: Option<RefusedLimit>,
+    /// Member that the upstream refused, and that the request can do without.
+    pub member: Option<RefusedMember>,
 }
 
 impl From<UpstreamFailure> for NotAnswered {
     fn from(failure: UpstreamFailure) -> Self {
-        Self { failure, limit: None }
+        Self { failure, limit: None, member: None }
     }
 }
 
@@ -277,11 +279,12 @@ pub(crate) fn of_passed(
     }
 }
 
-/// Reads the error of a response.
-pub(crate) async fn read_error(response: Response<Incoming>) -> UpstreamError {
+/// Reads the error of a response, and the member that it refuses.
+pub(crate) async fn read_error(response: Response<Incoming>) -> (UpstreamError, Option<RefusedMember>) {
+    let status = response.status().as_u16();
     let body = timeout(BODY_DEADLINE, Limited::new(response.into_body(), MAX_ERROR_BYTES).collect()).await;
     let body = body.ok().and_then(Result::ok).map(http_body_util::Collected::to_bytes).unwrap_or_default();
-    UpstreamError::read(&body)
+    (UpstreamError::read(&body), RefusedMember::find(&body, status))
 }
 
 /// Interprets an error event of a stream.
@@ -301,7 +304,7 @@ pub(crate) fn of_error(
         Some(cut(&message, MAX_MESSAGE_CHARS).to_owned())
     };
     let refused = |mut refused: ApiError| {
-        if refused.param.is_none() && keeps_places(BodyForm::of(entry, &forward.reply), &forward.reply) {
+        if refused.param.is_none() && keeps_places(forward.form(entry), &forward.reply) {
             refused.param = error.place().map(str::to_owned);
         }
         UpstreamFailure::Refused(refused)

@@ -5,4 +5,5 @@ pub(crate) mod corpus;
 pub(crate) mod failures;
 pub(crate) mod natives;
 pub(crate) mod reach;
+pub(crate) mod returning;
 pub(crate) mod routing;

@@ -4,7 +4,7 @@
 use bytes::BytesMut;
 use raw_json::RawString;
 
-use super::{call_ids::MadeIds, parts::ToolCall};
+use super::{call_ids::MadeIds, parts::ToolCall, signed::put_call_signature};
 use crate::generation::{put, put_number};
 
 /// Most calls of a choice that are tracked, more than any model makes in an answer. Further calls pass unchanged.
@@ -108,7 +108,13 @@ impl SentCall {
 
 impl ToolCall<'_> {
     /// Writes the call at `place` of a whole answer, with all members.
-    pub(crate) fn write_whole(&self, place: usize, made: MadeIds, out: &mut BytesMut) {
+    pub(crate) fn write_whole(
+        &self,
+        place: usize,
+        made: MadeIds,
+        signature: Option<&str>,
+        out: &mut BytesMut,
+    ) {
         let or = |text: Option<RawString<'_>>, otherwise: &'static str, out: &mut BytesMut| match text {
             Some(text) => text.write(out),
             None => put(out, otherwise),
@@ -122,11 +128,21 @@ impl ToolCall<'_> {
         or(self.name, r#""""#, out);
         put(out, r#","arguments":"#);
         or(self.arguments().filter(|arguments| !arguments.is_empty()), r#""{}""#, out);
-        put(out, "}}");
+        put(out, "}");
+        if let Some(signature) = signature {
+            put_call_signature(signature, out);
+        }
+        put(out, "}");
     }
 
     /// Writes a piece of a call: the index, and the members not sent before.
-    pub(crate) fn write_piece(&self, piece: &ToolCallDelta, made: MadeIds, out: &mut BytesMut) {
+    pub(crate) fn write_piece(
+        &self,
+        piece: &ToolCallDelta,
+        made: MadeIds,
+        signature: Option<&str>,
+        out: &mut BytesMut,
+    ) {
         put(out, r#"{"index":"#);
         put_number(out, piece.index);
         if piece.id != PieceId::Sent {
@@ -149,6 +165,9 @@ impl ToolCall<'_> {
                 arguments.write(out);
             }
             put(out, "}");
+        }
+        if let Some(signature) = signature {
+            put_call_signature(signature, out);
         }
         put(out, "}");
     }

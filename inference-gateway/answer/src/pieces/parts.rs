@@ -40,6 +40,28 @@ pub(crate) struct Delta<'a> {
     pub(crate) refusal: Option<RawString<'a>>,
     pub(crate) reasoning: Option<RawString<'a>>,
     pub(crate) tool_calls: Vec<ToolCall<'a>>,
+    /// The record of reasoning that OpenRouter signs.
+    pub(crate) reasoning_details: Raw<'a>,
+    /// What Google adds.
+    pub(crate) extra_content: Raw<'a>,
+    /// Parts for the server's next turn, in an answer that was folded here.
+    pub(crate) parts: Raw<'a>,
+    pub(crate) signed: Option<SignedPart<'a>>,
+}
+
+/// What a piece of an answer has for the next turn.
+#[derive(Clone, Copy)]
+pub(crate) enum SignedPart<'a> {
+    /// A piece of a thought that a signature may follow.
+    Thought(RawString<'a>),
+    /// The signature of the thought before it.
+    Signature(RawString<'a>),
+    /// An encrypted thought of the Messages API.
+    Redacted(RawString<'a>),
+    /// An encrypted item of the Responses API.
+    Encrypted { id: RawString<'a>, content: RawString<'a> },
+    /// The answer begins anew, so what came before is void.
+    Restarted,
 }
 
 /// Longest list of choices: more than a request can ask for, since a chunk may bring several pieces of a choice.
@@ -62,13 +84,19 @@ impl<'a> Delta<'a> {
         Self { reasoning: Some(text), ..Self::default() }
     }
 
+    /// Makes a piece that only the server's next turn needs.
+    pub(crate) fn of_signed(signed: SignedPart<'a>) -> Self {
+        Self { signed: Some(signed), ..Self::default() }
+    }
+
     /// Makes a piece of the call at this place among the calls. The first piece has the id and the name.
     pub(crate) fn of_call(
         place: u64,
         [id, name]: [Option<RawString<'a>>; 2],
         arguments: Option<CallArguments<'a>>,
     ) -> Self {
-        Self { tool_calls: vec![ToolCall { index: Some(place), id, name, arguments }], ..Self::default() }
+        let call = ToolCall { index: Some(place), id, name, arguments, extra_content: None };
+        Self { tool_calls: vec![call], ..Self::default() }
     }
 
     /// Counts the bytes of all texts of a whole message, as spelled in JSON.
@@ -107,6 +135,14 @@ impl<'a> Delta<'a> {
     pub(crate) fn is_nothing(&self) -> bool {
         self.texts().next().is_none() && self.calls().is_empty()
     }
+
+    /// Returns whether the delta has something that only the server's next turn needs.
+    pub(crate) const fn is_carried(&self) -> bool {
+        self.reasoning_details.is_some()
+            || self.extra_content.is_some()
+            || self.parts.is_some()
+            || self.signed.is_some()
+    }
 }
 
 /// A tool call, or a piece of a call.
@@ -115,6 +151,8 @@ pub(crate) struct ToolCall<'a> {
     pub(crate) id: Option<RawString<'a>>,
     pub(crate) name: Option<RawString<'a>>,
     pub(crate) arguments: Option<CallArguments<'a>>,
+    /// What Google adds.
+    pub(crate) extra_content: Raw<'a>,
 }
 
 /// Arguments of a call, or a piece of them.

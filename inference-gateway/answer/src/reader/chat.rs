@@ -89,15 +89,19 @@ struct RawMessage<'a> {
     reasoning_text: Raw<'a>,
     /// Reasoning, under the name that other servers use.
     thinking: Raw<'a>,
-    /// Reasoning in parts, at OpenRouter and MiniMax.
+    /// Reasoning in parts, at OpenRouter and MiniMax. OpenRouter's are signed.
     reasoning_details: Raw<'a>,
+    /// What Google adds.
+    extra_content: Raw<'a>,
+    /// Parts for the server's next turn, in an answer that was folded here.
+    faregate_parts: Raw<'a>,
     #[serde(borrow, default)]
     tool_calls: Objects<RawCall<'a>, MAX_CALLS>,
     #[serde(borrow, default)]
     function_call: Loose<RawFunction<'a>>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 struct RawCall<'a> {
     index: Raw<'a>,
     id: Raw<'a>,
@@ -105,6 +109,7 @@ struct RawCall<'a> {
     function: Loose<RawFunction<'a>>,
     name: Raw<'a>,
     arguments: Raw<'a>,
+    extra_content: Raw<'a>,
 }
 
 #[derive(Default, Deserialize)]
@@ -262,7 +267,10 @@ impl ChatReader {
         if calls || has_calls {
             delta.tool_calls.clear();
         }
-        if !delta.is_nothing() {
+        if thoughts {
+            delta.reasoning_details = None;
+        }
+        if !delta.is_nothing() || delta.is_carried() {
             out.push(index, delta, None);
         }
     }
@@ -271,7 +279,7 @@ impl ChatReader {
         for delta in pieces.iter().map(|piece| &piece.delta) {
             let has = [
                 delta.content.or(delta.refusal).is_some_and(|text| !text.is_empty()),
-                delta.reasoning.is_some_and(|text| !text.is_empty()),
+                delta.reasoning.is_some_and(|text| !text.is_empty()) || delta.reasoning_details.is_some(),
                 !delta.tool_calls.is_empty(),
             ];
             for (lane, has) in self.added.iter_mut().zip(has) {
@@ -326,6 +334,10 @@ fn add_message<'a>(message: RawMessage<'a>, index: usize, out: &mut Pieces<'a>) 
         refusal: text(message.refusal),
         reasoning: thoughts,
         tool_calls: Vec::with_capacity(message.tool_calls.0.len()),
+        reasoning_details: message.reasoning_details,
+        extra_content: message.extra_content,
+        parts: message.faregate_parts,
+        signed: None,
     };
     for call in message.tool_calls.0 {
         delta.tool_calls.push(read_call(call, out)?);
@@ -335,8 +347,7 @@ fn add_message<'a>(message: RawMessage<'a>, index: usize, out: &mut Pieces<'a>) 
         && delta.tool_calls.is_empty()
     {
         out.odd.add(Oddity::OldCall);
-        let call =
-            RawCall { index: None, id: None, function: Loose::Object(old), name: None, arguments: None };
+        let call = RawCall { function: Loose::Object(old), ..RawCall::default() };
         delta.tool_calls.push(ToolCall { index: Some(0), ..read_call(call, out)? });
     }
     if let Some(value) = formed {
@@ -352,7 +363,7 @@ fn add_message<'a>(message: RawMessage<'a>, index: usize, out: &mut Pieces<'a>) 
         content::add(content, ContentPlace { choice: index, kind: TextKind::Said }, out);
         delta.tool_calls = calls;
     }
-    if !delta.is_nothing() {
+    if !delta.is_nothing() || delta.is_carried() {
         out.push(index, delta, None);
     }
     Ok(())
@@ -383,6 +394,7 @@ fn read_call<'a>(call: RawCall<'a>, out: &mut Pieces<'a>) -> Result<ToolCall<'a>
         id: short(call.id)?,
         name: short(function.name.or(call.name))?,
         arguments: arguments.and_then(|arguments| CallArguments::read(arguments, &mut out.odd)),
+        extra_content: call.extra_content,
     })
 }
 

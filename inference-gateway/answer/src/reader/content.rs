@@ -124,6 +124,12 @@ fn add_call<'a>(part: &RawContentPart<'a>, place: ContentPlace, out: &mut Pieces
     out.odd.add(Oddity::OldCall);
     let arguments = part.input.map(CallArguments::of_input);
     let index = out.list.iter().map(|piece| piece.delta.calls().len() as u64).sum();
-    let call = ToolCall { index: Some(index), id: text(part.id), name: text(part.name), arguments };
+    let call = ToolCall {
+        index: Some(index),
+        id: text(part.id),
+        name: text(part.name),
+        arguments,
+        extra_content: None,
+    };
     out.push(place.choice, Delta { tool_calls: vec![call], ..Delta::default() }, None);
 }

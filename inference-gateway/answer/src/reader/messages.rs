@@ -16,16 +16,15 @@ use crate::{
     pieces::oddity::Oddity,
     pieces::{
         loose::{Raw, filled, number, object, text, word},
-        parts::{CallArguments, Delta, even_null, short},
+        parts::{CallArguments, Delta, SignedPart, even_null, short},
     },
     stream::{Chunk, Edited, Event, Original},
 };
 
 /// Most blocks of a message: more than any model makes.
 const MAX_BLOCKS: u64 = 4096;
-/// Blocks that clients of other APIs cannot read: what the vendor's own tools did, and thoughts that only it can read.
-const NOT_SHOWN: [&str; 12] = [
-    "redacted_thinking",
+/// Blocks that clients of other APIs cannot read: what the vendor's own tools did.
+const NOT_SHOWN: [&str; 11] = [
     "server_tool_use",
     "web_search_tool_result",
     "web_fetch_tool_result",
@@ -98,6 +97,9 @@ struct RawBlock<'a> {
     name: Raw<'a>,
     text: Raw<'a>,
     thinking: Raw<'a>,
+    signature: Raw<'a>,
+    /// A thought that only the vendor can read.
+    data: Raw<'a>,
     input: Raw<'a>,
 }
 
@@ -108,6 +110,7 @@ struct RawDelta<'a> {
     kind: Raw<'a>,
     text: Raw<'a>,
     thinking: Raw<'a>,
+    signature: Raw<'a>,
     partial_json: Raw<'a>,
     stop_reason: Raw<'a>,
     stop_sequence: Raw<'a>,
@@ -200,6 +203,7 @@ impl MessagesReader {
         let id = message.map(|message| digest(word(message.id)));
         if self.state.messages > 0 && self.state.id != id {
             out.odd.add(Oddity::Restarted);
+            out.add(Delta::of_signed(SignedPart::Restarted));
         }
         if self.state.messages == 0 || self.state.id != id {
             self.state.messages += 1;
@@ -232,7 +236,15 @@ impl MessagesReader {
                 out.add(Delta::of_call(place, name, Some(arguments)));
             }
             "text" => add_text(TextKind::Said, started.text, out),
-            "thinking" => add_text(TextKind::Thought, started.thinking, out),
+            "thinking" => {
+                add_text(TextKind::Thought, started.thinking, out);
+                add_signature(started.signature, out);
+            }
+            "redacted_thinking" => {
+                if let Some(data) = filled(started.data) {
+                    out.add(Delta::of_signed(SignedPart::Redacted(data)));
+                }
+            }
             kind => out.odd.add_if(Oddity::UnknownItem, !NOT_SHOWN.contains(&kind)),
         }
         Ok(())
@@ -253,8 +265,9 @@ impl MessagesReader {
                 self.progress.add(key, arguments.raw());
                 out.add(Delta::of_call(place, [None, None], Some(arguments)));
             }
-            // Signatures and citations are not shown.
-            "signature_delta" | "citations_delta" => {}
+            "signature_delta" => add_signature(delta.signature, out),
+            // Citations are not shown.
+            "citations_delta" => {}
             _ => out.odd.add(Oddity::UnknownItem),
         }
     }
@@ -313,10 +326,21 @@ impl MessagesReader {
 
 /// Adds a text that is not empty.
 fn add_text<'a>(kind: TextKind, raw: Raw<'a>, out: &mut Pieces<'a>) {
+    let from = out.list.len();
     match (text(raw), raw) {
         (Some(text), _) if !text.is_empty() => out.add(content::delta(kind, text)),
         (None, Some(other)) => content::add(other, ContentPlace { choice: 0, kind }, out),
         (Some(_), _) | (None, None) => {}
+    }
+    for Delta { reasoning, signed, .. } in out.list[from..].iter_mut().map(|piece| &mut piece.delta) {
+        *signed = reasoning.map(SignedPart::Thought);
+    }
+}
+
+/// Adds the signature of the thought before it.
+fn add_signature<'a>(raw: Raw<'a>, out: &mut Pieces<'a>) {
+    if let Some(signature) = filled(raw) {
+        out.add(Delta::of_signed(SignedPart::Signature(signature)));
     }
 }
 

@@ -13,6 +13,8 @@ pub(super) enum PartKind {
     Text,
     Refusal,
     Thought,
+    /// Reasoning that only its vendor can read.
+    Encrypted,
     Call,
 }
 

@@ -72,7 +72,7 @@ fn in_messages(at: usize, step: &Step, events: &mut Vec<Value>) {
             json!({"type": "thinking", "thinking": "", "signature": ""}),
             vec![
                 json!({"type": "thinking_delta", "thinking": text}),
-                json!({"type": "signature_delta", "signature": "s"}),
+                json!({"type": "signature_delta", "signature": ""}),
             ],
         ),
         Step::Says(text) | Step::Refuses(text) => {
@@ -243,7 +243,6 @@ fn what_a_client_of_chat_cannot_read_is_left_out() {
     let (said, _) = ended(
         UpstreamApi::Messages,
         vec![
-            block(0, json!({"type": "redacted_thinking", "data": "x"})),
             block(1, json!({"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}})),
             delta(1, json!({"type": "input_json_delta", "partial_json": "{\"query\":1}"})),
             json!({"type": "content_block_stop", "index": 1}),
@@ -399,13 +398,14 @@ fn a_whole_message_is_read_as_an_answer_of_chat() {
     let expected = json!({"index": 0, "message": {"role": "assistant", "content": "Hi \"\u{e9}.", "refusal": null, "reasoning_content": "hm",
         "tool_calls": [call("toolu_1", "f", r#"{"q":"\"\n"}"#), call("toolu_2", "g", "{}")]},
         "logprobs": null, "finish_reason": "tool_calls", "read": [7, 4, 5]});
-    assert_eq!(whole_of_api(UpstreamApi::Messages, &message).unwrap(), expected);
-    message["stop_reason"] = Value::Null;
-    assert_eq!(
-        whole_of_api(UpstreamApi::Messages, &message).unwrap(),
-        expected,
-        "the calls say why it ended"
-    );
+    // Without a reason, the calls say why it ended.
+    for reason in [json!("tool_use"), Value::Null] {
+        message["stop_reason"] = reason;
+        let mut read = whole_of_api(UpstreamApi::Messages, &message).unwrap();
+        let details = read["message"].as_object_mut().unwrap().remove("reasoning_details");
+        assert!(details.is_some_and(|details| details[0]["type"] == "reasoning.encrypted"));
+        assert_eq!(read, expected);
+    }
     let error = json!({"type": "error", "error": {"type": "api_error", "message": "m"}});
     assert_eq!(whole_of_api(UpstreamApi::Messages, &error).unwrap_err(), Nonsense::Error);
     let nothing = json!({"content": [], "stop_reason": "end_turn"});

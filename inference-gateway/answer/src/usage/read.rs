@@ -18,13 +18,8 @@ pub const MOST_TOKENS: u64 = 1 << 40;
 /// Highest cost that is believed, in nano-USD: some 1,100 USD.
 const MOST_COST: u64 = 1 << 40;
 /// Names of the tokens that were read from a cache, which cost less than others.
-const CACHED: [&str; 5] = [
-    "cached_tokens",
-    "cache_read_input_tokens",
-    "num_cached_tokens",
-    "prompt_cache_hit_tokens",
-    "cache_n",
-];
+const CACHED: [&str; 5] =
+    ["cached_tokens", "cache_read_input_tokens", "num_cached_tokens", "prompt_cache_hit_tokens", "cache_n"];
 /// Most members of one name that are read in the end of a body. A repeated request has few, and each may be as long as
 /// the end.
 const MOST_MEMBERS_OF_A_NAME: usize = 16;
@@ -330,8 +325,7 @@ impl ReportedCounts {
     /// the total says otherwise.
     fn leaves_out(&self, cache: u64, named: u64) -> bool {
         // Where totals contradict each other, the larger prompt is billed.
-        let says_so =
-            self.totals_differ || self.total == Some(named + cache + self.completion.unwrap_or(0));
+        let says_so = self.totals_differ || self.total == Some(named + cache + self.completion.unwrap_or(0));
         if !self.by_anthropic {
             return says_so && cache > named;
         }

@@ -43,7 +43,8 @@ fn api(case: &Case) -> UpstreamApi {
 }
 
 fn generation() -> Generation<'static> {
-    Generation { id: GenerationId::new(Timestamp::from_millis(1), [7; 10]), created: 1, model: "m" }
+    let id = GenerationId::new(Timestamp::from_millis(1), [7; 10]);
+    Generation { id, created: 1, model: "m", server: reply::carried::ServerId::default() }
 }
 
 fn settled(usage: Usage) -> Settled {

@@ -29,13 +29,18 @@ impl From<Nonsense> for NotUnderstood {
     }
 }
 
-/// Reads an answer: in the usual form, or as `unusual`, an answer of chat that is made of it.
+/// Reads an answer: in the usual form, or as `unusual`, an answer of chat that is made of it. A stream that was folded is
+/// an answer of chat already.
 pub(super) fn read<'b>(
     job: &Job,
     running: &Running,
     body: &'b Bytes,
+    is_folded: bool,
     unusual: &'b mut Option<Folded>,
 ) -> Result<Completion<'b>, NotUnderstood> {
+    if is_folded {
+        return Ok(Completion::read(&job.forward.reply, body)?);
+    }
     match usual(job, running, body) {
         Ok(completion) => Ok(completion),
         Err(nonsense) => folded(job, unusual.insert(fold(job, running, body, nonsense)?)),

@@ -11,11 +11,14 @@ use super::price_list::ListedModel;
 const MAX_LEFT_OUT: usize = 1_000;
 
 /// Comments on fields of an upstream that say why a preset sets them.
-const NOTES: [(&str, &str); 7] = [
+const NOTES: [(&str, &str); 10] = [
     ("api_key_env", "the environment variable that holds its credential"),
     ("auth", "the header of the credential"),
     ("speaks", "its APIs; requests of others are translated"),
     ("limit_param", "its name in chats for the limit of output"),
+    ("reasoning_param", "its name in chats for the reasoning of earlier answers"),
+    ("call_ids", "it takes ids of calls of nine letters and digits alone"),
+    ("thought_signatures", "it wants its own signature back with each call"),
     ("left_before_head", "it bills prompts whose clients have left"),
     ("left_mid_stream", "it bills reasoning that no event shows, so streams are read to their end"),
     ("image_urls", "it is handed images inside requests alone"),

@@ -10,7 +10,7 @@ use crate::{
     pieces::oddity::Oddity,
     pieces::{
         loose::{Raw, filled, object, text, word},
-        parts::{CallArguments, Delta, short},
+        parts::{CallArguments, Delta, SignedPart, short},
     },
     reader::{
         pieces::Pieces,
@@ -32,6 +32,8 @@ pub(super) struct RawItem<'a> {
     input: Raw<'a>,
     content: Raw<'a>,
     summary: Raw<'a>,
+    id: Raw<'a>,
+    encrypted_content: Raw<'a>,
 }
 
 /// A part of a message or of reasoning.
@@ -50,6 +52,7 @@ struct ToldOutput {
     texts: usize,
     refusals: usize,
     calls: usize,
+    encrypted: usize,
     bytes: [usize; 2],
 }
 
@@ -142,10 +145,12 @@ impl ResponsesReader {
                     part += 1;
                 });
             }
-            "reasoning" if self.state.reasoning.is_none_or(|(of, _)| of != place) => {
-                self.thoughts(item, place, out);
+            "reasoning" => {
+                self.encrypted(item, PartKey { kind: PartKind::Encrypted, item: place, part: 0 }, out);
+                if self.state.reasoning.is_none_or(|(of, _)| of != place) {
+                    self.thoughts(item, place, out);
+                }
             }
-            "reasoning" => {}
             kind => out.odd.add_if(Oddity::UnknownItem, !is_of_the_vendor(kind)),
         }
         Ok(())
@@ -176,7 +181,7 @@ impl ResponsesReader {
                 let kind = part.kind();
                 let (nth, bytes) = match kind {
                     PartKind::Refusal => (&mut told.refusals, &mut told.bytes[1]),
-                    PartKind::Text | PartKind::Thought | PartKind::Call => {
+                    PartKind::Text | PartKind::Thought | PartKind::Encrypted | PartKind::Call => {
                         (&mut told.texts, &mut told.bytes[0])
                     }
                 };
@@ -193,14 +198,30 @@ impl ResponsesReader {
                     }
                 }
             }),
-            "reasoning" if self.state.reasoning.is_none_or(|(of, _)| of >= UNNAMED) => {
-                let place = self.state.reasoning.map_or(UNNAMED, |(of, _)| of + 1);
-                self.thoughts(item, place, out);
+            "reasoning" => {
+                let unnamed =
+                    PartKey { kind: PartKind::Encrypted, item: UNNAMED + told.encrypted as u64, part: 0 };
+                let key = self.progress.nth(PartKind::Encrypted, told.encrypted).unwrap_or(unnamed);
+                told.encrypted += usize::from(filled(item.encrypted_content).is_some());
+                self.encrypted(item, key, out);
+                if self.state.reasoning.is_none_or(|(of, _)| of >= UNNAMED) {
+                    let place = self.state.reasoning.map_or(UNNAMED, |(of, _)| of + 1);
+                    self.thoughts(item, place, out);
+                }
             }
-            "reasoning" => {}
             kind => out.odd.add_if(Oddity::UnknownItem, !is_of_the_vendor(kind)),
         }
         Ok(())
+    }
+
+    /// Adds the encrypted part of reasoning, which is given once, as it was when the item was complete.
+    fn encrypted<'a>(&mut self, item: &RawItem<'a>, key: PartKey, out: &mut Pieces<'a>) {
+        let Some(content) = filled(item.encrypted_content).filter(|_| !self.progress.is_given(key)) else {
+            return;
+        };
+        self.progress.add(key, content);
+        let id = text(item.id).unwrap_or(RawString::EMPTY);
+        out.add(Delta::of_signed(SignedPart::Encrypted { id, content }));
     }
 
     /// Adds the thoughts of an item of which nothing was shown: its content, or else its summary.
