@@ -82,7 +82,7 @@ pub const FAMILIES: &[Family] = &[
     ),
     Family::counter(
         "gateway_answers_not_given_out_total",
-        "answers and events that are not given out: `too_large` and `no_room` (whole answers; billed), `calls` (more calls of tools, or longer names, than are given out; billed), `nested` (too deeply for clients; billed), `event` (a stream ended, and is billed), `too_long` (an event was left out, and its stream went on), `unread` (a stream ended whose client took nothing)",
+        "answers and events that are not given out: `too_large` and `no_room` (whole answers; billed), `calls` (more calls of tools, or longer names, than are given out; billed), `nested` (nested too deeply to pass on; billed), `event` (a stream ended, and is billed), `too_long` (an event was left out, and its stream went on), `unread` (a stream ended whose client took nothing)",
     )
     .labelled(),
     Family::counter(

@@ -51,6 +51,17 @@ impl AnswerReader {
         self
     }
 
+    /// Reads a whole answer that is passed on as it is, however many calls it has.
+    #[must_use]
+    pub(crate) fn passing(mut self) -> Self {
+        match &mut self.0 {
+            ApiReader::Chat(_) => {}
+            ApiReader::Messages(reader) => reader.progress.passes = true,
+            ApiReader::Responses(reader) => reader.progress.passes = true,
+        }
+        self
+    }
+
     /// Reads the payload of the next event.
     pub fn payload<'a>(&mut self, payload: &'a Payload) -> Result<Event<'a>, Nonsense> {
         match payload {

@@ -123,7 +123,7 @@ impl<'a> Completion<'a> {
     /// Reads an answer of the client's own API, which is passed on.
     pub fn read_passed(api: UpstreamApi, body: &'a [u8]) -> Result<Self, Nonsense> {
         let body = std::str::from_utf8(body)?;
-        let chunk = match AnswerReader::new(api).event(body.as_bytes())? {
+        let chunk = match AnswerReader::new(api).passing().event(body.as_bytes())? {
             Event::Chunk(chunk) if chunk.is_whole => chunk,
             Event::Chunk(_) | Event::Done => return Err(Nonsense::Choices),
             Event::Failed(..) => return Err(Nonsense::Error),

@@ -41,7 +41,7 @@ const NOT_SHOWN: [&str; 11] = [
 /// Reader of a message's events.
 #[derive(Default)]
 pub(super) struct MessagesReader {
-    progress: Progress,
+    pub(super) progress: Progress,
     state: MessageState,
     before: MessageState,
 }

@@ -62,6 +62,8 @@ impl Given {
 /// for tokens is read again.
 #[derive(Default)]
 pub(super) struct Progress {
+    /// The answer is passed on whole, with all of its calls.
+    pub(super) passes: bool,
     parts: Vec<GivenPart>,
     calls: u64,
     /// Parts as they were before the last event.
@@ -130,7 +132,8 @@ impl Progress {
         if let Some(place) = self.call(key) {
             return Ok(place);
         }
-        if self.calls >= MAX_CALLS as u64 {
+        let most = if self.passes { MOST_PARTS } else { MAX_CALLS };
+        if self.calls >= most as u64 {
             return Err(Nonsense::Beyond);
         }
         let place = self.calls;

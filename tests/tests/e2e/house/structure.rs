@@ -20,7 +20,7 @@ const PURE_CRATES: [(&str, &str); 10] = [
     ("upstream-error", "inference-gateway/upstream-error"),
 ];
 /// Crates that a pure one may name beside others of these: words of both services, and libraries of data, hashes, errors and tests.
-const PURE: [&str; 17] = [
+const PURE: [&str; 18] = [
     "base64",
     "blake3",
     "bytes",
@@ -35,6 +35,7 @@ const PURE: [&str; 17] = [
     "serde_json",
     "shared",
     "shared-catalog",
+    "shared-corpus",
     "shared-fuzz",
     "thiserror",
     "totp-rs",

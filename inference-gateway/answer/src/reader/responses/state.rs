@@ -9,7 +9,7 @@ pub(super) const EMPTY_LINE: RawString<'_> = RawString::trusted(r#""\n\n""#);
 /// Reader of a response's events.
 #[derive(Default)]
 pub(crate) struct ResponsesReader {
-    pub(super) progress: Progress,
+    pub(in crate::reader) progress: Progress,
     pub(super) state: ResponseState,
     pub(super) before: ResponseState,
 }

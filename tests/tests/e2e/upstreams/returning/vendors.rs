@@ -46,9 +46,10 @@ fn refusal(preset: &str, body: &Value) -> Option<String> {
             Some("thinking is enabled but reasoning_content is missing in assistant tool call message".into())
         }
         "groq" | "cerebras" if has("reasoning_content") => unknown("reasoning_content"),
-        "mistral" | "gemini" | "xai" | "deepinfra" | "fireworks"
-            if has("reasoning_content") || has("reasoning") =>
-        {
+        "mistral" | "gemini" if has("reasoning_content") || has("reasoning") => {
+            Some("Extra inputs are not permitted".into())
+        }
+        "xai" | "deepinfra" | "fireworks" if has("reasoning") => {
             Some("Extra inputs are not permitted".into())
         }
         "mistral" if calls().any(|message| message["tool_calls"][0]["id"].as_str().unwrap().len() != 9) => {
@@ -90,8 +91,12 @@ fn chat(preset: &str, body: &Value) -> Value {
     let messages = body["messages"].as_array().unwrap();
     let called = messages.iter().filter(|message| message["role"] == "tool").count();
     let mut message = json!({"role": "assistant", "content": ""});
-    let name =
-        if matches!(preset, "deepseek" | "moonshot" | "zai") { "reasoning_content" } else { "reasoning" };
+    let name = match preset {
+        "deepseek" | "moonshot" | "zai" | "xai" | "deepinfra" | "fireworks" | "dashscope" => {
+            "reasoning_content"
+        }
+        _ => "reasoning",
+    };
     message[name] = json!("hm");
     let finish = if let Some((place, name)) = next(called) {
         let id = match preset {
