@@ -52,10 +52,10 @@ test:
 	tests/tools/install.sh
 	cargo build --profile checked --workspace --bins --tests
 ifdef FAST
-	cargo test --profile checked --workspace --lib
+	tests/tools/units.py
 	cargo test --profile checked --workspace --test e2e -- --test-threads $(TEST_THREADS) $(FIRST_FACTS)
 else
-	cargo test --profile checked --workspace --lib --bins
+	tests/tools/units.py
 	cargo test --profile checked --workspace --test '*' -- --test-threads $(TEST_THREADS)
 	FAREGATE_TEST_REDIS=cluster cargo test --profile checked --workspace --test e2e -- --test-threads $(TEST_THREADS) services $(OF_ONE_FORM)
 endif

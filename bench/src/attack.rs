@@ -7,7 +7,7 @@ use std::{panic::AssertUnwindSafe, time::Duration};
 
 use futures_util::FutureExt;
 
-use tests::harness::{Deployment, Options, Stack};
+use tests::harness::{Deployment, Form, Options, Stack};
 
 pub mod bodies;
 mod customers;
@@ -119,7 +119,7 @@ async fn rows(plan: &Plan, part: Part) -> Vec<Row> {
             ports::rows("", stack.server(), &["public", "admin", "key-http", "key-grpc"]).await
         }
         Part::Services => {
-            let deployment = Deployment::services(1, 1);
+            let deployment = Deployment::services(1, 1, Form::Alone);
             let stack = Stack::with(Options { deployment, ..Options::default() }).await;
             let (mut rows, more) = tokio::join!(
                 ports::rows("gateway ", stack.server(), &["public", "admin"]),

@@ -52,7 +52,7 @@ export const VIEWER = [
     },
   },
   {
-    task: 'Take last month along as CSV',
+    task: 'Export last month as CSV',
     before: 3,
     allowed: 3,
     async act(at) {

@@ -19,8 +19,8 @@ use crate::{harness::catalogue::Models, upstream::Keep};
 pub(super) const PEPPER: &str = "5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed";
 pub(super) const INTERNAL_TOKEN: &str = "between-the-services";
 
-/// Environment variable that selects a Redis Cluster for the services.
-const REDIS_FORM: &str = "FAREGATE_TEST_REDIS";
+/// Environment variable that swaps a single Redis and a cluster, so that the other half of the tests runs over each.
+const SWAPPED: &str = "FAREGATE_TEST_SWAPPED";
 
 /// Processes that make up an installation.
 #[derive(Clone, Copy, Debug)]
@@ -46,23 +46,28 @@ pub enum Deployment {
 }
 
 impl Deployment {
-    /// Services over a single Redis, or over a cluster if the environment asks for one.
-    pub fn services(gateways: usize, key_services: usize) -> Self {
-        Self::Services { gateways, key_services, redis: redis_form() }
+    /// Services over this form of Redis, which [`SWAPPED`] may replace.
+    pub fn services(gateways: usize, key_services: usize, redis: Form) -> Self {
+        Self::Services { gateways, key_services, redis: as_asked(redis) }
     }
 
-    /// Several of `faregate` over such a Redis.
-    pub fn side_by_side(processes: usize) -> Self {
-        Self::SideBySide { processes, redis: redis_form() }
+    /// Several of `faregate` over this form of Redis, which [`SWAPPED`] may replace.
+    pub fn side_by_side(processes: usize, redis: Form) -> Self {
+        Self::SideBySide { processes, redis: as_asked(redis) }
     }
 }
 
-/// A single Redis, or a cluster if the environment asks for one.
-fn redis_form() -> Form {
-    match std::env::var(REDIS_FORM).as_deref() {
-        Ok("cluster") => Form::Cluster,
-        Ok(other) => panic!("{REDIS_FORM} is {other:?}, which is not \"cluster\""),
-        Err(_) => Form::Alone,
+/// Half of the tests of services run over a single Redis and half over a cluster, and the variable swaps the two.
+fn as_asked(form: Form) -> Form {
+    let is_swapped = match std::env::var(SWAPPED).as_deref() {
+        Ok("1") => true,
+        Ok(other) => panic!("{SWAPPED} is {other:?}, which is not \"1\""),
+        Err(_) => false,
+    };
+    match form {
+        Form::Alone if is_swapped => Form::Cluster,
+        Form::Cluster if is_swapped => Form::Alone,
+        form => form,
     }
 }
 

@@ -14,7 +14,7 @@ mod sums;
 mod tasks;
 pub(crate) mod told;
 
-use tests::harness::{Account, Browser, Deployment, Options, Stack};
+use tests::harness::{Account, Browser, Deployment, Form, Options, Stack};
 
 /// A browser in which this member is signed in. Members are made as they are needed; `owner` is an owner.
 pub(super) async fn signed_in(stack: &Stack, account: &Account, name: &str) -> Browser {
@@ -32,7 +32,7 @@ pub(super) async fn signed_in(stack: &Stack, account: &Account, name: &str) -> B
 
 /// Two gateways and two key-services: what one has made, the other has to know.
 async fn replicas() -> Stack {
-    Stack::with(Options { deployment: Deployment::services(1, 2), ..Options::default() }).await
+    Stack::with(Options { deployment: Deployment::services(1, 2, Form::Alone), ..Options::default() }).await
 }
 
 #[apply(fact)]

@@ -8,7 +8,7 @@ use std::{
 use futures_util::future::join_all;
 use serde_json::json;
 use tests::{
-    harness::{Deployment, Options, PATIENCE, Server, Stack, Stream, cost_of},
+    harness::{Deployment, Form, Options, PATIENCE, Server, Stack, Stream, cost_of},
     upstream::Script,
 };
 use tokio::time::sleep;
@@ -48,18 +48,18 @@ async fn end(server: &Server) {
     assert!(status.success(), "{status}\n{}", server.last_words());
 }
 
-async fn two_of_each() -> Stack {
-    with_lease(Options::default().lease).await
+async fn two_of_each(redis: Form) -> Stack {
+    with_lease(redis, Options::default().lease).await
 }
 
-async fn with_lease(lease: Duration) -> Stack {
-    let deployment = Deployment::services(2, 2);
+async fn with_lease(redis: Form, lease: Duration) -> Stack {
+    let deployment = Deployment::services(2, 2, redis);
     Stack::with(Options { deployment, lease, ..Options::default() }).await
 }
 
 #[apply(fact)]
 async fn a_request_costs_exactly_its_tokens_whichever_gateway_carries_it() {
-    let stack = two_of_each().await;
+    let stack = two_of_each(Form::Cluster).await;
     let key = stack.key().await;
     let mut spent = 0;
     for round in 0..4 {
@@ -78,7 +78,7 @@ async fn a_request_costs_exactly_its_tokens_whichever_gateway_carries_it() {
 
 #[apply(fact)]
 async fn a_limit_holds_against_400_requests_over_both_gateways_and_can_be_spent_to_its_end() {
-    let stack = two_of_each().await;
+    let stack = two_of_each(Form::Alone).await;
     let limit = caps::cap();
     let keys = [stack.key_limited(limit).await];
     caps::storm(&stack, &keys, limit, "key_limit_reached").await;
@@ -87,7 +87,7 @@ async fn a_limit_holds_against_400_requests_over_both_gateways_and_can_be_spent_
 
 #[apply(fact)]
 async fn credit_holds_against_400_requests_of_several_keys_over_both_gateways() {
-    let stack = two_of_each().await;
+    let stack = two_of_each(Form::Cluster).await;
     let credit = caps::cap();
     let account = stack.open_account("tight", credit);
     let keys = join_all((0..4).map(|_| stack.key_of(&account, json!({})))).await;
@@ -98,7 +98,7 @@ async fn credit_holds_against_400_requests_of_several_keys_over_both_gateways() 
 #[apply(fact)]
 async fn once_a_revocation_is_answered_no_gateway_serves_the_key() {
     let wanted = std::env::var("FAREGATE_TEST_REVOKED_TRIES").map_or(TRIES, |text| text.parse().unwrap());
-    let stack = two_of_each().await;
+    let stack = two_of_each(Form::Alone).await;
     let mut in_all = 0;
     for _ in 0..REVOKED {
         let key = stack.key().await;
@@ -128,7 +128,7 @@ async fn once_a_revocation_is_answered_no_gateway_serves_the_key() {
 
 #[apply(fact)]
 async fn a_revocation_ends_the_streams_of_both_gateways() {
-    let stack = two_of_each().await;
+    let stack = two_of_each(Form::Cluster).await;
     let key = stack.key().await;
     let mut streams = Vec::new();
     for gateway in &stack.gateways {
@@ -156,7 +156,7 @@ async fn a_revocation_ends_the_streams_of_both_gateways() {
 
 #[apply(fact)]
 async fn a_gateway_with_a_wrong_internal_token_serves_no_request_and_logs_the_reason() {
-    let deployment = Deployment::services(1, 1);
+    let deployment = Deployment::services(1, 1, Form::Alone);
     let stack = Stack::with(Options { deployment, ..Options::default() }).await;
     let key = stack.key().await;
     let stranger =

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use crate::attack::row::Row;
-use tests::harness::{Account, Deployment, LOOK_EVERY, Options, Receiver, Stack, usd};
+use tests::harness::{Account, Deployment, Form, LOOK_EVERY, Options, Receiver, Stack, usd};
 
 /// Webhooks that an account may have.
 const WEBHOOKS: usize = 20;
@@ -27,7 +27,9 @@ const LOST: Duration = Duration::from_secs(30);
 
 /// A customer whose receivers do not answer, and which has many events looked at again.
 pub(crate) async fn rows() -> Vec<Row> {
-    let stack = Stack::with(Options { deployment: Deployment::services(1, 1), ..Options::default() }).await;
+    let stack =
+        Stack::with(Options { deployment: Deployment::services(1, 1, Form::Alone), ..Options::default() })
+            .await;
     let greedy = stack.open_account("greedy", usd("1"));
     let other = Receiver::start(|_| 204, Duration::ZERO).await;
     webhook(&stack, &stack.account, &other.url()).await;

@@ -10,7 +10,7 @@ use http::Method;
 use serde_json::{Value, json};
 use shared::money::NanoUsd;
 use tests::{
-    harness::{Answer, Call, Deployment, Dialect, Models, Options, PATIENCE, Stack, cost_of, raw},
+    harness::{Answer, Call, Deployment, Dialect, Form, Models, Options, PATIENCE, Stack, cost_of, raw},
     upstream::{End, Fault, Script},
 };
 
@@ -137,7 +137,7 @@ async fn a_revocation_ends_streams_in_every_dialect() {
 /// Responses and Messages streams with calls of tools, half of them left midway, by keys that cannot pay for all.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn forty_agents_over_two_gateways_overspend_nothing_and_leave_nothing() {
-    let deployment = Deployment::services(2, 1);
+    let deployment = Deployment::services(2, 1, Form::Alone);
     let stack = Stack::with(Options { deployment, ..Options::default() }).await;
     let limit = cost_of(200, 2_000);
     let keys = join_all((0..4).map(|_| stack.key_limited(limit))).await;

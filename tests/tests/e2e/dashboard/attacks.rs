@@ -1,6 +1,6 @@
 //! Signing in as an attacker would try it.
 
-use tests::harness::{Answer, Browser, Deployment, Options, Stack, raw};
+use tests::harness::{Answer, Browser, Deployment, Form, Options, Stack, raw};
 
 use super::{replicas, signed_in};
 
@@ -183,7 +183,7 @@ async fn pages_are_served_at_no_foreign_name_where_the_public_address_is_known()
     let known = vec![("FAREGATE_PUBLIC_URL", "http://faregate.example:8080".to_owned())];
     for (deployment, env) in [
         (Deployment::AllInOne, known.clone()),
-        (Deployment::services(1, 1), known.clone()),
+        (Deployment::services(1, 1, Form::Alone), known.clone()),
         (Deployment::AllInOne, Vec::new()),
     ] {
         let is_known = !env.is_empty();

@@ -6,7 +6,7 @@ use http::{Method, Request};
 use http_body_util::Full;
 use serde_json::{Value, json};
 use shared::money::NanoUsd;
-use tests::harness::{Answer, Deployment, Options, Stack};
+use tests::harness::{Answer, Deployment, Form, Options, Stack};
 use tokio::time::sleep;
 
 #[apply(fact)]
@@ -177,7 +177,7 @@ async fn a_merge_patch_has_a_content_type_of_its_own() {
 
 #[apply(fact)]
 async fn one_id_follows_a_request_from_the_client_through_the_logs_of_both_services() {
-    let deployment = Deployment::services(1, 1);
+    let deployment = Deployment::services(1, 1, Form::Alone);
     let stack = Stack::with(Options { deployment, ..Options::default() }).await;
     let request = Request::get(stack.url("/v1/management/keys"))
         .header("authorization", format!("Bearer {}", stack.account.management_key))
@@ -201,7 +201,7 @@ async fn one_id_follows_a_request_from_the_client_through_the_logs_of_both_servi
 
 #[apply(fact)]
 async fn a_credential_that_was_accepted_is_judged_once_a_request_and_refused_once_revoked() {
-    let deployment = Deployment::services(1, 1);
+    let deployment = Deployment::services(1, 1, Form::Alone);
     let stack = Stack::with(Options { deployment, ..Options::default() }).await;
     let calls = async || {
         let metrics = stack.http.get(&format!("{}/metrics", stack.server().admin())).await;

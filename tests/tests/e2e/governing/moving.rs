@@ -9,7 +9,7 @@ use http::Method;
 use serde_json::{Value, json};
 use shared::money::NanoUsd;
 use tests::{
-    harness::{ApiKey, Deployment, Options, Stack, cost_of, nanos},
+    harness::{ApiKey, Deployment, Form, Options, Stack, cost_of, nanos},
     upstream::Script,
 };
 
@@ -113,7 +113,7 @@ async fn tables_of_litellm_move_in_and_the_keys_work_with_the_openai_sdk() {
 
 #[apply(fact)]
 async fn a_later_version_of_litellm_moves_in_over_a_redis() {
-    keys_of_litellm_work(Deployment::services(2, 2), vec![fixture("litellm-1.104.json")]).await;
+    keys_of_litellm_work(Deployment::services(2, 2, Form::Alone), vec![fixture("litellm-1.104.json")]).await;
 }
 
 #[apply(fact)]
@@ -189,7 +189,7 @@ async fn an_import_that_is_killed_has_made_all_or_nothing_over_sqlite() {
 
 #[apply(fact)]
 async fn an_import_that_is_killed_is_completed_by_the_next_over_redis() {
-    let deployment = Deployment::services(1, 1);
+    let deployment = Deployment::services(1, 1, Form::Alone);
     a_killed_import_is_completed(&Stack::with(Options { deployment, ..Options::default() }).await, false)
         .await;
 }

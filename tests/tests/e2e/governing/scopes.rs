@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use http::Method;
 use serde_json::{Value, json};
-use tests::harness::{Account, Answer, Deployment, LOOK_EVERY, Options, PATIENCE, Stack};
+use tests::harness::{Account, Answer, Deployment, Form, LOOK_EVERY, Options, PATIENCE, Stack};
 use tokio::time::sleep;
 
 impl Team {
@@ -124,7 +124,7 @@ async fn a_management_key_of_a_group_can_see_and_do_nothing_of_another() {
 
 #[apply(fact)]
 async fn a_management_key_of_a_group_can_see_and_do_nothing_of_another_over_redis() {
-    let deployment = Deployment::services(1, 2);
+    let deployment = Deployment::services(1, 2, Form::Alone);
     acts(&Stack::with(Options { deployment, ..Options::default() }).await).await;
 }
 

@@ -31,7 +31,8 @@ use serde_json::{Value, json};
 use shared::key::Class;
 use tests::{
     harness::{
-        Browser, Deployment, Http, MAX, Options, PATIENCE, SERVER_PATIENCE, Server, Settings, Stack, raw, usd,
+        Browser, Deployment, Form, Http, MAX, Options, PATIENCE, SERVER_PATIENCE, Server, Settings, Stack,
+        raw, usd,
     },
     upstream::Script,
 };
@@ -69,7 +70,7 @@ async fn silent_sockets_of_every_kind_are_closed_on_every_port() {
 
 #[apply(fact)]
 async fn connections_that_are_quiet_but_alive_stay() {
-    let deployment = Deployment::services(1, 1);
+    let deployment = Deployment::services(1, 1, Form::Alone);
     let stack = Stack::with(Options { deployment, env: impatient(), ..Options::default() }).await;
     let key = stack.key().await;
     // A token every two seconds, over HTTP/1 and HTTP/2, and a session between the services with little to carry.
@@ -412,7 +413,9 @@ async fn a_log_that_nobody_reads_stops_no_request_and_lines_that_it_lacks_are_co
 
 #[apply(fact)]
 async fn an_account_that_changes_its_keys_without_end_fills_no_redis_and_others_chat_on() {
-    let stack = Stack::with(Options { deployment: Deployment::services(1, 1), ..Options::default() }).await;
+    let stack =
+        Stack::with(Options { deployment: Deployment::services(1, 1, Form::Alone), ..Options::default() })
+            .await;
     stack.others_spend();
     let greedy = stack.open_account("greedy", usd("1"));
     let key = stack.key_of(&greedy, json!({"limit": 1_000})).await;

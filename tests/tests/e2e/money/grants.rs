@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use shared::money::NanoUsd;
 use tests::{
-    harness::{Deployment, Ended, Options, Stack, cost_of},
+    harness::{Deployment, Ended, Form, Options, Stack, cost_of},
     upstream::{Fault, Script, Style, text},
 };
 
@@ -36,7 +36,7 @@ macro_rules! facts {
             use super::Deployment;
             $(#[apply(fact)]
             async fn $fact() {
-                super::$fact(Deployment::services(1, 1)).await;
+                super::$fact(Deployment::services(1, 1, Form::Cluster)).await;
             })*
         }
     };

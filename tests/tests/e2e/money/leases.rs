@@ -13,7 +13,9 @@ use futures_util::future::join_all;
 use serde_json::Value;
 use shared::money::NanoUsd;
 use tests::{
-    harness::{Answer, ApiKey, Call, Deployment, Options, PATIENCE, Server, Stack, Stream, cost_of, nanos},
+    harness::{
+        Answer, ApiKey, Call, Deployment, Form, Options, PATIENCE, Server, Stack, Stream, cost_of, nanos,
+    },
     upstream::{End, Script},
 };
 use tokio::time::sleep;
@@ -164,7 +166,7 @@ fn assert_recorded(received: &Received, entries: &[Value]) {
 }
 
 async fn services(gateways: usize, key_services: usize) -> Stack {
-    let deployment = Deployment::services(gateways, key_services);
+    let deployment = Deployment::services(gateways, key_services, Form::Alone);
     Stack::with(Options { deployment, lease: LEASE, ..Options::default() }).await
 }
 

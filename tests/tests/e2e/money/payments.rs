@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::Method;
 use serde_json::Value;
 use tests::{
-    harness::{Deployment, Options, Stack, usd},
+    harness::{Deployment, Form, Options, Stack, usd},
     upstream::Script,
 };
 
@@ -79,7 +79,7 @@ async fn a_payment_is_added_once_over_sqlite() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_payment_is_added_once_over_redis() {
-    let deployment = Deployment::services(1, 2);
+    let deployment = Deployment::services(1, 2, Form::Alone);
     a_payment_is_added_once(&Stack::with(Options { deployment, ..Options::default() }).await).await;
 }
 

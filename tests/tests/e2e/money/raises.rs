@@ -10,7 +10,7 @@ use shared::{
     time::Timestamp,
 };
 use tests::{
-    harness::{Answer, ApiKey, Deployment, LOOK_EVERY, Options, PATIENCE, Stack, cost_of, nanos},
+    harness::{Answer, ApiKey, Deployment, Form, LOOK_EVERY, Options, PATIENCE, Stack, cost_of, nanos},
     upstream::Script,
 };
 use tokio::time::{Duration, Instant, sleep};
@@ -151,7 +151,7 @@ async fn no_request_is_held_beyond_the_bound_in_force_while_many_race_over_the_e
 
 #[apply(fact)]
 async fn no_request_is_held_beyond_the_bound_in_force_on_two_key_services_either() {
-    the_end_of_a_raise_holds_against_many_at_once(|| Deployment::services(2, 2)).await;
+    the_end_of_a_raise_holds_against_many_at_once(|| Deployment::services(2, 2, Form::Alone)).await;
 }
 
 #[apply(fact)]

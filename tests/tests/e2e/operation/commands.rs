@@ -8,7 +8,7 @@ use std::{
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tests::{
-    harness::{Deployment, LOOK_EVERY, Options, PATIENCE, Server, Settings, Stack, raw},
+    harness::{Deployment, Form, LOOK_EVERY, Options, PATIENCE, Server, Settings, Stack, raw},
     upstream::{Fault, Script, Shape},
 };
 use tokio::time::sleep;
@@ -42,7 +42,7 @@ async fn becomes(server: &Server, state: &str) -> Value {
 
 #[apply(fact)]
 async fn a_drained_upstream_ends_what_it_has_and_gets_nothing_new_until_restored() {
-    for deployment in [Deployment::AllInOne, Deployment::services(1, 1)] {
+    for deployment in [Deployment::AllInOne, Deployment::services(1, 1, Form::Alone)] {
         let stack = Stack::with(Options { deployment, ..Options::default() }).await;
         let (server, key) = (stack.server(), stack.key().await);
         let upstream = listed(server);
@@ -96,7 +96,9 @@ async fn the_list_tells_until_when_an_upstream_is_set_aside_and_the_kind_of_its_
 
 #[apply(fact)]
 async fn the_filter_of_log_lines_is_replaced_and_a_bad_one_is_refused_by_name() {
-    let stack = Stack::with(Options { deployment: Deployment::services(1, 1), ..Options::default() }).await;
+    let stack =
+        Stack::with(Options { deployment: Deployment::services(1, 1, Form::Alone), ..Options::default() })
+            .await;
     let probed = || {
         let log = stack.server().log();
         log.lines().filter(|line| line.contains("route=\"/health\"")).count()
@@ -133,7 +135,7 @@ async fn status_of(server: &Server, request: &str, lines: &str, body: &str) -> u
 #[apply(fact)]
 async fn a_page_reaches_no_admin_port_by_a_name_that_leads_there() {
     let env = vec![("FAREGATE_ADMIN_HOSTS", "inference-gateway,key-service".to_owned())];
-    for deployment in [Deployment::AllInOne, Deployment::services(1, 1)] {
+    for deployment in [Deployment::AllInOne, Deployment::services(1, 1, Form::Alone)] {
         let stack = Stack::with(Options { deployment, env: env.clone(), ..Options::default() }).await;
         let (server, key) = (stack.server(), stack.key().await);
         let upstream = listed(server)["address"].as_str().unwrap().to_owned();

@@ -101,14 +101,12 @@ async fn a_first_look_makes_nothing_and_a_secret_that_others_may_read_is_a_warni
 
     // A served file is looked at as well.
     let server = Server::start(&settings).await;
-    let (status, found) = findings(&settings);
-    assert!(
-        status < 2 && said(&found, "store", "well").iter().any(|says| says.contains("takes writes")),
-        "{found:?}"
-    );
-    let warnings: Vec<_> = found.iter().filter(|it| it["severity"] != "well").collect();
-    // The disk of the machine may be rather full.
-    assert!(warnings.iter().all(|it| it["says"].to_string().contains("of its room")), "{warnings:?}");
+    let (_, found) = findings(&settings);
+    assert!(said(&found, "store", "well").iter().any(|says| says.contains("takes writes")), "{found:?}");
+    // The disk of this machine may be full or nearly so.
+    let of_the_disk = |it: &Value| it["says"].to_string().contains("of its room");
+    let troubles: Vec<_> = found.iter().filter(|it| it["severity"] != "well" && !of_the_disk(it)).collect();
+    assert!(troubles.is_empty(), "{troubles:?}");
     server.kill();
     let mut broken = settings;
     broken.env.push(("FAREGATE_MODELS", "none.toml".into()));

@@ -14,7 +14,7 @@ use std::{
 use futures_util::future::join_all;
 use tempfile::TempDir;
 use tests::{
-    harness::{ApiKey, Deployment, Http, Options, PATIENCE, Server, Settings, Stack, cost_of},
+    harness::{ApiKey, Deployment, Form, Http, Options, PATIENCE, Server, Settings, Stack, cost_of},
     upstream::Script,
 };
 use tokio::{
@@ -58,7 +58,9 @@ impl Load<'_> {
 
 #[apply(fact)]
 async fn a_program_that_takes_over_a_socket_fails_no_connection() {
-    let stack = Stack::with(Options { deployment: Deployment::services(1, 1), ..Options::default() }).await;
+    let stack =
+        Stack::with(Options { deployment: Deployment::services(1, 1, Form::Alone), ..Options::default() })
+            .await;
     let key = stack.key().await;
     let listener = Arc::new(TcpListener::bind("127.0.0.1:0").unwrap());
     let base = format!("http://{}", listener.local_addr().unwrap());

@@ -9,7 +9,7 @@ use http_body_util::Full;
 use serde_json::{Map, Value, json};
 use tests::{
     harness::{
-        ApiKey, Call, Deployment, FLASH, Options, OtlpReceiver, ReceivedMetric, ReceivedSpan, Stack,
+        ApiKey, Call, Deployment, FLASH, Form, Options, OtlpReceiver, ReceivedMetric, ReceivedSpan, Stack,
         secret_in,
     },
     upstream::{Fault, Script, Told},
@@ -28,7 +28,8 @@ const KEY_SERVICE: &str = "key-service";
 async fn services(receiver: &OtlpReceiver) -> Stack {
     let mut env = receiver.env();
     env.push(("FAREGATE_LOG_FORMAT", "json".into()));
-    Stack::with(Options { deployment: Deployment::services(1, 1), env, ..Options::default() }).await
+    Stack::with(Options { deployment: Deployment::services(1, 1, Form::Alone), env, ..Options::default() })
+        .await
 }
 
 /// Id of the trace of this number.

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use tests::{
-    harness::{Deployment, LOOK_EVERY, Options, PATIENCE, Stack, usd},
+    harness::{Deployment, Form, LOOK_EVERY, Options, PATIENCE, Stack, usd},
     upstream::Script,
 };
 use tokio::time::{Instant, sleep};
@@ -40,7 +40,7 @@ async fn accounts_are_listed_with_what_they_have_and_spend_and_found_by_name() {
 
 #[apply(fact)]
 async fn upstreams_show_state_bills_and_times_of_first_tokens() {
-    for deployment in [Deployment::AllInOne, Deployment::services(1, 1)] {
+    for deployment in [Deployment::AllInOne, Deployment::services(1, 1, Form::Alone)] {
         let is_apart = !matches!(deployment, Deployment::AllInOne);
         let stack = Stack::with(Options { deployment, ..Options::default() }).await;
         let key = stack.key_with(json!({"label": "one"})).await;

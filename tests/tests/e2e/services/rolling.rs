@@ -13,8 +13,8 @@ use futures_util::future::join_all;
 use serde_json::Value;
 use tests::{
     harness::{
-        ApiKey, Balancer, Deployment, Dialect, FLASH, Http, Options, PATIENCE, PREVIOUS, Server, Stack, cost,
-        nanos, usd,
+        ApiKey, Balancer, Deployment, Dialect, FLASH, Form, Http, Options, PATIENCE, PREVIOUS, Server, Stack,
+        cost, nanos, usd,
     },
     upstream::{End, Generation, Script},
 };
@@ -56,7 +56,7 @@ struct Restart {
 async fn rolling_restarts_under_clients_that_try_again_bill_what_was_served() {
     let rounds = from_environment("FAREGATE_TEST_ROLLING_ROUNDS", ROUNDS);
     let options = Options {
-        deployment: Deployment::services(2, 2),
+        deployment: Deployment::services(2, 2, Form::Cluster),
         lease: LEASE,
         env: vec![("FAREGATE_DRAIN_SECONDS", DRAIN.into())],
         ..Options::default()
@@ -100,7 +100,7 @@ async fn rolling_restarts_under_clients_that_try_again_bill_what_was_served() {
 async fn a_rolling_restart_behind_a_balancer_fails_no_request() {
     let rounds = from_environment("FAREGATE_TEST_BALANCED_ROUNDS", 1);
     let options = Options {
-        deployment: Deployment::services(2, 2),
+        deployment: Deployment::services(2, 2, Form::Alone),
         env: vec![("FAREGATE_DRAIN_PAUSE_SECONDS", DRAIN_PAUSE.into())],
         ..Options::default()
     };

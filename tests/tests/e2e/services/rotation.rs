@@ -14,7 +14,7 @@ use shared::{
     time::Timestamp,
 };
 use tests::{
-    harness::{ApiKey, PATIENCE, Stack},
+    harness::{ApiKey, Form, PATIENCE, Stack},
     upstream::Script,
 };
 use tokio::time::sleep;
@@ -54,7 +54,7 @@ async fn status(stack: &Stack, key: &ApiKey, turn: usize) -> u16 {
 
 #[apply(fact)]
 async fn both_plaintexts_are_served_until_the_grace_is_over_and_then_the_new_one_alone() {
-    let stack = two_of_each().await;
+    let stack = two_of_each(Form::Cluster).await;
     let old = stack.key().await;
     assert_eq!(status(&stack, &old, 2).await, 200);
     let mut running = Vec::new();
@@ -102,7 +102,7 @@ async fn both_plaintexts_are_served_until_the_grace_is_over_and_then_the_new_one
 
 #[apply(fact)]
 async fn without_a_grace_no_gateway_serves_the_old_plaintext_once_the_rotation_is_answered() {
-    let stack = two_of_each().await;
+    let stack = two_of_each(Form::Alone).await;
     let mut key = stack.key().await;
     let mut plaintexts = BTreeSet::from([key.secret.clone()]);
     for round in 0..ROTATIONS {
@@ -144,7 +144,7 @@ async fn without_a_grace_no_gateway_serves_the_old_plaintext_once_the_rotation_i
 
 #[apply(fact)]
 async fn a_revocation_ends_both_plaintexts_on_every_gateway() {
-    let stack = two_of_each().await;
+    let stack = two_of_each(Form::Cluster).await;
     let old = stack.key().await;
     let (_, new) = rotate(&stack, &old, json!({"grace_seconds": 2_592_000})).await;
     let (revoked, tries) = (AtomicBool::new(false), AtomicUsize::new(0));
@@ -173,7 +173,7 @@ async fn a_revocation_ends_both_plaintexts_on_every_gateway() {
 
 #[apply(fact)]
 async fn the_operator_rotates_a_key_with_a_command() {
-    let stack = two_of_each().await;
+    let stack = two_of_each(Form::Alone).await;
     let old = stack.key().await;
     let arguments = ["keys", "rotate", "--account", &old.account.name, "--id", &old.id];
     let printed = stack.cli(&[&arguments[..], &["--grace-seconds", "600"]].concat());

@@ -5,7 +5,7 @@ use std::path::Path;
 use http::Method;
 use tempfile::TempDir;
 use tests::{
-    harness::{Deployment, Options, Server, Settings, Stack, raw},
+    harness::{Deployment, Form, Options, Server, Settings, Stack, raw},
     upstream::Script,
 };
 
@@ -26,7 +26,8 @@ fn identity(signed: &Signed) -> Vec<(&'static str, String)> {
 async fn secured(signed: &Signed) -> Stack {
     let mut env = identity(signed);
     env.push((CA, signed.file("ca.pem")));
-    Stack::with(Options { deployment: Deployment::services(2, 2), env, ..Options::default() }).await
+    Stack::with(Options { deployment: Deployment::services(2, 2, Form::Alone), env, ..Options::default() })
+        .await
 }
 
 /// Asserts that this gateway serves neither models nor management requests, and that none of its requests reached the

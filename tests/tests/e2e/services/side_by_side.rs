@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tests::{
-    harness::{Deployment, Options, PATIENCE, Stack, cost_of},
+    harness::{Deployment, Form, Options, PATIENCE, Stack, cost_of},
     upstream::Script,
 };
 
@@ -13,7 +13,7 @@ use crate::money::caps;
 const LEASE: Duration = Duration::from_secs(3);
 
 async fn two() -> Stack {
-    let deployment = Deployment::side_by_side(2);
+    let deployment = Deployment::side_by_side(2, Form::Cluster);
     Stack::with(Options { deployment, lease: LEASE, ..Options::default() }).await
 }
 

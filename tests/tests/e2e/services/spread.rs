@@ -7,7 +7,7 @@ use http::Method;
 use serde_json::json;
 use shared::money::NanoUsd;
 use tests::{
-    harness::{Server, Stack, nanos},
+    harness::{Form, Server, Stack, nanos},
     upstream::Script,
 };
 use tokio::time::{sleep, timeout};
@@ -42,7 +42,7 @@ async fn govern(stack: &Stack, rounds: usize) {
 
 #[apply(fact)]
 async fn management_goes_on_while_a_key_service_is_dead_or_hangs() {
-    let stack = two_of_each().await;
+    let stack = two_of_each(Form::Cluster).await;
     govern(&stack, 2).await;
     for key_service in &stack.key_services {
         key_service.kill();
@@ -57,7 +57,7 @@ async fn management_goes_on_while_a_key_service_is_dead_or_hangs() {
 
 #[apply(fact)]
 async fn a_key_is_made_once_whichever_key_service_dies_meanwhile() {
-    let stack = two_of_each().await;
+    let stack = two_of_each(Form::Alone).await;
     let killer = async {
         for key_service in stack.key_services.iter().chain(&stack.key_services) {
             sleep(Duration::from_millis(150)).await;
@@ -90,7 +90,7 @@ async fn a_key_is_made_once_whichever_key_service_dies_meanwhile() {
 
 #[apply(fact)]
 async fn calls_that_were_given_up_while_no_key_service_answered_leave_no_hold() {
-    let stack = two_of_each().await;
+    let stack = two_of_each(Form::Cluster).await;
     let key = stack.key().await;
     stack.key_services.iter().for_each(Server::hang);
     for number in 0..20 {
@@ -114,7 +114,7 @@ async fn calls_that_were_given_up_while_no_key_service_answered_leave_no_hold() 
 
 #[apply(fact)]
 async fn a_call_that_is_over_before_a_hung_key_service_goes_on_leaves_no_hold() {
-    let stack = two_of_each().await;
+    let stack = two_of_each(Form::Alone).await;
     let key = stack.key().await;
     for key_service in &stack.key_services {
         key_service.hang();

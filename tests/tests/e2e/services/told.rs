@@ -142,7 +142,7 @@ async fn the_internal_token_and_all_certificates_are_rotated_under_load_without_
         ("FAREGATE_TLS_CERT", public.file("cert.pem")),
         ("FAREGATE_TLS_KEY", public.file("key.pem")),
     ];
-    let deployment = Deployment::services(2, 2);
+    let deployment = Deployment::services(2, 2, Form::Alone);
     let mut stack = Stack::with(Options { deployment, env, ..Options::default() }).await;
     stack.http = Http::trusting(&(public.text("ca.pem") + &next_public.text("ca.pem")), false);
     let of_key_services = vec![

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use tests::harness::{Deployment, LOOK_EVERY, Options, PATIENCE, Received, Receiver, Server, Stack};
+use tests::harness::{Deployment, Form, LOOK_EVERY, Options, PATIENCE, Received, Receiver, Server, Stack};
 use tokio::time::{Instant, sleep};
 
 use crate::governing::webhooks::{events, webhook};
@@ -36,7 +36,7 @@ async fn attempts_of(stack: &Stack, key_service: &Server) -> u64 {
 
 #[apply(fact)]
 async fn two_key_services_never_make_the_same_attempt_and_one_that_is_killed_loses_no_event() {
-    let deployment = Deployment::services(2, 2);
+    let deployment = Deployment::services(2, 2, Form::Cluster);
     let stack = Stack::with(Options { deployment, clocks: vec![0, 0], ..Options::default() }).await;
     let receiver = Receiver::start(|_| 204, PAUSE).await;
     webhook(&stack, &receiver.url(), &["key.created"]).await;

@@ -16,7 +16,7 @@ use http_body_util::Full;
 use serde_json::{Value, json};
 use shared::money::NanoUsd;
 use tests::{
-    harness::{Answer, ApiKey, Deployment, LOOK_EVERY, Options, PATIENCE, Stack, cost_of, nanos},
+    harness::{Answer, ApiKey, Deployment, Form, LOOK_EVERY, Options, PATIENCE, Stack, cost_of, nanos},
     upstream::Script,
 };
 use tokio::time::{Instant, sleep};
@@ -54,7 +54,7 @@ async fn every_act_and_every_threshold_leaves_one_event_whatever_is_killed() {
 
 #[apply(fact)]
 async fn every_act_and_every_threshold_leaves_one_event_over_a_redis_whatever_is_killed() {
-    kill_and_compare(Deployment::services(1, 1)).await;
+    kill_and_compare(Deployment::services(1, 1, Form::Alone)).await;
 }
 
 /// Kills the process that writes while clients govern and spend, and compares what is left with the events.

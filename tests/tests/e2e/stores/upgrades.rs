@@ -4,7 +4,7 @@ use std::fs;
 
 use tempfile::TempDir;
 use tests::{
-    harness::{Deployment, Options, Server, Settings, Stack, cost_of},
+    harness::{Deployment, Form, Options, Server, Settings, Stack, cost_of},
     upstream::Script,
 };
 
@@ -33,7 +33,9 @@ async fn a_wrong_pepper_is_refused_at_start_and_by_commands_over_an_sqlite_file(
 
 #[apply(fact)]
 async fn a_wrong_pepper_is_refused_at_start_over_redis_and_a_rotation_is_not() {
-    let stack = Stack::with(Options { deployment: Deployment::services(1, 1), ..Options::default() }).await;
+    let stack =
+        Stack::with(Options { deployment: Deployment::services(1, 1, Form::Alone), ..Options::default() })
+            .await;
     let settings = stack.key_services[0].settings();
     let pepper = settings.env.iter().find(|(name, _)| *name == "FAREGATE_PEPPER").unwrap().1.clone();
     let another = |folder: &TempDir, env: Vec<(&'static str, String)>| {
@@ -71,7 +73,9 @@ async fn stores_of_a_newer_or_an_earlier_version_are_refused_and_stay_as_they_ar
     assert!(log.contains("error: FAREGATE_STORE") && log.contains("earlier layout"), "{log}");
     assert_eq!(fs::read(&file).unwrap(), bytes, "it stays as it is");
 
-    let stack = Stack::with(Options { deployment: Deployment::services(1, 1), ..Options::default() }).await;
+    let stack =
+        Stack::with(Options { deployment: Deployment::services(1, 1, Form::Alone), ..Options::default() })
+            .await;
     // In a cluster, one of the masters has the slot of the name; the others refuse the commands.
     let masters = 0..stack.redis().masters();
     let answers: Vec<_> = masters.clone().map(|number| stack.redis().ask(number, "GET fg:schema")).collect();

@@ -50,7 +50,7 @@ async fn the_page_of_models_counts_the_keys_that_may_call_each() {
 
 #[apply(fact)]
 async fn an_account_has_a_hundred_members_and_management_keys_at_most() {
-    for deployment in [Deployment::AllInOne, Deployment::services(1, 1)] {
+    for deployment in [Deployment::AllInOne, Deployment::services(1, 1, Form::Alone)] {
         let stack = Stack::with(Options { deployment, ..Options::default() }).await;
         let mut owner = signed_in(&stack, &stack.account, "owner").await;
         // The owner, and the key that the harness uses, were there before.

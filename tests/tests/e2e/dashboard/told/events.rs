@@ -2,7 +2,7 @@
 
 use http::Method;
 use serde_json::{Value, json};
-use tests::harness::{Answer, Deployment, Options, Stack, usd};
+use tests::harness::{Answer, Deployment, Form, Options, Stack, usd};
 
 use crate::dashboard::signed_in;
 
@@ -83,5 +83,5 @@ async fn the_pages_of_a_key_and_a_group_show_their_own_events() {
 
 #[apply(fact)]
 async fn the_pages_of_a_key_and_a_group_show_their_own_events_over_a_redis() {
-    the_pages_show_their_own_events(Deployment::services(1, 1)).await;
+    the_pages_show_their_own_events(Deployment::services(1, 1, Form::Alone)).await;
 }

@@ -3,7 +3,7 @@
 use http::Method;
 use serde_json::json;
 use shared::money::NanoUsd;
-use tests::harness::{Answer, ApiKey, Deployment, Options, Receiver, Stack, attribute};
+use tests::harness::{Answer, ApiKey, Deployment, Form, Options, Receiver, Stack, attribute};
 
 use crate::{
     dashboard::{pages::attempt, signed_in},
@@ -95,7 +95,7 @@ async fn keys_that_are_refused_for_a_limit_of_theirs_or_of_a_group_are_seen_and_
 
 #[apply(fact)]
 async fn keys_that_are_refused_for_a_limit_of_theirs_or_of_a_group_are_seen_and_found_over_a_redis() {
-    keys_that_are_refused_are_seen_and_found(Deployment::services(1, 1)).await;
+    keys_that_are_refused_are_seen_and_found(Deployment::services(1, 1, Form::Alone)).await;
 }
 
 #[apply(fact)]

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use tests::{
-    harness::{Deployment, LOOK_EVERY, Options, PATIENCE, Server, Settings, Stack, cost_of},
+    harness::{Deployment, Form, LOOK_EVERY, Options, PATIENCE, Server, Settings, Stack, cost_of},
     upstream::Script,
 };
 use tokio::time::sleep;
@@ -37,7 +37,7 @@ fn lines(server: &Server, words: &str) -> usize {
 #[apply(fact)]
 async fn an_outage_is_told_once_by_address_and_at_its_end() {
     let env = vec![("FAREGATE_WORKERS", "3".to_owned())];
-    let deployment = Deployment::services(1, 2);
+    let deployment = Deployment::services(1, 2, Form::Alone);
     let stack = Stack::with(Options { deployment, env, ..Options::default() }).await;
     let (gateway, key) = (stack.server(), stack.key().await);
     shows(&stack, gateway, "gateway_ready", 1.0).await;
@@ -77,7 +77,9 @@ async fn an_outage_is_told_once_by_address_and_at_its_end() {
 
 #[apply(fact)]
 async fn a_spool_that_cannot_be_written_is_counted_and_told_once_until_it_can() {
-    let stack = Stack::with(Options { deployment: Deployment::services(1, 1), ..Options::default() }).await;
+    let stack =
+        Stack::with(Options { deployment: Deployment::services(1, 1, Form::Cluster), ..Options::default() })
+            .await;
     let key = stack.key().await;
     let mut settings = Settings { files_bounded: true, ..stack.server().settings().clone() };
     settings.data = stack.data().join("full");

@@ -7,7 +7,7 @@ use http::Method;
 use serde_json::Value;
 use shared::money::NanoUsd;
 use tests::{
-    harness::{ACCOUNT, Deployment, LOOK_EVERY, Options, PATIENCE, Server, Stack, cost_of},
+    harness::{ACCOUNT, Deployment, Form, LOOK_EVERY, Options, PATIENCE, Server, Stack, cost_of},
     upstream::Script,
 };
 use tokio::time::sleep;
@@ -24,7 +24,7 @@ const MARKED: Duration = Duration::from_secs(6);
 
 /// Starts two gateways and two key-services, whose clocks are this many seconds ahead of the machine's and of Redis'.
 async fn with_clocks(clocks: [i64; 2]) -> Stack {
-    let deployment = Deployment::services(2, 2);
+    let deployment = Deployment::services(2, 2, Form::Cluster);
     Stack::with(Options { deployment, lease: LEASE, clocks: clocks.into(), ..Options::default() }).await
 }
 
@@ -135,7 +135,7 @@ async fn a_key_service_is_not_ready_while_its_clock_is_far_from_its_stores() {
 
 #[apply(fact)]
 async fn a_command_beside_a_key_service_whose_clock_steps_back_closes_nothing() {
-    let deployment = Deployment::services(1, 1);
+    let deployment = Deployment::services(1, 1, Form::Alone);
     let stack = Stack::with(Options { deployment, clocks: vec![0], ..Options::default() }).await;
     let key = stack.key().await;
     for seconds in [-120, -3_600] {

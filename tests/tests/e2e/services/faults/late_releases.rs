@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use shared::money::NanoUsd;
 use tests::{
-    harness::{Deployment, Options, Stack, cost_of, until},
+    harness::{Deployment, Form, Options, Stack, cost_of, until},
     upstream::Script,
 };
 use tokio::time::sleep;
@@ -20,7 +20,7 @@ const DELIVERY: Duration = Duration::from_secs(2);
 
 #[apply(fact)]
 async fn a_release_that_comes_late_leaves_the_next_hold_of_its_request_open() {
-    let deployment = Deployment::services(1, 1);
+    let deployment = Deployment::services(1, 1, Form::Alone);
     let stack = Stack::with(Options { deployment, ..Options::default() }).await;
     // Two holds fit, so that the second need not wait for the end of the first; the bound of the prompt does not, so that the
     // prompt is counted. There is one request a key, as many as are counted at once.

@@ -10,7 +10,7 @@ use http::Method;
 use serde_json::json;
 use shared::money::NanoUsd;
 use tests::{
-    harness::{Answer, ApiKey, LOOK_EVERY, PATIENCE, Server, Stack, cost_of, nanos, usd},
+    harness::{Answer, ApiKey, Form, LOOK_EVERY, PATIENCE, Server, Stack, cost_of, nanos, usd},
     upstream::Script,
 };
 use tokio::time::sleep;
@@ -32,7 +32,7 @@ const SEED: u64 = 4_715_620;
 
 #[apply(fact)]
 async fn what_a_killed_gateway_held_is_billed_as_last_reported_while_the_other_serves_on() {
-    let stack = with_lease(LEASE).await;
+    let stack = with_lease(Form::Cluster, LEASE).await;
     let doomed = stack.open_account("doomed", usd("1"));
     let mut keys = Vec::new();
     for index in 0..12 {
@@ -85,7 +85,7 @@ async fn what_a_killed_gateway_held_is_billed_as_last_reported_while_the_other_s
 
 #[apply(fact)]
 async fn key_services_that_end_are_not_felt_while_one_is_left() {
-    let stack = two_of_each().await;
+    let stack = two_of_each(Form::Alone).await;
     let key = stack.key().await;
     let load = Load::default();
     let end_all_twice = async {
@@ -109,7 +109,7 @@ async fn key_services_that_end_are_not_felt_while_one_is_left() {
 
 #[apply(fact)]
 async fn a_key_service_that_hangs_is_left_for_another_and_does_no_harm_when_it_goes_on() {
-    let stack = two_of_each().await;
+    let stack = two_of_each(Form::Cluster).await;
     let key = stack.key().await;
     let load = Load::default();
     let hang = async {
@@ -128,7 +128,7 @@ async fn a_key_service_that_hangs_is_left_for_another_and_does_no_harm_when_it_g
 
 #[apply(fact)]
 async fn without_a_key_service_nothing_new_is_served_and_what_runs_goes_on_to_the_end_of_its_grant() {
-    let stack = two_of_each().await;
+    let stack = two_of_each(Form::Alone).await;
     let key = stack.key().await;
     let start = async |index: usize, tokens| {
         let script = Script::tokens(12, tokens).pace(2);
@@ -180,7 +180,7 @@ async fn without_a_key_service_nothing_new_is_served_and_what_runs_goes_on_to_th
 
 #[apply(fact)]
 async fn a_redis_that_is_killed_under_load_comes_back_with_every_nano_usd() {
-    let stack = with_lease(LEASE).await;
+    let stack = with_lease(Form::Cluster, LEASE).await;
     let key = stack.key().await;
     let load = Load::default();
     let kill_twice = async {
@@ -200,7 +200,7 @@ async fn a_redis_that_is_killed_under_load_comes_back_with_every_nano_usd() {
 
 #[apply(fact)]
 async fn while_redis_hangs_requests_fail_soon_and_are_billed_once_when_it_goes_on() {
-    let stack = with_lease(LEASE).await;
+    let stack = with_lease(Form::Alone, LEASE).await;
     let key = stack.key().await;
     let load = Load::default();
     let hang = async {
@@ -216,7 +216,7 @@ async fn while_redis_hangs_requests_fail_soon_and_are_billed_once_when_it_goes_o
 
 #[apply(fact)]
 async fn an_outage_that_outlasts_a_lease_loses_no_charge() {
-    let stack = with_lease(LEASE).await;
+    let stack = with_lease(Form::Cluster, LEASE).await;
     let key = stack.key().await;
     let script = Script { head_after_ms: 1_000, ..Script::tokens(30, 7) };
     let answers = join_all((0..10).map(|_| stack.call(&key, script.clone()).send()));
@@ -236,7 +236,7 @@ async fn an_outage_that_outlasts_a_lease_loses_no_charge() {
 #[apply(fact)]
 async fn whatever_is_killed_in_whatever_order_no_nano_usd_is_lost_or_billed_twice() {
     let kills = std::env::var("FAREGATE_TEST_KILLS").map_or(KILLS, |text| text.parse().unwrap());
-    let stack = with_lease(LEASE).await;
+    let stack = with_lease(Form::Alone, LEASE).await;
     let key = stack.key().await;
     let stop = AtomicBool::new(false);
     let (answered, lost) = (AtomicUsize::new(0), AtomicUsize::new(0));

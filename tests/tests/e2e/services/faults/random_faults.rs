@@ -14,7 +14,7 @@ use futures_util::future::join_all;
 use serde_json::{Value, json};
 use shared::money::NanoUsd;
 use tests::{
-    harness::{ApiKey, Deployment, Options, PATIENCE, Stack, nanos, usd},
+    harness::{ApiKey, Deployment, Form, Options, PATIENCE, Stack, nanos, usd},
     upstream::{End, Generation, Script, Style, Told, Usage},
 };
 use tokio::time::sleep;
@@ -69,7 +69,7 @@ struct Happened {
 async fn whatever_fails_at_random_what_the_upstream_served_is_billed_or_accounted_for() {
     let seconds = from_environment("FAREGATE_TEST_FAULT_SECONDS", SECONDS);
     let seed = from_environment("FAREGATE_TEST_FAULT_SEED", SEED);
-    let deployment = Deployment::services(2, 2);
+    let deployment = Deployment::services(2, 2, Form::Cluster);
     let env = vec![("FAREGATE_DRAIN_SECONDS", DRAIN.into())];
     let options = Options { deployment, lease: LEASE, clocks: vec![0, 0], env, ..Options::default() };
     let stack = Stack::with(options).await;

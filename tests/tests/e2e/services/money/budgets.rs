@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use serde_json::{Value, json};
 use shared::money::NanoUsd;
 use tests::{
-    harness::{Answer, ApiKey, Deployment, Options, PATIENCE, Stack, nanos},
+    harness::{Answer, ApiKey, Deployment, Form, Options, PATIENCE, Stack, nanos},
     upstream::Script,
 };
 use tokio::time::{Instant, sleep};
@@ -57,7 +57,7 @@ async fn assert_exact(stack: &Stack, parent: &Value, group: &Value, keys: &[ApiK
 
 #[apply(fact)]
 async fn bounds_at_three_levels_hold_against_400_requests_over_both_gateways() {
-    let stack = two_of_each().await;
+    let stack = two_of_each(Form::Cluster).await;
     let (parent, group, keys) = three_levels(&stack).await;
     let mut billed = 0;
     for answer in storm(&stack, &keys).await {
@@ -85,7 +85,7 @@ async fn bounds_at_three_levels_hold_against_400_requests_over_both_gateways() {
 
 #[apply(fact)]
 async fn bounds_at_three_levels_are_exact_while_processes_are_killed() {
-    let stack = with_lease(LEASE).await;
+    let stack = with_lease(Form::Alone, LEASE).await;
     let (parent, group, keys) = three_levels(&stack).await;
     let other = stack.key().await;
     let faults = async {
@@ -119,7 +119,7 @@ async fn admitted(stack: &Stack, keys: &[ApiKey], per_minute: u128) -> (usize, u
 
 #[apply(fact)]
 async fn requests_per_minute_are_exact_over_both_gateways_in_each_minute() {
-    let deployment = Deployment::services(2, 2);
+    let deployment = Deployment::services(2, 2, Form::Cluster);
     let stack = Stack::with(Options { deployment, clocks: vec![0, 0], ..Options::default() }).await;
     let group = group(&stack, json!({"name": "fifty", "requests_per_minute": 50})).await;
     let keys = join_all((0..4).map(|_| stack.key_with(json!({"group_id": group["id"]})))).await;
@@ -134,7 +134,7 @@ async fn requests_per_minute_are_exact_over_both_gateways_in_each_minute() {
 
 #[apply(fact)]
 async fn tokens_per_minute_are_passed_by_no_more_than_the_answers_in_flight() {
-    let stack = two_of_each().await;
+    let stack = two_of_each(Form::Cluster).await;
     let key = stack.key_with(json!({"tokens_per_minute": 1_000})).await;
     let (admitted, refilled) = admitted(&stack, std::slice::from_ref(&key), 1_000).await;
     // Prompts of 30 tokens count on admission, answers of 40 once they are known.
@@ -147,7 +147,7 @@ async fn tokens_per_minute_are_passed_by_no_more_than_the_answers_in_flight() {
 
 #[apply(fact)]
 async fn places_of_a_killed_gateway_are_free_after_a_lease() {
-    let stack = with_lease(LEASE).await;
+    let stack = with_lease(Form::Alone, LEASE).await;
     let group = group(&stack, json!({"name": "three at once", "max_in_flight": 3})).await;
     let key = stack.key_with(json!({"group_id": group["id"]})).await;
     let mut streams = Vec::new();

@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use serde_json::json;
 use shared::money::NanoUsd;
 use tests::{
-    harness::{Deployment, Dialect, Options, Server, Stack, cost_of},
+    harness::{Deployment, Dialect, Form, Options, Server, Stack, cost_of},
     upstream::{End, Script},
 };
 use tokio::time::sleep;
@@ -45,7 +45,7 @@ impl Outage {
 }
 
 async fn two_of_each(native: Native) -> Stack {
-    let deployment = Deployment::services(2, 2);
+    let deployment = Deployment::services(2, 2, Form::Cluster);
     Stack::with(Options { deployment, lease: LEASE, ..native.options() }).await
 }
 

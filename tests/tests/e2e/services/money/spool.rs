@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use tests::{
-    harness::{ApiKey, Deployment, Dialect, LOOK_EVERY, Options, PATIENCE, Stack, cost_of},
+    harness::{ApiKey, Deployment, Dialect, Form, LOOK_EVERY, Options, PATIENCE, Stack, cost_of},
     upstream::Script,
 };
 use tokio::time::sleep;
@@ -34,7 +34,7 @@ async fn answers_given_while_the_key_service_was_away_are_billed_after_their_gat
 }
 
 async fn charges_survive(end: End) {
-    let deployment = Deployment::services(1, 1);
+    let deployment = Deployment::services(1, 1, Form::Cluster);
     let env = vec![("FAREGATE_DRAIN_SECONDS", "1".to_owned())];
     let stack = Stack::with(Options { deployment, lease: LEASE, env, ..Options::default() }).await;
     let key = stack.key().await;

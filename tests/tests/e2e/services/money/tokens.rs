@@ -8,7 +8,7 @@ use std::{
 
 use futures_util::future::join_all;
 use tests::{
-    harness::{Deployment, LOOK_EVERY, Options, PATIENCE, Server, Stack},
+    harness::{Deployment, Form, LOOK_EVERY, Options, PATIENCE, Server, Stack},
     upstream::Script,
 };
 use tokio::time::sleep;
@@ -28,7 +28,7 @@ async fn a_rotation_of_the_internal_token_fails_no_request_and_ends_the_old_one(
     write("of-gateways", OLD);
     write("previous", "");
     // The harness gives every process the token itself, in whose place the files are put.
-    let deployment = Deployment::services(2, 2);
+    let deployment = Deployment::services(2, 2, Form::Alone);
     let mut stack = Stack::with(Options { deployment, ..Options::default() }).await;
     for (servers, variables) in [
         (
