@@ -64,6 +64,15 @@ pub const FAMILIES: &[Family] = &[
         "answers of another model than the upstream was asked for; billed at the vendor's own cost where that is reported and higher",
     ),
     Family::counter(
+        "gateway_upstream_oddities_total",
+        "answers in a form that no API documents, by its kind; what could be read was given out, the rest was skipped",
+    )
+    .labelled(),
+    Family::counter(
+        "gateway_empty_answers_total",
+        "answers that reported output and showed none; billed as reported",
+    ),
+    Family::counter(
         "gateway_prompts_not_counted_in_time_total",
         "prompts refused with 503, since their exact count was needed and did not come within 10 s",
     ),

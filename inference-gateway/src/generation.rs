@@ -10,6 +10,7 @@ mod generator;
 mod job;
 mod log;
 mod model_names;
+mod oddities;
 mod streamed;
 mod whole;
 

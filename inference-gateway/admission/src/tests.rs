@@ -1,6 +1,6 @@
 //! Shares of accounts, and work that waits for its turn.
 
-use request::{BodyForm, ProgressReports, UpstreamParams};
+use request::{ProgressReports, UpstreamParams};
 use shared::clock::System;
 
 use super::*;
@@ -105,7 +105,7 @@ async fn the_body_of_a_large_count_is_written_in_the_turn_of_its_account_and_wit
     let forward = parsed.forward(&catalogue.models[0]).unwrap();
     let question = || {
         forward.count_body(UpstreamParams {
-            form: BodyForm::of(&catalogue.models[0].upstreams[0], &forward.reply),
+            form: forward.form(&catalogue.models[0].upstreams[0]),
             account: None,
             model: "m",
             limit_param: shared_catalog::LimitParam::MaxTokens,
@@ -113,6 +113,7 @@ async fn the_body_of_a_large_count_is_written_in_the_turn_of_its_account_and_wit
             progress: ProgressReports::None,
             cache_salt: None,
             folded: false,
+            refused: request::RefusedMembers::of_bits(0),
         })
     };
     let turn = admission.turn_to_parse(one).await.unwrap();

@@ -10,22 +10,15 @@ use shared::{
 };
 
 use crate::{
-    nonsense::Nonsense,
+    pieces::nonsense::Nonsense,
     pieces::{
         calls::{Calls, PieceId},
-        finish::FinishWord,
         logprobs::Logprobs,
         parts::{Delta, MAX_CALLS, ToolCall},
+        signed::{Carry, PARTS},
     },
     stream::{Chunk, ChunkChoice},
 };
-
-/// Members of a whole answer besides its output, as the upstream spelled them.
-pub(crate) struct WholeAnswer<'a> {
-    pub(crate) word: &'a str,
-    pub(crate) usage: Option<&'a RawValue>,
-    pub(crate) model: Option<&'a RawValue>,
-}
 
 /// Choices of a stream so far, whose texts are kept as the upstream spelled them. It has no `Debug`, so that no log can
 /// show a text.
@@ -45,6 +38,9 @@ struct FoldedChoice {
     /// Elements of the two lists in `logprobs`: those of the text's tokens and those of a refusal's.
     logprobs: [Option<String>; 2],
     finish: Option<FinishReason>,
+    /// Sequence that ended the choice, as spelled.
+    stop: Option<String>,
+    carry: Carry,
 }
 
 #[derive(Default)]
@@ -64,11 +60,6 @@ impl Fold {
         }
     }
 
-    /// Adds a piece of the only choice.
-    pub(super) fn add_piece(&mut self, delta: Delta<'_>, logprobs: Option<&RawValue>) {
-        self.add_choice(&ChunkChoice::of(delta, logprobs));
-    }
-
     fn add_choice(&mut self, choice: &ChunkChoice<'_>) {
         if self.choices.len() <= choice.index {
             self.choices.resize_with(choice.index + 1, FoldedChoice::default);
@@ -86,33 +77,47 @@ impl Fold {
         self.held_bytes
     }
 
+    /// Ends what has no reason, since its server has sent everything. Returns whether something was missing.
+    pub fn end(&mut self) -> bool {
+        let open = self.choices.iter_mut().filter(|choice| choice.finish.is_none() && choice.has_output());
+        open.fold(false, |_, choice| {
+            choice.finish =
+                Some(if choice.calls.is_empty() { FinishReason::Stop } else { FinishReason::ToolCalls });
+            true
+        })
+    }
+
+    /// Returns whether anything was generated, or an end was told.
+    pub fn has_answer(&self) -> bool {
+        self.choices.iter().any(|choice| choice.finish.is_some() || choice.has_output())
+    }
+
+    /// Makes the answer an empty one.
+    pub fn leave_empty(&mut self) {
+        self.choices = vec![FoldedChoice { finish: Some(FinishReason::Stop), ..FoldedChoice::default() }];
+    }
+
     /// Returns the whole answer, without usage.
     pub fn into_answer(self) -> Result<Bytes, Nonsense> {
-        self.write(None, None)
+        self.write(None)
     }
 
-    /// Returns the whole answer of a single choice that ended with this word of its server, with usage as the server
-    /// spelled it.
-    pub(super) fn into_whole(mut self, answer: &WholeAnswer<'_>) -> Result<Bytes, Nonsense> {
-        self.choices.resize_with(1, FoldedChoice::default);
-        self.choices[0].finish = FinishWord::read(answer.word).reason();
-        self.write(answer.model, answer.usage)
-    }
-
-    fn write(&self, model: Option<&RawValue>, usage: Option<&RawValue>) -> Result<Bytes, Nonsense> {
+    /// Returns the whole answer, with the name of the model that gave it as spelled in JSON.
+    pub(super) fn write(mut self, model: Option<&str>) -> Result<Bytes, Nonsense> {
+        if self.choices.is_empty() {
+            return Err(Nonsense::Choices);
+        }
         let mut json = String::with_capacity(self.held_bytes + self.held_bytes / 8);
         json.push_str(r#"{"choices":["#);
-        for (index, choice) in self.choices.iter().enumerate() {
+        for (index, choice) in self.choices.iter_mut().enumerate() {
             if index > 0 {
                 json.push(',');
             }
             choice.write(index, &mut json)?;
         }
         json.push(']');
-        for (name, value) in [("model", model), ("usage", usage)] {
-            if let Some(value) = value {
-                json.extend([",\"", name, "\":", value.get()]);
-            }
+        if let Some(model) = model {
+            json.extend([r#","model":"#, model]);
         }
         json.push('}');
         Ok(Bytes::from(json))
@@ -122,20 +127,30 @@ impl Fold {
 impl FoldedChoice {
     /// Adds a piece, and returns the bytes that it takes.
     fn add(&mut self, piece: &ChunkChoice<'_>) -> usize {
-        let Delta { content, refusal, .. } = piece.delta;
+        let Delta { content, refusal, reasoning, .. } = piece.delta;
         let mut added = append(&mut self.content, content)
             + append(&mut self.refusal, refusal)
-            + append(&mut self.reasoning, piece.delta.reasoning());
+            + append(&mut self.reasoning, reasoning);
+        let held = self.carry.held_bytes();
+        self.carry.add(&piece.delta);
         for (place, call) in piece.delta.calls().iter().enumerate() {
             added += self.add_call(call, place);
         }
+        added += self.carry.held_bytes() - held;
         added += self.add_logprobs(piece.logprobs);
         self.finish = piece.finish.or(self.finish);
+        self.stop = piece.stop.map(|stop| stop.inner().to_owned()).or_else(|| self.stop.take());
         added
+    }
+
+    fn has_output(&self) -> bool {
+        let texts = [&self.content, &self.refusal, &self.reasoning];
+        !self.calls.is_empty() || texts.into_iter().flatten().any(|text| !text.is_empty())
     }
 
     fn add_call(&mut self, call: &ToolCall<'_>, place: usize) -> usize {
         let piece = self.known_calls.place(call, place);
+        self.carry.call(call, piece.index);
         let at = self.calls.iter().position(|known| known.index == piece.index).unwrap_or(self.calls.len());
         let mut added = 0;
         if at == self.calls.len() {
@@ -176,7 +191,7 @@ impl FoldedChoice {
         added
     }
 
-    fn write(&self, index: usize, json: &mut String) -> Result<(), Nonsense> {
+    fn write(&mut self, index: usize, json: &mut String) -> Result<(), Nonsense> {
         let finish = self.finish.ok_or(Nonsense::Unfinished)?;
         // Writing to a string cannot fail.
         let _ = write!(json, r#"{{"index":{index},"message":{{"role":"assistant","content":"#);
@@ -185,6 +200,9 @@ impl FoldedChoice {
             if let Some(text) = text {
                 let _ = write!(json, r#","{name}":"{text}""#);
             }
+        }
+        if let Some(parts) = self.carry.take_json() {
+            let _ = write!(json, r#","{PARTS}":{parts}"#);
         }
         let mut before = r#","tool_calls":["#;
         for FoldedCall { id, name, arguments, .. } in &self.calls {
@@ -202,6 +220,9 @@ impl FoldedChoice {
             json.push_str(r#","refusal":"#);
             put_list(refusal.as_deref(), json);
             json.push('}');
+        }
+        if let Some(stop) = &self.stop {
+            let _ = write!(json, r#","stop_reason":"{stop}""#);
         }
         let _ = write!(json, r#","finish_reason":"{}"}}"#, finish.as_str());
         Ok(())

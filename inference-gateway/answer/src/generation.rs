@@ -1,6 +1,7 @@
 //! What every object of an answer says of its generation, and how members are written.
 
 use bytes::BytesMut;
+use reply::carried::ServerId;
 use shared::{ids::GenerationId, money::NanoUsd, tokens::Usage};
 
 /// Members that all objects of an answer have.
@@ -12,6 +13,8 @@ pub struct Generation<'a> {
     pub created: i64,
     /// Name of the model in the request.
     pub model: &'a str,
+    /// The server that answers, which gets back what it signs.
+    pub server: ServerId,
 }
 
 /// The bill of an answer, as its client reads it.

@@ -6,8 +6,8 @@
 
 mod dialect;
 mod fold;
+mod folded;
 mod generation;
-mod nonsense;
 mod pieces;
 mod reader;
 mod rewriter;
@@ -20,10 +20,15 @@ mod writer;
 
 pub use dialect::messages::message_error;
 pub use fold::Fold;
+pub use folded::{Folded, NoAnswer, whole_as_chat};
 pub use generation::{Generation, Settled};
-pub use nonsense::Nonsense;
-pub use pieces::parts::OutputSize;
-pub use reader::{AnswerReader, whole_as_chat};
+pub use pieces::{
+    nonsense::Nonsense,
+    oddity::{Oddities, Oddity},
+    parts::OutputSize,
+};
+pub use reader::AnswerReader;
+pub use reply::carried::ServerId;
 pub use sse::{
     Decoder,
     payload::{Payload, PayloadEnds},

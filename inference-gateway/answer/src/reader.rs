@@ -1,30 +1,33 @@
-//! Reads answers of upstreams in the API by which each was asked. All become chunks, or a completion, of chat.
+//! Reads answers of upstreams in the API by which each was asked. All become chunks of chat, whole answers too.
+//!
+//! This is where readers tolerate. What can be read in any form is shown, what cannot be read is skipped, and both are
+//! counted as oddities. Only broken JSON and what is beyond the bounds of answers is an error.
 
-mod calls;
+mod chat;
+mod content;
 mod ends;
 mod messages;
 mod pieces;
+mod progress;
 mod responses;
 
-use bytes::Bytes;
 use shared_catalog::UpstreamApi;
 
+pub(crate) use self::chat::ChatReader;
+use self::{messages::MessagesReader, responses::ResponsesReader};
 use crate::{
-    fold::{Fold, WholeAnswer},
-    nonsense::Nonsense,
+    pieces::nonsense::Nonsense,
+    pieces::oddity::Oddity,
     sse::payload::{Payload, PayloadEnds},
     stream::{Chunk, Event},
     usage::Reported,
 };
-use messages::MessagesReader;
-pub(super) use pieces::Pieces;
-use responses::ResponsesReader;
 
-/// Reader of a stream's events.
+/// Reader of a stream's events, or of a whole answer.
 pub struct AnswerReader(ApiReader);
 
 enum ApiReader {
-    Chat,
+    Chat(ChatReader),
     Messages(MessagesReader),
     Responses(ResponsesReader),
 }
@@ -32,24 +35,75 @@ enum ApiReader {
 impl AnswerReader {
     pub fn new(api: UpstreamApi) -> Self {
         Self(match api {
-            UpstreamApi::Chat => ApiReader::Chat,
+            UpstreamApi::Chat => ApiReader::Chat(ChatReader::of_events()),
             UpstreamApi::Messages => ApiReader::Messages(MessagesReader::default()),
             UpstreamApi::Responses => ApiReader::Responses(ResponsesReader::default()),
         })
     }
 
-    /// Reads the payload of the next event, or of the last one again.
+    /// Says how many choices were asked for. Where it is one, some servers split it in two.
+    #[must_use]
+    pub fn of_choices(mut self, choices: u64) -> Self {
+        match &mut self.0 {
+            ApiReader::Chat(reader) => reader.choices = choices,
+            ApiReader::Messages(_) | ApiReader::Responses(_) => {}
+        }
+        self
+    }
+
+    /// Reads a whole answer that is passed on as it is, however many calls it has.
+    #[must_use]
+    pub(crate) fn passing(mut self) -> Self {
+        match &mut self.0 {
+            ApiReader::Chat(_) => {}
+            ApiReader::Messages(reader) => reader.progress.passes = true,
+            ApiReader::Responses(reader) => reader.progress.passes = true,
+        }
+        self
+    }
+
+    /// Reads the payload of the next event.
     pub fn payload<'a>(&mut self, payload: &'a Payload) -> Result<Event<'a>, Nonsense> {
         match payload {
             Payload::Whole(data) => self.event(data),
-            Payload::TooLong(ends) => Ok(self.ends(ends)),
+            Payload::Body(body) => {
+                let mut read = self.event(body)?;
+                if let Event::Chunk(chunk) | Event::Failed(_, chunk) = &mut read {
+                    chunk.is_whole = true;
+                    chunk.odd = chunk.odd.without(&[Oddity::MessageInStream]);
+                }
+                Ok(read)
+            }
+            Payload::TooLong(ends) => {
+                self.next();
+                Ok(self.ends(ends))
+            }
+        }
+    }
+
+    /// Takes back what was read of the last event, which is read again.
+    pub fn again(&mut self) {
+        match &mut self.0 {
+            ApiReader::Chat(reader) => reader.again(),
+            ApiReader::Messages(reader) => reader.again(),
+            ApiReader::Responses(reader) => reader.again(),
+        }
+    }
+
+    fn next(&mut self) {
+        match &mut self.0 {
+            ApiReader::Chat(reader) => reader.next(),
+            ApiReader::Messages(reader) => reader.next(),
+            ApiReader::Responses(reader) => reader.next(),
         }
     }
 
     /// Reads the usage from the ends of a payload, and whether the answer ends. Its text is left out.
     fn ends<'a>(&self, ends: &'a PayloadEnds) -> Event<'a> {
         match &self.0 {
-            ApiReader::Chat => Event::Chunk(Chunk::new(Vec::new(), ends::usage(ends), ends::timings(ends))),
+            ApiReader::Chat(_) => {
+                Event::Chunk(Chunk::new(Vec::new(), ends::usage(ends), ends::timings(ends)))
+            }
             ApiReader::Messages(_) => Event::Chunk(Chunk::new(Vec::new(), ends::usage(ends), None)),
             ApiReader::Responses(reader) => reader.ends(ends),
         }
@@ -64,15 +118,16 @@ impl AnswerReader {
             Event::Done => Reported::default(),
         };
         match payload {
-            Payload::Whole(data) => of_ends(&PayloadEnds::of(data)),
+            Payload::Whole(data) | Payload::Body(data) => of_ends(&PayloadEnds::of(data)),
             Payload::TooLong(ends) => of_ends(ends),
         }
     }
 
     /// Reads a payload that is whole.
     pub fn event<'a>(&mut self, payload: &'a [u8]) -> Result<Event<'a>, Nonsense> {
+        self.next();
         match &mut self.0 {
-            ApiReader::Chat => Event::read(payload),
+            ApiReader::Chat(reader) => reader.event(payload),
             // Some servers end every stream as chat streams end.
             ApiReader::Messages(_) | ApiReader::Responses(_) if payload.trim_ascii() == b"[DONE]" => {
                 Ok(Event::Done)
@@ -81,30 +136,4 @@ impl AnswerReader {
             ApiReader::Responses(reader) => reader.event(std::str::from_utf8(payload)?),
         }
     }
-}
-
-/// Reads a whole answer of another API than chat, and passes its pieces to `take`.
-pub(super) fn read_whole<'a>(
-    api: UpstreamApi,
-    body: &'a str,
-    take: Pieces<'_>,
-) -> Result<WholeAnswer<'a>, Nonsense> {
-    match api {
-        UpstreamApi::Messages => messages::whole(body, take),
-        UpstreamApi::Responses => responses::whole(body, take),
-        // `Completion` reads answers of chat itself.
-        UpstreamApi::Chat => Err(Nonsense::Choices),
-    }
-}
-
-/// Turns a whole answer into one of chat, which [`crate::whole::Completion::read`] reads. The usage stays as the upstream
-/// spelled it.
-pub fn whole_as_chat(api: UpstreamApi, body: Bytes) -> Result<Bytes, Nonsense> {
-    if api == UpstreamApi::Chat {
-        return Ok(body);
-    }
-    let mut fold = Fold::default();
-    let answer =
-        read_whole(api, std::str::from_utf8(&body)?, &mut |delta, logprobs| fold.add_piece(delta, logprobs))?;
-    fold.into_whole(&answer)
 }

@@ -2,17 +2,15 @@
 
 use bytes::{Bytes, BytesMut};
 use raw_json::RawString;
+use reply::carried::ServerId;
 use shared::{error::ApiError, generation::FinishReason, ids::GenerationId, money::NanoUsd, tokens::Usage};
 
 use crate::{
     generation::{Generation, put, put_number},
-    pieces::{call_ids::MadeIds, calls::Calls, logprobs::put_logprobs, parts::Delta},
+    pieces::{call_ids::MadeIds, calls::Calls, logprobs::put_logprobs, parts::Delta, signed::Carry},
     stream::{Chunk, ChunkChoice},
     usage::put_usage,
 };
-
-/// Delta that opens a choice for which nothing was generated.
-const OPENING: &str = r#"{"role":"assistant","content":""}"#;
 
 /// Rewrites an upstream's chunks into the gateway's. Whatever the upstream, the client sees for each choice first the
 /// role, then the generated output, then a finish reason, and nothing more.
@@ -22,6 +20,7 @@ pub(crate) struct Rewriter {
     head: Bytes,
     tail: &'static str,
     include_usage: bool,
+    server: ServerId,
     choices: Vec<ChoiceState>,
 }
 
@@ -30,6 +29,7 @@ pub(crate) struct Rewriter {
 struct ChoiceState {
     progress: ChoiceProgress,
     calls: Calls,
+    carry: Carry,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,22 +49,32 @@ impl Rewriter {
         generation.write("chat.completion.chunk", &mut head);
         put(&mut head, r#","choices":["#);
         let tail = if include_usage { "],\"usage\":null}\n\n" } else { "]}\n\n" };
-        let generation = generation.id;
-        Self { generation, head: head.freeze(), tail, include_usage, choices: Vec::new() }
+        let (generation, server) = (generation.id, generation.server);
+        Self { generation, head: head.freeze(), tail, include_usage, server, choices: Vec::new() }
     }
 
     /// Writes what a chunk adds, if anything.
     pub(crate) fn chunk(&mut self, chunk: &Chunk<'_>, out: &mut BytesMut) {
         let start = out.len();
         out.extend_from_slice(&self.head);
-        let empty = out.len();
+        let mut empty = out.len();
+        let mut written = 0_u64;
         for choice in &chunk.choices {
+            self.reach(choice.index);
+            self.choices[choice.index].carry.add(&choice.delta);
             let Some(first) = self.advance(choice) else { continue };
+            // Clients look for one piece of a choice in each chunk.
+            if written & (1 << choice.index) != 0 {
+                put(out, self.tail);
+                out.extend_from_slice(&self.head);
+                (empty, written) = (out.len(), 0);
+            }
+            written |= 1 << choice.index;
             if out.len() > empty {
                 put(out, ",");
             }
             let made = MadeIds { generation: self.generation, choice: choice.index };
-            write_choice(choice, first, &mut self.choices[choice.index].calls, made, out);
+            write_choice(choice, first, &mut self.choices[choice.index], made, out);
         }
         if out.len() == empty {
             out.truncate(start);
@@ -88,22 +98,28 @@ impl Rewriter {
 
     /// Ends every unfinished choice with the finish reason `length`, since nothing more can be granted.
     pub(crate) fn cut(&mut self, out: &mut BytesMut) {
-        if self.choices.is_empty() {
-            self.choices.push(ChoiceState::default());
-        }
-        for (index, ChoiceState { progress, .. }) in self.choices.iter_mut().enumerate() {
-            let delta = match progress {
-                ChoiceProgress::Unseen => OPENING,
-                ChoiceProgress::Open => "{}",
+        self.end(|_| FinishReason::Length, out);
+    }
+
+    /// Ends every unfinished choice, since the upstream has sent everything and told no reasons.
+    pub(crate) fn end_untold(&mut self, out: &mut BytesMut) {
+        self.end(|calls| if calls.is_empty() { FinishReason::Stop } else { FinishReason::ToolCalls }, out);
+    }
+
+    fn end(&mut self, reason: impl Fn(&Calls) -> FinishReason, out: &mut BytesMut) {
+        self.reach(0);
+        for (index, state) in self.choices.iter_mut().enumerate() {
+            let first = match state.progress {
+                ChoiceProgress::Unseen => true,
+                ChoiceProgress::Open => false,
                 ChoiceProgress::Finished => continue,
             };
-            *progress = ChoiceProgress::Finished;
+            state.progress = ChoiceProgress::Finished;
+            let mut end = ChunkChoice::of(Delta::default(), None);
+            (end.index, end.finish) = (index, Some(reason(&state.calls)));
             out.extend_from_slice(&self.head);
-            put(out, r#"{"index":"#);
-            put_number(out, index as u64);
-            put(out, r#","delta":"#);
-            put(out, delta);
-            put(out, r#","logprobs":null,"finish_reason":"length"}"#);
+            let made = MadeIds { generation: self.generation, choice: index };
+            write_choice(&end, first, state, made, out);
             put(out, self.tail);
         }
     }
@@ -128,11 +144,22 @@ impl Rewriter {
         put(out, "\n\n");
     }
 
+    /// Makes the states of all choices up to this one.
+    fn reach(&mut self, index: usize) {
+        let server = self.server;
+        if self.choices.len() <= index {
+            let unseen = || ChoiceState { carry: Carry::new(server), ..ChoiceState::default() };
+            self.choices.resize_with(index + 1, unseen);
+        }
+    }
+
+    /// Bytes kept until the stream ends.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.choices.iter().map(|choice| choice.carry.held_bytes()).sum()
+    }
+
     /// Moves a choice on. `None` if there is nothing to write; else whether the role must be written.
     fn advance(&mut self, choice: &ChunkChoice<'_>) -> Option<bool> {
-        if self.choices.len() <= choice.index {
-            self.choices.resize_with(choice.index + 1, ChoiceState::default);
-        }
         let progress = &mut self.choices[choice.index].progress;
         let first = match *progress {
             ChoiceProgress::Finished => return None,
@@ -146,11 +173,18 @@ impl Rewriter {
     }
 }
 
-fn write_choice(choice: &ChunkChoice<'_>, first: bool, calls: &mut Calls, made: MadeIds, out: &mut BytesMut) {
+fn write_choice(
+    choice: &ChunkChoice<'_>,
+    first: bool,
+    state: &mut ChoiceState,
+    made: MadeIds,
+    out: &mut BytesMut,
+) {
     put(out, r#"{"index":"#);
     put_number(out, choice.index as u64);
     put(out, r#","delta":"#);
-    write_delta(&choice.delta, first, calls, made, out);
+    let is_last = choice.finish.is_some();
+    write_delta(&choice.delta, [first, is_last], state, made, out);
     put(out, r#","logprobs":"#);
     put_logprobs(choice.logprobs, out);
     match choice.finish.map(FinishReason::as_str) {
@@ -163,12 +197,19 @@ fn write_choice(choice: &ChunkChoice<'_>, first: bool, calls: &mut Calls, made: 
     }
 }
 
-/// Writes a delta. A choice's first delta has the role and a text, even if that is empty.
-fn write_delta(delta: &Delta<'_>, first: bool, known: &mut Calls, made: MadeIds, out: &mut BytesMut) {
+/// Writes a delta. A choice's first delta has the role and a text, even if that is empty. The last one has what the server
+/// wants back.
+fn write_delta(
+    delta: &Delta<'_>,
+    [first, is_last]: [bool; 2],
+    state: &mut ChoiceState,
+    made: MadeIds,
+    out: &mut BytesMut,
+) {
     let content = delta.content.or(first.then_some(RawString::EMPTY));
     let texts = [
         (r#""content":"#, content),
-        (r#""reasoning_content":"#, delta.reasoning()),
+        (r#""reasoning_content":"#, delta.reasoning),
         (r#""refusal":"#, delta.refusal),
     ];
     let mut before = "{";
@@ -191,9 +232,18 @@ fn write_delta(delta: &Delta<'_>, first: bool, known: &mut Calls, made: MadeIds,
         for (place, call) in calls.iter().enumerate() {
             put(out, before);
             before = ",";
-            call.write_piece(&known.place(call, place), made, out);
+            let piece = state.calls.place(call, place);
+            state.carry.call(call, piece.index);
+            let signature = if state.carry.is_empty() { None } else { state.carry.take_call(piece.index) };
+            call.write_piece(&piece, made, signature.as_deref(), out);
         }
         put(out, "]");
+        before = ",";
+    }
+    if is_last && !state.carry.is_empty() {
+        put(out, before);
+        before = ",";
+        state.carry.write_details(out);
     }
     put(out, if before == "{" { "{}" } else { "}" });
 }

@@ -1,6 +1,9 @@
 //! Decodes payloads of server-sent events from a body that arrives in arbitrary pieces.
 
 pub(crate) mod payload;
+mod repair;
+
+use std::collections::VecDeque;
 
 use bytes::{Buf, Bytes, BytesMut};
 use memchr::memchr2;
@@ -12,6 +15,8 @@ const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Decoder of event payloads, by the WHATWG HTML standard, section 9.2.6, without `id`, `retry` and `event`: events of
 /// chat streams differ only in their data.
+///
+/// A body that is JSON and no stream is a single payload, which comes with the end of the body.
 ///
 /// A payload that lies within one piece is a slice of it, not a copy. Of a payload that is too long, both ends are kept,
 /// and the stream goes on.
@@ -29,17 +34,97 @@ pub struct Decoder {
     after_carriage_return: bool,
     /// A line was read, so a byte order mark is no longer skipped.
     begun: bool,
+    form: StreamForm,
+    /// The body was JSON, and has ended.
+    is_of_body: bool,
+    /// Payloads that were found in one that is broken.
+    repaired: VecDeque<Payload>,
+}
+
+/// What a body is, by its first byte that is not blank.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum StreamForm {
+    #[default]
+    Unknown,
+    Events,
+    Json,
+}
+
+impl StreamForm {
+    fn of(piece: &[u8]) -> Self {
+        // The byte order mark may come in pieces.
+        let is_blank = |byte: &u8| byte.is_ascii_whitespace() || BYTE_ORDER_MARK.contains(byte);
+        match piece.iter().find(|byte| !is_blank(byte)) {
+            None => Self::Unknown,
+            Some(b'{' | b'[') => Self::Json,
+            Some(_) => Self::Events,
+        }
+    }
 }
 
 impl Decoder {
+    /// Decodes a body that is there as a whole, however long. Only [`Self::end`] is missing.
+    pub(crate) fn of_whole(body: Bytes) -> Self {
+        let mut decoder = Self::default();
+        if StreamForm::of(&body) == StreamForm::Json {
+            decoder.is_of_body = true;
+            let body =
+                if body.starts_with(BYTE_ORDER_MARK) { body.slice(BYTE_ORDER_MARK.len()..) } else { body };
+            decoder.repaired.push_back(Payload::Body(body));
+        } else {
+            decoder.push(body);
+        }
+        decoder
+    }
+
     /// Takes the next piece of the body. [`Self::next_data`] must have returned `None` before.
     pub fn push(&mut self, piece: Bytes) {
         debug_assert!(self.input.is_empty(), "the piece before was read to its end");
+        if self.form == StreamForm::Unknown {
+            self.form = StreamForm::of(&piece);
+        }
         self.input = piece;
+    }
+
+    /// Ends the body. The last event may lack the blank line after it. [`Self::next_data`] must have returned `None` before.
+    pub fn end(&mut self) {
+        if self.form == StreamForm::Json {
+            self.form = StreamForm::Unknown;
+            let body = std::mem::take(&mut self.partial).freeze();
+            let body =
+                if body.starts_with(BYTE_ORDER_MARK) { body.slice(BYTE_ORDER_MARK.len()..) } else { body };
+            self.is_of_body = true;
+            self.repaired.push_back(match self.long.take() {
+                Some(long) => Text::Long(long).into_payload(),
+                None => Payload::Body(body),
+            });
+            return;
+        }
+        self.input = Bytes::from_static(b"\n\n");
+    }
+
+    /// Returns whether the body was JSON and no stream.
+    pub const fn is_of_body(&self) -> bool {
+        self.is_of_body
+    }
+
+    /// Finds payloads in one that is no JSON, which come next. Returns whether there are any.
+    pub fn repair(&mut self, broken: &Payload) -> bool {
+        let found = broken.repaired();
+        let is_repaired = !found.is_empty();
+        self.repaired.extend(found);
+        is_repaired
     }
 
     /// Returns the payload of the next complete event; `None` if another piece is needed. Empty payloads are skipped.
     pub fn next_data(&mut self) -> Option<Payload> {
+        if let Some(payload) = self.repaired.pop_front() {
+            return Some(payload);
+        }
+        if self.form == StreamForm::Json {
+            self.keep();
+            return None;
+        }
         loop {
             let line = self.next_line()?;
             if line.is_empty() {
@@ -62,6 +147,21 @@ impl Decoder {
             + long.map_or(0, LongText::held_bytes)
             + data.map_or(0, Text::held_bytes)
             + self.input.len()
+            + self.repaired.iter().map(Payload::held_bytes).sum::<usize>()
+    }
+
+    /// Keeps a piece of a body that is one payload, or both ends of the body if it is too long.
+    fn keep(&mut self) {
+        let piece = std::mem::take(&mut self.input);
+        match &mut self.long {
+            Some(long) => long.push(&piece),
+            None if self.partial.len() + piece.len() > MAX_EVENT_BYTES => {
+                let mut long = LongText::of(&std::mem::take(&mut self.partial));
+                long.push(&piece);
+                self.long = Some(long);
+            }
+            None => self.partial.extend_from_slice(&piece),
+        }
     }
 
     /// Returns the next line, without its end.
@@ -129,7 +229,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn whole(payload: Payload) -> Bytes {
-        let Payload::Whole(data) = payload else { panic!("it is too long") };
+        let (Payload::Whole(data) | Payload::Body(data)) = payload else { panic!("it is too long") };
         data
     }
 

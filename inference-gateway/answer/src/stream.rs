@@ -1,20 +1,18 @@
 //! Events of an upstream's stream.
 
 use raw_json::RawString;
-use reply::MAX_CHOICES;
-use serde::Deserialize;
 use shared::{
     generation::FinishReason,
-    json::{Kind, RawValue, from_slice},
+    json::{Kind, RawValue},
 };
 use upstream_error::UpstreamError;
 
 use crate::{
-    nonsense::Nonsense,
+    pieces::oddity::{Oddities, Oddity},
     pieces::{
         finish::FinishWord,
         logprobs::listed_tokens,
-        parts::{AtMost, Delta, MAX_LISTED_CHOICES, OutputSize},
+        parts::{Delta, OutputSize},
     },
     sse::payload::is_too_deep,
     usage::{ReportForm, Reported},
@@ -55,13 +53,17 @@ pub enum Event<'a> {
 /// A piece of the answer, borrowed from an event.
 pub struct Chunk<'a> {
     /// Name of the model that answers, as spelled in JSON.
-    model: Option<&'a str>,
+    pub(super) model: Option<&'a str>,
     usage: Option<&'a RawValue>,
     timings: Option<&'a RawValue>,
     /// Place of the only choice that the chunk adds to.
     pub choice: Option<usize>,
     /// A finish reason that no known server uses.
     pub unknown_finish: Option<&'a str>,
+    /// What is odd about the form of the chunk.
+    pub odd: Oddities,
+    /// The chunk is a whole answer.
+    pub(super) is_whole: bool,
     /// The event itself, for APIs whose events can be passed on. `None` if it is too long or nested too deeply.
     pub(super) original: Option<Original<'a>>,
     pub(super) choices: Vec<ChunkChoice<'a>>,
@@ -79,72 +81,14 @@ pub(super) struct ChunkChoice<'a> {
     size: OutputSize,
 }
 
-#[derive(Deserialize)]
-struct Raw<'a> {
-    #[serde(borrow)]
-    choices: Option<AtMost<RawChoice<'a>, MAX_LISTED_CHOICES>>,
-    model: Option<&'a RawValue>,
-    usage: Option<&'a RawValue>,
-    timings: Option<&'a RawValue>,
-    error: Option<&'a RawValue>,
-    object: Option<&'a RawValue>,
-}
-
-#[derive(Deserialize)]
-struct RawChoice<'a> {
-    index: Option<usize>,
-    #[serde(borrow)]
-    delta: Option<Delta<'a>>,
-    logprobs: Option<&'a RawValue>,
-    finish_reason: Option<RawString<'a>>,
-    /// The sequence or token that ended the choice, as vLLM reports it.
-    stop_reason: Option<&'a RawValue>,
-    /// The same, as SGLang reports it.
-    matched_stop: Option<&'a RawValue>,
-}
-
 impl<'a> Event<'a> {
-    /// Reads the payload of an event.
-    pub fn read(payload: &'a [u8]) -> Result<Self, Nonsense> {
-        if payload.trim_ascii() == b"[DONE]" {
-            return Ok(Self::Done);
-        }
-        let raw: Raw<'_> = from_slice(payload)?;
-        let (usage, timings) = (raw.usage, raw.timings);
-        // SGLang sends error objects without a wrapper.
-        if raw.error.is_some() || raw.object.is_some_and(|object| object.get() == r#""error""#) {
-            return Ok(Self::Failed(UpstreamError::read(payload), Chunk::new(Vec::new(), usage, timings)));
-        }
-        let mut choices = Vec::with_capacity(1);
-        let (mut failed, mut unknown_finish) = (false, None);
-        for (place, choice) in raw.choices.unwrap_or_default().0.into_iter().enumerate() {
-            let index = choice.index.unwrap_or(place);
-            if index >= usize::from(MAX_CHOICES) {
-                return Err(Nonsense::Choices);
-            }
-            let reason = choice.finish_reason.map(RawString::inner).filter(|reason| !reason.is_empty());
-            let word = reason.map(FinishWord::read);
-            failed |= word == Some(FinishWord::Failure);
-            unknown_finish = unknown_finish.or(reason.filter(|_| word == Some(FinishWord::Unknown)));
-            choices.push(ChunkChoice {
-                index,
-                finish: word.and_then(FinishWord::reason),
-                stop: choice.stop_reason.or(choice.matched_stop).and_then(RawString::of),
-                ..ChunkChoice::of(choice.delta.unwrap_or_default(), choice.logprobs)
-            });
-        }
-        let model = raw.model.map(RawValue::get);
-        let chunk = Chunk { model, unknown_finish, ..Chunk::new(choices, usage, timings) };
-        // After a reason like `abort`, the generated text is no answer.
-        Ok(if failed { Self::Failed(UpstreamError::default(), chunk) } else { Self::Chunk(chunk) })
-    }
-
     /// Makes the end of the only choice, with the upstream's word for it.
     pub(super) fn end(word: &'a str, stop: Option<RawString<'a>>, usage: Option<&'a RawValue>) -> Self {
         let read = FinishWord::read(word);
         let choice = ChunkChoice { finish: read.reason(), stop, ..ChunkChoice::of(Delta::default(), None) };
         let unknown_finish = (read == FinishWord::Unknown).then_some(word);
-        let chunk = Chunk { unknown_finish, ..Chunk::new(vec![choice], usage, None) };
+        let mut chunk = Chunk { unknown_finish, ..Chunk::new(vec![choice], usage, None) };
+        chunk.odd.add_if(Oddity::FinishUnknown, unknown_finish.is_some());
         match read {
             FinishWord::Known(_) | FinishWord::Unknown => Self::Chunk(chunk),
             FinishWord::Failure => Self::Failed(UpstreamError::default(), chunk),
@@ -163,14 +107,19 @@ impl<'a> Event<'a> {
         self
     }
 
-    /// Makes a piece of the only choice, or an event that adds nothing.
-    pub(super) fn piece(delta: Option<Delta<'a>>) -> Self {
-        let choices = delta.map(|delta| ChunkChoice::of(delta, None)).into_iter().collect();
-        Self::Chunk(Chunk::new(choices, None, None))
+    /// Makes an event that adds nothing.
+    pub(super) fn nothing() -> Self {
+        Self::Chunk(Chunk::new(Vec::new(), None, None))
     }
 }
 
 impl<'a> ChunkChoice<'a> {
+    /// Adds log probabilities.
+    pub(super) fn list_tokens(&mut self, logprobs: Option<&'a RawValue>) {
+        self.logprobs = logprobs;
+        self.size.listed_tokens = listed_tokens(logprobs);
+    }
+
     /// Makes a piece of the first choice, which goes on.
     pub(super) fn of(delta: Delta<'a>, logprobs: Option<&'a RawValue>) -> Self {
         let size = OutputSize { bytes: delta.added_bytes(), listed_tokens: listed_tokens(logprobs) };
@@ -191,9 +140,19 @@ impl<'a> Chunk<'a> {
             timings,
             choice: first.filter(|first| choices.iter().all(|choice| choice.index == *first)),
             unknown_finish: None,
+            odd: Oddities::default(),
+            is_whole: false,
             original: None,
             choices,
         }
+    }
+
+    /// Puts pieces before those of the chunk.
+    pub(super) fn prepend(&mut self, mut list: Vec<ChunkChoice<'a>>, odd: Oddities) {
+        self.odd.join(odd);
+        list.append(&mut self.choices);
+        self.choice = list.first().map(|first| first.index);
+        self.choices = list;
     }
 
     /// Reads the usage so far, or in all, if the chunk reports any.
@@ -214,6 +173,11 @@ impl<'a> Chunk<'a> {
     /// Returns whether the chunk adds to no choice, like one at the end of a stream that only has usage.
     pub const fn is_without_choices(&self) -> bool {
         self.choices.is_empty()
+    }
+
+    /// Returns whether the chunk is a whole answer.
+    pub const fn is_whole(&self) -> bool {
+        self.is_whole
     }
 
     /// Lists the sizes of what was generated, each with the place of its choice: at least one token each.

@@ -5,11 +5,12 @@ mod fuzz;
 mod hostile;
 mod natives;
 mod passed;
+mod returning;
 
 use dialects::whole_of;
 
 use bytes::{Bytes, BytesMut};
-use reply::{MessagesReply, Reply, ResponsesReply};
+use reply::{MessagesReply, Reply, ResponsesReply, carried::ServerId};
 use serde_json::{Value, json};
 use shared::{
     error::{ApiError, Code},
@@ -38,7 +39,7 @@ const SETTLED: Settled = Settled { usage: USAGE, cost: COST, completed: 1_795_14
 
 fn generation() -> Generation<'static> {
     let id = GenerationId::new(Timestamp::from_millis(1), [7; 10]);
-    Generation { id, created: 1_795_140_665, model: "Model \"Flash\"" }
+    Generation { id, created: 1_795_140_665, model: "Model \"Flash\"", server: ServerId::default() }
 }
 
 /// The usage that clients read.
@@ -155,16 +156,16 @@ fn a_whole_answer_that_is_none_is_nonsense() {
         (json!({"error": {"message": "m"}}), Nonsense::Error),
         (json!({}), Nonsense::Choices),
         (json!({"choices": []}), Nonsense::Choices),
-        (json!({"choices": vec![json!({"message": {}, "finish_reason": "stop"}); 9]}), Nonsense::Choices),
         (choice(json!({"message": {"content": "a"}})), Nonsense::Unfinished),
         (choice(json!({"message": {"content": "a"}, "finish_reason": null})), Nonsense::Unfinished),
-        (choice(json!({"message": {"content": "a"}, "finish_reason": "abort"})), Nonsense::Unfinished),
-        (choice(json!({"message": {"content": "a"}, "finish_reason": "error"})), Nonsense::Unfinished),
+        (choice(json!({"message": {"content": "a"}, "finish_reason": "abort"})), Nonsense::Error),
+        (choice(json!({"message": {"content": "a"}, "finish_reason": "error"})), Nonsense::Error),
+        (choice(json!({"index": 1, "message": {"content": "a"}, "finish_reason": "stop"})), Nonsense::Form),
     ] {
         assert_eq!(whole(&upstream).err().unwrap(), expected, "{upstream}");
     }
     for malformed in
-        ["", "[]", "<html>", r#"{"choices":[{"finish_reason":"stop","message":{"content":["secret"]}}]}"#]
+        ["", "[]", "<html>", r#"{"choices":[{"finish_reason":"stop","message":{"content":"secret"}}"#]
     {
         let error =
             Completion::read(&Reply::Chat { include_usage: false }, malformed.as_bytes()).err().unwrap();
@@ -359,7 +360,7 @@ fn probabilities_with_line_ends_are_one_event() {
 fn what_a_server_calls_thinking_and_is_a_text_comes_through() {
     let upstream = [
         delta(&json!({"thinking": "hm"})),
-        delta(&json!({"thinking": {"type": "enabled"}, "reasoning": ["x"], "content": "Hi"})),
+        delta(&json!({"thinking": {"type": "enabled"}, "reasoning": [7], "content": "Hi"})),
     ];
     assert_eq!(
         rewritten(&mut Rewriter::new(generation(), false), &upstream),
@@ -474,7 +475,7 @@ fn words_of_finish_reasons_are_known_in_any_case_and_unknown_ones_are_stop() {
         ("Max_Tokens", "length", false),
         ("TOOL_CALLS", "tool_calls", false),
         ("FINISH_REASON_UNSPECIFIED", "stop", true),
-        ("aborted", "stop", true),
+        ("because", "stop", true),
     ] {
         let unknown = unknown.then_some(word);
         let streamed = finish(word).to_string();
@@ -525,15 +526,12 @@ fn failures_and_ends_are_distinguished_from_chunks() {
     ] {
         assert!(matches!(Event::read(chunk.as_bytes()), Ok(Event::Chunk(_))), "{chunk}");
     }
-    for nonsense in [
-        "",
-        "x",
-        "[]",
-        "{",
-        r#"{"choices":[{"index":8,"delta":{}}]}"#,
-        r#"{"choices":[{"delta":{"content":1}}]}"#,
-    ] {
+    for nonsense in ["", "x", "[]", "{"] {
         assert!(Event::read(nonsense.as_bytes()).is_err(), "{nonsense}");
+    }
+    for odd in [r#"{"choices":[{"index":8,"delta":{}}]}"#, r#"{"choices":[{"delta":{"content":1}}]}"#] {
+        let Ok(Event::Chunk(chunk)) = Event::read(odd.as_bytes()) else { panic!("{odd}") };
+        assert!(!chunk.has_output() && !chunk.odd.is_empty(), "{odd}");
     }
 }
 

@@ -6,7 +6,6 @@ use reply::{MAX_CHOICES, Reply};
 use serde::Deserialize;
 use shared::{
     generation::FinishReason,
-    ids::GenerationId,
     json::{Kind, RawValue, from_slice},
 };
 use shared_catalog::UpstreamApi;
@@ -19,15 +18,17 @@ use crate::{
         turn::{TurnEnd, WholeTurn},
     },
     generation::{Generation, Settled, put, put_number},
-    nonsense::Nonsense,
+    pieces::nonsense::Nonsense,
+    pieces::oddity::{Oddities, Oddity},
     pieces::{
         call_ids::MadeIds,
-        finish::FinishWord,
         logprobs::{listed_tokens, put_logprobs},
-        parts::{AtMost, Delta, MAX_LISTED_CHOICES, OutputSize},
+        parts::{OutputSize, even_null},
+        signed::Carry,
     },
-    reader::read_whole,
+    reader::{AnswerReader, ChatReader},
     schema::{EmbeddingsObject, EmbeddingsUsage},
+    stream::{ChunkChoice, Event},
     usage::{ReportForm, Reported, put_usage},
 };
 
@@ -39,9 +40,11 @@ pub struct Completion<'a> {
     /// Usage of the answer, as far as it was reported.
     pub usage: Reported,
     /// Name of the model that answered, as spelled in JSON.
-    model: Option<&'a RawValue>,
+    model: Option<&'a str>,
     /// A finish reason that no known server uses.
     pub unknown_finish: Option<&'a str>,
+    /// What is odd about the form of the answer.
+    pub odd: Oddities,
     pub finish_reasons: Vec<FinishReason>,
     /// The size of each choice's output.
     pub outputs: Vec<OutputSize>,
@@ -49,11 +52,9 @@ pub struct Completion<'a> {
     length: usize,
 }
 
-/// A choice, and why it ended.
-type Finished<'a> = (WholeChoice<'a>, FinishReason);
-
 enum Content<'a> {
-    Choices(Vec<Finished<'a>>),
+    /// Each has its end.
+    Choices(Vec<ChunkChoice<'a>>),
     /// The vectors of an answer to a request for embeddings, as the upstream spelled them.
     Vectors(&'a RawValue),
     /// An answer of the client's own API.
@@ -68,85 +69,88 @@ struct RawVectors<'a> {
     usage: Option<&'a RawValue>,
 }
 
+/// Members of an answer that are edited in place, so that null is a value, too.
 #[derive(Deserialize)]
-struct Raw<'a> {
-    #[serde(borrow)]
-    choices: Option<AtMost<WholeChoice<'a>, MAX_LISTED_CHOICES>>,
-    model: Option<&'a RawValue>,
+struct RawEdited<'a> {
+    #[serde(borrow, default, deserialize_with = "even_null")]
     usage: Option<&'a RawValue>,
-    timings: Option<&'a RawValue>,
-    error: Option<&'a RawValue>,
-}
-
-#[derive(Deserialize)]
-struct WholeChoice<'a> {
-    index: Option<u64>,
-    #[serde(borrow)]
-    message: Delta<'a>,
-    logprobs: Option<&'a RawValue>,
-    finish_reason: Option<RawString<'a>>,
-    stop_reason: Option<&'a RawValue>,
-    matched_stop: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "even_null")]
+    model: Option<&'a RawValue>,
 }
 
 impl<'a> Completion<'a> {
-    /// Reads a `chat.completion`. It skips leading blanks, which some upstreams send to keep connections alive.
+    /// Reads a `chat.completion` of the usual form: a message with a reason for each choice, in their order. Any other is
+    /// an error, and [`crate::whole_as_chat`] may read it.
     pub fn read(reply: &Reply, body: &'a [u8]) -> Result<Self, Nonsense> {
         if !reply.is_of_chat() {
             return Self::read_vectors(body);
         }
-        let raw: Raw<'_> = from_slice(body)?;
-        if raw.error.is_some() {
-            return Err(Nonsense::Error);
-        }
-        let choices = raw.choices.unwrap_or_default().0;
-        if choices.is_empty() || choices.len() > usize::from(MAX_CHOICES) {
+        let chunk = match ChatReader::default().event(body)? {
+            Event::Chunk(chunk) => chunk,
+            Event::Failed(..) => return Err(Nonsense::Error),
+            Event::Done => return Err(Nonsense::Choices),
+        };
+        let choices = chunk.choices.len();
+        if choices == 0 || choices > usize::from(MAX_CHOICES) {
             return Err(Nonsense::Choices);
         }
-        let mut unknown_finish = None;
-        let finished = |choice: WholeChoice<'a>| {
-            let word = choice.finish_reason.map(RawString::inner).filter(|word| !word.is_empty());
-            let read = word.map(FinishWord::read);
-            unknown_finish = unknown_finish.or(word.filter(|_| read == Some(FinishWord::Unknown)));
-            let reason = read.and_then(FinishWord::reason);
-            reason.map(|reason| (choice, reason)).ok_or(Nonsense::Unfinished)
-        };
-        let choices = choices.into_iter().map(finished).collect::<Result<Vec<_>, _>>()?;
-        let read = |form, report: Option<&RawValue>| {
-            report.map(|report| Reported::read(form, report)).unwrap_or_default()
-        };
-        let usage = read(ReportForm::Usage, raw.usage).max(read(ReportForm::Timings, raw.timings));
-        let size = |(choice, _): &Finished<'_>| OutputSize {
-            bytes: choice.message.text_bytes(),
+        let mut places = 0_u64;
+        chunk.choices.iter().for_each(|choice| places |= 1 << choice.index);
+        // Several pieces of a choice, or an only choice that is not the first.
+        if places.count_ones() as usize != choices || (choices == 1 && places != 1) {
+            return Err(Nonsense::Form);
+        }
+        let finish_reasons: Vec<FinishReason> = chunk.finish_reasons().collect();
+        if finish_reasons.len() < choices {
+            return Err(Nonsense::Unfinished);
+        }
+        let size = |choice: &ChunkChoice<'_>| OutputSize {
+            bytes: choice.delta.text_bytes(),
             listed_tokens: listed_tokens(choice.logprobs),
         };
-        let (outputs, length) = (choices.iter().map(size).collect(), body.len());
-        let finish_reasons = choices.iter().map(|(_, reason)| *reason).collect();
-        let content = Content::Choices(choices);
-        let model = raw.model;
-        Ok(Self { usage, model, unknown_finish, finish_reasons, outputs, content, length })
+        Ok(Self {
+            usage: chunk.usage().unwrap_or_default().max(chunk.timings().unwrap_or_default()),
+            model: chunk.model,
+            unknown_finish: chunk.unknown_finish,
+            odd: chunk.odd.without(&[Oddity::MessageInStream]),
+            finish_reasons,
+            outputs: chunk.choices.iter().map(size).collect(),
+            content: Content::Choices(chunk.choices),
+            length: body.len(),
+        })
     }
 
     /// Reads an answer of the client's own API, which is passed on.
     pub fn read_passed(api: UpstreamApi, body: &'a [u8]) -> Result<Self, Nonsense> {
         let body = std::str::from_utf8(body)?;
-        let mut output = OutputSize::default();
-        let answer = read_whole(api, body, &mut |delta, logprobs| {
-            output.bytes += delta.text_bytes();
-            output.listed_tokens += listed_tokens(logprobs);
-        })?;
-        let word = FinishWord::read(answer.word);
-        if word == FinishWord::Failure {
+        let chunk = match AnswerReader::new(api).passing().event(body.as_bytes())? {
+            Event::Chunk(chunk) if chunk.is_whole => chunk,
+            Event::Chunk(_) | Event::Done => return Err(Nonsense::Choices),
+            Event::Failed(..) => return Err(Nonsense::Error),
+        };
+        let finish_reasons: Vec<FinishReason> = chunk.finish_reasons().collect();
+        if finish_reasons.is_empty() {
             return Err(Nonsense::Unfinished);
         }
+        // Clients of the API itself do not read what is odd in it.
+        if !chunk.odd.without(&[Oddity::UnknownItem, Oddity::FinishUnknown]).is_empty() {
+            return Err(Nonsense::Form);
+        }
+        let mut output = OutputSize::default();
+        for choice in &chunk.choices {
+            output.bytes += choice.delta.text_bytes();
+            output.listed_tokens += listed_tokens(choice.logprobs);
+        }
+        let RawEdited { usage, model } = serde_json::from_str(body)?;
         let put_usage = if api == UpstreamApi::Messages { messages::put_usage } else { responses::put_usage };
         Ok(Self {
-            usage: answer.usage.map(|usage| Reported::read(ReportForm::Usage, usage)).unwrap_or_default(),
-            model: answer.model,
-            unknown_finish: (word == FinishWord::Unknown).then_some(answer.word),
-            finish_reasons: word.reason().into_iter().collect(),
+            usage: chunk.usage().unwrap_or_default(),
+            model: chunk.model,
+            unknown_finish: chunk.unknown_finish,
+            odd: chunk.odd,
+            finish_reasons,
             outputs: vec![output],
-            content: Content::Passed(PassedAnswer::of(body, &answer, put_usage)),
+            content: Content::Passed(PassedAnswer::of(body, [model, usage], put_usage)),
             length: body.len(),
         })
     }
@@ -160,12 +164,13 @@ impl<'a> Completion<'a> {
         let (content, length) = (Content::Vectors(vectors), body.len());
         let finish_reasons = Vec::new();
         let outputs = Vec::new();
-        Ok(Self { usage, model: raw.model, unknown_finish: None, finish_reasons, outputs, content, length })
+        let (model, odd) = (raw.model.map(RawValue::get), Oddities::default());
+        Ok(Self { usage, model, unknown_finish: None, odd, finish_reasons, outputs, content, length })
     }
 
     /// Reads the name of the model that answered, if the answer names one.
     pub fn model(&self) -> Option<String> {
-        serde_json::from_str(self.model?.get()).ok()
+        serde_json::from_str(self.model?).ok()
     }
 
     /// Returns whether the answer would pass on more levels than clients can be expected to read.
@@ -188,7 +193,7 @@ impl<'a> Completion<'a> {
 }
 
 fn write_choices(
-    choices: &[Finished<'_>],
+    choices: &[ChunkChoice<'_>],
     generation: Generation<'_>,
     reply: &Reply,
     settled: Settled,
@@ -220,14 +225,14 @@ fn write_vectors(
     out.freeze()
 }
 
-fn write_chat(choices: &[Finished<'_>], generation: Generation<'_>, settled: Settled, out: &mut BytesMut) {
+fn write_chat(choices: &[ChunkChoice<'_>], generation: Generation<'_>, settled: Settled, out: &mut BytesMut) {
     generation.write("chat.completion", out);
     put(out, r#","choices":["#);
-    for (place, (choice, reason)) in choices.iter().enumerate() {
+    for (place, choice) in choices.iter().enumerate() {
         if place > 0 {
             put(out, ",");
         }
-        choice.write(place, *reason, generation.id, out);
+        choice.write(generation, out);
     }
     put(out, r#"],"usage":"#);
     put_usage(settled.usage, settled.cost, out);
@@ -235,11 +240,11 @@ fn write_chat(choices: &[Finished<'_>], generation: Generation<'_>, settled: Set
 }
 
 /// Returns the first choice, for dialects that have only one. There always is a choice.
-fn turn<'a>(choices: &'a [Finished<'a>]) -> WholeTurn<'a> {
-    let (choice, finish) = &choices[0];
-    let stop = choice.stop_reason.or(choice.matched_stop).and_then(RawString::of);
-    let end = TurnEnd { finish: *finish, stop: stop.map(|stop| stop.decoded().into_owned()) };
-    WholeTurn { message: &choice.message, logprobs: choice.logprobs, end }
+fn turn<'a>(choices: &'a [ChunkChoice<'a>]) -> WholeTurn<'a> {
+    let choice = &choices[0];
+    let stop = choice.stop.map(|stop| stop.decoded().into_owned());
+    let end = TurnEnd { finish: choice.finish.unwrap_or(FinishReason::Stop), stop };
+    WholeTurn { message: &choice.delta, logprobs: choice.logprobs, end }
 }
 
 fn put_or_null(text: Option<RawString<'_>>, out: &mut BytesMut) {
@@ -249,17 +254,18 @@ fn put_or_null(text: Option<RawString<'_>>, out: &mut BytesMut) {
     }
 }
 
-impl WholeChoice<'_> {
-    fn write(&self, place: usize, reason: FinishReason, generation: GenerationId, out: &mut BytesMut) {
-        let message = &self.message;
-        let made = MadeIds { generation, choice: place };
+impl ChunkChoice<'_> {
+    fn write(&self, generation: Generation<'_>, out: &mut BytesMut) {
+        let message = &self.delta;
+        let made = MadeIds { generation: generation.id, choice: self.index };
+        let mut carry = Carry::of(message, generation.server);
         put(out, r#"{"index":"#);
-        put_number(out, self.index.unwrap_or(place as u64));
+        put_number(out, self.index as u64);
         put(out, r#","message":{"role":"assistant","content":"#);
         put_or_null(message.content, out);
         put(out, r#","refusal":"#);
         put_or_null(message.refusal, out);
-        if let Some(reasoning) = message.reasoning() {
+        if let Some(reasoning) = message.reasoning {
             put(out, r#","reasoning_content":"#);
             reasoning.write(out);
         }
@@ -269,14 +275,19 @@ impl WholeChoice<'_> {
             for (place, call) in calls.iter().enumerate() {
                 put(out, before);
                 before = ",";
-                call.write_whole(place, made, out);
+                let signature = carry.take_call(place as u64);
+                call.write_whole(place, made, signature.as_deref(), out);
             }
             put(out, "]");
+        }
+        if !carry.is_empty() {
+            put(out, ",");
+            carry.write_details(out);
         }
         put(out, r#"},"logprobs":"#);
         put_logprobs(self.logprobs, out);
         put(out, r#","finish_reason":""#);
-        put(out, reason.as_str());
+        put(out, self.finish.unwrap_or(FinishReason::Stop).as_str());
         put(out, "\"}");
     }
 }

@@ -12,8 +12,8 @@ use crate::{
         turn::{Turn, TurnEnd, TurnWriter},
     },
     generation::{Generation, Settled, put},
-    nonsense::Nonsense,
     pieces::call_ids::AnswerCallIds,
+    pieces::nonsense::Nonsense,
     rewriter::Rewriter,
     stream::Chunk,
 };
@@ -43,12 +43,17 @@ impl StreamWriter {
     pub fn new(generation: Generation<'_>, reply: &Reply, prompt_tokens: u64, passes: bool) -> Self {
         match reply {
             Reply::Responses(reply) if passes => {
-                return Self::passed(generation, ResponsesStream::new(generation, reply.clone()));
+                let call_ids = AnswerCallIds::new(generation.id, reply.earlier_calls.clone());
+                let writer = ResponsesStream::new(generation, reply.clone());
+                return Self::passed(generation, Turn::new(call_ids, true, generation.server), writer);
             }
             Reply::Messages(reply) if passes => {
+                let call_ids = AnswerCallIds::new(generation.id, reply.earlier_calls.clone());
+                let writer = MessagesStream::new(generation, reply.clone(), prompt_tokens);
                 return Self::passed(
                     generation,
-                    MessagesStream::new(generation, reply.clone(), prompt_tokens),
+                    Turn::new(call_ids, reply.thinking, generation.server),
+                    writer,
                 );
             }
             Reply::Chat { .. } | Reply::Embeddings | Reply::Responses(_) | Reply::Messages(_) => {}
@@ -58,12 +63,13 @@ impl StreamWriter {
             Reply::Embeddings => Self::chat(generation, false),
             Reply::Responses(reply) => {
                 let call_ids = AnswerCallIds::new(generation.id, reply.earlier_calls.clone());
-                Self::turn(Turn::new(call_ids, true), ResponsesStream::new(generation, reply.clone()))
+                let turn = Turn::new(call_ids, true, generation.server);
+                Self::turn(turn, ResponsesStream::new(generation, reply.clone()))
             }
             Reply::Messages(reply) => {
                 let call_ids = AnswerCallIds::new(generation.id, reply.earlier_calls.clone());
                 let writer = MessagesStream::new(generation, reply.clone(), prompt_tokens);
-                Self::turn(Turn::new(call_ids, reply.thinking), writer)
+                Self::turn(Turn::new(call_ids, reply.thinking, generation.server), writer)
             }
         }
     }
@@ -76,8 +82,8 @@ impl StreamWriter {
         Self(DialectWriter::Turn(Box::new(TurnStream { turn, writer: Box::new(writer), has_begun: false })))
     }
 
-    fn passed(generation: Generation<'_>, writer: impl PassedWriter + 'static) -> Self {
-        Self(DialectWriter::Passed(Box::new(PassedStream::new(generation, Box::new(writer)))))
+    fn passed(generation: Generation<'_>, turn: Turn, writer: impl PassedWriter + 'static) -> Self {
+        Self(DialectWriter::Passed(Box::new(PassedStream::new(generation, turn, Box::new(writer)))))
     }
 
     /// Writes what a chunk adds, if anything. An error means that the dialect cannot express the answer.
@@ -88,10 +94,16 @@ impl StreamWriter {
                 Ok(())
             }
             DialectWriter::Turn(stream) => stream.chunk(chunk, out),
-            DialectWriter::Passed(stream) => {
-                stream.chunk(chunk, out);
-                Ok(())
-            }
+            DialectWriter::Passed(stream) => stream.chunk(chunk, out),
+        }
+    }
+
+    /// Ends what is unfinished, since the upstream has sent everything and told no reason.
+    pub fn end_untold(&mut self, out: &mut BytesMut) {
+        match &mut self.0 {
+            DialectWriter::Chat(rewriter) => rewriter.end_untold(out),
+            DialectWriter::Turn(stream) => stream.end(stream.turn.untold_reason(), out),
+            DialectWriter::Passed(stream) => stream.end(FinishReason::Stop, out),
         }
     }
 
@@ -157,7 +169,7 @@ impl StreamWriter {
     /// Bytes kept until the stream ends.
     pub fn held_bytes(&self) -> usize {
         match &self.0 {
-            DialectWriter::Chat(_) => 0,
+            DialectWriter::Chat(rewriter) => rewriter.held_bytes(),
             DialectWriter::Turn(stream) => stream.turn.held_bytes() + stream.writer.held_bytes(),
             DialectWriter::Passed(stream) => stream.held_bytes(),
         }
@@ -180,12 +192,16 @@ impl TurnStream {
     }
 
     fn cut(&mut self, out: &mut BytesMut) {
+        self.end(FinishReason::Length, out);
+    }
+
+    fn end(&mut self, finish: FinishReason, out: &mut BytesMut) {
         if !self.has_begun {
             self.has_begun = true;
             self.writer.begin(None, out);
         }
         if self.turn.end().is_none() {
-            let end = TurnEnd { finish: FinishReason::Length, stop: None };
+            let end = TurnEnd { finish, stop: None };
             self.turn.finish(end, &mut *self.writer, out);
         }
     }

@@ -1,6 +1,6 @@
 //! Meters a whole answer that is requested as a stream, since its server counts choices only in streams.
 
-use answer::{AnswerReader, Decoder, Event, Fold, Nonsense, Payload};
+use answer::{AnswerReader, Decoder, Event, Fold, Nonsense, Oddities, Oddity, Payload};
 use bytes::Bytes;
 use upstream_error::UpstreamError;
 
@@ -18,6 +18,7 @@ pub struct FoldMeter {
     is_finished: bool,
     /// An event was too long to be kept.
     is_too_long: bool,
+    odd: Oddities,
 }
 
 /// The end of the stream.
@@ -43,12 +44,17 @@ impl FoldMeter {
             unknown_finish: None,
             is_finished: false,
             is_too_long: false,
+            odd: Oddities::default(),
         }
     }
 
     /// Takes the next bytes of the upstream.
     pub fn push(&mut self, piece: Bytes) -> Option<FoldEnd> {
         self.decoder.push(piece);
+        self.read()
+    }
+
+    fn read(&mut self) -> Option<FoldEnd> {
         loop {
             let data = self.decoder.next_data()?;
             if matches!(data, Payload::TooLong(_)) {
@@ -58,6 +64,8 @@ impl FoldMeter {
             }
             match self.reader.payload(&data) {
                 Ok(Event::Chunk(chunk)) => {
+                    self.odd.join(chunk.odd);
+                    self.odd.add_if(Oddity::WholeForStream, chunk.is_whole());
                     self.counter.count_chunk(&chunk);
                     if let Some(unknown) = chunk.unknown_finish {
                         self.unknown_finish.get_or_insert_with(|| unknown.to_owned());
@@ -67,10 +75,17 @@ impl FoldMeter {
                         self.is_finished = fold.is_finished(self.choices);
                     }
                 }
-                Ok(Event::Done) => return Some(FoldEnd::Complete),
+                Ok(Event::Done) => {
+                    self.end_choices();
+                    return Some(FoldEnd::Complete);
+                }
                 Ok(Event::Failed(error, _)) => return Some(FoldEnd::Complained(error)),
                 // The rest was generated too, so it is counted, but not given out.
                 Err(Nonsense::Beyond) => self.forget_texts(),
+                Err(Nonsense::Malformed { .. }) => {
+                    self.odd.add(Oddity::Frame);
+                    self.decoder.repair(&data);
+                }
                 Err(nonsense) => return Some(FoldEnd::Broken(nonsense.to_string())),
             }
         }
@@ -78,7 +93,21 @@ impl FoldMeter {
 
     /// Ends the stream at the end of the upstream's body. The last event may lack the blank line after it.
     pub fn upstream_ended(&mut self) -> FoldEnd {
-        self.push(Bytes::from_static(b"\n\n")).unwrap_or(FoldEnd::Complete)
+        self.decoder.end();
+        let end = self.read();
+        if end.is_none() && self.decoder.is_of_body() {
+            self.end_choices();
+        }
+        end.unwrap_or(FoldEnd::Complete)
+    }
+
+    /// Ends the choices that have no reason, since the upstream told the end.
+    fn end_choices(&mut self) {
+        let Some(fold) = &mut self.fold else { return };
+        self.odd.add_if(Oddity::FinishMissing, fold.end());
+        if !fold.has_answer() && self.counter.reported().completion > Some(0) {
+            fold.leave_empty();
+        }
     }
 
     /// Returns whether every requested choice has its finish reason, so that only usage may be missing.
@@ -103,6 +132,11 @@ impl FoldMeter {
     /// A finish reason that no known server uses.
     pub fn unknown_finish(&self) -> Option<&str> {
         self.unknown_finish.as_deref()
+    }
+
+    /// Returns what was odd about the form of the answer.
+    pub const fn oddities(&self) -> Oddities {
+        self.odd
     }
 
     /// The count of the tokens.

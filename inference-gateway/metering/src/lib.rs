@@ -4,6 +4,7 @@
 
 mod folded;
 mod granted;
+mod known;
 mod meter;
 mod output;
 mod pace;

@@ -1,6 +1,8 @@
 //! The meter of a stream.
 
-use answer::{AnswerReader, Chunk, Decoder, Event, Payload, Settled, StreamWriter};
+use answer::{
+    AnswerReader, Chunk, Decoder, Event, Nonsense, Oddities, Oddity, Payload, Settled, StreamWriter,
+};
 use bytes::Bytes;
 use reply::MAX_CHOICES;
 use shared::{error::ApiError, generation::FinishReason, tokens::Usage};
@@ -10,40 +12,47 @@ use crate::{granted::GrantedTokens, output::Output, stream_end::StreamEnd, usage
 /// The meter of a stream.
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about a stream")]
 pub struct StreamMeter {
-    decoder: Decoder,
-    reader: AnswerReader,
-    writer: StreamWriter,
-    counter: UsageCounter,
+    pub(super) decoder: Decoder,
+    pub(super) reader: AnswerReader,
+    pub(super) writer: StreamWriter,
+    pub(super) counter: UsageCounter,
     pub(super) granted: GrantedTokens,
     /// Number of choices that were asked for.
-    choices: u64,
+    pub(super) choices: u64,
     /// An event that was counted, and that the granted tokens do not cover.
-    blocked: Option<Blocked>,
+    pub(super) blocked: Option<Blocked>,
     /// Tokens counted before the first event that was not delivered.
-    delivered: Option<u64>,
+    pub(super) delivered: Option<u64>,
     /// Tokens that the upstream may have generated silently since the last sign of output. They count for the grant,
     /// and never for the bill.
-    silent: u64,
-    begun: bool,
+    pub(super) silent: u64,
+    pub(super) begun: bool,
     /// The first finish reason that no known server uses.
-    unknown_finish: Option<String>,
+    pub(super) unknown_finish: Option<String>,
     /// Finish reasons of choices, in the order in which they came.
-    finish_reasons: Vec<FinishReason>,
+    pub(super) finish_reasons: Vec<FinishReason>,
     /// Output came after the last finish reason.
-    goes_on: bool,
+    pub(super) goes_on: bool,
     /// A chunk without choices came after the last finish reason, as at the end of a stream.
-    last_chunk: bool,
+    pub(super) last_chunk: bool,
     /// Events with data that came.
-    events: u64,
+    pub(super) events: u64,
     /// Events that were too long to be kept.
-    too_long: u64,
-    /// The stream ended since it could not be read, although the upstream may have generated and charged for it.
-    is_unreadable: bool,
-    out: Output,
+    pub(super) too_long: u64,
+    /// A part of the stream could not be read, although the upstream may have generated and charged for it.
+    pub(super) is_unreadable: bool,
+    pub(super) odd: Oddities,
+    /// The upstream told the end of an answer that has nothing in it.
+    pub(super) is_empty: bool,
+    /// A report of usage came last, after output.
+    pub(super) is_reported_last: bool,
+    /// Why the upstream's body ended, while an event of it waits.
+    pub(super) ended: Option<String>,
+    pub(super) out: Output,
 }
 
 /// An event that waits for tokens to be granted.
-struct Blocked {
+pub(super) struct Blocked {
     data: Payload,
     /// Tokens that were counted before the event.
     before: u64,
@@ -82,6 +91,10 @@ impl StreamMeter {
             events: 0,
             too_long: 0,
             is_unreadable: false,
+            odd: Oddities::default(),
+            is_empty: false,
+            is_reported_last: false,
+            ended: None,
             out: Output::default(),
         }
     }
@@ -117,6 +130,7 @@ impl StreamMeter {
             }
             Ok(Event::Failed(_, chunk)) => self.counter.count_report_of(&chunk),
             Ok(Event::Done) => {}
+            Err(_) if self.decoder.repair(data) => {}
             Err(_) => self.count_unreadable(data),
         }
     }
@@ -131,11 +145,26 @@ impl StreamMeter {
         self.is_unreadable = true;
     }
 
-    /// Ends the stream at the end of the upstream's body, or at the error that broke the body.
-    pub fn upstream_ended(&mut self, error: Option<String>) -> StreamEnd {
-        // The last event may lack the blank line after it. Its usage counts; its text is not delivered.
-        self.count_only(Bytes::from_static(b"\n\n"));
-        self.ended(&error.unwrap_or_else(|| "it ended without a finish reason".to_owned()))
+    /// Ends the stream at the end of the upstream's body, or at the error that broke the body. `None` if the last event waits
+    /// for tokens to be granted.
+    pub fn upstream_ended(&mut self, error: Option<String>) -> Option<StreamEnd> {
+        let is_broken = error.is_some();
+        let reason = error.unwrap_or_else(|| "it ended without a finish reason".to_owned());
+        if self.ended.is_none() {
+            // The last event may lack the blank line after it.
+            self.decoder.end();
+        }
+        if is_broken {
+            self.count_received();
+        } else if let Some(end) = self.rewrite() {
+            return Some(end);
+        }
+        if self.is_blocked() {
+            self.ended = Some(reason);
+            return None;
+        }
+        let is_told = !is_broken && (self.decoder.is_of_body() || self.is_reported_last);
+        Some(self.close(is_told, &reason))
     }
 
     /// Records the totals of granted and requested tokens. It delivers a blocked event that is now covered, or ends the
@@ -146,6 +175,7 @@ impl StreamMeter {
             return (self.granted.is_short() && self.is_uncovered()).then_some(StreamEnd::GrantUsedUp);
         };
         match self.event(data, Some(before), self.granted.is_short()) {
+            EventStep::Delivered if self.ended.is_some() => self.upstream_ended(None),
             EventStep::Delivered => self.rewrite(),
             EventStep::Blocked => None,
             EventStep::Ended(end) => Some(end),
@@ -255,12 +285,21 @@ impl StreamMeter {
     /// Rewrites one event and counts its tokens. If it was blocked, they are counted already, and `before` is the count
     /// before it. `exhausted` means that no more tokens can be granted.
     fn event(&mut self, data: Payload, before: Option<u64>, exhausted: bool) -> EventStep {
+        if before.is_some() {
+            self.reader.again();
+        }
         let chunk = match self.reader.payload(&data) {
             Ok(Event::Chunk(chunk)) => chunk,
-            Ok(Event::Done) => return EventStep::Ended(self.ended("it was done without a finish reason")),
+            Ok(Event::Done) => {
+                return EventStep::Ended(self.close(true, "it was done without a finish reason"));
+            }
             Ok(Event::Failed(error, chunk)) => {
                 self.counter.count_report_of(&chunk);
                 return EventStep::Ended(StreamEnd::Complained(error));
+            }
+            Err(Nonsense::Malformed { .. }) => {
+                self.skip(&data);
+                return EventStep::Delivered;
             }
             Err(nonsense) => {
                 self.count_unreadable(&data);
@@ -268,6 +307,8 @@ impl StreamMeter {
                 return EventStep::Ended(nonsense.into());
             }
         };
+        self.odd.join(chunk.odd);
+        self.odd.add_if(Oddity::WholeForStream, chunk.is_whole());
         let before = before.unwrap_or_else(|| self.count(&chunk));
         if self.is_covered() || self.ends_generation(&chunk) {
             return self.deliver(&chunk).map_or(EventStep::Delivered, EventStep::Ended);
@@ -280,6 +321,16 @@ impl StreamMeter {
         drop(chunk);
         self.blocked = Some(Blocked { data, before });
         if exhausted { EventStep::Ended(StreamEnd::GrantUsedUp) } else { EventStep::Blocked }
+    }
+
+    /// Skips an event that is no JSON. Whatever can be found in it comes next.
+    fn skip(&mut self, data: &Payload) {
+        self.odd.add(Oddity::Frame);
+        if !self.decoder.repair(data) {
+            self.count_unreadable(data);
+            // Words and dates keep a connection alive. The rest of an object may have been output.
+            self.is_unreadable |= data.is_like_an_object();
+        }
     }
 
     /// Returns the finish reasons so far.
@@ -303,6 +354,9 @@ impl StreamMeter {
             self.goes_on = true;
         }
         self.last_chunk = chunk.is_without_choices() && self.may_be_finished();
+        self.is_reported_last = self.begun
+            && chunk.is_without_choices()
+            && chunk.usage().is_some_and(|usage| usage.completion > Some(0));
         written.err().map(StreamEnd::from)
     }
 
@@ -325,94 +379,18 @@ impl StreamMeter {
             || (self.granted.is_complete() && counter.completion_is_estimate() && !counter.runs_away())
     }
 
-    /// Ends the stream at the end of the upstream's body. It is complete if every choice is finished, since the client
-    /// then misses nothing; otherwise it failed.
-    fn ended(&self, reason: &str) -> StreamEnd {
-        if self.is_complete() { StreamEnd::Complete } else { StreamEnd::Broken(reason.to_owned()) }
-    }
-}
-
-/// What is known of a stream so far.
-impl StreamMeter {
-    /// Returns whether the upstream may generate more than is granted, so that its silence must be watched.
-    pub fn is_by_grants(&self) -> bool {
-        !self.granted.is_complete()
-    }
-
-    /// Returns whether an event waits for more tokens to be granted.
-    pub const fn is_blocked(&self) -> bool {
-        self.blocked.is_some()
-    }
-
-    /// Returns whether every requested choice has its finish reason and none continues, so that only usage and `[DONE]`
-    /// are missing.
-    pub fn is_finished(&self) -> bool {
-        self.writer.finished_choices() >= self.choices && !self.goes_on
-    }
-
-    /// Counts the choices that continue, or have not begun.
-    pub fn open_choices(&self) -> u64 {
-        self.choices.saturating_sub(self.writer.finished_choices()).max(1)
-    }
-
-    /// Returns whether a chunk without choices came once every choice that began had its finish reason. It ends a
-    /// stream, unless more choices begin.
-    pub const fn has_last_chunk(&self) -> bool {
-        self.last_chunk
-    }
-
-    /// Returns whether every choice that began has its finish reason. More choices may follow.
-    pub fn is_complete(&self) -> bool {
-        self.writer.is_finished()
-    }
-
-    /// Returns whether only usage may be missing, since an upstream may make fewer choices than requested.
-    pub fn may_be_finished(&self) -> bool {
-        self.is_complete() && !self.goes_on
-    }
-
-    /// Returns whether the usage of everything delivered was reported.
-    pub const fn is_reported(&self) -> bool {
-        !self.counter.is_estimate()
-    }
-
-    /// Returns whether any output was received or reported.
-    pub fn has_begun(&self) -> bool {
-        self.begun || self.counter.completion() > 0
-    }
-
-    /// Returns whether a stream that fails now costs nothing: no output came, and all that came could be read.
-    pub fn is_free(&self) -> bool {
-        !self.has_begun() && !self.is_unreadable
-    }
-
-    /// Returns whether the stream ended since it could not be read.
-    pub const fn is_unreadable(&self) -> bool {
-        self.is_unreadable
-    }
-
-    /// Counts the events that were left out, since they were too long.
-    pub const fn too_long_events(&self) -> u64 {
-        self.too_long
-    }
-
-    /// Returns the upstream's report of the prompt's tokens, if any came.
-    pub fn reported_prompt(&self) -> Option<u64> {
-        self.counter.reported().prompt
-    }
-
-    /// Returns the count of the stream's tokens.
-    pub const fn counter(&self) -> &UsageCounter {
-        &self.counter
-    }
-
-    /// Returns a finish reason that no known server uses, if any came.
-    pub fn unknown_finish(&self) -> Option<&str> {
-        self.unknown_finish.as_deref()
-    }
-
-    /// Returns the usage so far.
-    pub fn usage(&self) -> Usage {
-        self.counter.usage()
+    /// Ends the stream. It is complete if every choice is finished, since the client then misses nothing. Where the upstream
+    /// told the end, but no reason, an answer with output is complete too; otherwise it failed.
+    fn close(&mut self, is_told: bool, reason: &str) -> StreamEnd {
+        if self.is_complete() {
+            return StreamEnd::Complete;
+        }
+        self.is_empty = is_told && !self.has_begun();
+        if is_told && self.has_begun() {
+            self.odd.add(Oddity::FinishMissing);
+            self.writer.end_untold(&mut self.out.0);
+            return StreamEnd::Complete;
+        }
+        StreamEnd::Broken(reason.to_owned())
     }
 }

@@ -26,6 +26,7 @@ impl From<Nonsense> for StreamEnd {
             Nonsense::Malformed { .. }
             | Nonsense::Error
             | Nonsense::Choices
+            | Nonsense::Form
             | Nonsense::Unfinished
             | Nonsense::Interleaved => Self::Unreadable(nonsense.to_string()),
         }

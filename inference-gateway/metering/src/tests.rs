@@ -1,3 +1,4 @@
+mod corpus;
 mod fuzz;
 mod unreadable;
 
@@ -18,7 +19,12 @@ fn meter(granted: u64, wanted: u64) -> StreamMeter {
 fn meter_of(choices: u64, granted: u64, wanted: u64) -> StreamMeter {
     let id = GenerationId::new(Timestamp::from_millis(1), [7; 10]);
     let reply = Reply::Chat { include_usage: true };
-    let writer = StreamWriter::new(Generation { id, created: 1, model: "m" }, &reply, 10, false);
+    let writer = StreamWriter::new(
+        Generation { id, created: 1, model: "m", server: reply::carried::ServerId::default() },
+        &reply,
+        10,
+        false,
+    );
     let catalogue = Usage::of(100_000, 100_000, 100_000);
     let bounds =
         UsageBounds { prompt_estimate: 10, images: 0, max_tokens: wanted / choices, choices, catalogue };
@@ -45,6 +51,16 @@ fn finish(completion: u64) -> String {
     format!("data: {finish}\n\ndata: {usage}\n\ndata: [DONE]\n\n")
 }
 
+/// Ends a stream with the end of its body.
+fn ended(meter: &mut StreamMeter, available: u64) -> StreamEnd {
+    let mut end = meter.upstream_ended(None);
+    while end.is_none() {
+        let Some(asked) = meter.ask() else { panic!("a blocked stream asks for more") };
+        end = meter.extended(asked.min(available), asked);
+    }
+    end.unwrap_or(StreamEnd::GrantUsedUp)
+}
+
 /// Runs a stream to its end, with a bound on the total of granted tokens, and counts what was sent beyond the end.
 fn carry(meter: &mut StreamMeter, pieces: &[Bytes], available: u64) -> StreamEnd {
     let mut end = None;
@@ -60,7 +76,7 @@ fn carry(meter: &mut StreamMeter, pieces: &[Bytes], available: u64) -> StreamEnd
     }
     meter.count_received();
     pieces.for_each(|piece| meter.count_only(piece.clone()));
-    end.unwrap_or_else(|| meter.upstream_ended(None))
+    end.unwrap_or_else(|| ended(meter, available))
 }
 
 fn texts(meter: &mut StreamMeter) -> usize {
@@ -286,7 +302,7 @@ fn usage_in_a_last_event_without_its_blank_line_counts() {
     let finish = r#"data: {"choices":[{"index":0,"delta":{"content":"Hi"},"finish_reason":"stop"}]}"#;
     let usage = r#"data: {"choices":[],"usage":{"prompt_tokens":12,"completion_tokens":200}}"#;
     assert!(meter.push(format!("{finish}\n\n{usage}\n").into()).is_none());
-    assert!(matches!(meter.upstream_ended(None), StreamEnd::Complete));
+    assert!(matches!(meter.upstream_ended(None), Some(StreamEnd::Complete)));
     assert_eq!((meter.usage(), meter.is_reported()), (Usage::of(12, 0, 200), true));
 }
 

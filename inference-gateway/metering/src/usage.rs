@@ -281,6 +281,11 @@ impl UsageCounter {
             || reasoning.max(audio_output) > Some(usage.completion)
     }
 
+    /// Returns whether output was reported and none passed.
+    pub fn shows_nothing(&self) -> bool {
+        self.passed.bytes == 0 && self.passed.listed == 0 && self.completion() > 0
+    }
+
     /// Returns whether the usage to bill is an estimate.
     pub const fn is_estimate(&self) -> bool {
         self.prompt_is_estimate || self.completion_is_estimate || self.output_parts_are_false

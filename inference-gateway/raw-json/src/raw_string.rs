@@ -6,32 +6,40 @@ use bytes::BytesMut;
 use serde::{Deserialize, Deserializer, de::Error as _};
 use shared::json::{Kind, RawValue};
 
-/// A JSON string as its sender spelled it, quotes included.
+/// A JSON string as its sender spelled it, kept without its quotes.
 #[derive(Clone, Copy)]
 pub struct RawString<'a>(&'a str);
 
 impl<'a> RawString<'a> {
-    pub const EMPTY: Self = Self(r#""""#);
+    pub const EMPTY: Self = Self("");
 
     /// The value, if `raw` is a string.
     pub fn of(raw: &'a RawValue) -> Option<Self> {
-        (Kind::of(raw) == Kind::String).then(|| Self(raw.get()))
+        (Kind::of(raw) == Kind::String).then(|| Self::trusted(raw.get()))
     }
 
     /// The text between the quotes.
-    pub fn inner(self) -> &'a str {
-        &self.0[1..self.0.len() - 1]
+    pub const fn inner(self) -> &'a str {
+        self.0
+    }
+
+    /// Returns the text without its first bytes, as spelled, which must end where a character or an escape ends.
+    pub fn after(self, bytes: usize) -> Option<Self> {
+        self.0.get(bytes..).map(Self)
     }
 
     /// Takes a string that this program spelled, with its quotes.
     pub const fn trusted(spelled: &'a str) -> Self {
-        Self(spelled)
+        let (_, behind) = spelled.split_at(1);
+        Self(behind.split_at(behind.len() - 1).0)
     }
 
     /// Writes the string. Unpaired halves of surrogate pairs become replacement characters, since strict readers of
     /// JSON refuse them.
     pub fn write(self, out: &mut BytesMut) {
+        out.extend_from_slice(b"\"");
         self.pieces(|piece| out.extend_from_slice(piece.as_bytes()));
+        out.extend_from_slice(b"\"");
     }
 
     /// Writes the text between the quotes.
@@ -46,7 +54,7 @@ impl<'a> RawString<'a> {
         }
         let mut spelled = String::new();
         self.pieces(|piece| spelled.push_str(piece));
-        Cow::Owned(spelled[1..spelled.len() - 1].to_owned())
+        Cow::Owned(spelled)
     }
 
     /// Returns the text that the string spells.

@@ -1,5 +1,6 @@
 //! The form in which a request wants its answer, and the parts of it that the answer repeats.
 
+pub mod carried;
 mod earlier_calls;
 mod tool_names;
 

@@ -1,16 +1,16 @@
 //! A checked request, whichever dialect its body has.
 
 use bytes::Bytes;
-use reply::Reply;
+use reply::{Reply, carried::ServerId};
 use shared::{
     error::{ApiError, Code},
     tokens::Usage,
 };
-use shared_catalog::{Effort, ImageUrls, Model, UpstreamApi, UpstreamKind};
+use shared_catalog::{Effort, ImageUrls, Model, UpstreamApi};
 use token_bounds::{MAX_DEPTH, TooDeep};
 
 use crate::{
-    draft::{AskedEffort, Draft, Limit},
+    draft::{AskedEffort, ChatTerms, Draft, Limit, whole},
     forward::{Bodies, BodyForm, Forward, SCOPE_TOKENS, open_system},
     hub::Hub,
     names::dropped::DroppedNames,
@@ -71,7 +71,9 @@ impl Request {
             let is_sent = model.extra_params.contains(name);
             *json = if is_sent { Bytes::copy_from_slice(json) } else { Bytes::new() };
         }
-        let forms = BodyForm::all(model, &self.reply);
+        let carried: Vec<_> = self.draft.carried.iter().map(|(server, _)| server).collect();
+        let forms = BodyForm::all(model, &self.reply, &carried);
+        self.count_carried(model);
         let is_passed = forms.iter().all(|form| form.is_passed());
         if let Some(fault) = self.draft.untranslatable.take().filter(|_| !is_passed) {
             return Err(fault);
@@ -120,6 +122,7 @@ impl Request {
             places: draft.places,
             bounds: Usage::of(model.context_window, model.context_window, most.saturating_mul(n)),
             opening: bodies.opening,
+            carried,
             bodies: bodies.bodies,
         })
     }
@@ -135,6 +138,16 @@ impl Request {
         forms.iter().map(of_api).max().unwrap_or(self.n)
     }
 
+    /// Counts what the model's servers get back of what they made.
+    fn count_carried(&mut self, model: &Model) {
+        for (server, shown) in self.draft.carried.iter() {
+            let is_its = |upstream| ServerId::of(upstream) == server;
+            if server == ServerId::ANY || model.upstreams.iter().any(is_its) {
+                self.draft.shown.add(shown);
+            }
+        }
+    }
+
     /// Writes the bodies in these forms.
     fn bodies(
         &mut self,
@@ -142,22 +155,10 @@ impl Request {
         forms: &[BodyForm],
         room: &mut Room<'_>,
     ) -> Result<Written, ApiError> {
-        let needs = |is: fn(UpstreamKind) -> bool| {
-            let is_checked = |form| form == BodyForm::Checked;
-            model.upstreams.iter().any(|u| is(u.kind) && is_checked(BodyForm::of(u, &self.reply)))
-        };
-        let (renders, is_hosted) = (needs(renders_templates), needs(|kind| kind == UpstreamKind::Openai));
+        let chats: Vec<ChatTerms> = forms.iter().filter_map(|form| form.chat()).collect();
         let is_written = |form: &BodyForm| matches!(form, BodyForm::Written { .. });
-        // The Messages API has one system prompt, which stands beside the messages.
-        let has_one_prompt = |form: &BodyForm| is_written(form) && form.api() == UpstreamApi::Messages;
-        if renders || forms.iter().any(has_one_prompt) {
-            self.draft.merge_system_messages()?;
-        }
-        let is_chat_needed = forms.contains(&BodyForm::Checked);
-        let is_draft_needed = is_chat_needed || forms.iter().any(is_written);
-        // A slice of the chat, if a chat is written.
-        let copied = if is_chat_needed { 0..0 } else { self.draft.opening.clone() };
-        let mut opening = Bytes::copy_from_slice(&self.draft.json[copied]);
+        let is_draft_needed = !chats.is_empty() || forms.iter().any(is_written);
+        let opening = Bytes::copy_from_slice(&self.draft.json[self.draft.opening.clone()]);
         if !is_draft_needed {
             self.draft.json = Vec::new();
         }
@@ -170,19 +171,31 @@ impl Request {
             room(self.kept_bytes() + bodies.bytes() + self.draft.len())?;
             bodies.add(form, self.write_for(form, model, effort)?);
         }
-        if is_chat_needed {
-            if is_hosted {
-                self.draft.leave_out_optional();
-            }
-            if let Some(effort) = effort {
-                self.draft.member(AskedEffort::NAME, &format!("\"{}\"", effort.word()));
-            }
-            self.put_extra_params(model)?;
-            let (at, rest) = (self.draft.opening.clone(), self.draft.take());
-            opening = rest.slice(at);
-            bodies.add(BodyForm::Checked, rest);
+        if chats.is_empty() {
+            return Ok(Written { bodies, opening });
         }
+        if let Some(effort) = effort {
+            self.draft.member(AskedEffort::NAME, &format!("\"{}\"", effort.word()));
+        }
+        self.put_extra_params(model)?;
+        self.chats(&chats, &mut bodies, room)?;
         Ok(Written { bodies, opening })
+    }
+
+    /// Writes the chat for servers of each terms, and frees the draft.
+    fn chats(&mut self, all: &[ChatTerms], bodies: &mut Bodies, room: &mut Room<'_>) -> Result<(), ApiError> {
+        for (place, terms) in all.iter().enumerate() {
+            let edits = self.draft.edits_for(*terms)?;
+            let body = if edits.is_empty() && place + 1 == all.len() {
+                self.draft.take()
+            } else {
+                room(self.kept_bytes() + bodies.bytes() + self.draft.len())?;
+                whole(self.draft.edited(edits))
+            };
+            bodies.add(BodyForm::Checked(*terms), body);
+        }
+        self.draft.json = Vec::new();
+        Ok(())
     }
 
     /// Writes the client's own body in each form that an upstream gets it in, and frees the received body.
@@ -224,9 +237,10 @@ impl Request {
         effort: Option<Effort>,
     ) -> Result<Bytes, ApiError> {
         let (reply, choices, dropped) = (&self.reply, self.n, &mut self.dropped_members);
+        let server = form.server();
         self.draft.read_back(|chat, length| {
             let reasons = !model.efforts.is_empty();
-            Hub { chat, length, reply, choices, effort, reasons }
+            Hub { chat, length, reply, choices, effort, reasons, server }
                 .write(form, dropped)
                 .map(|json| trimmed(json.into_bytes()))
         })
@@ -274,15 +288,6 @@ impl Request {
         }
         let message = format!("Invalid 'model': the model '{}' {other}.", model.id);
         Err(ApiError::at(Code::UnsupportedValue, "model", message))
-    }
-}
-
-/// Returns whether the model's own template renders the messages. Many templates refuse a system message that is not
-/// first, and all others accept it there.
-const fn renders_templates(kind: UpstreamKind) -> bool {
-    match kind {
-        UpstreamKind::Vllm | UpstreamKind::Sglang | UpstreamKind::LlamaCpp | UpstreamKind::Ollama => true,
-        UpstreamKind::Openai | UpstreamKind::Anthropic | UpstreamKind::Builtin => false,
     }
 }
 

@@ -4,6 +4,7 @@ mod body;
 mod count;
 mod form;
 mod params;
+mod refusals;
 mod refused;
 
 pub use body::Forward;

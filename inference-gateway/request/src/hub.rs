@@ -20,11 +20,11 @@ impl Hub<'_> {
     pub(crate) fn write(&self, form: BodyForm, dropped: &mut DroppedNames) -> Result<String, ApiError> {
         match form {
             BodyForm::Written { api: UpstreamApi::Responses, .. } => responses::write(self, dropped),
-            BodyForm::Written { api: UpstreamApi::Messages, cache_breakpoints, is_separate } => {
+            BodyForm::Written { api: UpstreamApi::Messages, cache_breakpoints, is_separate, .. } => {
                 messages::write(self, cache_breakpoints, is_separate, dropped)
             }
             BodyForm::Written { api: UpstreamApi::Chat, .. }
-            | BodyForm::Checked
+            | BodyForm::Checked(_)
             | BodyForm::Passed { .. } => Err(ApiError::internal()),
         }
     }

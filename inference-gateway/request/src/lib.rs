@@ -18,10 +18,12 @@ mod sampled;
 mod trimmed;
 
 pub use checked::{Request, Room};
+pub use draft::ChatTerms;
 pub use forward::{
     BodyForm, BodyPieces, CountBody, Forward, ProgressReports, UnwrittenCount, UpstreamParams,
 };
 pub use sampled::Sampling;
+pub use upstream_error::RefusedMembers;
 
 #[cfg(test)]
 mod tests;

@@ -7,11 +7,10 @@ mod passage;
 mod schema;
 mod tools;
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use bytes::Bytes;
-use memchr::memmem::Finder;
-use raw_json::{ANY_NUMBER, Members, Value};
+use raw_json::Members;
 use reply::{MessagesReply, Reply};
 use shared::{error::ApiError, generation::kept_user};
 
@@ -19,7 +18,7 @@ pub use schema::{CountRequest, MessagesRequest};
 
 use crate::{
     checked::Request,
-    draft::{self, AskedEffort, Draft, Limit, MAX_STOPS, SystemTexts, json_schema, stop_sequence},
+    draft::{self, AskedEffort, Draft, Limit, MAX_STOPS, json_schema, stop_sequence},
     names::caller,
 };
 use content::BLOCKS;
@@ -51,7 +50,7 @@ fn read(members: &Members<'_, '_>, body: &Bytes) -> Result<Request, ApiError> {
     let Reasoning { effort, is_shown: thinking, budget } = reasoning(members, &mut draft)?;
     let dropped_tools = tools::tools(members, &mut draft)?;
     let list = members.require("messages")?;
-    let system = system(members, &list, &mut draft)?;
+    let system = system(members, &mut draft)?;
     content::messages(&list, &system, &mut draft)?;
     let passage = passage::of(body, members, &mut draft)?;
     let earlier_calls = std::mem::take(&mut draft.earlier_calls).complete();
@@ -140,51 +139,22 @@ fn reasoning(members: &Members<'_, '_>, draft: &mut Draft) -> Result<Reasoning, 
     Ok(read)
 }
 
-/// The role of a system message.
-static SYSTEM: LazyLock<[Finder<'_>; 1]> = LazyLock::new(|| [Finder::new("system")]);
-
 /// Start of a system block, as a JSON string, with which agents tell their vendor whom to bill. It is no prompt, and it
 /// differs with every request, so that a cache after it would find nothing.
 const BILLING_BLOCK: &str = "\"x-anthropic-billing-header:";
 
-/// Returns the texts of the system prompt, without a billing block at its start, and those of all system messages.
-fn system<'a>(
-    members: &Members<'a, '_>,
-    list: &Value<'a, '_>,
-    draft: &mut Draft,
-) -> Result<SystemTexts<'a>, ApiError> {
-    let mut texts = SystemTexts::default();
-    if let Some(system) = members.get("system") {
-        let mut may_bill = !system.is_text(BLOCKS)?;
-        system.each_text(BLOCKS, content::text_of, |text| {
-            if !std::mem::take(&mut may_bill) || !text.starts_with(BILLING_BLOCK) {
-                texts.add(text);
-            } else {
-                // A body that is passed on has this text too.
-                draft.shown.text(text);
-            }
-        })?;
-    }
-    if !list.may_have(&*SYSTEM) {
-        return Ok(texts);
-    }
-    list.objects(ANY_NUMBER, |message| {
-        if message.require("role")?.string()? == "system" {
-            let content = message.require("content")?;
-            if content.is_text(BLOCKS)? {
-                texts.add(content.string_token()?);
-                return Ok(());
-            }
-            content.objects_if_any(ANY_NUMBER, |block| match &*block.require("type")?.string()? {
-                // Only the vendor allows a change of tools within a conversation.
-                "tool_addition" | "tool_removal" => tools::change(block, draft),
-                _ => {
-                    texts.add(content::text_of(block)?);
-                    Ok(())
-                }
-            })?;
+/// Returns the texts of the system prompt, without a billing block at its start.
+fn system<'a>(members: &Members<'a, '_>, draft: &mut Draft) -> Result<Vec<&'a str>, ApiError> {
+    let mut texts = Vec::new();
+    let Some(system) = members.get("system") else { return Ok(texts) };
+    let mut may_bill = !system.is_text(BLOCKS)?;
+    system.each_text(BLOCKS, content::text_of, |text| {
+        if !std::mem::take(&mut may_bill) || !text.starts_with(BILLING_BLOCK) {
+            texts.push(text);
+        } else {
+            // A body that is passed on has this text too.
+            draft.shown.text(text);
         }
-        Ok(())
     })?;
     Ok(texts)
 }

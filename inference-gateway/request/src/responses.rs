@@ -49,9 +49,9 @@ pub fn parse(body: &Bytes, passes: impl FnOnce(&str) -> bool) -> Result<Request,
         tools.offer(&list, &mut draft)?;
         draft.passage.tools(&list, passage::is_run_by_vendor)?;
     }
-    let system = input::prelude(&members, &input, &mut tools, &mut draft)?;
+    input::additional_tools(&input, &mut tools, &mut draft)?;
     let (names, dropped_tools) = tools.finish(&members, &mut draft)?;
-    input::messages(&input, &system, &names, &mut draft)?;
+    input::messages(&members, &input, &names, &mut draft)?;
     // A whole answer that is passed on repeats the request itself. A stream may have to be ended by the gateway.
     let echo = if stream || !passes(&model) { echo::echo(&members)? } else { String::new() };
     let passage = passage::of(body, &members, &mut draft)?;

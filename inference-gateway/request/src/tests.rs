@@ -10,6 +10,7 @@ use shared_catalog::{Catalog, LimitParam, Model};
 
 use crate::{
     checked::Request,
+    draft::ChatTerms,
     forward::{BodyForm, BodyPieces, Forward, ProgressReports, UpstreamParams},
 };
 
@@ -93,13 +94,13 @@ pub(crate) fn account() -> AccountId {
 
 /// The text that the only upstream of this model reads.
 pub(crate) fn text_for(forward: &Forward, model: &Model) -> String {
-    let form = BodyForm::of(&model.upstreams[0], &forward.reply);
+    let form = forward.form(&model.upstreams[0]);
     let BodyPieces { head, rest } = forward.body(UpstreamParams { form, account: Some(account()), ..TO });
     String::from_utf8([head, rest].concat()).unwrap()
 }
 
-const TO: UpstreamParams<'_> = UpstreamParams {
-    form: BodyForm::Checked,
+pub(crate) const TO: UpstreamParams<'_> = UpstreamParams {
+    form: BodyForm::Checked(ChatTerms::NO_CHAT),
     account: None,
     model: "m",
     limit_param: LimitParam::MaxTokens,
@@ -107,11 +108,17 @@ const TO: UpstreamParams<'_> = UpstreamParams {
     progress: ProgressReports::None,
     cache_salt: None,
     folded: false,
+    refused: upstream_error::RefusedMembers::of_bits(0),
 };
+
+/// The same parameters, with the form of the first body.
+pub(crate) fn to_first<'p>(forward: &Forward, to: UpstreamParams<'p>) -> UpstreamParams<'p> {
+    UpstreamParams { form: forward.bodies.first_form().unwrap(), ..to }
+}
 
 /// The body for an upstream, without the head's members.
 pub(crate) fn body(forward: &Forward) -> Value {
-    let BodyPieces { head, rest } = forward.body(TO);
+    let BodyPieces { head, rest } = forward.body(to_first(forward, TO));
     let mut body: Value = serde_json::from_slice(&[head, rest].concat()).unwrap();
     let members = body.as_object_mut().unwrap();
     for name in ["model", "stream", "stream_options"] {
@@ -169,7 +176,7 @@ fn a_body_whose_long_member_is_left_out_keeps_no_room_for_that() {
     let text =
         serde_json::json!({"model": "m", "messages": messages, "user": "x".repeat(1 << 20)}).to_string();
     let forward = crate::chat::parse(&Bytes::from(text)).unwrap().forward(&model("openai")).unwrap();
-    let rest = forward.body(TO).rest;
+    let rest = forward.body(to_first(&forward, TO)).rest;
     drop(forward);
     let Ok(body) = rest.try_into_mut() else { panic!("the body is shared") };
     assert!(body.capacity() < 1 << 10, "{}", body.capacity());

@@ -8,13 +8,16 @@ use shared_catalog::{UpstreamApi, UpstreamKind};
 use shared_observe::traces::Span;
 use shared_rpc::{Extended, Extension};
 use upstream_error::RefusedLimit;
-use upstreams::{NotAnswered, Pool, Running, Terms, UpstreamFailure};
+use upstreams::{BegunAnswer, NotAnswered, Pool, Running, Terms, UpstreamFailure};
 
 use super::{generator::Generator, job::Job};
 
 /// Longest time of a whole answer, as a multiple of the answer deadline. After the first multiple, the client was
 /// answered 504, and still pays.
 pub(super) const WHOLE_ANSWER: u32 = 3;
+
+/// Times that a request is sent again since the upstream refused a part of it that it can do without.
+const MORE_TRIES: usize = 2;
 
 /// Fewest tokens that a limit is lowered to. If there is room for fewer, a client that set a limit should rather learn
 /// that its prompt is too long: agents then shorten it, while they would take so short an answer for a whole one.
@@ -32,6 +35,8 @@ pub(super) struct Reached {
     pub(super) max_tokens: u64,
     pub(super) running: Running,
     pub(super) body: Incoming,
+    /// A whole answer comes as a stream.
+    pub(super) folded: bool,
 }
 
 /// Path of a generation through the upstreams of its model.
@@ -57,9 +62,10 @@ impl Route {
     }
 
     /// The upstream that was asked has answered 200.
-    fn answered(&mut self, Answered { max_tokens, body }: Answered) -> Result<Reached, UpstreamFailure> {
+    fn answered(&mut self, answered: Answered) -> Result<Reached, UpstreamFailure> {
+        let Answered { max_tokens, answering: BegunAnswer { body, folded } } = answered;
         let running = self.asked.take().ok_or_else(|| UpstreamFailure::Broken("it was not asked".into()))?;
-        Ok(Reached { max_tokens, running, body })
+        Ok(Reached { max_tokens, running, body, folded })
     }
 }
 
@@ -67,7 +73,7 @@ impl Route {
 struct Answered {
     /// Output tokens that the upstream was limited to, for each choice.
     max_tokens: u64,
-    body: Incoming,
+    answering: BegunAnswer,
 }
 
 /// Limit for sending a request again, since the upstream refused the first limit.
@@ -174,20 +180,39 @@ impl Generator {
         let deadline =
             if job.forward.stream { self.answer_deadline } else { WHOLE_ANSWER * self.answer_deadline };
         let passed = &job.passed;
-        let terms = || Terms { account, passed, deadline, traceparent: traceparent.cloned() };
-        let send = |max_tokens| upstream.send(&self.http, &job.forward, max_tokens, terms());
-        let mut limit = max_tokens;
-        let mut answered = send(Some(max_tokens)).await;
-        if let Err(NotAnswered { limit: Some(refused), .. }) = answered {
-            match self.second_limit(running, job, max_tokens, refused).await {
-                Some(SecondLimit::Room(room)) => {
-                    limit = room;
-                    answered = send(Some(room)).await;
+        let send = |max_tokens, refused| {
+            let traceparent = traceparent.cloned();
+            let terms = Terms { account, passed, deadline, traceparent, max_tokens, refused };
+            upstream.send(&self.http, &job.forward, terms)
+        };
+        let first = max_tokens.min(upstream.most_output());
+        let known = upstream.refused();
+        let (mut limit, mut most, mut refused) = (Some(first), None, known);
+        let mut answered = send(limit, refused).await;
+        for _ in 0..MORE_TRIES {
+            let Err(NotAnswered { limit: refused_limit, member, .. }) = &answered else { break };
+            let second = match refused_limit {
+                Some(refused) if limit == Some(first) => {
+                    self.second_limit(running, job, first, *refused).await
                 }
-                Some(SecondLimit::Upstreams) => answered = send(None).await,
-                None => {}
+                Some(_) | None => None,
+            };
+            let is_new = |member: &_| !refused.contains(*member) && upstream.sends(&job.forward, *member);
+            match (second, member.filter(is_new)) {
+                (Some(SecondLimit::Room(room)), _) => {
+                    most = refused_limit.and_then(RefusedLimit::most).filter(|most| *most == room);
+                    limit = Some(room);
+                }
+                (Some(SecondLimit::Upstreams), _) => limit = None,
+                (None, Some(member)) => refused = refused.with(member),
+                (None, None) => break,
             }
+            answered = send(limit, refused).await;
         }
+        if answered.is_ok() && (refused != known || most.is_some()) {
+            upstream.learn(refused, most);
+        }
+        let limit = limit.unwrap_or(first);
         let answered = answered.map_err(|not_answered| not_answered.failure);
         if let Some(kind) = answered.as_ref().err().and_then(UpstreamFailure::upstreams_own) {
             running.note_failure(kind);
@@ -196,7 +221,7 @@ impl Generator {
             Ok(_) => AttemptOutcome::Answered,
             Err(failure) => job.outcome(failure, running, account),
         });
-        answered.map(|body| Answered { max_tokens: limit, body })
+        answered.map(|answering| Answered { max_tokens: limit, answering })
     }
 
     /// Decides the limit for a request whose first limit the upstream refused; `None` if the refusal stands. Only the

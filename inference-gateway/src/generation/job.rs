@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use admission::Admitted;
-use answer::Reported;
+use answer::{Reported, ServerId};
 use bytes::Bytes;
 use holds::OpenHold;
 use metering::{UsageBounds, UsageCounter};
@@ -105,9 +105,9 @@ impl Job {
     }
 
     /// Returns the members that every object of the answer begins with.
-    pub(super) fn generation(&self) -> answer::Generation<'_> {
+    pub(super) fn generation(&self, server: ServerId) -> answer::Generation<'_> {
         let model = self.alias.as_ref().unwrap_or(&self.model);
-        answer::Generation { id: self.id, created: self.created, model }
+        answer::Generation { id: self.id, created: self.created, model, server }
     }
 
     /// Returns the effect of a failure on the health of an upstream.

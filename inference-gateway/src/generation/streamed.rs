@@ -51,7 +51,7 @@ pub(super) fn start(
     client: Client,
     log: GenerationLog,
 ) -> Started {
-    let Begun { mut hold, reached: Reached { max_tokens, running, body } } = begun;
+    let Begun { mut hold, reached: Reached { max_tokens, running, body, folded: _ } } = begun;
     if !running.upstream().counts_late(&job.forward) {
         job.forget_prompt();
     }
@@ -60,8 +60,13 @@ pub(super) fn start(
     let wanted = max_tokens.saturating_mul(job.forward.n);
     let form = running.upstream().form(&job.forward);
     let meter = StreamMeter::new(
-        AnswerReader::new(form.api()),
-        StreamWriter::new(job.generation(), &job.forward.reply, hold.prompt_tokens(), form.is_passed()),
+        AnswerReader::new(form.api()).of_choices(job.forward.n),
+        StreamWriter::new(
+            job.generation(running.upstream().signs_as),
+            &job.forward.reply,
+            hold.prompt_tokens(),
+            form.is_passed(),
+        ),
         job.usage_counter(max_tokens, &running),
         GrantedTokens::new(hold.output_tokens(), wanted),
         job.forward.n,
@@ -220,8 +225,8 @@ impl Stream {
         let events = self.meter.events();
         let end = match piece {
             Some(Ok(piece)) => self.meter.push(piece),
-            Some(Err(e)) => Some(self.meter.upstream_ended(Some(e.to_string()))),
-            None => Some(self.meter.upstream_ended(None)),
+            Some(Err(e)) => self.meter.upstream_ended(Some(e.to_string())),
+            None => self.meter.upstream_ended(None),
         };
         // Only comments, and pieces of an event that does not end, count as silence.
         if self.meter.events() > events {

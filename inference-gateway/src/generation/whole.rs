@@ -1,8 +1,10 @@
 //! A whole answer. It is read to its end, billed, and only then given out.
 
+mod understood;
+
 use std::time::Duration;
 
-use answer::{AnswerReader, Completion, Nonsense, Reported, Settled, whole_as_chat};
+use answer::{AnswerReader, Nonsense, Reported, Settled};
 use bytes::{Bytes, BytesMut};
 use holds::OpenHold;
 use hyper::body::{Body, Incoming};
@@ -13,6 +15,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use upstream_error::UpstreamError;
 use upstreams::{OK, Running, UpstreamFailure, next_bytes, of_event};
 
+use self::understood::NotUnderstood;
 use super::{
     answer_permit::AnswerPermit,
     dispatch::{Begun, Reached, WHOLE_ANSWER},
@@ -153,11 +156,11 @@ pub(super) async fn run(
     deadline: &Deadline,
     log: &mut GenerationLog,
 ) -> Result<Started, ApiError> {
-    let Begun { mut hold, reached: Reached { max_tokens, running, body } } = begun;
+    let Begun { mut hold, reached: Reached { max_tokens, running, body, folded } } = begun;
     let mut memory = AnswerPermit::new(generator.admission.answers(), hold.account());
     let reading = async {
         let bounds = ReadBounds::of(generator);
-        if running.upstream().folds(&job.forward) {
+        if folded {
             let meter = fold_meter(job, max_tokens, &running);
             let read = read_folded(body, meter, bounds, &mut memory).await;
             let upstream = running.upstream();
@@ -173,24 +176,17 @@ pub(super) async fn run(
         Read::NotKept(answer) => return not_kept(job, hold, running, &answer, log).await,
         Read::Failed(failure) => return failed(job, hold, running, failure).await,
     };
-    let form = running.upstream().form(&job.forward);
-    let answer = if form.is_passed() { Ok(body.clone()) } else { whole_as_chat(form.api(), body.clone()) };
-    let completion = match &answer {
-        Ok(answer) if form.is_passed() => Completion::read_passed(form.api(), answer),
-        Ok(answer) => Completion::read(&job.forward.reply, answer),
-        Err(nonsense) => Err(*nonsense),
-    };
-    let completion = match completion {
+    let server = running.upstream().signs_as;
+    let mut unusual = None;
+    let completion = match understood::read(job, &running, &body, folded.is_some(), &mut unusual) {
         Ok(completion) => completion,
-        Err(Nonsense::Beyond) => {
+        Err(NotUnderstood::Beyond) => {
             let (length, within) = (body.len() as u64, body.len().min(USAGE_WITHIN));
             let (start, end) = (body.slice(..within), body.slice(body.len() - within..));
             let answer = NotKept { reason: Reason::Calls, length, start, end, folded };
             return not_kept(job, hold, running, &answer, log).await;
         }
-        Err(nonsense) => {
-            return failed(job, hold, running, UpstreamFailure::Broken(nonsense.to_string())).await;
-        }
+        Err(NotUnderstood::Failed(failure)) => return failed(job, hold, running, failure).await,
     };
     let of_whole;
     let (counter, unknown_finish) = if let Some(meter) = &folded {
@@ -200,6 +196,8 @@ pub(super) async fn run(
         (&of_whole, completion.unknown_finish)
     };
     job.check_answer(counter, unknown_finish, &running, &hold);
+    let odd = folded.as_ref().map_or(completion.odd, |meter| meter.oddities());
+    job.note_oddities(odd, counter, &running);
     log.finished(&completion.finish_reasons);
     hold.finished(&completion.finish_reasons);
     let rates = hold.take_rates();
@@ -210,8 +208,9 @@ pub(super) async fn run(
     }
     log.outcome = OK;
     let settled = Settled { usage: log.usage, cost, completed: generator.clock.now().seconds() };
-    let written = completion.write(job.generation(), &job.forward.reply, settled);
-    drop((answer, body));
+    let written = completion.write(job.generation(server), &job.forward.reply, settled);
+    drop(completion);
+    drop(body);
     let body = AnswerBody::Whole(memory.leave_with(written));
     Ok(Started { id: job.id, max_tokens: job.lowered(max_tokens), rates, body })
 }
@@ -230,7 +229,7 @@ async fn in_time(generator: &Generator, deadline: &Deadline, reading: impl Futur
 
 /// Makes the meter of a stream that is folded.
 fn fold_meter(job: &Job, max_tokens: u64, running: &Running) -> Box<FoldMeter> {
-    let reader = AnswerReader::new(running.upstream().form(&job.forward).api());
+    let reader = AnswerReader::new(running.upstream().form(&job.forward).api()).of_choices(job.forward.n);
     Box::new(FoldMeter::new(reader, job.usage_counter(max_tokens, running), job.forward.n))
 }
 
@@ -333,6 +332,7 @@ async fn read_folded(
     }
     Ok(match (meter.take_answer(), not_kept) {
         (Some(Ok(answer)), _) => Read::Folded(answer, meter),
+        (Some(Err(Nonsense::Choices)), _) => Read::Failed(UpstreamFailure::Empty),
         (Some(Err(nonsense)), _) => Read::Failed(UpstreamFailure::Broken(nonsense.to_string())),
         (None, reason) => {
             let beyond = if meter.is_too_long() { Reason::TooLarge } else { Reason::Calls };

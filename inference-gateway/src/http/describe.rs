@@ -76,9 +76,9 @@ pub(super) async fn model(app: Arc<App>, call: Call) -> Result<Response, ApiErro
     Ok(if paged { ok(&PagedModel::new(described)) } else { ok(&described) })
 }
 
-/// Returns the last part of the path of a model, as it was sent.
+/// Returns the id in the path of a model, as it was sent.
 pub(super) fn model_id(path: &str) -> Option<&str> {
-    path.strip_prefix("/v1/models/").filter(|id| !id.is_empty() && !id.contains('/'))
+    path.strip_prefix("/v1/models/").filter(|id| !id.is_empty())
 }
 
 /// The owner of the key in a request, if the key may make model calls right now.

@@ -124,9 +124,8 @@ static ROUTES: [PublicRoute; 17] = [
 pub(super) fn find(path: &str) -> Option<&'static PublicRoute> {
     ROUTES.iter().find(|route| match route.pattern.split_once('{') {
         None => route.pattern == path,
-        Some((prefix, named)) => path
-            .strip_prefix(prefix)
-            .is_some_and(|rest| !rest.is_empty() && (named == "*rest}" || !rest.contains('/'))),
+        // A model's id may have slashes that its client does not encode.
+        Some((prefix, _)) => path.strip_prefix(prefix).is_some_and(|rest| !rest.is_empty()),
     })
 }
 
@@ -176,7 +175,8 @@ mod tests {
         }
         for (path, expected) in [
             ("/v1/models/Model%20Flash", Some("/v1/models/{id}")),
-            ("/v1/models/a/b", None),
+            ("/v1/models/a/b", Some("/v1/models/{id}")),
+            ("/v1/models/", None),
             ("/v1/management/keys", Some("/v1/management/{*rest}")),
             ("/v1/management/keys/ak_0", Some("/v1/management/{*rest}")),
             ("/v1/management", None),

@@ -1,12 +1,10 @@
 //! An upstream's error, and what it blames.
 
-use serde_json::Value;
-
-use crate::{cleaned::cleaned, sizes::ContextSizes};
+use crate::{cleaned::cleaned, name::without_name, sizes::ContextSizes};
 
 /// Phrases for a prompt that is too long, or that leaves too little room for the requested output. Each phrase comes
 /// from the source or the documentation of a server.
-const TOO_LONG: [&str; 15] = [
+const TOO_LONG: [&str; 26] = [
     "maximum context length",         // OpenAI, vLLM, Mistral, DeepSeek, llama-cpp-python
     "context length",                 // SGLang, Ollama, LM Studio
     "context window",                 // llama-cpp-python, Together
@@ -22,7 +20,21 @@ const TOO_LONG: [&str; 15] = [
     "exceed n_ctx",                   // llama-box
     "`inputs` tokens",                // Text Generation Inference
     "is too large to process",        // llama.cpp, of embeddings
+    "exceeded model token limit",     // Moonshot
+    "more than max tokens allowed",   // Z.ai
+    "prompt exceeds max length",      // Z.ai
+    "reduce the length of the mess",  // Groq
+    "input length should be",         // Alibaba
+    "input is too long for request",  // Bedrock
+    "prompt token count of",          // Copilot
+    "input token count exceeds",      // Gemini
+    "exceeds the maximum input",      // several
+    "input tokens exceed",            // several
+    "prompt too long",                // Ollama, Fireworks
 ];
+/// Types and codes of errors for a prompt that is too long. The last is a number of Z.ai's.
+const TOO_LONG_BY_NAME: [&str; 4] =
+    ["exceed_context_size_error", "context_length_exceeded", "context_window_exceeded", "1261"];
 /// Types and codes of errors that the request caused, whatever their status.
 const REQUEST_AT_FAULT: [&str; 4] =
     ["invalid_request_error", "exceed_context_size_error", "context_length_exceeded", "not_supported_error"];
@@ -127,32 +139,6 @@ pub enum Verdict {
 }
 
 impl UpstreamError {
-    /// Reads an error from a body or an event of a stream. It may be nested (`{"error":{"message"}}`: OpenAI, vLLM,
-    /// llama.cpp, Ollama, Anthropic), inside a failed response (`{"response":{"error":…}}`: OpenAI), flat
-    /// (`{"object":"error","message"}`: SGLang, older vLLM), or a bare text (`{"error":"…"}`: Text Generation
-    /// Inference; `{"detail":"…"}` or a list of details: FastAPI), and be the only element of a list (Gemini).
-    pub fn read(body: &[u8]) -> Self {
-        if body.len() > MAX_ERROR_BYTES {
-            return Self::default();
-        }
-        let value: Value = serde_json::from_slice(body).unwrap_or_default();
-        let value = if value.is_array() { &value[0] } else { &value };
-        let of_response = &value["response"]["error"];
-        let error =
-            [&value["error"], of_response].into_iter().find(|error| error.is_object()).unwrap_or(value);
-        let detail = &value["detail"];
-        let message = [&error["message"], &value["error"], detail, &detail[0]["msg"]];
-        let kind = [&error["type"], &value["error_type"]];
-        let sizes = ContextSizes::of_members(error);
-        Self {
-            message: first(&message),
-            kind: first(&kind),
-            code: first(&[&error["code"], &error["details"]["error_code"]]),
-            param: first(&[&error["param"]]),
-            sizes,
-        }
-    }
-
     /// Returns the cause of the error, by the response's status and the error's text. Some servers report a client's
     /// mistake as a 500, which the text reveals.
     pub fn verdict(&self, status: u16) -> Verdict {
@@ -175,7 +161,7 @@ impl UpstreamError {
     /// account is left out.
     pub fn for_client(&self, status: u16, upstream_model: &str) -> Option<String> {
         let shown = status < 500 && !self.message.is_empty();
-        if shown { cleaned(&self.message.replace(upstream_model, "the model")) } else { None }
+        if shown { cleaned(&without_name(&self.message, upstream_model)) } else { None }
     }
 
     /// Returns the place in the upstream's body that the error blames, if it is spelled as a place.
@@ -198,7 +184,7 @@ impl UpstreamError {
 
     pub(super) fn says_too_long(&self) -> bool {
         let lower = self.message.to_lowercase();
-        ["exceed_context_size_error", "context_length_exceeded"].iter().any(|name| self.is(name))
+        TOO_LONG_BY_NAME.iter().any(|name| self.is(name))
             || TOO_LONG.iter().any(|words| lower.contains(words))
     }
 
@@ -211,14 +197,4 @@ impl UpstreamError {
     pub(super) fn is(&self, name: &str) -> bool {
         self.kind == name || self.code == name
     }
-}
-
-/// Returns the first of these values that is a text or a number.
-pub(super) fn first(values: &[&Value]) -> String {
-    let text = |value: &&Value| match value {
-        Value::String(text) => Some(text.clone()),
-        Value::Number(number) => Some(number.to_string()),
-        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
-    };
-    values.iter().find_map(text).unwrap_or_default()
 }

@@ -3,7 +3,7 @@
 use crate::{error::UpstreamError, operator};
 
 /// Statuses that types and codes stand for: types of Anthropic's API, and codes of failed responses.
-const STATUSES: [(&str, u16); 17] = [
+const STATUSES: [(&str, u16); 22] = [
     ("invalid_request_error", 400),
     ("authentication_error", 401),
     ("billing_error", 402),
@@ -21,10 +21,16 @@ const STATUSES: [(&str, u16); 17] = [
     ("rate_limit_exceeded", 429),
     ("slow_down", 503),
     ("server_is_overloaded", 503),
+    // Codes of Z.ai: too many requests at once, too many for now, and too many altogether.
+    ("1302", 429),
+    ("1303", 429),
+    ("1305", 429),
+    ("RESOURCE_EXHAUSTED", 429),
+    ("UNAVAILABLE", 503),
 ];
 
 /// Types and codes about the account of the gateway's operator.
-const OF_ACCOUNT: [&str; 14] = [
+const OF_ACCOUNT: [&str; 25] = [
     "billing_error",
     "API_KEY_INVALID",
     "Arrearage",
@@ -39,6 +45,19 @@ const OF_ACCOUNT: [&str; 14] = [
     "linked_organization_spend_limit_reached",
     "linked_organization_billing_unavailable",
     "organization_on_hold",
+    "exceeded_current_quota_error",
+    // Codes of Alibaba.
+    "AccessDenied.Unpurchased",
+    "AllocationQuota.FreeTierOnly",
+    "PrepaidBillOverdue",
+    "PostpaidBillOverdue",
+    "CommodityNotPurchased",
+    // Codes of Z.ai: the account is not active, missing, locked, has no money, or broke the rules.
+    "1110",
+    "1111",
+    "1112",
+    "1113",
+    "1121",
 ];
 
 impl UpstreamError {
@@ -49,9 +68,11 @@ impl UpstreamError {
             |name: &str| STATUSES.iter().find(|(known, _)| *known == name).map(|(_, status)| *status);
         // Every code about images means that the request's images are at fault.
         let of_image = || self.code.contains("image").then_some(400);
+        let is_status = |code: &u16| (100..600).contains(code);
         self.code
             .parse()
             .ok()
+            .filter(is_status)
             .or_else(|| status(&self.code))
             .or_else(|| status(&self.kind))
             .or_else(of_image)
@@ -138,6 +159,15 @@ mod tests {
             (
                 429,
                 r#"{"type":"error","error":{"type":"rate_limit_error","message":"m","details":{"error_code":"enforced_spend_limit_reached"}}}"#,
+            ),
+            (
+                429,
+                r#"{"error":{"code":"1113","message":"Insufficient balance or no resource package. Please recharge."}}"#,
+            ),
+            (429, r#"{"error":{"code":"1112","message":"Your account has been locked"}}"#),
+            (
+                400,
+                r#"{"error":{"code":"Arrearage","message":"Access denied, please make sure your account is in good standing."}}"#,
             ),
             (
                 429,

@@ -5,11 +5,15 @@ mod error;
 mod inside;
 mod kinds;
 mod limit;
+mod member;
+mod name;
 mod operator;
+mod read;
 mod sizes;
 
 pub use error::{MAX_ERROR_BYTES, PartAtFault, UpstreamError, Verdict};
 pub use limit::RefusedLimit;
+pub use member::{RefusedMember, RefusedMembers};
 pub use sizes::ContextSizes;
 
 #[cfg(test)]
@@ -48,6 +52,25 @@ mod tests {
     #[test]
     fn a_prompt_that_is_too_long_is_understood_in_every_servers_words() {
         for (status, body) in [
+            (
+                400,
+                r#"{"error":{"message":"Invalid request: Your request exceeded model token limit: 131072 (requested: 140000)","type":"invalid_request_error"}}"#,
+            ), // Moonshot
+            (400, r#"{"error":{"code":"1261","message":"Prompt exceeds max length"}}"#), // Z.ai
+            (400, r#"{"error":{"code":"1210","message":"tokens in request more than max tokens allowed"}}"#), // Z.ai
+            (
+                413,
+                r#"{"error":{"message":"Please reduce the length of the messages or completion.","type":"invalid_request_error"}}"#,
+            ), // Groq
+            (
+                400,
+                r#"{"error":{"code":"invalid_parameter_error","message":"Range of input length should be [1, 129024]"}}"#,
+            ), // Alibaba
+            (400, r#"{"message":"Input is too long for requested model."}"#), // Bedrock
+            (
+                400,
+                r#"{"error":{"message":"prompt token count of 140000 exceeds the limit of 128000","code":"model_max_prompt_tokens_exceeded"}}"#,
+            ), // Copilot
             // vLLM
             (
                 400,

@@ -4,7 +4,7 @@
 use crate::error::UpstreamError;
 
 /// Texts, in lower case, that report the most output of a model; `#` is the number.
-const MOST_OUTPUT: [&str; 7] = [
+const MOST_OUTPUT: [&str; 11] = [
     "supports at most # completion tokens",                      // OpenAI
     "less than or equal to `#`",                                 // Groq
     "less than or equal to #",                                   // NVIDIA
@@ -12,6 +12,15 @@ const MOST_OUTPUT: [&str; 7] = [
     "range of max_tokens should be [1, #]",                      // Alibaba
     "> #, which is the maximum allowed number of output tokens", // Anthropic, behind proxies
     "maximum output tokens (#)",                                 // Ollama's cloud
+    "max_tokens cannot exceed #",                                // Z.ai
+    "must be at most #",                                         // several
+    "the maximum value is #",                                    // several
+    "range of max_completion_tokens should be [1, #]",           // Alibaba
+];
+/// Texts that report the first number of output tokens that is too high.
+const TOO_MUCH_OUTPUT: [&str; 2] = [
+    "to # (exclusive)", // Gemini
+    "range [1, #)",     // Gemini
 ];
 
 /// Texts that report the tokens of prompt and output together.
@@ -41,8 +50,14 @@ const PROMPT: [&str; 9] = [
 ];
 
 /// Names of the limit, in errors that are only about it.
-const LIMIT_NAMES: [&str; 5] =
-    ["max_tokens", "max_output_tokens", "max_completion_tokens", "max_new_tokens", "output tokens"];
+const LIMIT_NAMES: [&str; 6] = [
+    "max_tokens",
+    "max_output_tokens",
+    "maxoutputtokens",
+    "max_completion_tokens",
+    "max_new_tokens",
+    "output tokens",
+];
 
 /// A limit of output that an upstream refused, alone or together with the prompt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +70,11 @@ pub struct RefusedLimit {
 }
 
 impl RefusedLimit {
+    /// Most output tokens of any request, if the upstream says.
+    pub const fn most(self) -> Option<u64> {
+        self.most
+    }
+
     /// Returns the output tokens for which there is room; `None` if the upstream does not say.
     pub fn room(self) -> Option<u64> {
         let beside = self.prompt.and_then(|prompt| self.room_beside(prompt));
@@ -75,7 +95,8 @@ impl UpstreamError {
         let text = self.message.to_lowercase();
         let names_limit = LIMIT_NAMES.iter().any(|name| text.contains(name));
         let read = |templates: &[&str]| templates.iter().find_map(|template| number(&text, template));
-        let most = read(&MOST_OUTPUT).filter(|_| names_limit);
+        let below = || read(&TOO_MUCH_OUTPUT).map(|number| number.saturating_sub(1));
+        let most = read(&MOST_OUTPUT).or_else(below).filter(|_| names_limit);
         let refused = RefusedLimit { most, window: read(&WINDOW), prompt: read(&PROMPT) };
         let is_told = most.is_some() || (names_limit && refused.window.is_some()) || self.says_too_long();
         (is_told && matches!(status, 400 | 413 | 422 | 500..)).then_some(refused)
@@ -110,6 +131,11 @@ mod tests {
     #[test]
     fn the_room_is_read_in_every_servers_words() {
         for (message, room) in [
+            // Gemini
+            (
+                "Unable to submit request because it has a maxOutputTokens value of 131072 but the supported range is from 1 (inclusive) to 65537 (exclusive). Update the value and try again.",
+                65536,
+            ),
             // OpenAI
             (
                 "max_tokens is too large: 131072. This model supports at most 16384 completion tokens, whereas you provided 131072.",

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 /// Phrases that name the limit of a context. The number of tokens follows, or stands just before.
-const LIMITS: [&str; 11] = [
+const LIMITS: [&str; 14] = [
     "maximum context length",
     "context length",
     "context window",
@@ -13,8 +13,11 @@ const LIMITS: [&str; 11] = [
     "maximum prompt length",
     "maximum number of tokens allow",
     "maximum allowed length",
-    "must be <=", // Text Generation Inference
-    "batch size", // llama.cpp, of embeddings
+    "must be <=",                 // Text Generation Inference
+    "batch size",                 // llama.cpp, of embeddings
+    "model token limit",          // Moonshot
+    "exceeds the limit of",       // Copilot
+    "input length should be [1,", // Alibaba
 ];
 
 /// Sizes of a prompt that is too long.
@@ -86,21 +89,29 @@ fn is_of_number(bytes: &[u8], at: usize) -> bool {
     is_digit(at) || (bytes[at] == b',' && is_digit(at + 1) && is_digit(at + 2) && is_digit(at + 3))
 }
 
+/// Returns the bytes of a phrase that ends with the lower end of a range.
+fn skipped(text: &str, at: usize) -> usize {
+    const RANGE: &str = "input length should be [1,";
+    if text[at..].starts_with(RANGE) { RANGE.len() - 1 } else { 0 }
+}
+
 /// Finds the limit that a text names: the first number after a phrase for it, or else the last one before.
 fn limit(text: &str, numbers: &[Number]) -> Option<u64> {
     let named = LIMITS.iter().find_map(|phrase| text.find(phrase));
     // Anthropic: "exceed context limit: 190000 + 20000 > 200000".
+    // MiniMax: "context window exceeds limit (2013)", where the number is that of the error.
+    let is_of_error = |number: &&Number| text[..number.start].ends_with("exceeds limit (");
     let behind = |at: usize| {
         let at = text[at..]
             .starts_with("context limit:")
             .then(|| text[at..].find(" > "))
             .flatten()
             .map_or(at, |more| at + more);
-        numbers.iter().find(|number| number.start > at)
+        numbers.iter().filter(|number| !is_of_error(number)).find(|number| number.start > at)
     };
     let in_front = |at: usize| numbers.iter().rfind(|number| number.start < at);
     let limit = match named {
-        Some(at) => behind(at).or_else(|| in_front(at)),
+        Some(at) => behind(at + skipped(text, at)).or_else(|| in_front(at)),
         // Anthropic: "prompt is too long: 210000 tokens > 200000 maximum".
         None => text.rfind(" maximum").and_then(in_front),
     };
@@ -172,6 +183,9 @@ mod tests {
                 "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
                 (Some(1_200_000), 1_048_576),
             ),
+            ("Your request exceeded model token limit: 131072 (requested: 140000)", (Some(140_000), 131_072)),
+            ("prompt token count of 140000 exceeds the limit of 128000", (Some(140_000), 128_000)),
+            ("Range of input length should be [1, 129024]", (None, 129_024)),
             // Anthropic
             ("prompt is too long: 210000 tokens > 200000 maximum", (Some(210_000), 200_000)),
             (
@@ -200,7 +214,13 @@ mod tests {
 
     #[test]
     fn a_text_without_a_limit_tells_no_sizes() {
-        for text in ["", "the input length exceeds the context length", "gpt-4096 failed", "0 maximum"] {
+        for text in [
+            "",
+            "the input length exceeds the context length",
+            "gpt-4096 failed",
+            "0 maximum",
+            "invalid params, context window exceeds limit (2013)",
+        ] {
             assert_eq!(sizes(text), None, "{text}");
         }
     }

@@ -101,6 +101,7 @@ impl Upstream {
             progress: ProgressReports::None,
             cache_salt: None,
             folded: false,
+            refused: self.refused(),
         };
         let traceparent = Span::current().traceparent();
         let body = terms.admission.count_body(terms.owner, forward.count_body(params));
@@ -111,7 +112,8 @@ impl Upstream {
         let response = response.map_err(|_| NotCounted::Away)?;
         let status = response.status();
         if status != StatusCode::OK {
-            return Err(not_counted(&failure::read_error(response).await, status.as_u16()));
+            let (error, _) = failure::read_error(response).await;
+            return Err(not_counted(&error, status.as_u16()));
         }
         let body = Limited::new(response.into_body(), MAX_COUNT_BYTES).collect().await;
         let body = body.map_err(|_| NotCounted::Away)?.to_bytes();

@@ -15,7 +15,7 @@ use shared::{
 };
 use shared_catalog::{Upstream, UpstreamApi};
 use tokio::time::timeout;
-use upstream_error::{MAX_ERROR_BYTES, RefusedLimit, UpstreamError, Verdict};
+use upstream_error::{MAX_ERROR_BYTES, RefusedLimit, RefusedMember, UpstreamError, Verdict};
 
 use crate::client::SendError;
 
@@ -33,11 +33,13 @@ pub struct NotAnswered {
     pub failure: UpstreamFailure,
     /// Limit of output, if the upstream refused that.
     pub limit: Option<RefusedLimit>,
+    /// Member that the upstream refused, and that the request can do without.
+    pub member: Option<RefusedMember>,
 }
 
 impl From<UpstreamFailure> for NotAnswered {
     fn from(failure: UpstreamFailure) -> Self {
-        Self { failure, limit: None }
+        Self { failure, limit: None, member: None }
     }
 }
 
@@ -61,6 +63,8 @@ pub enum UpstreamFailure {
     CredentialRefused(u16),
     /// The upstream failed, or answered nonsense. Another upstream may be tried.
     Broken(String),
+    /// The upstream answered, and nothing is in its answer: no output, no end, and no tokens. Another upstream may be tried.
+    Empty,
     /// The upstream does not accept what the client passes beside its body. Another upstream may be tried.
     NotTaken(String),
 }
@@ -80,6 +84,7 @@ impl UpstreamFailure {
             | Self::RateLimited(_)
             | Self::CredentialRefused(_)
             | Self::Broken(_)
+            | Self::Empty
             | Self::NotTaken(_) => true,
             Self::Timeout | Self::Refused(_) => false,
         }
@@ -100,6 +105,7 @@ impl UpstreamFailure {
                 | Self::Refused(_)
                 | Self::CredentialRefused(_)
                 | Self::Broken(_)
+                | Self::Empty
                 | Self::NotTaken(_),
                 _,
             ) => false,
@@ -116,7 +122,8 @@ impl UpstreamFailure {
             Self::Overloaded | Self::RateLimited(_) => AttemptOutcome::Overloaded,
             // An upstream that can judge requests is well.
             Self::Refused(_) => AttemptOutcome::Served,
-            Self::NotTaken(_) => AttemptOutcome::Unjudged,
+            // A server that answers is well.
+            Self::Empty | Self::NotTaken(_) => AttemptOutcome::Unjudged,
         }
     }
 
@@ -137,6 +144,7 @@ impl UpstreamFailure {
             | Self::Refused(_)
             | Self::CredentialRefused(_)
             | Self::Broken(_)
+            | Self::Empty
             | Self::NotTaken(_) => self.outcome(),
         }
     }
@@ -155,7 +163,8 @@ impl UpstreamFailure {
             | Self::RateLimited(_)
             | Self::Timeout
             | Self::CredentialRefused(_)
-            | Self::Broken(_) => Some(self.kind()),
+            | Self::Broken(_)
+            | Self::Empty => Some(self.kind()),
             Self::Refused(_) | Self::NotTaken(_) => None,
         }
     }
@@ -170,6 +179,7 @@ impl UpstreamFailure {
             Self::Refused(_) => "refused",
             Self::CredentialRefused(_) => "credential",
             Self::Broken(_) | Self::NotTaken(_) => "broken",
+            Self::Empty => "empty",
         }
     }
 }
@@ -188,7 +198,7 @@ impl fmt::Display for UpstreamFailure {
             }
             Self::Refused(error) => write!(f, ": {}", error.code.as_str()),
             Self::CredentialRefused(status) => write!(f, ": status {status}"),
-            Self::Overloaded | Self::RateLimited(_) | Self::Timeout => Ok(()),
+            Self::Overloaded | Self::RateLimited(_) | Self::Timeout | Self::Empty => Ok(()),
         }
     }
 }
@@ -208,6 +218,7 @@ impl From<UpstreamFailure> for ApiError {
             UpstreamFailure::HungUp(_)
             | UpstreamFailure::CredentialRefused(_)
             | UpstreamFailure::Broken(_)
+            | UpstreamFailure::Empty
             | UpstreamFailure::NotTaken(_) => Self::new(Code::UpstreamError, "The model failed to answer."),
         }
     }
@@ -268,11 +279,12 @@ pub(crate) fn of_passed(
     }
 }
 
-/// Reads the error of a response.
-pub(crate) async fn read_error(response: Response<Incoming>) -> UpstreamError {
+/// Reads the error of a response, and the member that it refuses.
+pub(crate) async fn read_error(response: Response<Incoming>) -> (UpstreamError, Option<RefusedMember>) {
+    let status = response.status().as_u16();
     let body = timeout(BODY_DEADLINE, Limited::new(response.into_body(), MAX_ERROR_BYTES).collect()).await;
     let body = body.ok().and_then(Result::ok).map(http_body_util::Collected::to_bytes).unwrap_or_default();
-    UpstreamError::read(&body)
+    (UpstreamError::read(&body), RefusedMember::find(&body, status))
 }
 
 /// Interprets an error event of a stream.
@@ -292,7 +304,7 @@ pub(crate) fn of_error(
         Some(cut(&message, MAX_MESSAGE_CHARS).to_owned())
     };
     let refused = |mut refused: ApiError| {
-        if refused.param.is_none() && keeps_places(BodyForm::of(entry, &forward.reply), &forward.reply) {
+        if refused.param.is_none() && keeps_places(forward.form(entry), &forward.reply) {
             refused.param = error.place().map(str::to_owned);
         }
         UpstreamFailure::Refused(refused)

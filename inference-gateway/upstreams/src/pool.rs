@@ -201,6 +201,14 @@ impl Running {
         self.member.state.lock().failed(kind, self.began.elapsed());
     }
 
+    /// Counts an odd form of an answer, and returns whether the log is to tell it: once an hour for each form.
+    pub fn note_oddity(&self, oddity: &'static str) -> bool {
+        let upstream = self.upstream().to_string();
+        metrics::counter!("gateway_upstream_oddities_total", "upstream" => upstream, "kind" => oddity)
+            .increment(1);
+        self.member.state.lock().tells(oddity, self.began.elapsed())
+    }
+
     /// Ends the attempt, after its failure was noted.
     pub fn failed(self) -> FailedAttempt {
         FailedAttempt { member: self.member.clone(), was_well: self.was_well }

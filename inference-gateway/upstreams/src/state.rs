@@ -28,14 +28,19 @@ pub(crate) struct UpstreamState {
     /// Time at which the upstream was set aside or drained, or came back into service.
     since: Duration,
     last_failure: Option<(&'static str, Duration)>,
+    /// Odd forms of answers that were told, and when.
+    oddities: Vec<(&'static str, Duration)>,
     counted: Option<Counted>,
 }
+
+/// Time after which an odd form of an upstream's answers is told again.
+const TELL_AGAIN: Duration = Duration::from_hours(1);
 
 impl UpstreamState {
     pub(crate) fn new(model: &Model, drained: bool) -> Self {
         let (model, since) = (model.id.clone(), Duration::ZERO);
-        let mut new =
-            Self { model, health: Health::default(), drained, since, last_failure: None, counted: None };
+        let (health, oddities) = (Health::default(), Vec::new());
+        let mut new = Self { model, health, drained, since, last_failure: None, oddities, counted: None };
         new.counted = Some(new.count());
         new
     }
@@ -83,6 +88,22 @@ impl UpstreamState {
 
     pub(crate) const fn failed(&mut self, kind: &'static str, now: Duration) {
         self.last_failure = Some((kind, now));
+    }
+
+    /// Notes an odd form of an answer. Returns whether it is to be told, since it was not for an hour.
+    pub(crate) fn tells(&mut self, oddity: &'static str, now: Duration) -> bool {
+        let told = self.oddities.iter_mut().find(|(known, _)| *known == oddity);
+        match told {
+            Some((_, at)) if now.saturating_sub(*at) < TELL_AGAIN => false,
+            Some((_, at)) => {
+                *at = now;
+                true
+            }
+            None => {
+                self.oddities.push((oddity, now));
+                true
+            }
+        }
     }
 
     pub(crate) fn retire(&mut self) {

@@ -8,6 +8,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use metering::UsageScope;
 use parking_lot::Mutex;
+use reply::carried::ServerId;
 use request::{BodyForm, BodyPieces, Forward, ProgressReports, UpstreamParams};
 use routing::cache_salt;
 use shared::ids::AccountId;
@@ -16,12 +17,14 @@ use shared_config::ConfigError;
 use shared_door::admission::Quota;
 use shared_observe::traces::{Span, TRACEPARENT};
 use tokio::time::{Instant, timeout_at};
+use upstream_error::{RefusedMember, RefusedMembers};
 
 use crate::{
     client::{Server, UpstreamClient},
     dialect::{Dialect, TokenCounter},
     failure::{self, NotAnswered, UpstreamFailure},
     headers::{HeaderValues, UpstreamHeaders},
+    learned::Learned,
     passed_head::PassedHead,
 };
 
@@ -54,6 +57,9 @@ pub struct Upstream {
     pub(crate) counting: Quota,
     /// Name of the last other model that answered.
     other_model: Mutex<String>,
+    /// Identity by which the server gets back what it signs.
+    pub signs_as: ServerId,
+    learned: Learned,
 }
 
 /// Terms of a request to an upstream.
@@ -65,6 +71,17 @@ pub struct Terms<'t> {
     pub deadline: Duration,
     /// Header with the span of the request, if spans are exported.
     pub traceparent: Option<HeaderValue>,
+    /// Most output tokens of each choice.
+    pub max_tokens: Option<u64>,
+    /// Members that the request does without.
+    pub refused: RefusedMembers,
+}
+
+/// An answer that has begun with a 200.
+pub struct BegunAnswer {
+    pub body: Incoming,
+    /// A whole answer comes as a stream.
+    pub folded: bool,
 }
 
 /// A request to an upstream, except its body.
@@ -113,6 +130,8 @@ impl Upstream {
             headers: UpstreamHeaders::read(&entry.access)?,
             counting: Quota::new(MAX_COUNTS_AT_ONCE, MAX_COUNTS_OF_AN_ACCOUNT),
             other_model: Mutex::default(),
+            signs_as: ServerId::of(entry),
+            learned: Learned::default(),
         })
     }
 
@@ -124,7 +143,7 @@ impl Upstream {
 
     /// The form in which this server is asked.
     pub fn form(&self, forward: &Forward) -> BodyForm {
-        BodyForm::of(&self.entry, &forward.reply)
+        forward.form(&self.entry)
     }
 
     /// Notes that another model than the server was asked for has answered. Returns whether the last one was not this.
@@ -175,11 +194,44 @@ impl Upstream {
         is_of_chat && (self.dialect.progress != ProgressReports::None || self.entry.streams_every_token)
     }
 
-    /// Returns whether this whole answer is requested as a stream and folded. Otherwise, the server would count only
-    /// its first choice.
-    pub fn folds(&self, forward: &Forward) -> bool {
-        let of_one = self.usage_scope(forward) == UsageScope::Choice;
-        of_one && forward.n > 1 && !forward.stream && forward.reply.is_of_chat()
+    /// Returns whether this whole answer is requested as a stream and folded: the server would count only its first choice,
+    /// or it refuses whole answers.
+    fn folds(&self, forward: &Forward, refused: RefusedMembers) -> bool {
+        let of_one = self.usage_scope(forward) == UsageScope::Choice && forward.n > 1;
+        let streams_alone = refused.contains(RefusedMember::WholeAnswer) && !self.form(forward).is_passed();
+        (of_one || streams_alone) && !forward.stream && forward.reply.is_of_chat()
+    }
+
+    /// Returns whether this request has a member that it can do without.
+    pub fn sends(&self, forward: &Forward, member: RefusedMember) -> bool {
+        let form = self.form(forward);
+        let is_of_responses = form.api() == UpstreamApi::Responses;
+        let is_chat = form.api() == UpstreamApi::Chat && forward.reply.is_of_chat();
+        match member {
+            RefusedMember::WholeAnswer => !forward.stream && !form.is_passed() && forward.reply.is_of_chat(),
+            RefusedMember::StreamOptions | RefusedMember::CallIds | RefusedMember::LimitName => is_chat,
+            RefusedMember::CacheSalt => is_chat && self.dialect.salted,
+            RefusedMember::ParallelToolCalls => !form.is_passed() && forward.has_tools,
+            RefusedMember::Include => is_of_responses && !form.is_passed(),
+            RefusedMember::Store | RefusedMember::CacheKey => is_of_responses,
+        }
+    }
+
+    /// Members that the server has refused.
+    pub fn refused(&self) -> RefusedMembers {
+        self.learned.refused()
+    }
+
+    /// Most output tokens that the server takes as a limit, as far as it has said.
+    pub fn most_output(&self) -> u64 {
+        self.learned.most_output()
+    }
+
+    /// Notes what the server took a request without. It gets no other until the catalogue is read again.
+    pub fn learn(&self, refused: RefusedMembers, most_output: Option<u64>) {
+        if self.learned.learn(refused, most_output) {
+            tracing::warn!(upstream = %self, ?refused, most_output, "an upstream refuses members of requests; it gets none of them from now on");
+        }
     }
 
     /// Returns the output that this server's reports of usage cover in an answer with several choices.
@@ -198,17 +250,16 @@ impl Upstream {
         span.set("server.port", i64::from(port));
     }
 
-    /// Sends a request for at most `max_tokens` per choice, and returns once the upstream has answered 200 within the deadline.
+    /// Sends a request, and returns once the upstream has answered 200 within the deadline.
     pub async fn send(
         &self,
         client: &UpstreamClient,
         forward: &Forward,
-        max_tokens: Option<u64>,
         terms: Terms<'_>,
-    ) -> Result<Incoming, NotAnswered> {
+    ) -> Result<BegunAnswer, NotAnswered> {
         let (dialect, form) = (self.dialect(forward), self.form(forward));
         let salt = dialect.salted.then(|| cache_salt(terms.account));
-        let folded = self.folds(forward);
+        let folded = self.folds(forward, terms.refused);
         // An answer that is read to its end needs usage only at the end of each choice.
         let progress = if folded { ProgressReports::None } else { dialect.progress };
         let params = UpstreamParams {
@@ -216,10 +267,11 @@ impl Upstream {
             account: Some(terms.account),
             model: &self.entry.model,
             limit_param: self.entry.limit_param,
-            max_tokens,
+            max_tokens: terms.max_tokens,
             progress,
             cache_salt: salt.as_deref(),
             folded,
+            refused: terms.refused,
         };
         let path = match form.api() {
             UpstreamApi::Chat if !forward.reply.is_of_chat() => &self.embeddings,
@@ -232,16 +284,16 @@ impl Upstream {
             UpstreamRequest { path, passed, deadline: terms.deadline, traceparent: terms.traceparent };
         let response = self.ask(client, question, || forward.body(params)).await?;
         if response.status() == StatusCode::OK {
-            return Ok(response.into_body());
+            return Ok(BegunAnswer { body: response.into_body(), folded });
         }
         let (status, retry_after) = (response.status(), failure::retry_after(response.headers()));
-        let error = failure::read_error(response).await;
+        let (error, member) = failure::read_error(response).await;
         let model = &self.entry.model;
         let mut failure = failure::of_error(&error, status.as_u16(), &self.entry, forward);
         if form.is_passed() {
             failure = failure::of_passed(failure, &error, status, model, retry_after);
         }
-        Err(NotAnswered { failure, limit: error.refused_limit(status.as_u16()) })
+        Err(NotAnswered { failure, limit: error.refused_limit(status.as_u16()), member })
     }
 
     /// Sends a request; once more if the upstream refuses a credential that was replaced in its file meanwhile.
@@ -283,6 +335,7 @@ impl Upstream {
         *request.uri_mut() = path.unwrap_or_else(|| question.path.clone()).into();
         let headers = request.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         for (name, value) in values {
             headers.insert(name.clone(), value.clone());
         }

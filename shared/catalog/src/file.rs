@@ -14,6 +14,7 @@ use toml::Spanned;
 use crate::{
     access::{RawAccess, RawSource},
     effort::Effort,
+    history::{CallIds, HistoryForm, ReasoningParam, SystemMessages},
     model::{Model, Serves, Service},
     price::{Price, RatePair},
     table::{Fault, Markup, RawTable},
@@ -238,6 +239,12 @@ struct RawUpstream {
     proxy: Option<Spanned<String>>,
     #[serde(default)]
     limit_param: LimitParam,
+    reasoning_param: Option<ReasoningParam>,
+    system_messages: Option<SystemMessages>,
+    #[serde(default)]
+    call_ids: CallIds,
+    #[serde(default)]
+    thought_signatures: bool,
     /// Read only so that it can be refused with a reason.
     tokenizer: Option<Spanned<String>>,
     #[serde(default = "default_weight")]
@@ -311,7 +318,7 @@ impl RawUpstream {
         if speaks.contains(&UpstreamApi::Messages) {
             access.name_version_of_messages();
         }
-        let Self { limit_param, weight, prompt_overhead, .. } = self;
+        let Self { limit_param, call_ids, thought_signatures, weight, prompt_overhead, .. } = self;
         let Self {
             left_before_head, cache_breakpoints, compaction, share_cache, streams_every_token, ..
         } = self;
@@ -326,6 +333,12 @@ impl RawUpstream {
             speaks,
             access,
             limit_param,
+            history: HistoryForm {
+                reasoning_param: self.reasoning_param.unwrap_or(ReasoningParam::of(kind)),
+                system_messages: self.system_messages.unwrap_or(SystemMessages::of(kind)),
+                call_ids,
+                thought_signatures,
+            },
             weight,
             prompt_overhead,
             left_before_head,

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     effort::Effort,
+    history::{CallIds, ReasoningParam},
     upstream::{ImageUrls, LeftBeforeHead, LeftMidStream, LimitParam, UpstreamApi, UpstreamKind},
 };
 
@@ -44,6 +45,9 @@ pub struct Preset {
     auth: Option<String>,
     speaks: Option<Vec<UpstreamApi>>,
     limit_param: Option<LimitParam>,
+    reasoning_param: Option<ReasoningParam>,
+    call_ids: Option<CallIds>,
+    thought_signatures: Option<bool>,
     left_before_head: Option<LeftBeforeHead>,
     left_mid_stream: Option<LeftMidStream>,
     image_urls: Option<ImageUrls>,
@@ -79,6 +83,9 @@ impl Preset {
             auth: None,
             speaks: None,
             limit_param: None,
+            reasoning_param: None,
+            call_ids: None,
+            thought_signatures: None,
             left_before_head: None,
             left_mid_stream: None,
             image_urls: None,
@@ -125,6 +132,9 @@ impl Preset {
             ("auth", self.auth.as_ref().and_then(toml_of)),
             ("speaks", self.speaks.as_deref().and_then(list_of)),
             ("limit_param", self.limit_param.and_then(toml_of)),
+            ("reasoning_param", self.reasoning_param.and_then(toml_of)),
+            ("call_ids", self.call_ids.and_then(toml_of)),
+            ("thought_signatures", self.thought_signatures.and_then(toml_of)),
             ("left_before_head", self.left_before_head.and_then(toml_of)),
             ("left_mid_stream", self.left_mid_stream.and_then(toml_of)),
             ("image_urls", self.image_urls.and_then(toml_of)),

@@ -3,7 +3,11 @@
 use http::Uri;
 use serde::{Deserialize, Serialize};
 
-use crate::{access::Access, price::Price};
+use crate::{
+    access::Access,
+    history::{HistoryForm, ReasoningParam, SystemMessages},
+    price::Price,
+};
 
 /// A server of a model.
 #[derive(Clone, Debug)]
@@ -23,6 +27,8 @@ pub struct Upstream {
     pub access: Access,
     /// The server's name for the limit of output.
     pub limit_param: LimitParam,
+    /// The form in which the server takes earlier messages of a chat.
+    pub history: HistoryForm,
     /// Share of the requests, relative to the model's other upstreams.
     pub weight: u32,
     /// Tokens that the upstream's template adds to a prompt beyond the usual number.
@@ -163,6 +169,29 @@ impl UpstreamKind {
     }
 }
 
+impl ReasoningParam {
+    /// Returns the default of a kind. Strict hosted servers refuse members that they do not know.
+    pub(crate) const fn of(kind: UpstreamKind) -> Self {
+        match kind {
+            UpstreamKind::Openai | UpstreamKind::Anthropic => Self::AsSent,
+            UpstreamKind::Vllm | UpstreamKind::Ollama => Self::Reasoning,
+            UpstreamKind::Sglang | UpstreamKind::LlamaCpp | UpstreamKind::Builtin => Self::ReasoningContent,
+        }
+    }
+}
+
+impl SystemMessages {
+    /// Returns the default of a kind. Templates of many models refuse a system message that is not first.
+    pub(crate) const fn of(kind: UpstreamKind) -> Self {
+        match kind {
+            UpstreamKind::Openai | UpstreamKind::Anthropic | UpstreamKind::Builtin => Self::InPlace,
+            UpstreamKind::Vllm | UpstreamKind::Sglang | UpstreamKind::LlamaCpp | UpstreamKind::Ollama => {
+                Self::AsUser
+            }
+        }
+    }
+}
+
 /// An API of model servers for chats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -220,6 +249,15 @@ pub enum LimitParam {
 }
 
 impl LimitParam {
+    /// Returns the other name.
+    #[must_use]
+    pub const fn other(self) -> Self {
+        match self {
+            Self::MaxTokens => Self::MaxCompletionTokens,
+            Self::MaxCompletionTokens => Self::MaxTokens,
+        }
+    }
+
     /// Name of the member in a request.
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -1,6 +1,6 @@
 //! Access to upstreams as the catalogue describes it: values of headers, private authorities and proxies.
 
-use std::{env, time::Duration};
+use std::{env, net::IpAddr, time::Duration};
 
 use http::{HeaderName, HeaderValue, Uri};
 use hyper_util::client::proxy::matcher::{Intercept, Matcher};
@@ -67,7 +67,7 @@ fn proxy(base: &Uri, access: &Access) -> Result<Option<Intercept>, ConfigError> 
         Some(proxy) => Matcher::builder().all(proxy.expose_secret()),
         None => Matcher::builder()
             .https(first_set(["HTTPS_PROXY", "https_proxy"]))
-            .no(first_set(["NO_PROXY", "no_proxy"])),
+            .no(hosts_without_proxy(&first_set(["NO_PROXY", "no_proxy"]), base)),
     };
     match rules.build().intercept(base) {
         Some(proxy) if proxy.uri().scheme_str() != Some("http") => {
@@ -77,9 +77,31 @@ fn proxy(base: &Uri, access: &Access) -> Result<Option<Intercept>, ConfigError> 
     }
 }
 
-/// Returns the value of the first of these environment variables that is set, or an empty text.
+/// Returns the value of the first of these environment variables that is set and not empty, or an empty text.
 fn first_set(names: [&str; 2]) -> String {
-    names.iter().find_map(|name| env::var(name).ok()).unwrap_or_default()
+    names.iter().find_map(|name| env::var(name).ok().filter(|value| !value.is_empty())).unwrap_or_default()
+}
+
+/// Rewrites a list of hosts that are reached directly. Curl, Go and Python also know `*.` before a domain, and a port,
+/// which must then be the server's.
+fn hosts_without_proxy(list: &str, base: &Uri) -> String {
+    let port = base.port_u16().unwrap_or(if base.scheme_str() == Some("http") { 80 } else { 443 });
+    let host_of = |entry: &str| {
+        let entry = entry.trim();
+        let is_address = entry.parse::<IpAddr>().is_ok();
+        let (host, named) = match entry.rsplit_once(':') {
+            Some((host, digits)) if !is_address && !digits.is_empty() => match digits.parse::<u16>() {
+                Ok(named) => (host, Some(named)),
+                // A network of IPv6, such as 2001::/17.
+                Err(_) => (entry, None),
+            },
+            Some(_) | None => (entry, None),
+        };
+        let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        let host = host.strip_prefix('*').filter(|domain| domain.starts_with('.')).unwrap_or(host);
+        named.is_none_or(|named| named == port).then(|| host.to_owned())
+    };
+    list.split(',').filter_map(host_of).collect::<Vec<_>>().join(",")
 }
 
 #[cfg(test)]
@@ -87,6 +109,33 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+
+    #[test]
+    fn hosts_are_reached_directly_in_every_spelling_of_the_list() {
+        let direct = |list: &str, base: &'static str| {
+            let base = Uri::from_static(base);
+            let rules =
+                Matcher::builder().https("http://proxy.internal:3128").no(hosts_without_proxy(list, &base));
+            rules.build().intercept(&base).is_none()
+        };
+        for (list, base, is_direct) in [
+            ("*.example.com", "https://a.example.com/v1", true),
+            ("*.example.com", "https://a.example.org/v1", false),
+            (".example.com", "https://a.example.com/v1", true),
+            ("a.example.com:443", "https://a.example.com/v1", true),
+            ("a.example.com:8443", "https://a.example.com/v1", false),
+            ("x, a.example.com:8443", "https://a.example.com:8443/v1", true),
+            ("*.example.com:8443", "https://a.example.com:8443/v1", true),
+            ("10.0.0.0/8", "https://10.1.2.3/v1", true),
+            ("[::1]:443", "https://[::1]/v1", true),
+            ("::1", "https://[::1]/v1", true),
+            ("2001:db8::/32", "https://[2001:db8::1]/v1", true),
+            ("*", "https://a.example.com/v1", true),
+            ("", "https://a.example.com/v1", false),
+        ] {
+            assert_eq!(direct(list, base), is_direct, "{list} {base}");
+        }
+    }
 
     #[test]
     fn a_device_is_neither_a_credential_nor_an_authority() {

@@ -1,6 +1,6 @@
 //! Secrets given as flags, where every user of the machine can read them.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 
 use clap::{ArgMatches, Command, Parser, parser::ValueSource};
 
@@ -16,10 +16,20 @@ pub fn parse<A: Parser>() -> (A, ExposedSecrets) {
 fn parse_from<A: Parser>(
     words: impl IntoIterator<Item = OsString>,
 ) -> Result<(A, ExposedSecrets), clap::Error> {
-    let command = A::command();
+    let is_empty = |name: &OsStr| std::env::var_os(name).is_some_and(|value| value.is_empty());
+    let command = without_empty(A::command(), &is_empty);
     let matches = command.clone().try_get_matches_from(words)?;
     let exposed = ExposedSecrets::of(&command, &matches);
     Ok((A::from_arg_matches(&matches)?, exposed))
+}
+
+/// Makes a variable that is set and empty the same as one that is not set: templates of deployments write them so.
+fn without_empty(command: Command, is_empty: &dyn Fn(&OsStr) -> bool) -> Command {
+    let command = command.mut_args(|argument| {
+        let has_nothing = argument.get_env().is_some_and(is_empty);
+        if has_nothing { argument.env(None::<&'static str>) } else { argument }
+    });
+    command.mut_subcommands(|subcommand| without_empty(subcommand, is_empty))
 }
 
 impl ExposedSecrets {
@@ -54,6 +64,7 @@ fn is_plain_address(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use clap::{CommandFactory, FromArgMatches};
     use shared::secret::SecretString;
 
     use super::*;
@@ -65,8 +76,20 @@ mod tests {
         token: Option<SecretString>,
         #[arg(long, hide_env_values = true, value_parser = parse_secret, default_value = "none")]
         store: SecretString,
-        #[arg(long)]
-        file: Option<String>,
+        #[arg(long, env = "FAREGATE_TEST_FILE", default_value = "kept")]
+        file: String,
+    }
+
+    #[test]
+    fn a_variable_that_is_empty_is_as_one_that_is_not_set() {
+        let names = |is_empty: bool| {
+            let command = without_empty(Arguments::command(), &|_| is_empty);
+            command.get_arguments().filter(|argument| argument.get_env().is_some()).count()
+        };
+        assert_eq!((names(false), names(true)), (1, 0));
+        let command = without_empty(Arguments::command(), &|_| true);
+        let matches = command.try_get_matches_from(["program"]).unwrap();
+        assert_eq!(Arguments::from_arg_matches(&matches).unwrap().file, "kept");
     }
 
     #[test]

@@ -79,17 +79,21 @@ pub fn bearer(headers: &HeaderMap) -> Result<&str, ApiError> {
     Ok(token)
 }
 
-/// Returns the credential of a model call, from `Authorization` or `x-api-key`. If both are sent, they must be equal.
+/// Returns the credential of a model call, from `Authorization` or `x-api-key`. If both are sent, they must be equal, but
+/// SDKs send an empty `x-api-key` if only the other is set.
 pub fn model_credential(headers: &HeaderMap) -> Result<&str, ApiError> {
+    let has_bearer = headers.contains_key(header::AUTHORIZATION);
     let mut values = headers.get_all(X_API_KEY).iter();
-    let Some(key) = values.next() else { return bearer(headers) };
+    let Some(key) = values.next().filter(|key| !key.is_empty() || !has_bearer) else {
+        return bearer(headers);
+    };
     let invalid = || {
         let message = "If both Authorization and x-api-key are sent, send each once, with the same key.";
         ApiError::new(Code::InvalidAuthorizationHeader, message)
     };
     let key =
         key.to_str().ok().filter(|key| !key.is_empty() && values.next().is_none()).ok_or_else(invalid)?;
-    if headers.contains_key(header::AUTHORIZATION) && bearer(headers)? != key {
+    if has_bearer && bearer(headers)? != key {
         return Err(invalid());
     }
     Ok(key)
@@ -122,6 +126,7 @@ mod tests {
         assert_eq!(with(None, &["x"]), Ok("x".into()));
         assert_eq!(with(Some("Bearer x"), &[]), Ok("x".into()));
         assert_eq!(with(Some("Bearer x"), &["x"]), Ok("x".into()));
+        assert_eq!(with(Some("Bearer x"), &[""]), Ok("x".into()));
         for (bearer, keys) in
             [(Some("Bearer x"), &["y"][..]), (None, &["x", "x"]), (None, &[""]), (Some("Basic x"), &["x"])]
         {

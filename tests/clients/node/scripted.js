@@ -184,7 +184,6 @@ fact('a stream that breaks throws, and is not tried again', async () => {
     cut: { fault: { cut: { after: 3 } } },
     'no end': { fault: { end: { after: 3 } } },
     'error event': { fault: { error_event: { after: 3, shape: 'flat' } } },
-    'no finish reason': { fault: 'no_finish_reason' },
     abort: { finish_reason: 'abort' },
   };
   for (const [name, members] of Object.entries(broken)) {

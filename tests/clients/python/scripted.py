@@ -295,7 +295,6 @@ def a_stream_that_breaks_raises_and_is_not_tried_again(caller):
         "cut": {"cut": {"after": 3}},
         "no end": {"end": {"after": 3}},
         "error event": {"error_event": {"after": 3, "shape": "flat"}},
-        "no finish reason": "no_finish_reason",
     }
     for name, fault in broken.items():
         asks = scripted(tag=f"broken: {name}", completion_tokens=9, fault=fault)

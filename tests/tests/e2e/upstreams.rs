@@ -1,7 +1,9 @@
 //! Model servers: each kind's own dialect, their faults, and which one is chosen.
 
 pub(crate) mod adapters;
+pub(crate) mod corpus;
 pub(crate) mod failures;
 pub(crate) mod natives;
 pub(crate) mod reach;
+pub(crate) mod returning;
 pub(crate) mod routing;

@@ -1,6 +1,8 @@
 """Faults in counting, pricing, settling and admission."""
 
 METER = "inference-gateway/metering/src/meter.rs"
+FACTS = "inference-gateway/metering/src/known.rs"
+PROGRESS = "inference-gateway/answer/src/reader/progress.rs"
 RESPONSES = "inference-gateway/answer/src/reader/responses.rs"
 PASSED = "inference-gateway/answer/src/dialect/passed.rs"
 REPORTS = "inference-gateway/answer/src/usage/read.rs"
@@ -38,7 +40,7 @@ FAULTS = {
          "let counted = self.count(&chunk);\n        let before = before.unwrap_or(counted);",
          "tests::an_event_that_waits_for_tokens_is_counted_once"),
         ("a last event without its blank line is not counted", METER,
-         '        self.count_only(Bytes::from_static(b"\\n\\n"));\n', "",
+         "            self.decoder.end();\n", "",
          "tests::usage_in_a_last_event_without_its_blank_line_counts"),
         ("a silent stream outlives its last tokens", METER,
          "(self.granted.is_short() && self.is_uncovered()).then_some(StreamEnd::GrantUsedUp)", "None",
@@ -53,7 +55,7 @@ FAULTS = {
          "                self.counter.count_report_of(&chunk);\n                return EventStep",
          "                drop(chunk);\n                return EventStep",
          "tests::tokens_that_were_reported_without_text_before_an_error_are_billed"),
-        ("a stream ends while a choice goes on", METER,
+        ("a stream ends while a choice goes on", FACTS,
          "self.writer.finished_choices() >= self.choices && !self.goes_on",
          "self.writer.finished_choices() >= self.choices",
          "tests::a_stream_is_finished_once_all_its_choices_are_and_not_while_one_goes_on"),
@@ -100,11 +102,11 @@ FAULTS = {
         ("an answer that cannot be kept is not counted", FOLDED,
          "Err(Nonsense::Beyond) => self.forget_texts(),", "Err(Nonsense::Beyond) => return Some(FoldEnd::Complete),",
          "tests::a_stream_that_cannot_be_kept_is_counted_to_its_end"),
-        ("a stream that cannot be read is free", METER,
+        ("a stream that cannot be read is free", FACTS,
          "!self.has_begun() && !self.is_unreadable", "!self.has_begun()",
          "tests::unreadable::a_stream_that_cannot_be_read_is_not_free_and_one_that_ends_too_early_is"),
         ("usage of an event that cannot be read is not counted", METER,
-         "                self.count_unreadable(&data);\n                self.give_up();", "                self.give_up();",
+         "            self.count_unreadable(data);\n            // Words", "            // Words",
          "tests::unreadable::usage_that_an_event_tells_twice_counts_once_and_at_its_largest"),
         ("an answer with an event that is too long is given out without it", FOLDED,
          "                self.forget_texts();\n            }\n            match", "            }\n            match",
@@ -114,11 +116,20 @@ FAULTS = {
          "pace::tests::a_pause_is_no_silence_and_a_silence_counts_from_its_begin"),
     ],
     "inference-gateway-answer": [
+        ("cached tokens are prompt without the total's word", REPORTS,
+         "return says_so && cache > named;", "return cache > named;",
+         "usage::tests::cached_tokens_are_beside_the_prompt_only_where_the_total_says_so"),
+        ("what an event that waits has given is given twice", PROGRESS,
+         "        self.parts.truncate(self.parts_before);\n", "",
+         "reader::progress::tests::what_an_event_changed_is_taken_back_when_it_is_read_again"),
+        ("what a server signed goes to another server", "inference-gateway/request/src/draft/terms.rs",
+         "if self.server == Some(made_by) {", "if made_by != ServerId::ANY {",
+         "tests::returning::what_a_server_signs_comes_back_to_it_and_to_no_other"),
         ("a last event that is too long is free", RESPONSES,
          "Event::end(word, None, ends::usage(ends))", "Event::end(word, None, None)",
          "reader::ends::tests::the_last_event_of_a_response_tells_its_usage_and_others_tell_none"),
         ("what a request repeats of usage is believed", RESPONSES,
-         "_ => return Event::piece(None),",
+         "_ => return Event::nothing(),",
          "_ => return Event::Chunk(Chunk::new(Vec::new(), ends::usage(ends), None)),",
          "reader::ends::tests::the_last_event_of_a_response_tells_its_usage_and_others_tell_none"),
         ("tokens that are told twice cost less", REPORTS, "cached.min(least)", "cached.max(least)",

@@ -1,10 +1,13 @@
 //! Writes answers of the Messages API: a message with content blocks, whole or as events.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use bytes::BytesMut;
 use raw_json::RawString;
-use reply::MessagesReply;
+use reply::{
+    MessagesReply,
+    carried::{ServerId, carry},
+};
 use serde_json::json;
 use shared::{error::ApiError, generation::FinishReason, ids::GenerationId};
 
@@ -23,6 +26,7 @@ const STOP_EVENT: &str = "event: message_stop\ndata: {\"type\":\"message_stop\"}
 
 pub(crate) struct MessagesStream {
     generation: GenerationId,
+    server: ServerId,
     /// Model as a JSON string.
     model: String,
     reply: Arc<MessagesReply>,
@@ -40,6 +44,7 @@ impl MessagesStream {
     pub(crate) fn new(generation: Generation<'_>, reply: Arc<MessagesReply>, prompt_tokens: u64) -> Self {
         Self {
             generation: generation.id,
+            server: generation.server,
             model: generation.model_json(),
             reply,
             prompt_tokens,
@@ -54,7 +59,7 @@ impl MessagesStream {
         self.put_head(out);
         put(out, r#","content":["#);
         let call_ids = AnswerCallIds::new(self.generation, self.reply.earlier_calls.clone());
-        for (block, text) in blocks(turn.message, call_ids, self.reply.thinking) {
+        for (block, text) in blocks(turn.message, call_ids, self.reply.thinking, self.server) {
             if block.index > 0 {
                 put(out, ",");
             }
@@ -82,17 +87,20 @@ impl MessagesStream {
         match content {
             BlockContent::Call { .. } => self.has_calls = true,
             BlockContent::Refusal => self.refused = true,
-            BlockContent::Reasoning | BlockContent::Text => {}
+            BlockContent::Reasoning { .. } | BlockContent::Carried(_) | BlockContent::Text => {}
         }
     }
 
     fn put_block(&mut self, block: &Block, text: RawString<'_>, out: &mut BytesMut) {
         match &block.content {
-            BlockContent::Reasoning => {
+            BlockContent::Reasoning { carried } => {
                 put(out, r#"{"type":"thinking","thinking":"#);
                 text.write(out);
-                put(out, &format!(r#","signature":"{}"}}"#, self.generation));
+                put(out, r#","signature":""#);
+                put(out, &self.signature(carried.as_deref()));
+                put(out, "\"}");
             }
+            BlockContent::Carried(carried) => put_redacted(carried, out),
             BlockContent::Text | BlockContent::Refusal => {
                 self.keep_tail(text);
                 put(out, r#"{"type":"text","text":"#);
@@ -141,6 +149,11 @@ impl MessagesStream {
         stops.iter().find(told).or_else(|| stops.iter().find(shown)).map(String::as_str)
     }
 
+    /// Returns the signature of a thought. Clients drop one without, so there is one even if the server wants nothing back.
+    fn signature<'c>(&self, carried: Option<&'c str>) -> Cow<'c, str> {
+        carried.map_or_else(|| carry(self.server, &[]).into(), Cow::Borrowed)
+    }
+
     /// Writes an event of a content block. `members` come after its index.
     fn block_event(kind: &str, block: &Block, members: impl FnOnce(&mut BytesMut), out: &mut BytesMut) {
         put(out, "event: ");
@@ -169,7 +182,10 @@ impl TurnWriter for MessagesStream {
         let start = |out: &mut BytesMut| {
             put(out, r#","content_block":"#);
             match &block.content {
-                BlockContent::Reasoning => put(out, r#"{"type":"thinking","thinking":"","signature":""}"#),
+                BlockContent::Reasoning { .. } => {
+                    put(out, r#"{"type":"thinking","thinking":"","signature":""}"#);
+                }
+                BlockContent::Carried(carried) => put_redacted(carried, out),
                 BlockContent::Text | BlockContent::Refusal => put(out, r#"{"type":"text","text":""}"#),
                 BlockContent::Call { id, name, .. } => {
                     put(out, &format!(r#"{{"type":"tool_use","id":"{id}","name":"{name}","input":{{}}}}"#));
@@ -181,7 +197,9 @@ impl TurnWriter for MessagesStream {
 
     fn add(&mut self, block: &Block, piece: Piece<'_>, out: &mut BytesMut) {
         let delta = match block.content {
-            BlockContent::Reasoning => r#","delta":{"type":"thinking_delta","thinking":"#,
+            BlockContent::Reasoning { .. } => r#","delta":{"type":"thinking_delta","thinking":"#,
+            // It is whole when it opens.
+            BlockContent::Carried(_) => return,
             BlockContent::Text | BlockContent::Refusal => {
                 self.keep_tail(piece.text);
                 r#","delta":{"type":"text_delta","text":"#
@@ -197,10 +215,14 @@ impl TurnWriter for MessagesStream {
     }
 
     fn close(&mut self, block: &Block, _is_complete: bool, out: &mut BytesMut) {
-        if matches!(block.content, BlockContent::Reasoning) {
-            let signature =
-                format!(r#","delta":{{"type":"signature_delta","signature":"{}"}}"#, self.generation);
-            Self::block_event("content_block_delta", block, |out| put(out, &signature), out);
+        if let BlockContent::Reasoning { carried } = &block.content {
+            let signature = self.signature(carried.as_deref());
+            let members = |out: &mut BytesMut| {
+                put(out, r#","delta":{"type":"signature_delta","signature":""#);
+                put(out, &signature);
+                put(out, "\"}");
+            };
+            Self::block_event("content_block_delta", block, members, out);
         }
         Self::block_event("content_block_stop", block, |_| {}, out);
     }
@@ -231,6 +253,13 @@ impl TurnWriter for MessagesStream {
     fn held_bytes(&self) -> usize {
         0
     }
+}
+
+/// Writes a block that the client only sends back.
+fn put_redacted(carried: &str, out: &mut BytesMut) {
+    put(out, r#"{"type":"redacted_thinking","data":""#);
+    put(out, carried);
+    put(out, "\"}");
 }
 
 /// Writes the arguments of a call as an object. Text that is no object was cut, or is the model's mistake; the client

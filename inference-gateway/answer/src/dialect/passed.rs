@@ -11,10 +11,11 @@ use shared::{
     tokens::Usage,
 };
 
-use super::turn::{TurnEnd, TurnWriter};
+use super::turn::{Turn, TurnEnd, TurnWriter};
 use crate::{
-    fold::WholeAnswer,
     generation::{Generation, Settled, put},
+    pieces::nonsense::Nonsense,
+    pieces::oddity::Oddity,
     sse::payload::is_too_deep,
     stream::{Chunk, Edited, Original},
     usage::Reported,
@@ -39,6 +40,9 @@ pub(crate) struct PassedStream {
     writer: Box<dyn PassedWriter>,
     /// Model as a JSON string.
     model: String,
+    /// Writes an answer that comes whole, and has no events to pass on.
+    turn: Turn,
+    is_whole: bool,
     has_begun: bool,
     end: Option<PassedEnd>,
 }
@@ -51,17 +55,26 @@ enum PassedEnd {
 }
 
 impl PassedStream {
-    pub(crate) fn new(generation: Generation<'_>, writer: Box<dyn PassedWriter>) -> Self {
-        Self { writer, model: generation.model_json(), has_begun: false, end: None }
+    pub(crate) fn new(generation: Generation<'_>, turn: Turn, writer: Box<dyn PassedWriter>) -> Self {
+        let model = generation.model_json();
+        Self { writer, model, turn, is_whole: false, has_begun: false, end: None }
     }
 
     /// Writes the event of a chunk. The last event is held back, and events after it mean nothing.
-    pub(crate) fn chunk(&mut self, chunk: &Chunk<'_>, out: &mut BytesMut) {
+    pub(crate) fn chunk(&mut self, chunk: &Chunk<'_>, out: &mut BytesMut) -> Result<(), Nonsense> {
         if self.end.is_some() {
-            return;
+            return Ok(());
+        }
+        if chunk.is_whole && !self.has_begun {
+            return self.whole(chunk, out);
         }
         let finish = chunk.finish_reasons().next();
-        let Some(event) = chunk.original else { return self.left_out(finish, out) };
+        // Clients of the API know no other names of its last event.
+        let is_misnamed = chunk.odd.has(Oddity::TerminalEvent);
+        let Some(event) = chunk.original.filter(|_| !is_misnamed) else {
+            self.left_out(finish, out);
+            return Ok(());
+        };
         self.writer.pass(&event);
         if finish.is_some() {
             self.end = Some(PassedEnd::Told(LastEvent::of(&event)));
@@ -76,6 +89,17 @@ impl PassedStream {
         } else {
             put_event(event.kind, event.payload, out);
         }
+        Ok(())
+    }
+
+    fn whole(&mut self, chunk: &Chunk<'_>, out: &mut BytesMut) -> Result<(), Nonsense> {
+        self.begin(out);
+        self.is_whole = true;
+        for choice in &chunk.choices {
+            self.turn.chunk(choice, &mut *self.writer, out)?;
+        }
+        self.end = self.turn.end().cloned().map(PassedEnd::Ours);
+        Ok(())
     }
 
     /// Writes what clients need in place of an event that cannot be passed on: the first, or the last.
@@ -100,12 +124,22 @@ impl PassedStream {
 
     /// Ends what is open with an incomplete block.
     pub(crate) fn cut(&mut self, out: &mut BytesMut) {
+        self.end(FinishReason::Length, out);
+    }
+
+    /// Ends what is open, since nothing more comes.
+    pub(crate) fn end(&mut self, finish: FinishReason, out: &mut BytesMut) {
         if self.end.is_some() {
             return;
         }
         self.begin(out);
-        self.writer.close_passed(out);
-        self.end = Some(PassedEnd::Ours(TurnEnd { finish: FinishReason::Length, stop: None }));
+        let end = TurnEnd { finish, stop: None };
+        if self.is_whole {
+            self.turn.finish(end.clone(), &mut *self.writer, out);
+        } else {
+            self.writer.close_passed(out);
+        }
+        self.end = Some(PassedEnd::Ours(end));
     }
 
     pub(crate) fn done(&mut self, settled: Settled, out: &mut BytesMut) {
@@ -230,9 +264,9 @@ pub(crate) struct PassedAnswer<'a> {
 }
 
 impl<'a> PassedAnswer<'a> {
-    /// Takes the answer that was read from this text.
-    pub(crate) fn of(source: &'a str, answer: &WholeAnswer<'a>, put_usage: UsageOf) -> Self {
-        let [model, usage] = [answer.model, answer.usage].map(|value| value.map(RawValue::get));
+    /// Takes the answer of this text, with its model and its usage.
+    pub(crate) fn of(source: &'a str, edited: [Option<&'a RawValue>; 2], put_usage: UsageOf) -> Self {
+        let [model, usage] = edited.map(|value| value.map(RawValue::get));
         let edited = Edited { object: None, model, usage };
         Self { source, edited, put_usage }
     }

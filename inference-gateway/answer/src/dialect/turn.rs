@@ -8,15 +8,17 @@ use std::collections::VecDeque;
 
 use bytes::BytesMut;
 use raw_json::{RawString, is_strict_object};
+use reply::carried::ServerId;
 use shared::{error::ApiError, generation::FinishReason, json::RawValue};
 
 use crate::{
     generation::Settled,
-    nonsense::Nonsense,
+    pieces::nonsense::Nonsense,
     pieces::{
         call_ids::AnswerCallIds,
         calls::{Calls, PieceId, ToolCallDelta},
         parts::{Delta, ToolCall},
+        signed::Carry,
     },
     stream::ChunkChoice,
 };
@@ -48,7 +50,12 @@ pub(crate) struct Block {
 }
 
 pub(crate) enum BlockContent {
-    Reasoning,
+    Reasoning {
+        /// What the server wants back, known once the block is closed; `None` if it wants nothing.
+        carried: Option<String>,
+    },
+    /// What the server wants back, without a thought that the client reads.
+    Carried(String),
     Text,
     /// Text with which the model refuses.
     Refusal,
@@ -89,6 +96,7 @@ pub(crate) struct Turn {
     shows_reasoning: bool,
     calls: Calls,
     call_ids: AnswerCallIds,
+    carry: Carry,
     open: Option<TurnLane>,
     waiting: VecDeque<TurnLane>,
     closed: Vec<u64>,
@@ -105,11 +113,12 @@ struct TurnLane {
 }
 
 impl Turn {
-    pub(crate) fn new(call_ids: AnswerCallIds, shows_reasoning: bool) -> Self {
+    pub(crate) fn new(call_ids: AnswerCallIds, shows_reasoning: bool, server: ServerId) -> Self {
         Self {
             shows_reasoning,
             calls: Calls::default(),
             call_ids,
+            carry: Carry::new(server),
             open: None,
             waiting: VecDeque::new(),
             closed: Vec::new(),
@@ -118,13 +127,18 @@ impl Turn {
         }
     }
 
+    /// Returns why the answer ends if nothing told it.
+    pub(crate) const fn untold_reason(&self) -> FinishReason {
+        if self.calls.is_empty() { FinishReason::Stop } else { FinishReason::ToolCalls }
+    }
+
     pub(crate) const fn end(&self) -> Option<&TurnEnd> {
         self.end.as_ref()
     }
 
     /// Counts the bytes of pieces that wait.
     pub(crate) fn held_bytes(&self) -> usize {
-        self.waiting.iter().map(|lane| lane.waiting.len()).sum()
+        self.waiting.iter().map(|lane| lane.waiting.len()).sum::<usize>() + self.carry.held_bytes()
     }
 
     pub(crate) fn chunk(
@@ -136,6 +150,7 @@ impl Turn {
         if self.end.is_some() {
             return Ok(());
         }
+        self.carry.add(&choice.delta);
         for (content, text) in texts(&choice.delta, self.shows_reasoning) {
             self.text(content, Piece { text, logprobs: choice.logprobs }, writer, out);
         }
@@ -181,6 +196,7 @@ impl Turn {
     ) -> Result<(), Nonsense> {
         let ToolCallDelta { index, id, name_is_new } = self.calls.place(call, at);
         let arguments = call.arguments().unwrap_or(RawString::EMPTY);
+        self.carry.call(call, index);
         let is_this = |lane: &&mut TurnLane| matches!(lane.block.content, BlockContent::Call { place, .. } if place == index);
         if let Some(open) = self.open.as_mut().filter(is_this) {
             if !arguments.is_empty() {
@@ -197,6 +213,9 @@ impl Turn {
         }
         let name = call.name().filter(|_| name_is_new);
         let at = self.waiting.iter_mut().position(|lane| is_this(&lane));
+        if at.is_none() {
+            self.carry_before_call();
+        }
         let lane = waiting_at(&mut self.waiting, at, || {
             let id = self.call_ids.next(call.id().filter(|_| id == PieceId::Upstream), index);
             BlockContent::Call { place: index, id, name: String::new() }
@@ -208,6 +227,17 @@ impl Turn {
         lane.wait(arguments);
         self.advance(writer, out);
         Ok(())
+    }
+
+    /// Puts what the server wants back before a call, unless reasoning that has it is open.
+    fn carry_before_call(&mut self) {
+        let is_reasoning = |lane: &TurnLane| matches!(lane.block.content, BlockContent::Reasoning { .. });
+        if self.open.as_ref().is_some_and(is_reasoning) && self.waiting.is_empty() {
+            return;
+        }
+        if let Some(carried) = self.carry.take() {
+            self.waiting.push_back(TurnLane::new(BlockContent::Carried(carried)));
+        }
     }
 
     /// Opens the next waiting block as soon as the open one is complete.
@@ -245,10 +275,21 @@ impl Turn {
     }
 
     fn close(&mut self, is_complete: bool, writer: &mut dyn TurnWriter, out: &mut BytesMut) {
-        let Some(lane) = self.open.take() else { return };
+        let Some(mut lane) = self.open.take() else { return };
+        if let BlockContent::Reasoning { carried } = &mut lane.block.content {
+            *carried = self.carry.take();
+        }
         writer.close(&lane.block, is_complete, out);
         if let BlockContent::Call { place, .. } = lane.block.content {
             self.closed.push(place);
+        }
+    }
+
+    /// Writes what the server wants back and no block has.
+    fn end_with_carried(&mut self, writer: &mut dyn TurnWriter, out: &mut BytesMut) {
+        if let Some(carried) = self.carry.take() {
+            self.open(TurnLane::new(BlockContent::Carried(carried)), writer, out);
+            self.close(true, writer, out);
         }
     }
 
@@ -261,6 +302,9 @@ impl Turn {
                 break;
             }
             self.open_next(writer, out);
+        }
+        if self.shows_reasoning || self.carry.has_calls() {
+            self.end_with_carried(writer, out);
         }
         self.end = Some(end);
     }
@@ -312,7 +356,7 @@ fn texts<'a>(
     shows_reasoning: bool,
 ) -> impl Iterator<Item = (BlockContent, RawString<'a>)> {
     let texts = [
-        (BlockContent::Reasoning, delta.reasoning().filter(|_| shows_reasoning)),
+        (BlockContent::Reasoning { carried: None }, delta.reasoning.filter(|_| shows_reasoning)),
         (BlockContent::Text, delta.content),
         (BlockContent::Refusal, delta.refusal),
     ];
@@ -327,7 +371,9 @@ pub(crate) fn blocks<'a>(
     message: &'a Delta<'a>,
     mut call_ids: AnswerCallIds,
     shows_reasoning: bool,
+    server: ServerId,
 ) -> impl Iterator<Item = (Block, RawString<'a>)> {
+    let mut carry = Carry::of(message, server);
     let calls = message.calls().iter().enumerate().map(move |(place, call)| {
         let place = place as u64;
         let id = call_ids.next(call.id(), place);
@@ -335,8 +381,14 @@ pub(crate) fn blocks<'a>(
         (BlockContent::Call { place, id, name }, call.arguments().unwrap_or(RawString::EMPTY))
     });
     let calls: Vec<_> = calls.collect();
-    let contents = texts(message, shows_reasoning).chain(calls);
-    contents.zip(0..).map(|((content, text), index)| (Block { index, content }, text))
+    let mut contents: Vec<_> = texts(message, shows_reasoning).collect();
+    if let Some((BlockContent::Reasoning { carried }, _)) = contents.first_mut() {
+        *carried = carry.take();
+    }
+    let carried = carry.take().filter(|_| shows_reasoning || !calls.is_empty());
+    contents.extend(carried.map(|carried| (BlockContent::Carried(carried), RawString::EMPTY)));
+    contents.extend(calls);
+    contents.into_iter().zip(0..).map(|((content, text), index)| (Block { index, content }, text))
 }
 
 /// Finds the end of a JSON object that comes in pieces.

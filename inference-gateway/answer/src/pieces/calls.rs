@@ -4,7 +4,7 @@
 use bytes::BytesMut;
 use raw_json::RawString;
 
-use super::{call_ids::MadeIds, parts::ToolCall};
+use super::{call_ids::MadeIds, parts::ToolCall, signed::put_call_signature};
 use crate::generation::{put, put_number};
 
 /// Most calls of a choice that are tracked, more than any model makes in an answer. Further calls pass unchanged.
@@ -47,6 +47,10 @@ pub(crate) struct ToolCallDelta {
 }
 
 impl Calls {
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Adds the piece at `place` of the array of calls.
     ///
     /// SDKs join pieces of the same index, texts end to end. So an id or name that is repeated (llama-cpp-python does
@@ -104,8 +108,13 @@ impl SentCall {
 
 impl ToolCall<'_> {
     /// Writes the call at `place` of a whole answer, with all members.
-    pub(crate) fn write_whole(&self, place: usize, made: MadeIds, out: &mut BytesMut) {
-        let function = self.function.as_ref();
+    pub(crate) fn write_whole(
+        &self,
+        place: usize,
+        made: MadeIds,
+        signature: Option<&str>,
+        out: &mut BytesMut,
+    ) {
         let or = |text: Option<RawString<'_>>, otherwise: &'static str, out: &mut BytesMut| match text {
             Some(text) => text.write(out),
             None => put(out, otherwise),
@@ -116,14 +125,24 @@ impl ToolCall<'_> {
             Some(_) | None => put_made(made, place as u64, out),
         }
         put(out, r#","type":"function","function":{"name":"#);
-        or(function.and_then(|f| f.name), r#""""#, out);
+        or(self.name, r#""""#, out);
         put(out, r#","arguments":"#);
-        or(function.and_then(|f| f.arguments), r#""{}""#, out);
-        put(out, "}}");
+        or(self.arguments().filter(|arguments| !arguments.is_empty()), r#""{}""#, out);
+        put(out, "}");
+        if let Some(signature) = signature {
+            put_call_signature(signature, out);
+        }
+        put(out, "}");
     }
 
     /// Writes a piece of a call: the index, and the members not sent before.
-    pub(crate) fn write_piece(&self, piece: &ToolCallDelta, made: MadeIds, out: &mut BytesMut) {
+    pub(crate) fn write_piece(
+        &self,
+        piece: &ToolCallDelta,
+        made: MadeIds,
+        signature: Option<&str>,
+        out: &mut BytesMut,
+    ) {
         put(out, r#"{"index":"#);
         put_number(out, piece.index);
         if piece.id != PieceId::Sent {
@@ -134,18 +153,21 @@ impl ToolCall<'_> {
             }
             put(out, r#","type":"function""#);
         }
-        if let Some(function) = &self.function {
+        if self.name.is_some() || self.arguments.is_some() {
             put(out, r#","function":{"#);
-            let name = function.name.filter(|_| piece.name_is_new);
+            let name = self.name.filter(|_| piece.name_is_new);
             if let Some(name) = name {
                 put(out, r#""name":"#);
                 name.write(out);
             }
-            if let Some(arguments) = function.arguments {
+            if let Some(arguments) = self.arguments() {
                 put(out, if name.is_some() { r#","arguments":"# } else { r#""arguments":"# });
                 arguments.write(out);
             }
             put(out, "}");
+        }
+        if let Some(signature) = signature {
+            put_call_signature(signature, out);
         }
         put(out, "}");
     }

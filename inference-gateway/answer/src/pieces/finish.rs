@@ -15,7 +15,7 @@ pub(crate) enum FinishWord {
 
 impl FinishWord {
     /// Finish reasons of servers, which are matched in any case.
-    const WORDS: [(&str, Self); 20] = [
+    const WORDS: [(&str, Self); 42] = [
         ("stop", Self::Known(FinishReason::Stop)),
         ("length", Self::Known(FinishReason::Length)),
         ("tool_calls", Self::Known(FinishReason::ToolCalls)),
@@ -36,13 +36,41 @@ impl FinishWord {
         // Reasons of OpenAI's Responses API.
         ("max_output_tokens", Self::Known(FinishReason::Length)),
         ("max_messages", Self::Known(FinishReason::Length)),
+        ("incomplete", Self::Known(FinishReason::Length)),
+        // Reasons of Cohere, of AI21 and of older servers.
+        ("complete", Self::Known(FinishReason::Stop)),
+        ("completed", Self::Known(FinishReason::Stop)),
+        ("eos_token_id", Self::Known(FinishReason::Stop)),
+        ("endoftext", Self::Known(FinishReason::Stop)),
+        ("tool_call", Self::Known(FinishReason::ToolCalls)),
+        // Reasons of Gemini's own API, which its chat API lets through.
+        ("safety", Self::Known(FinishReason::ContentFilter)),
+        ("prohibited_content", Self::Known(FinishReason::ContentFilter)),
+        ("blocklist", Self::Known(FinishReason::ContentFilter)),
+        ("spii", Self::Known(FinishReason::ContentFilter)),
+        ("recitation", Self::Known(FinishReason::ContentFilter)),
+        ("image_safety", Self::Known(FinishReason::ContentFilter)),
+        ("malformed_function_call", Self::Failure),
+        ("unexpected_tool_call", Self::Failure),
+        // Reasons of Z.ai, of Bedrock and of Azure.
+        ("sensitive", Self::Known(FinishReason::ContentFilter)),
+        ("content_filtered", Self::Known(FinishReason::ContentFilter)),
+        ("guardrail_intervened", Self::Known(FinishReason::ContentFilter)),
+        ("network_error", Self::Failure),
+        // Reasons of DeepSeek, vLLM and SGLang.
+        ("insufficient_system_resource", Self::Failure),
+        ("repetition", Self::Known(FinishReason::Stop)),
+        ("length_exceeded", Self::Known(FinishReason::Length)),
         ("abort", Self::Failure),
+        ("aborted", Self::Failure),
         ("error", Self::Failure),
     ];
 
     pub(crate) fn read(upstream: &str) -> Self {
-        let known = Self::WORDS.iter().find(|(word, _)| word.eq_ignore_ascii_case(upstream));
-        known.map_or(Self::Unknown, |(_, meaning)| *meaning)
+        // Some servers write the name of a variant, such as `FinishReason.SAFETY`.
+        let last = upstream.rsplit(['.', ':']).next().unwrap_or(upstream).trim();
+        let named = |told: &str| Self::WORDS.iter().find(|(word, _)| word.eq_ignore_ascii_case(told));
+        named(upstream).or_else(|| named(last)).map_or(Self::Unknown, |(_, meaning)| *meaning)
     }
 
     /// Returns the reason that clients read; `None` for a failure.

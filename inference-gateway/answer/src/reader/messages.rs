@@ -2,25 +2,59 @@
 
 use raw_json::RawString;
 use serde::Deserialize;
-use serde_json::Value;
-use shared::json::RawValue;
+use shared::json::{Kind, RawValue, each_element};
 use upstream_error::UpstreamError;
 
-use super::{calls::CallPlaces, pieces::Pieces};
+use super::{
+    chat::is_hollow,
+    content::{self, ContentPlace, TextKind},
+    pieces::Pieces,
+    progress::{PartKey, PartKind, Progress},
+};
 use crate::{
-    fold::WholeAnswer,
-    nonsense::Nonsense,
-    pieces::parts::{AtMost, Delta, even_null, short},
+    pieces::nonsense::Nonsense,
+    pieces::oddity::Oddity,
+    pieces::{
+        loose::{Raw, filled, number, object, text, word},
+        parts::{CallArguments, Delta, SignedPart, even_null, short},
+    },
     stream::{Chunk, Edited, Event, Original},
 };
 
 /// Most blocks of a message: more than any model makes.
-const MAX_BLOCKS: usize = 4096;
+const MAX_BLOCKS: u64 = 4096;
+/// Blocks that clients of other APIs cannot read: what the vendor's own tools did.
+const NOT_SHOWN: [&str; 11] = [
+    "server_tool_use",
+    "web_search_tool_result",
+    "web_fetch_tool_result",
+    "code_execution_tool_result",
+    "bash_code_execution_tool_result",
+    "text_editor_code_execution_tool_result",
+    "tool_search_tool_result",
+    "mcp_tool_use",
+    "mcp_tool_result",
+    "container_upload",
+    "compaction",
+];
 
 /// Reader of a message's events.
 #[derive(Default)]
 pub(super) struct MessagesReader {
-    calls: CallPlaces,
+    pub(super) progress: Progress,
+    state: MessageState,
+    before: MessageState,
+}
+
+/// Members that the last event may have changed.
+#[derive(Clone, Copy, Default)]
+struct MessageState {
+    /// Messages that have begun, each with its own blocks.
+    messages: u64,
+    /// Digest of the id of the last one.
+    id: Option<u64>,
+    /// Index of the last block.
+    block: u64,
 }
 
 /// Members of all events. Those that only some events have are read once the type is known, so that events of unknown
@@ -28,59 +62,79 @@ pub(super) struct MessagesReader {
 #[derive(Deserialize)]
 struct RawEvent<'a> {
     #[serde(borrow, rename = "type")]
-    kind: Option<RawString<'a>>,
-    index: Option<&'a RawValue>,
-    message: Option<&'a RawValue>,
-    content_block: Option<&'a RawValue>,
-    delta: Option<&'a RawValue>,
+    kind: Raw<'a>,
+    index: Raw<'a>,
+    message: Raw<'a>,
+    content_block: Raw<'a>,
+    delta: Raw<'a>,
     #[serde(borrow, default, deserialize_with = "even_null")]
     usage: Option<&'a RawValue>,
-    error: Option<&'a RawValue>,
+    error: Raw<'a>,
+    content: Raw<'a>,
+    stop_reason: Raw<'a>,
 }
 
 /// A whole message, or the beginning of one.
 #[derive(Deserialize)]
 struct RawMessage<'a> {
-    content: Option<AtMost<RawBlock<'a>, MAX_BLOCKS>>,
-    stop_reason: Option<RawString<'a>>,
+    #[serde(borrow)]
+    id: Raw<'a>,
+    content: Raw<'a>,
+    stop_reason: Raw<'a>,
+    stop_sequence: Raw<'a>,
     #[serde(borrow, default, deserialize_with = "even_null")]
     usage: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "even_null")]
     model: Option<&'a RawValue>,
-    error: Option<&'a RawValue>,
 }
 
 /// A block of a message. Only texts, thoughts and calls are shown.
 #[derive(Deserialize)]
 struct RawBlock<'a> {
     #[serde(borrow, rename = "type")]
-    kind: RawString<'a>,
-    #[serde(borrow, default, deserialize_with = "short")]
-    id: Option<RawString<'a>>,
-    #[serde(borrow, default, deserialize_with = "short")]
-    name: Option<RawString<'a>>,
-    text: Option<RawString<'a>>,
-    thinking: Option<&'a RawValue>,
-    input: Option<&'a RawValue>,
+    kind: Raw<'a>,
+    id: Raw<'a>,
+    name: Raw<'a>,
+    text: Raw<'a>,
+    thinking: Raw<'a>,
+    signature: Raw<'a>,
+    /// A thought that only the vendor can read.
+    data: Raw<'a>,
+    input: Raw<'a>,
 }
 
 /// An addition to a block, or the end of a message.
 #[derive(Deserialize)]
 struct RawDelta<'a> {
     #[serde(borrow, rename = "type")]
-    kind: Option<RawString<'a>>,
-    text: Option<RawString<'a>>,
-    thinking: Option<&'a RawValue>,
-    partial_json: Option<RawString<'a>>,
-    stop_reason: Option<RawString<'a>>,
-    stop_sequence: Option<RawString<'a>>,
+    kind: Raw<'a>,
+    text: Raw<'a>,
+    thinking: Raw<'a>,
+    signature: Raw<'a>,
+    partial_json: Raw<'a>,
+    stop_reason: Raw<'a>,
+    stop_sequence: Raw<'a>,
 }
 
 impl MessagesReader {
+    pub(super) fn next(&mut self) {
+        self.progress.next();
+        self.before = self.state;
+    }
+
+    pub(super) fn again(&mut self) {
+        self.progress.again();
+        self.state = self.before;
+    }
+
     pub(super) fn event<'a>(&mut self, payload: &'a str) -> Result<Event<'a>, Nonsense> {
         let raw: RawEvent<'_> = serde_json::from_str(payload)?;
-        let kind = raw.kind.map_or("", RawString::inner);
-        let message = if kind == "message_start" { Some(read::<RawMessage<'_>>(raw.message)?) } else { None };
+        let kind = word(raw.kind);
+        if kind == "message" || (kind.is_empty() && (raw.content.is_some() || raw.stop_reason.is_some())) {
+            return self.whole(payload);
+        }
+        let message: Option<RawMessage<'_>> =
+            if kind == "message_start" { object(raw.message) } else { None };
         let (model, usage) = match &message {
             Some(message) => (message.model, message.usage),
             None => (None, raw.usage),
@@ -88,98 +142,224 @@ impl MessagesReader {
         let [object, model, usage] =
             [raw.message.filter(|_| message.is_some()), model, usage].map(|value| value.map(RawValue::get));
         let edited = Edited { object, model, usage };
-        let index = raw.index;
-        let original =
-            Original { payload, kind, number: None, index, edited, item: None, id: None, delta: None };
-        Ok(self.read(&raw, message, &original)?.with_original(original))
+        let original = Original {
+            payload,
+            kind,
+            number: None,
+            index: raw.index,
+            edited,
+            item: raw.content_block,
+            id: None,
+            delta: raw.delta,
+        };
+        Ok(self.read(&raw, message.as_ref(), &original)?.with_original(original))
     }
 
     fn read<'a>(
         &mut self,
         raw: &RawEvent<'a>,
-        message: Option<RawMessage<'a>>,
+        message: Option<&RawMessage<'a>>,
         event: &Original<'a>,
     ) -> Result<Event<'a>, Nonsense> {
-        let index = || read::<u64>(raw.index);
-        let delta = match event.kind {
-            "content_block_delta" => self.addition(index()?, &read(raw.delta)?),
-            "content_block_start" => self.begin(index()?, &read(raw.content_block)?)?,
-            "content_block_stop" => self.calls.end(index()?, None),
+        let block = number(raw.index).unwrap_or(self.state.block);
+        self.state.block = block;
+        let mut out = Pieces::default();
+        match event.kind {
+            "content_block_delta" => self.addition(block, raw.delta, &mut out),
+            "content_block_start" => {
+                if let Some(started) = object(raw.content_block) {
+                    self.begin(block, &started, &mut out)?;
+                    let has_arguments = out.list.iter().any(|piece| piece.delta.has_arguments());
+                    out.odd.add_if(Oddity::LateArguments, has_arguments);
+                }
+            }
+            "content_block_stop" => self.end_call(block, &mut out),
             "message_start" => {
-                let usage = message.and_then(|message| message.usage);
-                return Ok(Event::Chunk(Chunk::new(Vec::new(), usage, None)));
+                self.start(message, &mut out);
+                return Ok(Event::Chunk(out.into_chunk(message.and_then(|message| message.usage))));
             }
             "message_delta" => {
-                let RawDelta { stop_reason, stop_sequence, .. } = read(raw.delta)?;
-                return Ok(match stop_reason {
-                    Some(reason) => Event::end(reason.inner(), stop_sequence, raw.usage),
-                    None => Event::Chunk(Chunk::new(Vec::new(), raw.usage, None)),
+                let delta: Option<RawDelta<'_>> = object(raw.delta);
+                let delta = delta.as_ref();
+                return Ok(match filled(delta.and_then(|delta| delta.stop_reason)) {
+                    Some(reason) => {
+                        let stop = text(delta.and_then(|delta| delta.stop_sequence));
+                        Event::end(reason.inner(), stop, raw.usage)
+                    }
+                    None => Event::Chunk(out.into_chunk(raw.usage)),
                 });
             }
             "message_stop" => return Ok(Event::Done),
             "error" => return Ok(failed(event.payload)),
             // Errors of proxies on the way do not have this form.
-            "" if raw.error.is_some() => return Ok(failed(event.payload)),
-            // `ping`, and events that a later version of the API adds.
-            _ => None,
-        };
-        Ok(Event::piece(delta))
-    }
-
-    fn begin<'a>(&mut self, index: u64, block: &RawBlock<'a>) -> Result<Option<Delta<'a>>, Nonsense> {
-        Ok(match block.kind.inner() {
-            "tool_use" => Some(self.calls.begin(index, [block.id, block.name])?),
-            _ => block.text_delta(),
-        })
-    }
-
-    fn addition<'a>(&mut self, index: u64, delta: &RawDelta<'a>) -> Option<Delta<'a>> {
-        match delta.kind.map_or("", RawString::inner) {
-            "text_delta" => delta.text.map(Delta::of_text),
-            "thinking_delta" => delta.thinking.map(Delta::of_reasoning),
-            "input_json_delta" => self.calls.add(index, delta.partial_json.unwrap_or(RawString::EMPTY)),
-            // Signatures and citations are not shown.
-            _ => None,
+            "" if raw.error.is_some_and(|error| !is_hollow(error)) => return Ok(failed(event.payload)),
+            kind => out.odd.add_if(Oddity::UnknownItem, kind != "ping"),
         }
+        Ok(Event::Chunk(out.into_chunk(None)))
+    }
+
+    /// Begins a message. One with another id begins anew, and its blocks are not those of the message before.
+    fn start(&mut self, message: Option<&RawMessage<'_>>, out: &mut Pieces<'_>) {
+        let id = message.map(|message| digest(word(message.id)));
+        if self.state.messages > 0 && self.state.id != id {
+            out.odd.add(Oddity::Restarted);
+            out.add(Delta::of_signed(SignedPart::Restarted));
+        }
+        if self.state.messages == 0 || self.state.id != id {
+            self.state.messages += 1;
+        }
+        self.state.id = id;
+    }
+
+    fn key(&self, kind: PartKind, block: u64) -> PartKey {
+        PartKey { kind, item: self.state.messages, part: block }
+    }
+
+    fn begin<'a>(
+        &mut self,
+        block: u64,
+        started: &RawBlock<'a>,
+        out: &mut Pieces<'a>,
+    ) -> Result<(), Nonsense> {
+        match word(started.kind) {
+            "tool_use" => {
+                let key = self.key(PartKind::Call, block);
+                let place = self.progress.begin_call(key)?;
+                let name = [short(started.id)?, short(started.name)?];
+                // Some servers send the whole input at once, and no pieces, or the pieces of it again.
+                let input = started.input.filter(|input| has_members(input) && !self.progress.is_given(key));
+                let arguments = input.map_or(CallArguments::Text(RawString::EMPTY), CallArguments::of_input);
+                if input.is_some() {
+                    self.progress.add(key, arguments.raw());
+                    self.progress.add(PartKey { kind: PartKind::Text, ..key }, arguments.raw());
+                }
+                out.add(Delta::of_call(place, name, Some(arguments)));
+            }
+            "text" => add_text(TextKind::Said, started.text, out),
+            "thinking" => {
+                add_text(TextKind::Thought, started.thinking, out);
+                add_signature(started.signature, out);
+            }
+            "redacted_thinking" => {
+                if let Some(data) = filled(started.data) {
+                    out.add(Delta::of_signed(SignedPart::Redacted(data)));
+                }
+            }
+            kind => out.odd.add_if(Oddity::UnknownItem, !NOT_SHOWN.contains(&kind)),
+        }
+        Ok(())
+    }
+
+    fn addition<'a>(&mut self, block: u64, delta: Raw<'a>, out: &mut Pieces<'a>) {
+        let Some(delta) = object::<RawDelta<'_>>(delta) else { return };
+        match word(delta.kind) {
+            "text_delta" => add_text(TextKind::Said, delta.text, out),
+            "thinking_delta" => add_text(TextKind::Thought, delta.thinking, out),
+            "input_json_delta" => {
+                let key = self.key(PartKind::Call, block);
+                // An input that came whole was noted as a text, too.
+                let is_whole = self.progress.is_given(PartKey { kind: PartKind::Text, ..key });
+                let Some(place) = self.progress.call(key).filter(|_| !is_whole) else { return };
+                let Some(raw) = delta.partial_json else { return };
+                let Some(arguments) = CallArguments::read(raw, &mut out.odd) else { return };
+                self.progress.add(key, arguments.raw());
+                out.add(Delta::of_call(place, [None, None], Some(arguments)));
+            }
+            "signature_delta" => add_signature(delta.signature, out),
+            // Citations are not shown.
+            "citations_delta" => {}
+            _ => out.odd.add(Oddity::UnknownItem),
+        }
+    }
+
+    /// Ends the call of a block. A call without arguments has them only here.
+    fn end_call(&mut self, block: u64, out: &mut Pieces<'_>) {
+        let key = self.key(PartKind::Call, block);
+        if let Some(place) = self.progress.call(key).filter(|_| !self.progress.is_given(key)) {
+            self.progress.add(key, RawString::trusted(r#""{}""#));
+            out.add(Delta::of_call(place, [None, None], Some(CallArguments::NONE)));
+        }
+    }
+
+    /// Reads a whole message.
+    fn whole<'a>(&mut self, body: &'a str) -> Result<Event<'a>, Nonsense> {
+        let message: RawMessage<'_> = serde_json::from_str(body)?;
+        let mut out = Pieces::default();
+        if let Some(content) = message.content {
+            self.blocks(content, &mut out)?;
+        }
+        let mut event = match filled(message.stop_reason) {
+            Some(reason) => Event::end(reason.inner(), text(message.stop_sequence), message.usage),
+            None => Event::Chunk(Chunk::new(Vec::new(), message.usage, None)),
+        };
+        if let Event::Chunk(chunk) | Event::Failed(_, chunk) = &mut event {
+            chunk.prepend(out.list, out.odd);
+            chunk.model = message.model.map(RawValue::get);
+            chunk.is_whole = true;
+        }
+        Ok(event)
+    }
+
+    fn blocks<'a>(&mut self, content: &'a RawValue, out: &mut Pieces<'a>) -> Result<(), Nonsense> {
+        if Kind::of(content) != Kind::Array {
+            content::add(content, ContentPlace { choice: 0, kind: TextKind::Said }, out);
+            return Ok(());
+        }
+        let (mut read, mut place) = (Ok(()), 0);
+        let _ = each_element(content, |block: &RawValue| {
+            match object(Some(block)) {
+                Some(block) => {
+                    read = self.begin(place, &block, out);
+                    self.end_call(place, out);
+                }
+                None => out.odd.add(Oddity::UnknownItem),
+            }
+            place += 1;
+            if place > MAX_BLOCKS {
+                read = Err(Nonsense::Beyond);
+            }
+            read.is_ok()
+        });
+        read
     }
 }
 
-impl<'a> RawBlock<'a> {
-    /// Returns the text or the thought of a block; `None` for an empty block, and for any other kind.
-    fn text_delta(&self) -> Option<Delta<'a>> {
-        let delta = match self.kind.inner() {
-            "text" => self.text.map(Delta::of_text),
-            "thinking" => self.thinking.map(Delta::of_reasoning),
-            _ => None,
-        };
-        delta.filter(|delta| delta.added_bytes() > 0)
+/// Adds a text that is not empty.
+fn add_text<'a>(kind: TextKind, raw: Raw<'a>, out: &mut Pieces<'a>) {
+    let from = out.list.len();
+    match (text(raw), raw) {
+        (Some(text), _) if !text.is_empty() => out.add(content::delta(kind, text)),
+        (None, Some(other)) => content::add(other, ContentPlace { choice: 0, kind }, out),
+        (Some(_), _) | (None, None) => {}
     }
+    for Delta { reasoning, signed, .. } in out.list[from..].iter_mut().map(|piece| &mut piece.delta) {
+        *signed = reasoning.map(SignedPart::Thought);
+    }
+}
+
+/// Adds the signature of the thought before it.
+fn add_signature<'a>(raw: Raw<'a>, out: &mut Pieces<'a>) {
+    if let Some(signature) = filled(raw) {
+        out.add(Delta::of_signed(SignedPart::Signature(signature)));
+    }
+}
+
+/// Returns whether an input has members; a call begins with an empty one.
+fn has_members(input: &RawValue) -> bool {
+    match Kind::of(input) {
+        Kind::Null => false,
+        Kind::String => filled(Some(input)).is_some(),
+        Kind::Object | Kind::Array => !is_hollow(input),
+        Kind::Bool | Kind::Number => true,
+    }
+}
+
+fn digest(id: &str) -> u64 {
+    id.bytes().fold(0xcbf2_9ce4_8422_2325, |digest: u64, byte| {
+        (digest ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }
 
 fn failed(payload: &str) -> Event<'_> {
     Event::Failed(UpstreamError::read(payload.as_bytes()), Chunk::new(Vec::new(), None, None))
-}
-
-/// Reads a member that an event of this type must have.
-pub(super) fn read<'a, T: Deserialize<'a>>(member: Option<&'a RawValue>) -> Result<T, Nonsense> {
-    Ok(serde_json::from_str(member.map_or("null", RawValue::get))?)
-}
-
-pub(super) fn whole<'a>(body: &'a str, take: Pieces<'_>) -> Result<WholeAnswer<'a>, Nonsense> {
-    let message: RawMessage<'_> = serde_json::from_str(body)?;
-    if message.error.is_some() {
-        return Err(Nonsense::Error);
-    }
-    let mut calls = 0;
-    for block in message.content.ok_or(Nonsense::Choices)?.0 {
-        if block.kind.inner() == "tool_use" {
-            let input = Value::from(block.input.map_or("{}", RawValue::get)).to_string();
-            take(Delta::of_call(calls, [block.id, block.name], RawString::trusted(&input)), None);
-            calls += 1;
-        } else if let Some(delta) = block.text_delta() {
-            take(delta, None);
-        }
-    }
-    let word = message.stop_reason.ok_or(Nonsense::Unfinished)?.inner();
-    Ok(WholeAnswer { word, usage: message.usage, model: message.model })
 }

@@ -1,8 +1,35 @@
-//! A whole answer of another API than chat, in pieces.
+//! The pieces that an event adds, and what is odd about them.
 
 use shared::json::RawValue;
 
-use crate::pieces::parts::Delta;
+use crate::{
+    pieces::oddity::Oddities,
+    pieces::parts::Delta,
+    stream::{Chunk, ChunkChoice},
+};
 
-/// Receives the pieces of a whole answer: what each adds, and the log probabilities.
-pub(crate) type Pieces<'t> = &'t mut dyn FnMut(Delta<'_>, Option<&RawValue>);
+#[derive(Default)]
+pub(crate) struct Pieces<'a> {
+    pub(crate) list: Vec<ChunkChoice<'a>>,
+    pub(crate) odd: Oddities,
+}
+
+impl<'a> Pieces<'a> {
+    /// Adds a piece of the choice at this place.
+    pub(crate) fn push(&mut self, choice: usize, delta: Delta<'a>, logprobs: Option<&'a RawValue>) {
+        let mut piece = ChunkChoice::of(delta, logprobs);
+        piece.index = choice;
+        self.list.push(piece);
+    }
+
+    /// Adds a piece of the only choice.
+    pub(crate) fn add(&mut self, delta: Delta<'a>) {
+        self.push(0, delta, None);
+    }
+
+    pub(crate) fn into_chunk(self, usage: Option<&'a RawValue>) -> Chunk<'a> {
+        let mut chunk = Chunk::new(self.list, usage, None);
+        chunk.odd = self.odd;
+        chunk
+    }
+}

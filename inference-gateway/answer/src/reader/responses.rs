@@ -1,154 +1,228 @@
 //! Reads answers in OpenAI's Responses API.
 
+mod items;
+mod state;
+
 use raw_json::RawString;
 use serde::Deserialize;
-use shared::json::{RawValue, each_element};
+use shared::json::RawValue;
 use upstream_error::UpstreamError;
 
-use super::{calls::CallPlaces, ends, messages::read, pieces::Pieces};
+pub(super) use self::state::ResponsesReader;
+use self::{
+    items::{RawItem, is_call},
+    state::EMPTY_LINE,
+};
+use super::{
+    chat::is_hollow,
+    content::{self, ContentPlace, TextKind},
+    ends,
+    pieces::Pieces,
+    progress::{PartKey, PartKind},
+};
 use crate::{
-    fold::WholeAnswer,
-    nonsense::Nonsense,
-    pieces::parts::{Delta, even_null, short},
+    pieces::nonsense::Nonsense,
+    pieces::oddity::Oddity,
+    pieces::{
+        loose::{Raw, filled, number, object, text, word},
+        parts::{CallArguments, Delta, even_null},
+    },
     sse::payload::PayloadEnds,
-    stream::{Chunk, ChunkChoice, Edited, Event, Original},
+    stream::{Chunk, Edited, Event, Original},
 };
 
-/// Empty line between two parts of a summary, as a JSON string.
-const EMPTY_LINE: &str = r#""\n\n""#;
-
-/// Reader of a response's events.
-#[derive(Default)]
-pub(super) struct ResponsesReader {
-    calls: CallPlaces,
-    /// Place of the item whose reasoning came last, and whether its summary is shown. Servers that send both send the
-    /// same thoughts twice.
-    reasoning: Option<(u64, bool)>,
-}
+/// Events that repeat others, or say how far the vendor's own tools are.
+const ADD_NOTHING: [&str; 8] = [
+    "response.created",
+    "response.in_progress",
+    "response.queued",
+    "response.content_part.added",
+    "response.content_part.done",
+    "response.reasoning_summary_part.done",
+    "response.output_text.annotation.added",
+    "keepalive",
+];
 
 /// Members of all events. Those that only some events have are read once the type is known.
 #[derive(Deserialize)]
 struct RawEvent<'a> {
     #[serde(borrow, rename = "type")]
-    kind: Option<RawString<'a>>,
-    sequence_number: Option<&'a RawValue>,
-    output_index: Option<&'a RawValue>,
-    summary_index: Option<&'a RawValue>,
-    item: Option<&'a RawValue>,
-    delta: Option<&'a RawValue>,
-    logprobs: Option<&'a RawValue>,
-    arguments: Option<&'a RawValue>,
-    input: Option<&'a RawValue>,
-    response: Option<&'a RawValue>,
-    error: Option<&'a RawValue>,
+    kind: Raw<'a>,
+    sequence_number: Raw<'a>,
+    output_index: Raw<'a>,
+    content_index: Raw<'a>,
+    summary_index: Raw<'a>,
+    item: Raw<'a>,
+    delta: Raw<'a>,
+    text: Raw<'a>,
+    refusal: Raw<'a>,
+    logprobs: Raw<'a>,
+    arguments: Raw<'a>,
+    input: Raw<'a>,
+    response: Raw<'a>,
+    error: Raw<'a>,
+    output: Raw<'a>,
+    status: Raw<'a>,
 }
 
 /// A whole response, or its state so far.
 #[derive(Deserialize)]
 struct RawResponse<'a> {
-    id: Option<RawString<'a>>,
-    status: Option<RawString<'a>>,
-    incomplete_details: Option<RawDetails<'a>>,
-    output: Option<&'a RawValue>,
+    #[serde(borrow)]
+    id: Raw<'a>,
+    status: Raw<'a>,
+    incomplete_details: Raw<'a>,
+    output: Raw<'a>,
     #[serde(borrow, default, deserialize_with = "even_null")]
     usage: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "even_null")]
     model: Option<&'a RawValue>,
-    error: Option<&'a RawValue>,
+    error: Raw<'a>,
 }
 
 #[derive(Deserialize)]
 struct RawDetails<'a> {
     #[serde(borrow)]
-    reason: Option<RawString<'a>>,
+    reason: Raw<'a>,
 }
 
-/// An item of the output. Only messages, reasoning and calls are shown.
-#[derive(Deserialize)]
-struct RawItem<'a> {
-    #[serde(borrow, rename = "type")]
-    kind: RawString<'a>,
-    #[serde(borrow, default, deserialize_with = "short")]
-    call_id: Option<RawString<'a>>,
-    #[serde(borrow, default, deserialize_with = "short")]
-    name: Option<RawString<'a>>,
-    arguments: Option<RawString<'a>>,
-    input: Option<&'a RawValue>,
-    content: Option<&'a RawValue>,
-    summary: Option<&'a RawValue>,
-}
-
-/// A part of a message or of reasoning.
-#[derive(Deserialize)]
-struct RawPart<'a> {
-    #[serde(borrow, rename = "type")]
-    kind: RawString<'a>,
-    text: Option<&'a RawValue>,
-    refusal: Option<RawString<'a>>,
-    logprobs: Option<&'a RawValue>,
+/// How a response ended.
+enum ResponseStatus<'a> {
+    Completed,
+    Incomplete(&'a str),
+    Failed,
+    /// It goes on, or its status is unknown.
+    Other,
 }
 
 impl ResponsesReader {
+    pub(super) fn next(&mut self) {
+        self.progress.next();
+        self.before = self.state;
+    }
+
+    pub(super) fn again(&mut self) {
+        self.progress.again();
+        self.state = self.before;
+    }
+
     pub(super) fn event<'a>(&mut self, payload: &'a str) -> Result<Event<'a>, Nonsense> {
         let raw: RawEvent<'_> = serde_json::from_str(payload)?;
+        let kind = word(raw.kind);
+        if (kind.is_empty() || kind == "response") && (raw.output.is_some() || raw.status.is_some()) {
+            return self.whole(payload);
+        }
         // An unknown event may have any value under this name.
-        let response = raw.response.and_then(|told| serde_json::from_str::<RawResponse<'_>>(told.get()).ok());
+        let response: Option<RawResponse<'_>> = object(raw.response);
         let (model, usage) = response.as_ref().map_or((None, None), |told| (told.model, told.usage));
         let [object, model, usage] = [raw.response, model, usage].map(|value| value.map(RawValue::get));
         let original = Original {
             payload,
-            kind: raw.kind.map_or("", RawString::inner),
+            kind,
             number: raw.sequence_number,
             index: raw.output_index,
             edited: Edited { object, model, usage },
             item: raw.item,
-            id: response.as_ref().and_then(|told| told.id),
+            id: response.as_ref().and_then(|told| text(told.id)),
             delta: raw.delta,
         };
-        Ok(self.read(&raw, response, &original)?.with_original(original))
+        Ok(self.read(&raw, response.as_ref(), &original)?.with_original(original))
     }
 
     fn read<'a>(
         &mut self,
         raw: &RawEvent<'a>,
-        response: Option<RawResponse<'a>>,
+        response: Option<&RawResponse<'a>>,
         event: &Original<'a>,
     ) -> Result<Event<'a>, Nonsense> {
-        let index = || read::<u64>(raw.output_index);
-        let kind = event.kind;
-        let delta = match kind {
+        self.state.item = number(raw.output_index).unwrap_or(self.state.item);
+        let item = self.state.item;
+        let key = |kind, part| PartKey { kind, item, part: number(part).unwrap_or(0) };
+        let usage = response.and_then(|told| told.usage);
+        let mut out = Pieces::default();
+        match event.kind {
             "response.output_text.delta" => {
-                let choice = ChunkChoice::of(Delta::of_text(read(raw.delta)?), raw.logprobs);
-                return Ok(Event::Chunk(Chunk::new(vec![choice], None, None)));
+                self.said(key(PartKind::Text, raw.content_index), raw.delta, &mut out);
+                if let Some(piece) = out.list.first_mut() {
+                    piece.list_tokens(raw.logprobs);
+                }
             }
-            "response.refusal.delta" => Some(Delta::of_refusal(read(raw.delta)?)),
-            "response.reasoning_text.delta" => self.thought(index()?, false, raw.delta),
-            "response.reasoning_summary_text.delta" => self.thought(index()?, true, raw.delta),
-            "response.reasoning_summary_part.added" if self.goes_on(index()?, raw.summary_index) => {
-                serde_json::from_str(EMPTY_LINE).ok().map(Delta::of_reasoning)
+            "response.output_text.done" => {
+                self.late(key(PartKind::Text, raw.content_index), raw.text, &mut out);
             }
-            "response.output_item.added" => self.begin(index()?, &read(raw.item)?)?,
+            "response.refusal.delta" => {
+                self.said(key(PartKind::Refusal, raw.content_index), raw.delta, &mut out);
+            }
+            "response.refusal.done" => {
+                self.late(key(PartKind::Refusal, raw.content_index), raw.refusal, &mut out);
+            }
+            "response.reasoning_text.delta" => self.thought(item, false, raw.delta, &mut out),
+            "response.reasoning_summary_text.delta" => self.thought(item, true, raw.delta, &mut out),
+            "response.reasoning_summary_part.added" if self.goes_on(item, raw.summary_index) => {
+                out.add(Delta::of_reasoning(EMPTY_LINE));
+            }
+            "response.reasoning_text.done" | "response.reasoning_summary_text.done" => {
+                let is_summary = event.kind == "response.reasoning_summary_text.done";
+                if self.state.reasoning.is_none_or(|(of, _)| of != item) {
+                    self.thought(item, is_summary, raw.text, &mut out);
+                    out.odd.add_if(Oddity::LateOutput, !out.list.is_empty());
+                }
+            }
+            "response.reasoning_summary_part.added" => {}
+            "response.output_item.added" => self.begin(raw.item, &mut out)?,
             "response.function_call_arguments.delta" | "response.custom_tool_call_input.delta" => {
-                self.calls.add(index()?, read(raw.delta)?)
+                self.arguments(key(PartKind::Call, None), raw.delta, &mut out);
             }
             "response.function_call_arguments.done" | "response.custom_tool_call_input.done" => {
-                self.calls.end(index()?, raw.arguments.or(raw.input).and_then(RawString::of))
+                let told = raw.arguments.or(raw.input);
+                self.late_arguments(key(PartKind::Call, None), told, &mut out);
             }
-            "response.completed" | "response.incomplete" => {
-                let response = response.map_or_else(|| read(raw.response), Ok)?;
-                let reason = response.reason(kind == "response.completed", !self.calls.is_empty());
-                return Ok(Event::end(reason, None, response.usage));
+            "response.output_item.done" => {
+                if let Some(done) = object(raw.item) {
+                    self.done(&done, item, &mut out)?;
+                }
             }
             "response.failed" | "response.cancelled" | "response.error" | "error" => {
-                return Ok(failed(event, response.and_then(|told| told.usage)));
+                return Ok(failed(event, usage));
             }
-            "" if raw.error.is_some() => {
-                return Ok(failed(event, response.and_then(|told| told.usage)));
+            "" if raw.error.is_some_and(|error| !is_hollow(error)) => return Ok(failed(event, usage)),
+            kind => return self.last(kind, response, event, out),
+        }
+        Ok(Event::Chunk(out.into_chunk(None)))
+    }
+
+    /// Reads the last event, which every server names as it likes, or one that adds nothing.
+    fn last<'a>(
+        &mut self,
+        kind: &str,
+        response: Option<&RawResponse<'a>>,
+        event: &Original<'a>,
+        mut out: Pieces<'a>,
+    ) -> Result<Event<'a>, Nonsense> {
+        let is_known = matches!(kind, "response.completed" | "response.incomplete");
+        let status = response.map_or(ResponseStatus::Other, RawResponse::status);
+        if ADD_NOTHING.contains(&kind) || (!is_known && matches!(status, ResponseStatus::Other)) {
+            let is_of_a_tool = kind.ends_with("_call.in_progress") || kind.contains("_call.");
+            out.odd.add_if(Oddity::UnknownItem, !ADD_NOTHING.contains(&kind) && !is_of_a_tool);
+            return Ok(Event::Chunk(out.into_chunk(None)));
+        }
+        if let Some(output) = response.and_then(|told| told.output) {
+            self.output(output, &mut out)?;
+        }
+        let usage = response.and_then(|told| told.usage);
+        let is_completed = kind == "response.completed";
+        let (agrees, reason) = match status {
+            ResponseStatus::Failed => {
+                return Ok(failed(event, usage));
             }
-            // Events that repeat earlier ones, and those that a later version of the API adds.
-            _ => None,
+            ResponseStatus::Completed => (is_completed, self.reason()),
+            ResponseStatus::Incomplete(reason) => (kind == "response.incomplete", reason),
+            ResponseStatus::Other if is_completed => (true, self.reason()),
+            ResponseStatus::Other => (true, "length"),
         };
-        Ok(Event::piece(delta))
+        self.end_calls(&mut out);
+        out.odd.add_if(Oddity::TerminalEvent, !agrees);
+        Ok(ended(reason, usage, out))
     }
 
     /// Reads what the ends of an event tell. Only the last event tells usage: others repeat the request, in which a client
@@ -156,131 +230,145 @@ impl ResponsesReader {
     pub(super) fn ends<'a>(&self, ends: &'a PayloadEnds) -> Event<'a> {
         let kind = ends::kind(ends);
         let word = match kind.as_deref().unwrap_or_default() {
-            "response.completed" if self.calls.is_empty() => "stop",
-            "response.completed" => "tool_calls",
+            "response.completed" => self.reason(),
             "response.incomplete" => "length",
             "response.failed" | "response.cancelled" | "response.error" | "error" => {
                 let chunk = Chunk::new(Vec::new(), ends::usage(ends), None);
                 return Event::Failed(UpstreamError::default(), chunk);
             }
-            _ => return Event::piece(None),
+            _ => return Event::nothing(),
         };
         Event::end(word, None, ends::usage(ends))
     }
 
-    fn begin<'a>(&mut self, index: u64, item: &RawItem<'a>) -> Result<Option<Delta<'a>>, Nonsense> {
-        match item.kind.inner() {
-            "function_call" | "custom_tool_call" => {
-                self.calls.begin(index, [item.call_id, item.name]).map(Some)
+    /// Returns why a completed response ended.
+    const fn reason(&self) -> &'static str {
+        if self.progress.has_calls() { "tool_calls" } else { "stop" }
+    }
+
+    /// Reads a whole response.
+    fn whole<'a>(&mut self, body: &'a str) -> Result<Event<'a>, Nonsense> {
+        let response: RawResponse<'_> = serde_json::from_str(body)?;
+        let mut out = Pieces::default();
+        if let Some(output) = response.output {
+            self.output(output, &mut out)?;
+        }
+        self.end_calls(&mut out);
+        out.odd = out.odd.without(&[Oddity::LateOutput, Oddity::LateArguments]);
+        let is_failed = response.error.is_some_and(|error| !is_hollow(error));
+        let mut event = match response.status() {
+            ResponseStatus::Failed | ResponseStatus::Other if is_failed => {
+                let chunk = Chunk::new(Vec::new(), response.usage, None);
+                Event::Failed(UpstreamError::read(body.as_bytes()), chunk)
             }
-            _ => Ok(None),
+            ResponseStatus::Failed => {
+                Event::Failed(UpstreamError::default(), Chunk::new(Vec::new(), response.usage, None))
+            }
+            ResponseStatus::Completed if response.output.is_some() => {
+                ended(self.reason(), response.usage, out)
+            }
+            ResponseStatus::Incomplete(reason) => ended(reason, response.usage, out),
+            ResponseStatus::Completed | ResponseStatus::Other => Event::Chunk(out.into_chunk(response.usage)),
+        };
+        if let Event::Chunk(chunk) | Event::Failed(_, chunk) = &mut event {
+            chunk.model = response.model.map(RawValue::get);
+            chunk.is_whole = true;
+        }
+        Ok(event)
+    }
+
+    /// Adds a piece of a text, in whatever form it comes.
+    fn said<'a>(&mut self, key: PartKey, delta: Raw<'a>, out: &mut Pieces<'a>) {
+        let from = out.list.len();
+        match (text(delta), delta) {
+            (Some(text), _) => out.add(delta_of(key.kind, text)),
+            (None, Some(other)) => content::add(other, ContentPlace { choice: 0, kind: TextKind::Said }, out),
+            (None, None) => {}
+        }
+        for piece in &out.list[from..] {
+            if let Some(text) = piece.delta.content.or(piece.delta.refusal) {
+                self.progress.add(key, text);
+            }
         }
     }
 
-    /// Makes a piece of reasoning, unless the same thoughts came in the other form.
-    fn thought<'a>(
-        &mut self,
-        index: u64,
-        is_summary: bool,
-        delta: Option<&'a RawValue>,
-    ) -> Option<Delta<'a>> {
-        if self.reasoning.is_none_or(|(of, _)| of != index) {
-            self.reasoning = Some((index, is_summary));
+    /// Adds what a whole text has beyond its pieces.
+    fn late<'a>(&mut self, key: PartKey, whole: Raw<'a>, out: &mut Pieces<'a>) {
+        if let Some(rest) = self.progress.rest(key, text(whole)) {
+            out.odd.add(Oddity::LateOutput);
+            out.add(delta_of(key.kind, rest));
         }
-        delta.filter(|_| self.reasoning == Some((index, is_summary))).map(Delta::of_reasoning)
+    }
+
+    /// Adds a piece of reasoning, unless the same thoughts came in the other form.
+    fn thought<'a>(&mut self, item: u64, is_summary: bool, delta: Raw<'a>, out: &mut Pieces<'a>) {
+        if self.state.reasoning.is_none_or(|(of, _)| of != item) {
+            self.state.reasoning = Some((item, is_summary));
+        }
+        if self.state.reasoning != Some((item, is_summary)) {
+            return;
+        }
+        match (text(delta), delta) {
+            (Some(text), _) => out.add(Delta::of_reasoning(text)),
+            (None, Some(other)) => {
+                content::add(other, ContentPlace { choice: 0, kind: TextKind::Thought }, out);
+            }
+            (None, None) => {}
+        }
     }
 
     /// Returns whether this part of a summary comes after another part that is shown.
-    fn goes_on(&self, index: u64, part: Option<&RawValue>) -> bool {
-        self.reasoning == Some((index, true)) && part.is_some_and(|part| part.get() != "0")
+    fn goes_on(&self, item: u64, part: Raw<'_>) -> bool {
+        self.state.reasoning == Some((item, true)) && number(part) != Some(0)
+    }
+
+    fn begin<'a>(&mut self, item: Raw<'a>, out: &mut Pieces<'a>) -> Result<(), Nonsense> {
+        if let Some(item) = object::<RawItem<'_>>(item).filter(|item| is_call(word(item.kind))) {
+            let key = PartKey { kind: PartKind::Call, item: self.state.item, part: 0 };
+            self.begin_call(&item, key, out)?;
+        }
+        Ok(())
+    }
+
+    fn arguments<'a>(&mut self, key: PartKey, delta: Raw<'a>, out: &mut Pieces<'a>) {
+        let Some(place) = self.progress.call(key) else { return };
+        let Some(arguments) = delta.and_then(|delta| CallArguments::read(delta, &mut out.odd)) else {
+            return;
+        };
+        self.progress.add(key, arguments.raw());
+        out.add(Delta::of_call(place, [None, None], Some(arguments)));
     }
 }
 
 impl<'a> RawResponse<'a> {
-    /// Returns why a response ended, as a word of chat if its status says no more.
-    fn reason(&self, is_completed: bool, has_calls: bool) -> &'a str {
-        let told = self.incomplete_details.as_ref().and_then(|details| details.reason);
-        match told {
-            _ if is_completed && has_calls => "tool_calls",
-            _ if is_completed => "stop",
-            Some(reason) => reason.inner(),
-            None => "length",
+    fn status(&self) -> ResponseStatus<'a> {
+        match word(self.status) {
+            "completed" | "complete" => ResponseStatus::Completed,
+            "incomplete" => {
+                let reason = object::<RawDetails<'_>>(self.incomplete_details)
+                    .and_then(|details| filled(details.reason))
+                    .map_or("length", RawString::inner);
+                ResponseStatus::Incomplete(reason)
+            }
+            "failed" | "cancelled" => ResponseStatus::Failed,
+            _ => ResponseStatus::Other,
         }
     }
+}
+
+fn delta_of(kind: PartKind, text: RawString<'_>) -> Delta<'_> {
+    if kind == PartKind::Refusal { Delta::of_refusal(text) } else { Delta::of_text(text) }
+}
+
+/// Ends a response with its last pieces.
+fn ended<'a>(reason: &'a str, usage: Option<&'a RawValue>, pieces: Pieces<'a>) -> Event<'a> {
+    let mut event = Event::end(reason, None, usage);
+    if let Event::Chunk(chunk) | Event::Failed(_, chunk) = &mut event {
+        chunk.prepend(pieces.list, pieces.odd);
+    }
+    event
 }
 
 fn failed<'a>(event: &Original<'a>, usage: Option<&'a RawValue>) -> Event<'a> {
     Event::Failed(UpstreamError::read(event.payload.as_bytes()), Chunk::new(Vec::new(), usage, None))
-}
-
-pub(super) fn whole<'a>(body: &'a str, take: Pieces<'_>) -> Result<WholeAnswer<'a>, Nonsense> {
-    let response: RawResponse<'_> = serde_json::from_str(body)?;
-    let status = response.status.map_or("", RawString::inner);
-    match status {
-        "completed" | "incomplete" => {}
-        _ if response.error.is_some() => return Err(Nonsense::Error),
-        _ => return Err(Nonsense::Unfinished),
-    }
-    let (mut calls, mut is_read) = (0, Ok(()));
-    each_element(response.output.ok_or(Nonsense::Choices)?, |item: RawItem<'_>| {
-        is_read = add_item(&item, &mut calls, take);
-        is_read.is_ok()
-    })?;
-    is_read?;
-    let word = response.reason(status == "completed", calls > 0);
-    Ok(WholeAnswer { word, usage: response.usage, model: response.model })
-}
-
-fn add_item(item: &RawItem<'_>, calls: &mut u64, take: Pieces<'_>) -> Result<(), serde_json::Error> {
-    match item.kind.inner() {
-        "function_call" | "custom_tool_call" => {
-            let arguments = item.arguments.or(item.input.and_then(RawString::of));
-            let arguments = arguments.unwrap_or(RawString::EMPTY);
-            take(Delta::of_call(*calls, [item.call_id, item.name], arguments), None);
-            *calls += 1;
-        }
-        "message" => each_part(item.content, |part| match part.kind.inner() {
-            "output_text" => {
-                let text = part.text.and_then(RawString::of).unwrap_or(RawString::EMPTY);
-                take(Delta::of_text(text), part.logprobs);
-            }
-            "refusal" => {
-                take(Delta::of_refusal(part.refusal.unwrap_or(RawString::EMPTY)), None);
-            }
-            _ => {}
-        })?,
-        "reasoning" => {
-            let are_whole = add_thoughts(item.content, take)?;
-            add_thoughts(item.summary.filter(|_| !are_whole), take)?;
-        }
-        _ => {}
-    }
-    Ok(())
-}
-
-/// Adds the parts of reasoning, with empty lines between them. Returns whether there are any.
-fn add_thoughts(parts: Option<&RawValue>, take: Pieces<'_>) -> Result<bool, serde_json::Error> {
-    let empty_line: &RawValue = serde_json::from_str(EMPTY_LINE)?;
-    let mut before = None;
-    each_part(parts, |part| {
-        if let Some(text) = part.text {
-            for text in before.into_iter().chain([text]) {
-                take(Delta::of_reasoning(text), None);
-            }
-            before = Some(empty_line);
-        }
-    })?;
-    Ok(before.is_some())
-}
-
-/// Passes on the parts of an item, if there are any.
-fn each_part<'a>(
-    parts: Option<&'a RawValue>,
-    mut take: impl FnMut(RawPart<'a>),
-) -> Result<(), serde_json::Error> {
-    let Some(parts) = parts else { return Ok(()) };
-    each_element(parts, |part| {
-        take(part);
-        true
-    })
 }

@@ -37,6 +37,8 @@ pub(crate) fn is_too_deep(json: &str) -> bool {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Payload {
     Whole(Bytes),
+    /// The whole body is JSON, and no stream.
+    Body(Bytes),
     /// The payload is longer than is kept.
     TooLong(PayloadEnds),
 }
@@ -52,9 +54,17 @@ impl Payload {
     /// Bytes in memory.
     pub fn held_bytes(&self) -> usize {
         match self {
-            Self::Whole(data) => data.len(),
+            Self::Whole(data) | Self::Body(data) => data.len(),
             Self::TooLong(ends) => ends.start.len() + ends.end.len(),
         }
+    }
+}
+
+impl Payload {
+    /// Returns whether the payload begins as an object does.
+    pub fn is_like_an_object(&self) -> bool {
+        let (Self::Whole(start) | Self::Body(start) | Self::TooLong(PayloadEnds { start, .. })) = self;
+        start.trim_ascii_start().first() == Some(&b'{')
     }
 }
 

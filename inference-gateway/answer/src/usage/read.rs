@@ -18,7 +18,8 @@ pub const MOST_TOKENS: u64 = 1 << 40;
 /// Highest cost that is believed, in nano-USD: some 1,100 USD.
 const MOST_COST: u64 = 1 << 40;
 /// Names of the tokens that were read from a cache, which cost less than others.
-const CACHED: [&str; 4] = ["cached_tokens", "cache_read_input_tokens", "prompt_cache_hit_tokens", "cache_n"];
+const CACHED: [&str; 5] =
+    ["cached_tokens", "cache_read_input_tokens", "num_cached_tokens", "prompt_cache_hit_tokens", "cache_n"];
 /// Most members of one name that are read in the end of a body. A repeated request has few, and each may be as long as
 /// the end.
 const MOST_MEMBERS_OF_A_NAME: usize = 16;
@@ -231,8 +232,11 @@ impl ReportedCounts {
             | (ReportObject::Output, "thinking_tokens") => &mut self.reasoning,
             (ReportObject::Output, "audio_tokens") => &mut self.audio_output,
             (ReportObject::Prompt, "audio_tokens") => &mut self.audio_input,
-            // Names of OpenAI, Moonshot, DeepSeek, llama.cpp and Anthropic.
-            (ReportObject::Prompt | ReportObject::Usage, "cached_tokens" | "cache_read_input_tokens")
+            // Names of OpenAI, Moonshot, Mistral, DeepSeek, llama.cpp and Anthropic.
+            (
+                ReportObject::Prompt | ReportObject::Usage,
+                "cached_tokens" | "cache_read_input_tokens" | "num_cached_tokens",
+            )
             | (ReportObject::Usage, "prompt_cache_hit_tokens")
             | (ReportObject::Timings, "cache_n") => &mut self.cached,
             (ReportObject::Usage, "prompt_cache_miss_tokens") | (ReportObject::Timings, "prompt_n") => {
@@ -250,10 +254,17 @@ impl ReportedCounts {
             | (ReportObject::Usage, "claude_cache_creation_5_m_tokens") => &mut self.written_short,
             (ReportObject::Writes, "ephemeral_1h_input_tokens" | "ttl_12h_tokens")
             | (ReportObject::Usage, "claude_cache_creation_1_h_tokens") => &mut self.written_long,
-            (ReportObject::Usage, "prompt_tokens_details" | "input_tokens_details") => {
+            // The last is a name of Mistral's.
+            (
+                ReportObject::Usage,
+                "prompt_tokens_details" | "input_tokens_details" | "prompt_token_details",
+            ) => {
                 return self.read(ReportObject::Prompt, value);
             }
-            (ReportObject::Usage, "completion_tokens_details" | "output_tokens_details") => {
+            (
+                ReportObject::Usage,
+                "completion_tokens_details" | "output_tokens_details" | "completion_token_details",
+            ) => {
                 return self.read(ReportObject::Output, value);
             }
             (ReportObject::Usage | ReportObject::Prompt, "cache_creation")
@@ -303,7 +314,7 @@ impl ReportedCounts {
     /// Returns the tokens of the prompt with all of its parts.
     fn prompt(&self, written: Option<u64>) -> Option<u64> {
         let named = counted(self.prompt).max(self.input);
-        let cache = if self.by_anthropic { sum(self.cached, written).unwrap_or(0) } else { 0 };
+        let cache = sum(self.cached, written).unwrap_or(0);
         let whole = named.map(|named| if self.leaves_out(cache, named) { named + cache } else { named });
         let both = self.uncached.and_then(|_| sum(self.uncached, self.cached));
         counted(whole).or(counted(both))
@@ -313,12 +324,14 @@ impl ReportedCounts {
     /// written to one. `input_tokens` of Anthropic's API leave them out. Numbers in OpenAI's form include them, unless
     /// the total says otherwise.
     fn leaves_out(&self, cache: u64, named: u64) -> bool {
+        // Where totals contradict each other, the larger prompt is billed.
+        let says_so = self.totals_differ || self.total == Some(named + cache + self.completion.unwrap_or(0));
+        if !self.by_anthropic {
+            return says_so && cache > named;
+        }
         let by_anthropics_name = counted(self.prompt).is_none();
         match self.total {
-            // Where totals contradict each other, the larger prompt is billed.
-            Some(_) if self.totals_differ => true,
-            Some(total) if total == named + cache + self.completion.unwrap_or(0) => true,
-            Some(_) => by_anthropics_name && cache > named,
+            Some(_) => says_so || (by_anthropics_name && cache > named),
             None => by_anthropics_name,
         }
     }

@@ -376,3 +376,21 @@ fn the_usage_at_the_end_of_a_body_is_found_behind_members_of_the_same_name() {
     let many = format!(r#"{{"usage":{{"output_tokens":2}},{}"x":1}}"#, r#""usage":{},"#.repeat(1000));
     assert_eq!(Reported::find_last(many.as_bytes()), Reported::default());
 }
+
+#[test]
+fn cached_tokens_are_beside_the_prompt_only_where_the_total_says_so() {
+    for (total, prompt) in [("5110", 5_010), ("110", 10), ("null", 10)] {
+        let usage = format!(
+            r#"{{"prompt_tokens":10,"completion_tokens":100,"total_tokens":{total},"prompt_tokens_details":{{"cached_tokens":5000}}}}"#
+        );
+        assert_eq!(read(&usage).prompt, Some(prompt), "{total}");
+    }
+}
+
+#[test]
+fn cached_tokens_are_read_by_the_names_of_mistral() {
+    for details in [r#""num_cached_tokens":600"#, r#""prompt_token_details":{"cached_tokens":600}"#] {
+        let usage = format!(r#"{{"prompt_tokens":1000,"completion_tokens":100,{details}}}"#);
+        assert_eq!(read(&usage), reported(1000, Some(600), 100), "{details}");
+    }
+}

@@ -83,7 +83,7 @@ pub(super) fn meter_for(
     granted: u64,
 ) -> StreamMeter {
     let id = GenerationId::new(Timestamp::from_millis(1), [7; 10]);
-    let generation = Generation { id, created: 1, model: "m" };
+    let generation = Generation { id, created: 1, model: "m", server: reply::carried::ServerId::default() };
     let writer = StreamWriter::new(generation, reply, 10, passes && reply.api() == api);
     StreamMeter::new(AnswerReader::new(api), writer, counter(scope), GrantedTokens::new(granted, 200), 2)
 }

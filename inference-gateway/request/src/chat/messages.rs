@@ -6,7 +6,7 @@ use shared::{
     json::Kind,
 };
 
-use crate::draft::{Draft, MessageList, image_url};
+use crate::draft::{AnswerEnd, Draft, MessageList, image_url, of_details, of_extra};
 
 /// An empty string in JSON.
 const EMPTY: &str = r#""""#;
@@ -50,7 +50,7 @@ pub(super) fn messages(list: &Value<'_, '_>, draft: &mut Draft) -> Result<(), Ap
         match self::message(message, draft)? {
             ChatRole::System => written.system(start..draft.len()),
             ChatRole::User => written.user(draft.len()),
-            ChatRole::Assistant | ChatRole::Tool => {}
+            ChatRole::Assistant | ChatRole::Tool => written.other(),
         }
         Ok(())
     })?;
@@ -71,7 +71,7 @@ fn message(message: &Members<'_, '_>, draft: &mut Draft) -> Result<ChatRole, Api
         ChatRole::System | ChatRole::User => content(&message.require("content")?, role, draft)?,
         ChatRole::Assistant => assistant(message, draft)?,
         ChatRole::Tool => {
-            draft.shown_member("tool_call_id", message.require("tool_call_id")?.filled_string_token()?);
+            draft.answered_call(message.require("tool_call_id")?.filled_string_token()?);
             content(&message.require("content")?, role, draft)?;
         }
     }
@@ -81,7 +81,8 @@ fn message(message: &Members<'_, '_>, draft: &mut Draft) -> Result<ChatRole, Api
 
 /// Checks and writes an earlier message of the model: a text or a refusal, reasoning, calls of tools.
 fn assistant(message: &Members<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
-    let (reasoning, calls) = (message.get("reasoning_content"), message.get("tool_calls"));
+    let calls = message.get("tool_calls");
+    let reasoning = reasoning(message)?;
     match (message.get("content"), message.get("refusal")) {
         (Some(text), None) => content(&text, ChatRole::Assistant, draft)?,
         (None, Some(refusal)) => draft.shown_member("content", refusal.string_token()?),
@@ -90,14 +91,37 @@ fn assistant(message: &Members<'_, '_>, draft: &mut Draft) -> Result<(), ApiErro
         // If the content is absent or null, the error names it as required.
         (None, None) => content(&message.require("content")?, ChatRole::Assistant, draft)?,
     }
-    if let Some(reasoning) = reasoning {
-        draft.shown_member("reasoning_content", reasoning.string_token()?);
-    }
-    if let Some(calls) = calls {
+    let mut carried = Vec::new();
+    if let Some(calls) = &calls {
         draft.name("tool_calls");
-        draft.array(&calls, ANY_NUMBER, |draft, call| tool_call(call, draft))?;
+        let mut place = 0;
+        draft.array(calls, ANY_NUMBER, |draft, call| {
+            if let Some(extra) = call.get("extra_content") {
+                of_extra(&extra, Some(place), &mut |text| carried.push(text));
+            }
+            place += 1;
+            tool_call(call, draft)
+        })?;
     }
+    if let Some(details) = message.get("reasoning_details") {
+        of_details(&details, &mut |text| carried.push(text))?;
+    }
+    if let Some(extra) = message.get("extra_content") {
+        of_extra(&extra, None, &mut |text| carried.push(text));
+    }
+    if let Some(reasoning) = reasoning {
+        draft.shown.text(reasoning);
+    }
+    let is_as_sent = message.get("reasoning_content").is_some();
+    draft.answered(&AnswerEnd { reasoning, is_as_sent, carried: &carried, has_calls: calls.is_some() });
     Ok(())
+}
+
+/// Returns the reasoning of an earlier message as a JSON string, under either of its names.
+fn reasoning<'a>(message: &Members<'a, '_>) -> Result<Option<&'a str>, ApiError> {
+    let known = message.get("reasoning_content").map(|reasoning| reasoning.string_token()).transpose()?;
+    let other = message.get("reasoning").and_then(|reasoning| reasoning.string_token().ok());
+    Ok(known.filter(|text| *text != EMPTY).or(other).or(known))
 }
 
 /// Writes a content and its refusal as one content. Templates, and most servers, know no refusals, so the model reads

@@ -7,8 +7,9 @@ use shared_catalog::{Catalog, Effort, ImageUrls, LimitParam, Model, Serves, Upst
 
 use super::*;
 use crate::{
+    draft::ChatTerms,
     forward::{BodyForm, BodyPieces, Forward, ProgressReports, UpstreamParams},
-    tests::catalogue,
+    tests::{catalogue, to_first},
 };
 
 /// A body with everything in it that is read.
@@ -51,7 +52,7 @@ fn forward(body: &str) -> Forward {
 
 /// Parameters of an upstream that reports usage while it streams.
 const THERE: UpstreamParams<'_> = UpstreamParams {
-    form: BodyForm::Checked,
+    form: BodyForm::Checked(ChatTerms::NO_CHAT),
     account: None,
     model: "up/stream",
     limit_param: LimitParam::MaxTokens,
@@ -59,11 +60,12 @@ const THERE: UpstreamParams<'_> = UpstreamParams {
     progress: ProgressReports::Usage,
     cache_salt: None,
     folded: false,
+    refused: upstream_error::RefusedMembers::of_bits(0),
 };
 
 /// Body that an upstream is sent.
 fn sent(forward: &Forward, to: UpstreamParams<'_>) -> Value {
-    let BodyPieces { head, rest } = forward.body(to);
+    let BodyPieces { head, rest } = forward.body(to_first(forward, to));
     serde_json::from_slice(&[head, rest].concat()).unwrap()
 }
 
@@ -117,9 +119,15 @@ fn what_is_asked_for_is_known() {
 #[test]
 fn a_whole_answer_is_asked_for_without_stream_options() {
     let body = with_messages(&json!([{"role": "user", "content": "Hi"}]));
-    let expected =
-        json!({"model": "up/stream", "max_tokens": 7, "messages": [{"role": "user", "content": "Hi"}]});
+    let expected = json!({"model": "up/stream", "max_tokens": 7, "stream": false, "messages": [{"role": "user", "content": "Hi"}]});
     assert_eq!(sent(&forward(&body), THERE), expected);
+}
+
+#[test]
+fn a_bias_towards_nothing_is_left_out() {
+    let body = r#"{"model":"m","logit_bias":{},"messages":[{"role":"user","content":"Hi"}]}"#;
+    let forward = forward(body);
+    assert!(sent(&forward, THERE).get("logit_bias").is_none() && !forward.may_hide_tokens);
 }
 
 #[test]
@@ -254,7 +262,8 @@ fn messages_that_are_soon_read_have_no_opening() {
 #[test]
 fn numbers_and_texts_are_forwarded_as_they_were_spelled() {
     let body = r#"{"model":"m","temperature":7.0E-1,"messages":[{"role":"user","content":"\u00e9\/é"}]}"#;
-    let rest = forward(body).body(THERE).rest;
+    let forward = forward(body);
+    let rest = forward.body(to_first(&forward, THERE)).rest;
     assert_eq!(rest, r#","temperature":7.0E-1,"messages":[{"role":"user","content":"\u00e9\/é"}]}"#);
 }
 
@@ -263,7 +272,7 @@ fn null_means_absent() {
     let nulls = PARAMETERS.iter().map(|name| format!(r#""{name}":null,"#)).collect::<Vec<_>>().concat();
     let body = format!(r#"{{{nulls}"model":"m","messages":[{{"role":"user","content":"Hi","name":null}}]}}"#);
     let sent = sent(&forward(&body), THERE);
-    assert_eq!(sent.as_object().unwrap().len(), 3, "{sent}");
+    assert_eq!(sent.as_object().unwrap().len(), 4, "{sent}");
 }
 
 /// Every optional parameter.

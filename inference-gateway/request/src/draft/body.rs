@@ -9,7 +9,7 @@ use shared::error::ApiError;
 use shared_catalog::ImageUrls;
 use token_bounds::PromptSize;
 
-use super::places::{MessageList, RefusablePlaces};
+use super::places::{AnsweredPlace, CarriedSizes, Mark, MessageList, RefusablePlaces};
 use crate::{passage::PassageNotes, sampled::Sampling, trimmed::trimmed};
 
 /// Bytes of messages that make it worth returning to the upstream that has read them: some 250 tokens. Fewer are read
@@ -39,8 +39,10 @@ pub(crate) struct Draft {
     pub(crate) places: RefusablePlaces,
     /// Places of the chat's messages.
     pub(crate) list: MessageList,
-    /// Members that only some kinds of upstreams take, in order.
-    optional: Vec<Range<usize>>,
+    /// Parts that servers take in different forms, in order.
+    pub(crate) marks: Vec<Mark>,
+    /// What earlier answers have for their servers.
+    pub(crate) carried: CarriedSizes,
     /// Error for the first part that only an upstream of the client's own API accepts.
     pub(crate) untranslatable: Option<ApiError>,
     /// A part has more tokens than its bytes show.
@@ -49,6 +51,16 @@ pub(crate) struct Draft {
     pub(crate) passage: PassageNotes,
     /// Calls of the conversation, for dialects whose new ids must differ from theirs.
     pub(crate) earlier_calls: EarlierCalls,
+}
+
+/// What an earlier answer has beside its text and its calls.
+pub(crate) struct AnswerEnd<'a> {
+    /// Reasoning, a JSON string.
+    pub(crate) reasoning: Option<&'a str>,
+    /// A client of chats sent it under the name `reasoning_content`.
+    pub(crate) is_as_sent: bool,
+    pub(crate) carried: &'a [String],
+    pub(crate) has_calls: bool,
 }
 
 impl Draft {
@@ -63,7 +75,8 @@ impl Draft {
             image_need: None,
             places: RefusablePlaces::default(),
             list: MessageList::default(),
-            optional: Vec::new(),
+            marks: Vec::new(),
+            carried: CarriedSizes::default(),
             untranslatable: None,
             needs_count: false,
             passage: PassageNotes::default(),
@@ -124,25 +137,34 @@ impl Draft {
         self.push("\"");
     }
 
-    /// Writes members with `write` that may be left out later, since not all kinds of upstreams accept them.
+    /// Writes members with `write` that only some kinds of upstreams accept.
     pub(crate) fn optional(&mut self, write: impl FnOnce(&mut Self)) {
         let start = self.json.len();
         write(self);
-        self.optional.push(start..self.json.len());
+        self.marks.push(Mark::Optional(start..self.json.len()));
     }
 
-    /// Removes the members that not all kinds of upstreams accept.
-    pub(crate) fn leave_out_optional(&mut self) {
-        let mut kept = 0;
-        let mut json = Vec::with_capacity(if self.optional.is_empty() { 0 } else { self.json.len() });
-        for range in std::mem::take(&mut self.optional) {
-            json.extend_from_slice(&self.json[kept..range.start]);
-            kept = range.end;
-            self.opening.end = self.opening.end.min(range.start.max(self.opening.start));
+    /// Writes the members at the end of an earlier answer: its reasoning, a JSON string that was counted, and what it
+    /// has for its server.
+    pub(crate) fn answered(&mut self, answer: &AnswerEnd<'_>) {
+        let AnswerEnd { reasoning, is_as_sent, carried, has_calls } = *answer;
+        let start = self.json.len();
+        let reasoning = reasoning.map(|reasoning| {
+            self.member("reasoning_content", reasoning);
+            self.json.len() - reasoning.len()..self.json.len()
+        });
+        for (place, text) in carried.iter().enumerate() {
+            self.push(if place == 0 { ",\"carried\":[\"" } else { ",\"" });
+            self.push(text);
+            self.push("\"");
+            self.carried.add(text);
         }
-        if kept > 0 {
-            json.extend_from_slice(&self.json[kept..]);
-            self.json = json;
+        if !carried.is_empty() {
+            self.push("]");
+        }
+        let members = start..self.json.len();
+        if has_calls || !members.is_empty() {
+            self.marks.push(Mark::Answered(AnsweredPlace { members, reasoning, has_calls, is_as_sent }));
         }
     }
 
@@ -172,7 +194,7 @@ impl Draft {
 
     /// Bytes that the draft takes.
     pub(crate) fn room(&self) -> usize {
-        self.json.capacity()
+        self.json.capacity() + self.marks.capacity() * size_of::<Mark>()
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -189,7 +211,12 @@ impl Draft {
 
     /// Takes the body, which lacks only its last byte.
     pub(crate) fn take(&mut self) -> Bytes {
-        self.push("}");
-        trimmed(std::mem::take(&mut self.json))
+        whole(std::mem::take(&mut self.json))
     }
+}
+
+/// Ends a body that lacks only its last byte.
+pub(crate) fn whole(mut json: Vec<u8>) -> Bytes {
+    json.push(b'}');
+    trimmed(json)
 }

@@ -1,29 +1,35 @@
 //! A conversation as upstreams read it, for dialects whose messages differ from chat's.
 
+use std::borrow::Cow;
+
 use raw_json::Value;
+use reply::carried;
 use serde::de::IgnoredAny;
 use shared::error::{ApiError, Code};
 use token_bounds::{MAX_DEPTH, TooDeep};
 
-use super::body::Draft;
+use super::{
+    body::{AnswerEnd, Draft},
+    places::MessageList,
+};
 
 /// Text for a tool's answer that is only an image. The image follows in a message of the user, since templates know
 /// images only there.
 const IMAGE_FOLLOWS: &str = r#""(The image follows.)""#;
+/// Role of a tool's answer.
+const TOOL: &str = "tool";
 /// Text before a tool's answer that is an error.
 const FAILED: &str = r#""Error:""#;
 
 pub(crate) struct Conversation<'d> {
     pub(crate) draft: &'d mut Draft,
     before: &'static str,
-    start: usize,
-    /// End of the first message of a user.
-    turn: Option<usize>,
+    list: MessageList,
+    /// Calls of the last answer that no tool has answered.
+    unanswered: usize,
+    /// System message that waits for their answers, a JSON string: servers want these right behind the calls.
+    waiting: Option<String>,
 }
-
-/// Texts of system messages, as JSON strings. They are merged into the first, since many templates accept only one.
-#[derive(Default)]
-pub(crate) struct SystemTexts<'a>(Vec<&'a str>);
 
 /// An earlier answer of the model, collected from its parts.
 #[derive(Default)]
@@ -31,6 +37,8 @@ pub(crate) struct EarlierAnswer<'a> {
     reasoning: Vec<&'a str>,
     texts: Vec<&'a str>,
     calls: Vec<PastCall<'a>>,
+    /// What it has for its server.
+    carried: Vec<String>,
 }
 
 struct PastCall<'a> {
@@ -58,13 +66,6 @@ pub(crate) struct ToolAnswer<'a> {
     pub(crate) is_error: bool,
 }
 
-impl<'a> SystemTexts<'a> {
-    /// Adds a text, a JSON string.
-    pub(crate) fn add(&mut self, token: &'a str) {
-        push_filled(&mut self.0, token);
-    }
-}
-
 /// Adds a JSON string that is not empty.
 fn push_filled<'a>(texts: &mut Vec<&'a str>, token: &'a str) {
     if token != r#""""# {
@@ -87,33 +88,67 @@ impl<'a> EarlierAnswer<'a> {
     pub(crate) fn call(&mut self, id: &'a str, name: String, arguments: Arguments<'a>) {
         self.calls.push(PastCall { id, name, arguments });
     }
+
+    /// Adds what the answer has for its server, if this text is that. Returns whether it looks so.
+    pub(crate) fn carry(&mut self, text: &str) -> bool {
+        if carried::read(text).is_some_and(|(_, parts)| !parts.is_empty()) {
+            self.carried.push(text.to_owned());
+        }
+        carried::is_carried(text)
+    }
 }
 
 impl<'d> Conversation<'d> {
-    /// Begins the messages, with a system message if it has any text.
-    pub(crate) fn begin(draft: &'d mut Draft, system: &SystemTexts<'_>) -> Self {
+    /// Begins the messages, of which none is written.
+    pub(crate) fn begin(draft: &'d mut Draft) -> Self {
         draft.name("messages");
-        let start = draft.len();
-        let mut conversation = Self { draft, before: "[", start, turn: None };
-        if !system.0.is_empty() {
-            let draft = conversation.message("system");
-            draft.joined("content", &system.0);
-            for text in &system.0 {
-                draft.shown.kept(text);
-            }
-            draft.push("}");
-        }
-        conversation
+        let list = MessageList::new(draft.len());
+        Self { draft, before: "[", list, unanswered: 0, waiting: None }
     }
 
-    fn message(&mut self, role: &str) -> &mut Draft {
+    /// Writes a system message of these texts, JSON strings, if any is filled.
+    pub(crate) fn system(&mut self, texts: &[&str]) {
+        let mut filled = Vec::with_capacity(texts.len());
+        for text in texts {
+            push_filled(&mut filled, text);
+        }
+        if filled.is_empty() {
+            return;
+        }
+        if self.unanswered > 0 {
+            let waiting = self.waiting.take();
+            let all: Vec<&str> = waiting.as_deref().into_iter().chain(filled).collect();
+            self.waiting = Some(joined(&all).into_owned());
+            return;
+        }
+        self.write_system(&filled);
+    }
+
+    fn write_system(&mut self, filled: &[&str]) {
+        let (draft, start) = self.message("system");
+        draft.joined("content", filled);
+        for text in filled {
+            draft.shown.kept(text);
+        }
+        draft.push("}");
+        self.list.system(start..self.draft.len());
+    }
+
+    /// Begins a message. Returns its place.
+    fn message(&mut self, role: &str) -> (&mut Draft, usize) {
+        if role != TOOL
+            && let Some(text) = self.waiting.take()
+        {
+            self.write_system(&[&text]);
+        }
         self.draft.push(self.before);
         self.before = ",";
+        let start = self.draft.len();
         self.draft.shown.message();
         self.draft.push("{\"role\":\"");
         self.draft.push(role);
         self.draft.push("\"");
-        self.draft
+        (&mut *self.draft, start)
     }
 
     /// Writes a message of the user, whose content `content` writes.
@@ -121,11 +156,12 @@ impl<'d> Conversation<'d> {
         &mut self,
         content: impl FnOnce(&mut Draft) -> Result<(), ApiError>,
     ) -> Result<(), ApiError> {
-        let draft = self.message("user");
+        let (draft, _) = self.message("user");
         draft.name("content");
         content(draft)?;
         draft.push("}");
-        self.turn.get_or_insert(self.draft.len());
+        self.list.user(self.draft.len());
+        self.unanswered = 0;
         Ok(())
     }
 
@@ -139,17 +175,15 @@ impl<'d> Conversation<'d> {
 
     /// Writes an earlier answer of the model if it has texts or calls.
     pub(crate) fn assistant(&mut self, answer: &mut EarlierAnswer<'_>) {
-        let EarlierAnswer { reasoning, texts, calls } = std::mem::take(answer);
+        let EarlierAnswer { reasoning, texts, calls, carried } = std::mem::take(answer);
         if texts.is_empty() && calls.is_empty() {
             return;
         }
-        let draft = self.message("assistant");
+        let unanswered = calls.len();
+        let (draft, _) = self.message("assistant");
         match &texts[..] {
             [] => draft.member("content", "null"),
             texts => draft.joined("content", texts),
-        }
-        if !reasoning.is_empty() {
-            draft.optional(|draft| draft.joined("reasoning_content", &reasoning));
         }
         for (place, PastCall { id, name, arguments }) in calls.iter().enumerate() {
             draft.push(if place == 0 { ",\"tool_calls\":[" } else { "," });
@@ -164,7 +198,22 @@ impl<'d> Conversation<'d> {
                 }
             }
         }
-        draft.push(if calls.is_empty() { "}" } else { "]}" });
+        draft.push(if calls.is_empty() { "" } else { "]" });
+        let reasoning = (!reasoning.is_empty()).then(|| {
+            for text in &reasoning {
+                draft.shown.text(text);
+            }
+            joined(&reasoning)
+        });
+        draft.answered(&AnswerEnd {
+            reasoning: reasoning.as_deref(),
+            is_as_sent: false,
+            carried: &carried,
+            has_calls: !calls.is_empty(),
+        });
+        draft.push("}");
+        self.list.other();
+        self.unanswered = unanswered;
     }
 
     /// Writes the answer of a tool.
@@ -180,24 +229,43 @@ impl<'d> Conversation<'d> {
         if texts.is_empty() {
             texts.push(r#""""#);
         }
-        let draft = self.message("tool");
-        draft.shown_member("tool_call_id", id);
+        let (draft, _) = self.message(TOOL);
+        draft.answered_call(id);
         draft.joined("content", &texts);
         for text in texts {
             draft.shown.kept(text);
         }
         draft.push("}");
+        self.list.other();
+        self.unanswered = self.unanswered.saturating_sub(1);
+        if self.unanswered == 0
+            && let Some(text) = self.waiting.take()
+        {
+            self.write_system(&[&text]);
+        }
     }
 
     /// Ends the messages, of which there must be one. `list` is their place.
-    pub(crate) fn end(self, list: &Value<'_, '_>) -> Result<(), ApiError> {
+    pub(crate) fn end(mut self, list: &Value<'_, '_>) -> Result<(), ApiError> {
+        if let Some(text) = self.waiting.take() {
+            self.write_system(&[&text]);
+        }
         if self.before == "[" {
             return Err(list.error(Code::InvalidValue, "must have at least one message for the model"));
         }
         self.draft.push("]");
-        self.draft.open_at(self.start, self.turn.unwrap_or(self.draft.len()));
+        self.draft.messages(self.list);
         Ok(())
     }
+}
+
+/// Joins texts, all JSON strings, with an empty line between them.
+fn joined<'a>(texts: &[&'a str]) -> Cow<'a, str> {
+    if let [only] = texts {
+        return Cow::Borrowed(only);
+    }
+    let inner: Vec<&str> = texts.iter().map(|text| &text[1..text.len() - 1]).collect();
+    Cow::Owned(format!("\"{}\"", inner.join("\\n\\n")))
 }
 
 fn spelled(json: &str) -> String {

@@ -7,7 +7,7 @@ use shared::{
 };
 use token_bounds::{MAX_DEPTH, TooDeep};
 
-use super::body::Draft;
+use super::{body::Draft, places::Mark};
 use crate::names::{
     dropped::{is_of_name, plain},
     known::check_depth,
@@ -82,11 +82,23 @@ impl Draft {
         self.shown.text(id);
         self.shown.text(name);
         self.push("{\"id\":");
+        let start = self.len();
         self.push(id);
+        let id = start..self.len();
         self.push(",\"type\":\"function\",\"function\":{\"name\":");
         self.push(name);
         self.member("arguments", arguments);
-        self.push("}}");
+        self.push("}");
+        self.marks.push(Mark::Call { id, end: self.len() });
+        self.push("}");
+    }
+}
+
+impl Draft {
+    /// Writes the id of the call that a tool answers, a JSON string.
+    pub(crate) fn answered_call(&mut self, id: &str) {
+        self.shown_member("tool_call_id", id);
+        self.marks.push(Mark::Answer(self.len() - id.len()..self.len()));
     }
 }
 

@@ -1,18 +1,20 @@
 //! The request for upstreams: the finished body, and what is known of it.
 
 use bytes::Bytes;
-use reply::Reply;
+use reply::{Reply, carried::ServerId};
 use shared::{
     generation::{ModelApi, Origin},
     ids::RequestId,
     tokens::Usage,
 };
-use shared_catalog::{ImageUrls, UpstreamApi};
+use shared_catalog::{ImageUrls, Upstream, UpstreamApi};
+use upstream_error::RefusedMember;
 
 use super::{
     count::CountBody,
-    form::{Bodies, BodyPieces, open_system},
+    form::{Bodies, BodyForm, BodyPieces, open_system},
     params::{ProgressReports, UpstreamParams},
+    refusals,
 };
 use crate::{draft::RefusablePlaces, sampled::Sampling};
 
@@ -66,6 +68,8 @@ pub struct Forward {
     pub bounds: Usage,
     /// Opening messages that later requests of the conversation repeat.
     pub(crate) opening: Bytes,
+    /// Servers that made something the conversation carries.
+    pub(crate) carried: Vec<ServerId>,
     /// Everything but the head, in each form that an upstream needs.
     pub(crate) bodies: Bodies,
 }
@@ -77,6 +81,11 @@ impl Forward {
         Origin { api, stream: self.stream, user, request: Some(request) }
     }
 
+    /// Returns the form in which this upstream is asked.
+    pub fn form(&self, upstream: &Upstream) -> BodyForm {
+        BodyForm::of(upstream, &self.reply, &self.carried)
+    }
+
     /// Returns the body for an upstream: a small head, and the rest, which all attempts share.
     pub fn body(&self, to: UpstreamParams<'_>) -> BodyPieces {
         let mut head = String::with_capacity(256);
@@ -86,7 +95,9 @@ impl Forward {
             UpstreamApi::Chat => self.put_chat_head(to, &mut head),
             api @ (UpstreamApi::Responses | UpstreamApi::Messages) => self.put_head(api, to, &mut head),
         }
-        BodyPieces { head: Bytes::from(head), rest: self.bodies.rest(to.form) }
+        let rest = self.bodies.rest(to.form);
+        let rest = if to.form.is_passed() { rest } else { refusals::without(rest, to.refused) };
+        BodyPieces { head: Bytes::from(head), rest }
     }
 
     /// Returns a body that asks how many tokens the prompt has.
@@ -101,19 +112,27 @@ impl Forward {
 
     fn put_chat_head(&self, to: UpstreamParams<'_>, head: &mut String) {
         if let Some(max_tokens) = to.max_tokens.filter(|_| self.reply.is_of_chat()) {
-            put_limit(to.limit_param.as_str(), max_tokens, head);
+            let is_refused = to.refused.contains(RefusedMember::LimitName);
+            let name = if is_refused { to.limit_param.other() } else { to.limit_param };
+            put_limit(name.as_str(), max_tokens, head);
         }
-        if let Some(salt) = to.cache_salt.filter(|_| self.reply.is_of_chat()) {
+        let is_salted = self.reply.is_of_chat() && !to.refused.contains(RefusedMember::CacheSalt);
+        if let Some(salt) = to.cache_salt.filter(|_| is_salted) {
             head.push_str(",\"cache_salt\":");
             head.push_str(&serde_json::Value::from(salt).to_string());
         }
-        if self.stream || to.folded {
+        if (self.stream || to.folded) && to.refused.contains(RefusedMember::StreamOptions) {
+            head.push_str(",\"stream\":true");
+        } else if self.stream || to.folded {
             head.push_str(",\"stream\":true,\"stream_options\":{\"include_usage\":true");
             head.push_str(match to.progress {
                 ProgressReports::Usage => ",\"continuous_usage_stats\":true}",
                 ProgressReports::Timings => "},\"timings_per_token\":true",
                 ProgressReports::None => "}",
             });
+        } else if self.reply.is_of_chat() {
+            // Some servers stream unless they are asked not to.
+            head.push_str(",\"stream\":false");
         }
     }
 
@@ -122,14 +141,15 @@ impl Forward {
         if let Some(max_tokens) = to.max_tokens {
             put_limit(if is_of_responses { "max_output_tokens" } else { "max_tokens" }, max_tokens, head);
         }
-        if is_of_responses {
+        if is_of_responses && !to.refused.contains(RefusedMember::Store) {
             head.push_str(",\"store\":false");
         }
-        if let Some(account) = to.account {
+        if let Some(account) = to.account.filter(|_| !to.refused.contains(RefusedMember::CacheKey)) {
             self.bodies.write_pseudonyms(to.form, account, head);
         }
-        if self.stream && !to.form.is_passed() {
-            head.push_str(",\"stream\":true");
+        if !to.form.is_passed() {
+            let streams = self.stream || to.folded;
+            head.push_str(if streams { ",\"stream\":true" } else { ",\"stream\":false" });
         }
         if to.form.is_separate() {
             head.push_str(&open_system(to.account));

@@ -3,23 +3,25 @@
 use std::fmt::Write as _;
 
 use bytes::Bytes;
-use reply::Reply;
+use reply::{Reply, carried::ServerId};
 use shared::ids::AccountId;
 use shared_catalog::{Model, Upstream, UpstreamApi};
 
-use crate::{names::pseudonym::pseudonym, passage::PassedBody};
+use crate::{draft::ChatTerms, names::pseudonym::pseudonym, passage::PassedBody};
 
 /// Form of a body for an upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyForm {
-    /// The form that all dialects are checked into: a chat, or a request for embeddings.
-    Checked,
+    /// The form that all dialects are checked into: a chat for servers of the same terms, or a request for embeddings.
+    Checked(ChatTerms),
     /// The chat, written for another API.
     Written {
         api: UpstreamApi,
         /// The body marks what the vendor's cache should keep.
         cache_breakpoints: bool,
         is_separate: bool,
+        /// The server that gets back what it made, if the conversation has any of that.
+        server: Option<ServerId>,
     },
     /// The client's own body, passed on to an upstream of the client's API.
     Passed {
@@ -39,33 +41,36 @@ pub struct BodyPieces {
 }
 
 impl BodyForm {
-    /// Returns the form in which this upstream is asked for such an answer.
-    pub fn of(upstream: &Upstream, reply: &Reply) -> Self {
+    /// Returns the form in which this upstream is asked for such an answer. `carried` lists the servers that the
+    /// conversation has something for.
+    pub fn of(upstream: &Upstream, reply: &Reply, carried: &[ServerId]) -> Self {
         if !reply.is_of_chat() {
-            return Self::Checked;
+            return Self::Checked(ChatTerms::NO_CHAT);
         }
         let client = reply.api();
+        let server = if carried.is_empty() { None } else { Some(ServerId::of(upstream)) };
+        let server = server.filter(|server| carried.contains(server));
         match upstream.api_for(client) {
-            UpstreamApi::Chat => Self::Checked,
+            UpstreamApi::Chat => Self::Checked(ChatTerms::of(upstream, server)),
             api if api == client => {
                 let is_separate = api == UpstreamApi::Messages && !upstream.share_cache;
                 Self::Passed { api, like: upstream.passes_like, is_separate }
             }
             api @ UpstreamApi::Responses => {
-                Self::Written { api, cache_breakpoints: false, is_separate: false }
+                Self::Written { api, cache_breakpoints: false, is_separate: false, server }
             }
             api @ UpstreamApi::Messages => {
                 let (cache_breakpoints, is_separate) = (upstream.cache_breakpoints, !upstream.share_cache);
-                Self::Written { api, cache_breakpoints, is_separate }
+                Self::Written { api, cache_breakpoints, is_separate, server }
             }
         }
     }
 
     /// Lists the forms that a model's upstreams need, each once.
-    pub(crate) fn all(model: &Model, reply: &Reply) -> Vec<Self> {
+    pub(crate) fn all(model: &Model, reply: &Reply, carried: &[ServerId]) -> Vec<Self> {
         let mut forms = Vec::with_capacity(1);
         for upstream in &model.upstreams {
-            let form = Self::of(upstream, reply);
+            let form = Self::of(upstream, reply, carried);
             if !forms.contains(&form) {
                 forms.push(form);
             }
@@ -76,8 +81,24 @@ impl BodyForm {
     /// The API that the upstream is asked by.
     pub const fn api(self) -> UpstreamApi {
         match self {
-            Self::Checked => UpstreamApi::Chat,
+            Self::Checked(_) => UpstreamApi::Chat,
             Self::Written { api, .. } | Self::Passed { api, .. } => api,
+        }
+    }
+
+    /// Terms of the servers that get the chat, if it is one.
+    pub(crate) const fn chat(self) -> Option<ChatTerms> {
+        match self {
+            Self::Checked(terms) => Some(terms),
+            Self::Written { .. } | Self::Passed { .. } => None,
+        }
+    }
+
+    /// The server that gets back what it made, from a body of another API.
+    pub(crate) const fn server(self) -> Option<ServerId> {
+        match self {
+            Self::Written { server, .. } => server,
+            Self::Checked(_) | Self::Passed { .. } => None,
         }
     }
 
@@ -85,7 +106,7 @@ impl BodyForm {
     pub const fn is_passed(self) -> bool {
         match self {
             Self::Passed { .. } => true,
-            Self::Checked | Self::Written { .. } => false,
+            Self::Checked(_) | Self::Written { .. } => false,
         }
     }
 
@@ -93,7 +114,7 @@ impl BodyForm {
     /// what the vendor caches. The head of the body ends with this block.
     pub(crate) const fn is_separate(self) -> bool {
         match self {
-            Self::Checked => false,
+            Self::Checked(_) => false,
             Self::Written { is_separate, .. } | Self::Passed { is_separate, .. } => is_separate,
         }
     }
@@ -159,11 +180,17 @@ impl Bodies {
 
     /// Returns whether the checked body is the only one.
     pub(crate) fn are_checked(&self) -> bool {
-        self.0.iter().all(|(form, _)| *form == BodyForm::Checked)
+        self.0.iter().all(|(form, _)| matches!(form, BodyForm::Checked(_)))
     }
 
     pub(crate) fn bytes(&self) -> usize {
         self.0.iter().map(|(_, body)| body.rest().len()).sum()
+    }
+
+    /// The form of the first body.
+    #[cfg(test)]
+    pub(crate) fn first_form(&self) -> Option<BodyForm> {
+        self.0.first().map(|(form, _)| *form)
     }
 
     fn find(&self, form: BodyForm) -> Option<&WrittenBody> {

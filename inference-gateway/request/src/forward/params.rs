@@ -2,6 +2,7 @@
 
 use shared::ids::AccountId;
 use shared_catalog::LimitParam;
+use upstream_error::RefusedMembers;
 
 use super::form::BodyForm;
 
@@ -34,4 +35,6 @@ pub struct UpstreamParams<'a> {
     pub cache_salt: Option<&'a str>,
     /// A whole answer is requested as a stream.
     pub folded: bool,
+    /// Members that the upstream refused.
+    pub refused: RefusedMembers,
 }

@@ -1,14 +1,17 @@
 //! The chat that is written for another API, and what both APIs do alike with it.
 
 use raw_json::Members;
-use reply::Reply;
+use reply::{
+    Reply,
+    carried::{PlacedPart, ServerId},
+};
 use shared::{
     error::{ApiError, Code},
     json::Kind,
 };
 use shared_catalog::Effort;
 
-use crate::names::dropped::DroppedNames;
+use crate::{draft::parts_of, names::dropped::DroppedNames};
 
 /// Sampling parameters that neither API knows. Leaving them out makes no answer wrong.
 pub(super) const LEFT_OUT: [&str; 3] = ["seed", "frequency_penalty", "presence_penalty"];
@@ -29,6 +32,8 @@ pub(crate) struct Hub<'h> {
     pub(crate) effort: Option<Effort>,
     /// The model accepts words of effort, so it reasons.
     pub(crate) reasons: bool,
+    /// The server that gets back what it made, if the conversation has any of that.
+    pub(crate) server: Option<ServerId>,
 }
 
 impl Hub<'_> {
@@ -85,6 +90,12 @@ impl Hub<'_> {
             Reply::Messages(reply) => reply.thinking,
             Reply::Embeddings => false,
         }
+    }
+
+    /// Returns what an earlier answer has for the server.
+    pub(super) fn carried(&self, message: &Members<'_, '_>) -> Vec<PlacedPart> {
+        let Some(server) = self.server else { return Vec::new() };
+        parts_of(message, |made_by, _| made_by == server)
     }
 
     /// Passes each offered function to `take`.

@@ -52,7 +52,7 @@ pub(super) fn write(
         breakpoints.after_tools(brace);
     }
     tool_choice(hub, choice, &mut out);
-    messages.objects(usize::MAX, |message| turns.add(message, &mut out))?;
+    messages.objects(usize::MAX, |message| turns.add(message, &hub.carried(message), &mut out))?;
     turns.end(&mut breakpoints, &mut out);
     out.push('}');
     if cache_breakpoints {

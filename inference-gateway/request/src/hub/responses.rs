@@ -1,6 +1,7 @@
 //! Writes a chat as a request of the Responses API.
 
 use raw_json::Members;
+use reply::carried::{CarriedPart, PlacedPart};
 use shared::error::ApiError;
 use shared_catalog::Effort;
 
@@ -12,6 +13,10 @@ use crate::names::dropped::DroppedNames;
 
 /// Member of the chat with the sequences that end an answer. This API has none.
 const STOP: &str = "stop";
+
+/// Parts of the answer that are asked for: log probabilities, and reasoning that the next request gives back.
+const LOGPROBS: &str = r#""message.output_text.logprobs""#;
+const ENCRYPTED: &str = r#""reasoning.encrypted_content""#;
 
 /// Parameters of a function that has none.
 const NO_PARAMETERS: &str = r#"{"type":"object","properties":{}}"#;
@@ -25,8 +30,14 @@ pub(super) fn write(hub: &Hub<'_>, dropped: &mut DroppedNames) -> Result<String,
     let mut out = hub.begin();
     hub.copy("temperature", &mut out);
     hub.copy("top_p", &mut out);
-    if hub.chat.get("logprobs").is_some_and(|value| value.raw() == "true") {
-        member("include", r#"["message.output_text.logprobs"]"#, &mut out);
+    let logs = hub.chat.get("logprobs").is_some_and(|value| value.raw() == "true");
+    match (logs, reasons(hub)) {
+        (true, true) => member("include", &format!("[{LOGPROBS},{ENCRYPTED}]"), &mut out),
+        (true, false) => member("include", &format!("[{LOGPROBS}]"), &mut out),
+        (false, true) => member("include", &format!("[{ENCRYPTED}]"), &mut out),
+        (false, false) => {}
+    }
+    if logs {
         let most = hub.chat.get("top_logprobs");
         member("top_logprobs", most.as_ref().map_or("0", |most| most.raw()), &mut out);
     }
@@ -35,14 +46,20 @@ pub(super) fn write(hub: &Hub<'_>, dropped: &mut DroppedNames) -> Result<String,
     text_format(hub, &mut out)?;
     out.push_str(",\"input\":[");
     let mut before = "";
-    hub.chat.require("messages")?.objects(usize::MAX, |message| items(message, &mut before, &mut out))?;
+    hub.chat
+        .require("messages")?
+        .objects(usize::MAX, |message| items(message, &hub.carried(message), &mut before, &mut out))?;
     out.push_str("]}");
     Ok(out)
 }
 
+fn reasons(hub: &Hub<'_>) -> bool {
+    hub.reasons && hub.effort != Some(Effort::None)
+}
+
 /// Writes the effort of reasoning, and asks for a summary if the client is shown one.
 fn reasoning(hub: &Hub<'_>, out: &mut String) {
-    let reasons = hub.reasons && hub.effort != Some(Effort::None);
+    let reasons = reasons(hub);
     let summary = if reasons && hub.shows_reasoning() { r#","summary":"auto""# } else { "" };
     let effort = hub.effort.map(|effort| format!(r#","effort":"{}""#, effort.word())).unwrap_or_default();
     let members = effort + summary;
@@ -99,8 +116,14 @@ fn text_format(hub: &Hub<'_>, out: &mut String) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Writes the items of a message: its texts and images, the calls of an earlier answer, or the output of a tool.
-fn items(message: &Members<'_, '_>, before: &mut &'static str, out: &mut String) -> Result<(), ApiError> {
+/// Writes the items of a message: its texts and images, the reasoning and the calls of an earlier answer, or the output of
+/// a tool.
+fn items(
+    message: &Members<'_, '_>,
+    carried: &[PlacedPart],
+    before: &mut &'static str,
+    out: &mut String,
+) -> Result<(), ApiError> {
     let role = message.require("role")?.string()?;
     let mut open = |out: &mut String| out.push_str(std::mem::replace(before, ","));
     if role == "tool" {
@@ -113,6 +136,7 @@ fn items(message: &Members<'_, '_>, before: &mut &'static str, out: &mut String)
         return Ok(());
     }
     let is_answer = role == "assistant";
+    reasoning_items(carried, 0, &mut open, out);
     if message.get("content").is_some_and(|content| content.raw() != EMPTY || !is_answer) {
         open(out);
         out.push_str("{\"role\":\"");
@@ -122,9 +146,14 @@ fn items(message: &Members<'_, '_>, before: &mut &'static str, out: &mut String)
         out.push('}');
     }
     let Some(calls) = message.get("tool_calls") else { return Ok(()) };
+    let mut place = 0;
     calls.objects(usize::MAX, |call| {
         let function = call.require("function")?;
         let function = function.object()?;
+        if place > 0 {
+            reasoning_items(carried, place, &mut open, out);
+        }
+        place += 1;
         open(out);
         out.push_str("{\"type\":\"function_call\",\"call_id\":");
         out.push_str(&calls::id(call, "id")?);
@@ -133,6 +162,29 @@ fn items(message: &Members<'_, '_>, before: &mut &'static str, out: &mut String)
         out.push('}');
         Ok(())
     })
+}
+
+/// Writes the encrypted reasoning of an earlier answer that came before the call at this place.
+fn reasoning_items(carried: &[PlacedPart], place: u64, open: &mut impl FnMut(&mut String), out: &mut String) {
+    for PlacedPart(_, part) in carried.iter().filter(|PlacedPart(at, _)| *at == place) {
+        match part {
+            CarriedPart::Encrypted { id, content } => {
+                open(out);
+                out.push_str("{\"type\":\"reasoning\"");
+                for (name, text) in [("id", id), ("encrypted_content", content)] {
+                    if !text.is_empty() {
+                        member(name, &serde_json::Value::from(text.as_str()).to_string(), out);
+                    }
+                }
+                out.push_str(",\"summary\":[]}");
+            }
+            CarriedPart::Thought { .. }
+            | CarriedPart::Redacted { .. }
+            | CarriedPart::Detail(_)
+            | CarriedPart::CallSignature { .. }
+            | CarriedPart::TextSignature { .. } => {}
+        }
+    }
 }
 
 /// Writes the content of a message: a text unchanged, and parts under this API's types.

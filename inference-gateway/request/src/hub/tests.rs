@@ -77,7 +77,7 @@ fn a_chat_is_written_for_responses() {
         json!({
             "stream": true,
             "temperature": 0.5,
-            "include": ["message.output_text.logprobs"],
+            "include": ["message.output_text.logprobs", "reasoning.encrypted_content"],
             "top_logprobs": 3,
             "reasoning": {"effort": "high", "summary": "auto"},
             "tools": [function("f"), function("g")],
@@ -127,7 +127,7 @@ fn a_chat_is_written_for_messages() {
             "stop_sequences": ["END"],
             "tools": [{"name": "f", "description": "d", "input_schema": {"type": "object"}}, last],
             "tool_choice": {"type": "any", "disable_parallel_tool_use": true},
-            "system": [{"type": "text", "text": "Be brief.\n\nBe polite.", "cache_control": cache}],
+            "system": [{"type": "text", "text": "Be brief.", "cache_control": cache}],
             "messages": [
                 {"role": "user", "content": [
                     {"type": "text", "text": "What is this?"},
@@ -142,6 +142,7 @@ fn a_chat_is_written_for_messages() {
                 {"role": "user", "content": [
                     {"type": "tool_result", "tool_use_id": "call_1", "content": [{"type": "text", "text": "A cat."}]},
                     {"type": "tool_result", "tool_use_id": odd, "content": [{"type": "text", "text": "A dog."}]},
+                    {"type": "text", "text": "Be polite."},
                     {"type": "text", "text": "So?", "cache_control": cache},
                 ]},
             ],

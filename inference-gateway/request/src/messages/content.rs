@@ -5,10 +5,12 @@ use shared::error::{ApiError, Code};
 
 use super::tools;
 use crate::draft::{
-    Arguments, Conversation, Draft, EarlierAnswer, SystemTexts, ToolAnswer, image_data, image_url,
-    unsupported_kind,
+    Arguments, Conversation, Draft, EarlierAnswer, ToolAnswer, image_data, image_url, plain, unsupported_kind,
 };
-use crate::names::known::{self, PARTS};
+use crate::{
+    names::known::{self, PARTS},
+    passage::CutWhen,
+};
 
 /// Name of a list of blocks in errors.
 pub(super) const BLOCKS: &str = "an array of content blocks";
@@ -29,13 +31,10 @@ const TYPES: [&str; 12] = [
     "tool_use",
 ];
 
-/// Checks the messages, and writes those of the chat.
-pub(super) fn messages(
-    list: &Value<'_, '_>,
-    system: &SystemTexts<'_>,
-    draft: &mut Draft,
-) -> Result<(), ApiError> {
-    let mut conversation = Conversation::begin(draft, system);
+/// Checks the messages, and writes those of the chat behind the texts of the system prompt.
+pub(super) fn messages(list: &Value<'_, '_>, system: &[&str], draft: &mut Draft) -> Result<(), ApiError> {
+    let mut conversation = Conversation::begin(draft);
+    conversation.system(system);
     list.objects(ANY_NUMBER, |message| {
         known::check(message, PARTS, &["content"])?;
         let role = message.require("role")?.one_of(&["user", "assistant", "system"])?;
@@ -43,11 +42,29 @@ pub(super) fn messages(
         match role {
             "user" => user(&content, &mut conversation),
             "assistant" => assistant(&content, &mut conversation),
-            // System texts were written with the first message.
-            _ => Ok(()),
+            _ => self::system(&content, &mut conversation),
         }
     })?;
     conversation.end(list)
+}
+
+/// Writes a system message within the conversation.
+fn system(content: &Value<'_, '_>, conversation: &mut Conversation<'_>) -> Result<(), ApiError> {
+    let mut texts = Vec::new();
+    if content.is_text(BLOCKS)? {
+        texts.push(content.string_token()?);
+    } else {
+        content.objects_if_any(ANY_NUMBER, |block| match &*block.require("type")?.string()? {
+            // Only the vendor allows a change of tools within a conversation.
+            "tool_addition" | "tool_removal" => tools::change(block, conversation.draft),
+            _ => {
+                texts.push(text_of(block)?);
+                Ok(())
+            }
+        })?;
+    }
+    conversation.system(&texts);
+    Ok(())
 }
 
 /// Writes each result of a tool as a message, and then the rest of the user's message with the images of the results.
@@ -162,7 +179,7 @@ fn image(block: &Members<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
 
 /// Writes the result of a tool. Returns whether images of it follow.
 fn tool_result(block: &Members<'_, '_>, conversation: &mut Conversation<'_>) -> Result<bool, ApiError> {
-    let id = block.require("tool_use_id")?.filled_string_token()?;
+    let id = called(&block.require("tool_use_id")?, conversation.draft)?;
     let is_error = block.get("is_error").map_or(Ok(false), |value| value.boolean())?;
     let (mut texts, mut has_images) = (Vec::new(), false);
     match block.get("content") {
@@ -191,19 +208,27 @@ fn assistant(content: &Value<'_, '_>, conversation: &mut Conversation<'_>) -> Re
     if content.is_text(BLOCKS)? {
         answer.text(content.string_token()?);
     } else {
-        content.objects_if_any(ANY_NUMBER, |block| earlier_block(block, &mut answer, conversation.draft))?;
+        let mut is_kept = Vec::new();
+        content.objects_if_any(ANY_NUMBER, |block| {
+            is_kept.push(earlier_block(block, &mut answer, conversation.draft)?);
+            Ok(())
+        })?;
+        if is_kept.contains(&false) {
+            // A vendor refuses thoughts that another model signed.
+            conversation.draft.passage.cut_elements(content, &is_kept, CutWhen::Always, &[])?;
+        }
     }
     conversation.assistant(&mut answer);
     Ok(())
 }
 
-/// Reads a block of an earlier answer. Thinking of any vendor's model is accepted, whatever its signature; encrypted
-/// thinking is dropped.
+/// Reads a block of an earlier answer. Thinking of any vendor's model is accepted, whatever its signature; a vendor's own
+/// encrypted thinking is dropped. Returns whether a body that is passed on keeps the block.
 fn earlier_block<'a>(
     block: &Members<'a, '_>,
     answer: &mut EarlierAnswer<'a>,
     draft: &mut Draft,
-) -> Result<(), ApiError> {
+) -> Result<bool, ApiError> {
     let kind = block.require("type")?;
     known::check(block, PARTS, read_later(&kind.string()?))?;
     match &*kind.string()? {
@@ -211,12 +236,20 @@ fn earlier_block<'a>(
         "thinking" => {
             answer.reasoning(block.require("thinking")?.string_token()?);
             if let Some(signature) = block.get("signature") {
+                if carries(&signature, answer) {
+                    return Ok(false);
+                }
                 draft.shown.text(signature.raw());
             }
         }
-        "redacted_thinking" => block.iter().try_for_each(|(name, value)| draft.pass_value(name, &value))?,
+        "redacted_thinking" => {
+            if block.get("data").is_some_and(|data| carries(&data, answer)) {
+                return Ok(false);
+            }
+            block.iter().try_for_each(|(name, value)| draft.pass_value(name, &value))?;
+        }
         "tool_use" => {
-            let id = block.require("id")?.filled_string_token()?;
+            let id = called(&block.require("id")?, draft)?;
             let name = block.require("name")?.filled_string_token()?;
             let input = block.require("input")?;
             input.object()?;
@@ -225,7 +258,22 @@ fn earlier_block<'a>(
         }
         _ => only_passed(block, "'text', 'thinking' or 'tool_use'", draft)?,
     }
-    Ok(())
+    Ok(true)
+}
+
+/// Takes what a text has for the server that made it. Returns whether this gateway wrote the text.
+fn carries(text: &Value<'_, '_>, answer: &mut EarlierAnswer<'_>) -> bool {
+    text.string().is_ok_and(|text| answer.carry(&text))
+}
+
+/// Returns the id of a call as a JSON string. A body that is passed on has one that the vendor accepts, since another
+/// server may have made this one.
+fn called<'a>(id: &Value<'a, '_>, draft: &mut Draft) -> Result<&'a str, ApiError> {
+    let token = id.filled_string_token()?;
+    if let Some(taken) = plain(&id.string()?) {
+        draft.passage.replace_id(id, &taken);
+    }
+    Ok(token)
 }
 
 /// Returns the text of a block that must be a text.

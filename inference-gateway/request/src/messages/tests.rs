@@ -103,10 +103,10 @@ fn blocks_become_messages() {
     assert_eq!(
         messages(&list),
         json!([
-            {"role": "system", "content": "And be kind."},
             {"role": "user", "content": [{"type": "text", "text": "Look."},
-                {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}]},
-            {"role": "assistant", "content": "I look.", "reasoning_content": "hm", "tool_calls": [
+                {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}},
+                {"type": "text", "text": "And be kind."}]},
+            {"role": "assistant", "content": "I look.", "reasoning": "hm", "tool_calls": [
                 {"id": "toolu_1", "type": "function", "function": {"name": "look", "arguments": "{\"q\":\"é\"}"}},
                 {"id": "toolu_2", "type": "function", "function": {"name": "look", "arguments": "{}"}}]},
             {"role": "tool", "tool_call_id": "toolu_1", "content": "42"},
@@ -125,7 +125,7 @@ fn thinking_of_any_vendor_is_taken_back() {
         let mut block = json!({"type": "thinking", "thinking": "hm"});
         block["signature"] = signature;
         let earlier = json!({"role": "assistant", "content": [block, {"type": "text", "text": "a"}]});
-        messages(&json!([{"role": "user", "content": "Hi"}, earlier]))[1]["reasoning_content"].clone()
+        messages(&json!([{"role": "user", "content": "Hi"}, earlier]))[1]["reasoning"].clone()
     };
     for signature in [json!("EqQBCkYIARgCKkDsomeone+else=="), json!(""), json!(null), json!("gen_1")] {
         assert_eq!(thinking(signature.clone()), "hm", "{signature}");

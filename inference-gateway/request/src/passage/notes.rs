@@ -48,6 +48,13 @@ impl PassageNotes {
         self.cuts.push(Cut { at, with: with.to_owned(), when: CutWhen::Always, names: Vec::new() });
     }
 
+    /// Notes the id of a call to replace. Further ones than half of all parts that may be replaced stay as they are.
+    pub(crate) fn replace_id(&mut self, id: &Value<'_, '_>, with: &str) {
+        if self.cuts.len() < MOST_CUTS / 2 {
+            self.replace(id, with);
+        }
+    }
+
     /// Notes a part to cut out. Each takes far more memory than it may take in the body, so their number is bounded.
     fn cut(&mut self, part: &Value<'_, '_>, cut: Cut) -> Result<(), ApiError> {
         if self.cuts.len() >= MOST_CUTS {

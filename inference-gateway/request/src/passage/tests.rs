@@ -10,7 +10,7 @@ use shared_catalog::ImageUrls;
 
 use crate::{
     checked::Request,
-    forward::{BodyForm, BodyPieces, CountBody, Forward, UpstreamParams},
+    forward::{BodyPieces, CountBody, Forward, UpstreamParams},
     messages,
     names::pseudonym::pseudonym,
     tests::{account, model_with, responses, text_for},
@@ -360,7 +360,7 @@ fn a_limit_is_lowered_to_the_models_own() {
 fn a_count_is_asked_for_with_what_a_counter_takes() {
     let count = |parse: Parse, body: &str, lines: &str| {
         let (asked, model) = (forward(parse, body, lines).unwrap(), model_with(lines));
-        let form = BodyForm::of(&model.upstreams[0], &asked.reply);
+        let form = asked.form(&model.upstreams[0]);
         let to = UpstreamParams {
             form,
             account: None,
@@ -370,6 +370,7 @@ fn a_count_is_asked_for_with_what_a_counter_takes() {
             progress: crate::forward::ProgressReports::None,
             cache_salt: None,
             folded: false,
+            refused: upstream_error::RefusedMembers::of_bits(0),
         };
         let BodyPieces { head, rest } = match asked.count_body(to) {
             CountBody::Written(body) => body,

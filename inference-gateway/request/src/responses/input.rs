@@ -15,9 +15,9 @@ use super::{
     tools::{Tools, flat_name},
 };
 use crate::draft::{
-    Arguments, Conversation, Draft, EarlierAnswer, SystemTexts, ToolAnswer, image_url, name, unsupported_kind,
+    Arguments, Conversation, Draft, EarlierAnswer, ToolAnswer, image_url, name, plain, unsupported_kind,
 };
-use crate::names::known;
+use crate::{names::known, passage::CutWhen};
 
 /// Name of a list of parts in errors.
 const PARTS: &str = "an array";
@@ -60,57 +60,54 @@ impl InputRole {
     }
 }
 
-/// Words of the items that upstreams get first: the roles of system messages, and the type of further tools.
-static FIRST: LazyLock<[Finder<'_>; 3]> =
-    LazyLock::new(|| ["system", "developer", "additional_tools"].map(Finder::new));
+/// Type of the item with further tools, which upstreams get first.
+static FIRST: LazyLock<[Finder<'_>; 1]> = LazyLock::new(|| [Finder::new("additional_tools")]);
 
-/// Reads the parts of the input that upstreams get first: texts of system messages, and further tools.
-pub(super) fn prelude<'a>(
-    body: &Members<'a, '_>,
-    input: &Value<'a, '_>,
+/// Reads further tools among the items.
+pub(super) fn additional_tools(
+    input: &Value<'_, '_>,
     tools: &mut Tools,
     draft: &mut Draft,
-) -> Result<SystemTexts<'a>, ApiError> {
-    let mut texts = SystemTexts::default();
-    if let Some(instructions) = body.get("instructions") {
-        texts.add(instructions.string_token()?);
-    }
+) -> Result<(), ApiError> {
     if input.is_text(PARTS)? || !input.may_have(&*FIRST) {
-        return Ok(texts);
+        return Ok(());
     }
-    input.objects(ANY_NUMBER, |item| match &*kind(item)? {
-        "message" if InputRole::read(item)? == InputRole::System => {
-            item.require("content")?.each_text(PARTS, text_of, |text| texts.add(text))
+    input.objects(ANY_NUMBER, |item| {
+        if kind(item)? != "additional_tools" {
+            return Ok(());
         }
-        "additional_tools" => {
-            let list = item.require("tools")?;
-            tools.offer(&list, draft)?;
-            draft.passage.tools(&list, is_run_by_vendor)
-        }
-        _ => Ok(()),
-    })?;
-    Ok(texts)
+        let list = item.require("tools")?;
+        tools.offer(&list, draft)?;
+        draft.passage.tools(&list, is_run_by_vendor)
+    })
 }
 
 /// Checks the items, and writes the messages of the chat.
 pub(super) fn messages(
+    body: &Members<'_, '_>,
     input: &Value<'_, '_>,
-    system: &SystemTexts<'_>,
     names: &ToolNames,
     draft: &mut Draft,
 ) -> Result<(), ApiError> {
-    let conversation = Conversation::begin(draft, system);
+    let mut conversation = Conversation::begin(draft);
+    if let Some(instructions) = body.get("instructions") {
+        conversation.system(&[instructions.string_token()?]);
+    }
     let mut items = Items { conversation, names, answer: EarlierAnswer::default(), images: Vec::new() };
     if input.is_text(PARTS)? {
         items.conversation.user_text(input.string_token()?)?;
     } else {
-        let mut index = 0;
+        let mut is_kept = Vec::new();
         input.objects(ANY_NUMBER, |item| {
-            items.item(item, index)?;
-            index += 1;
+            is_kept.push(items.item(item, is_kept.len())?);
             Ok(())
         })?;
         items.flush()?;
+        if is_kept.contains(&false) {
+            // The vendor refuses reasoning that another model encrypted.
+            let passage = &mut items.conversation.draft.passage;
+            passage.cut_elements(input, &is_kept, CutWhen::Always, &[])?;
+        }
     }
     items.conversation.end(input)
 }
@@ -126,7 +123,17 @@ struct Items<'a, 'd> {
 }
 
 impl<'a> Items<'a, '_> {
-    fn item(&mut self, item: &Members<'a, '_>, index: usize) -> Result<(), ApiError> {
+    /// Reads an item. Returns whether a body that is passed on keeps it.
+    fn item(&mut self, item: &Members<'a, '_>, index: usize) -> Result<bool, ApiError> {
+        if kind(item)? == "reasoning" {
+            known::check(item, known::PARTS, &["tools"])?;
+            return self.reasoning(item);
+        }
+        self.other_item(item, index)?;
+        Ok(true)
+    }
+
+    fn other_item(&mut self, item: &Members<'a, '_>, index: usize) -> Result<(), ApiError> {
         let kind = kind(item)?;
         let read_later: &[&str] = match &*kind {
             "message" => &["content"],
@@ -147,7 +154,6 @@ impl<'a> Items<'a, '_> {
                 self.call(item, Arguments::Input(input))
             }
             "function_call_output" | "custom_tool_call_output" => self.output(item, index),
-            "reasoning" => self.reasoning(item),
             "additional_tools" => Ok(()),
             update if update == "configuration_update" || update.starts_with("compaction") => {
                 let draft = &mut *self.conversation.draft;
@@ -185,8 +191,13 @@ impl<'a> Items<'a, '_> {
     fn message(&mut self, item: &Members<'a, '_>) -> Result<(), ApiError> {
         let content = item.require("content")?;
         match InputRole::read(item)? {
-            // System texts were written with the first message.
-            InputRole::System => Ok(()),
+            InputRole::System => {
+                self.flush()?;
+                let mut texts = Vec::new();
+                content.each_text(PARTS, text_of, |text| texts.push(text))?;
+                self.conversation.system(&texts);
+                Ok(())
+            }
             InputRole::Assistant => {
                 self.images()?;
                 content.each_text(PARTS, text_of, |text| self.answer.text(text))
@@ -203,7 +214,7 @@ impl<'a> Items<'a, '_> {
 
     fn call(&mut self, item: &Members<'a, '_>, arguments: Arguments<'a>) -> Result<(), ApiError> {
         self.images()?;
-        let id = item.require("call_id")?.filled_string_token()?;
+        let id = self.call_id(item)?;
         let called = item.require("name")?;
         let token = called.filled_string_token()?;
         let Some(namespace) = item.get("namespace") else {
@@ -221,7 +232,7 @@ impl<'a> Items<'a, '_> {
 
     fn output(&mut self, item: &Members<'a, '_>, index: usize) -> Result<(), ApiError> {
         self.conversation.assistant(&mut self.answer);
-        let id = item.require("call_id")?.filled_string_token()?;
+        let id = self.call_id(item)?;
         let output = item.require("output")?;
         let (mut texts, mut has_images) = (Vec::new(), false);
         if output.is_text(PARTS)? {
@@ -243,19 +254,34 @@ impl<'a> Items<'a, '_> {
         Ok(())
     }
 
-    /// Adds reasoning to the answer that follows: its text, or else its summary.
-    fn reasoning(&mut self, item: &Members<'a, '_>) -> Result<(), ApiError> {
+    /// Returns the id of a call as a JSON string. A body that is passed on has one that the vendor accepts.
+    fn call_id(&mut self, item: &Members<'a, '_>) -> Result<&'a str, ApiError> {
+        let id = item.require("call_id")?;
+        let token = id.filled_string_token()?;
+        if let Some(taken) = plain(&id.string()?) {
+            self.conversation.draft.passage.replace_id(&id, &taken);
+        }
+        Ok(token)
+    }
+
+    /// Adds reasoning to the answer that follows: its text, or else its summary, and what it has for its server. Returns
+    /// whether a body that is passed on keeps the item.
+    fn reasoning(&mut self, item: &Members<'a, '_>) -> Result<bool, ApiError> {
         self.images()?;
+        let mut is_carried = false;
         if let Some(encrypted) = item.get("encrypted_content") {
-            self.conversation.draft.shown.text(encrypted.raw());
+            is_carried = encrypted.string().is_ok_and(|text| self.answer.carry(&text));
+            if !is_carried {
+                self.conversation.draft.shown.text(encrypted.raw());
+            }
         }
         let content = item.get("content").filter(|content| content.raw() != "[]");
-        let Some(texts) = content.or_else(|| item.get("summary")) else { return Ok(()) };
+        let Some(texts) = content.or_else(|| item.get("summary")) else { return Ok(!is_carried) };
         texts.objects_if_any(ANY_NUMBER, |part| {
             self.answer.reasoning(part.require("text")?.string_token()?);
             Ok(())
         })?;
-        Ok(())
+        Ok(!is_carried)
     }
 
     /// Writes everything that belongs to earlier messages.

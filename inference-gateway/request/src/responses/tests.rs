@@ -101,15 +101,16 @@ fn items_become_messages() {
     assert_eq!(
         messages(&items),
         json!([
-            {"role": "system", "content": "One.\n\nTwo."},
+            {"role": "system", "content": "One."},
             {"role": "user", "content": "Look."},
-            {"role": "assistant", "content": "I look.", "reasoning_content": "hm", "tool_calls": [
+            {"role": "assistant", "content": "I look.", "reasoning": "hm", "tool_calls": [
                 {"id": "call_1", "type": "function", "function": {"name": "look", "arguments": "{\"q\":1}"}},
                 {"id": "call_2", "type": "function",
                  "function": {"name": "patch", "arguments": "{\"input\":\"a \\\"b\\\"\\n\"}"}}]},
             {"role": "tool", "tool_call_id": "call_1", "content": "42"},
             {"role": "tool", "tool_call_id": "call_2", "content": "ok"},
-            {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}]},
+            {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://example.com/a.png"}},
+                {"type": "text", "text": "Two."}]},
             {"role": "assistant", "content": "No."},
             {"role": "user", "content": "Why?"},
         ])
@@ -131,7 +132,7 @@ fn reasoning_goes_only_to_upstreams_that_take_it() {
         {"role": "user", "content": "Hi"},
         {"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}], "encrypted_content": "x"},
         {"role": "assistant", "content": "Hi."}, {"role": "user", "content": "Go on."}]});
-    for (kind, reasoning) in [("vllm", json!("hm")), ("llama_cpp", json!("hm")), ("openai", json!(null))] {
+    for (kind, reasoning) in [("sglang", json!("hm")), ("llama_cpp", json!("hm")), ("openai", json!(null))] {
         let sent = sent(parse(&body).unwrap(), kind);
         assert_eq!(sent["messages"][1]["reasoning_content"], reasoning, "{kind}");
         assert_eq!(sent["messages"][2]["content"], "Go on.");

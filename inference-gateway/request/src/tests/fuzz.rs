@@ -84,7 +84,7 @@ fn check(
         );
         assert!(forward.least_output > 0 && (1..=8).contains(&forward.n));
         for upstream in &model.upstreams {
-            check_body(&forward, BodyForm::of(upstream, &forward.reply));
+            check_body(&forward, forward.form(upstream));
         }
         if number == 0 {
             first = Some(forward);
@@ -139,7 +139,8 @@ fn shown_bytes(value: &Value) -> u64 {
 
 /// The chat that an upstream reads, under the name by which clients ask for the model.
 fn checked(forward: &Forward) -> Bytes {
-    let BodyPieces { head, rest } = forward.body(UpstreamParams { model: "Model Flash", ..TO });
+    let BodyPieces { head, rest } =
+        forward.body(to_first(forward, UpstreamParams { model: "Model Flash", ..TO }));
     [head, rest].concat().into()
 }
 

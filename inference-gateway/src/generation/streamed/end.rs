@@ -64,6 +64,7 @@ impl Stream {
         let cut = matches!(end, End::GrantUsedUp).then(|| self.meter.usage_up_to_cut());
         let charged = cut.filter(|cut| *cut != usage);
         self.job.check_answer(self.meter.counter(), self.meter.unknown_finish(), &self.running, &self.hold);
+        self.job.note_oddities(self.meter.oddities(), self.meter.counter(), &self.running);
         let client_left = self.deadlines.left_at().is_some();
         let Self { generator, job, hold, mut meter, running, mut log, pipe, mut memory, .. } = self;
         meter.forget_incomplete();
@@ -113,7 +114,8 @@ impl Stream {
         pipe.put_last(memory.leave_with(meter.output().take()));
     }
 
-    /// Notes what the end says about the upstream's health. What cannot be read may be the request's doing.
+    /// Notes what the end says about the upstream's health. What cannot be read may be the request's doing, and a server
+    /// that answers is well, even with nothing.
     fn note_health(&self, end: &End) {
         let too_long = self.meter.too_long_events();
         if too_long > 0 {
@@ -125,7 +127,7 @@ impl Stream {
             End::Complete => self.running.note(AttemptOutcome::Served),
             End::Failed(e) if matches!(e.code, Code::UpstreamError | Code::UpstreamTimeout) => {
                 self.running.note_failure("mid_stream");
-                if self.meter.is_unreadable() {
+                if self.meter.is_unreadable() || self.meter.is_empty() {
                     return;
                 }
                 let failure = match e.code {

@@ -11,11 +11,14 @@ use super::price_list::ListedModel;
 const MAX_LEFT_OUT: usize = 1_000;
 
 /// Comments that explain why a preset sets an upstream's field.
-const NOTES: [(&str, &str); 7] = [
+const NOTES: [(&str, &str); 10] = [
     ("api_key_env", "the environment variable that holds its credential"),
     ("auth", "the header of the credential"),
     ("speaks", "APIs it speaks; other requests are translated"),
     ("limit_param", "the server's name for the output limit of chats"),
+    ("reasoning_param", "the server's name for the reasoning of earlier answers in chats"),
+    ("call_ids", "it accepts only call ids of nine letters and digits"),
+    ("thought_signatures", "it needs its own signature back with each call"),
     ("left_before_head", "it bills prompts even if the client has left"),
     ("left_mid_stream", "it bills reasoning that no event shows, so streams are read to the end"),
     ("image_urls", "it gets images only inside requests, never as addresses"),

@@ -28,6 +28,8 @@ const LITELLM: [&str; RATES] = [
     "input_cost_per_image",
     "input_cost_per_request",
 ];
+/// LiteLLM's name for rates that depend on the size of the prompt.
+const TIERS: &str = "tiered_pricing";
 /// Index of the first rate that is not per token.
 const FIRST_PER_UNIT: usize = 8;
 
@@ -113,8 +115,10 @@ impl PriceList {
 
     pub(crate) fn read(file: &Path, format: Format) -> anyhow::Result<Self> {
         let text = bounded_file::read_text(file, MAX_LIST)?;
+        // Some editors begin a file with a mark of its byte order.
+        let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
         Ok(match format {
-            Format::LiteLlm => Self::LiteLlm(serde_json::from_str(&text)?),
+            Format::LiteLlm => Self::LiteLlm(serde_json::from_str(text)?),
             Format::ModelsDev => {
                 let name = |path: &Path| Some(path.file_stem()?.to_str()?.to_owned());
                 // The path is `providers/OWNER/models/ID.toml`.
@@ -123,7 +127,7 @@ impl PriceList {
                 Self::ModelsDev {
                     id: name(file).context("the file's name is not an id")?,
                     owner: folders.and_then(name),
-                    model: toml::from_str(&text)?,
+                    model: toml::from_str(text)?,
                 }
             }
         })
@@ -188,7 +192,12 @@ fn models_dev(id: &str, owner: Option<&str>, model: &ModelsDev) -> anyhow::Resul
 
 fn litellm(id: &str, model: &Map<String, Value>) -> anyhow::Result<ListedModel> {
     let mut read = RatesRead::default();
-    for (name, value) in model {
+    // Other lists have a model's rates beside its tiers.
+    let tiers = model.get(TIERS).and_then(Value::as_array).filter(|_| !model.contains_key(LITELLM[0]));
+    for tier in tiers.into_iter().flatten() {
+        read.litellm_tier(tier.as_object().context("a tier is no object")?)?;
+    }
+    for (name, value) in model.iter().filter(|(name, _)| tiers.is_none() || *name != TIERS) {
         let (rate, border) = above(name).map_or((name.as_str(), None), |(rate, border)| (rate, Some(border)));
         match (LITELLM.iter().position(|known| *known == rate), value.as_f64()) {
             (Some(field), Some(number)) => {
@@ -229,6 +238,21 @@ struct RatesRead {
 }
 
 impl RatesRead {
+    /// Adds a tier of LiteLLM's list, whose prompts are within a range. The first one begins at 0.
+    fn litellm_tier(&mut self, tier: &Map<String, Value>) -> anyhow::Result<()> {
+        let from = tier.get("range").and_then(|range| range.get(0)).and_then(Value::as_f64);
+        let from = from.filter(|from| *from >= 0.0 && from.fract() == 0.0).context("a tier has no range")?;
+        let border = format!("{from:.0}").parse::<u64>()?;
+        let border = (border > 0).then_some(border);
+        for (field, name) in LITELLM.iter().enumerate().take(FIRST_PER_UNIT) {
+            if let Some(value) = tier.get(*name) {
+                let number = value.as_f64().with_context(|| format!("{name} is no number"))?;
+                self.put(border, field, &format!("{number}e6")).with_context(|| (*name).to_owned())?;
+            }
+        }
+        Ok(())
+    }
+
     fn models_dev_table(&mut self, border: Option<u64>, table: &toml::Table) -> anyhow::Result<()> {
         for (name, value) in table {
             let whole = value.as_integer().map(|number| number.to_string());

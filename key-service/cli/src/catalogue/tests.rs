@@ -212,6 +212,23 @@ fn models_of_litellms_list_become_entries() {
     }
 }
 
+#[test]
+fn a_model_whose_rates_are_in_tiers_alone_has_them_and_a_list_may_begin_with_a_mark() {
+    let list = r#"{"aviary/rook": {"litellm_provider": "aviary", "mode": "chat", "max_input_tokens": 1000000,
+        "max_output_tokens": 64000, "tiered_pricing": [
+            {"input_cost_per_token": 4e-07, "output_cost_per_token": 1.2e-06, "range": [0, 256000.0]},
+            {"input_cost_per_token": 1.2e-06, "cache_read_input_token_cost": 2.4e-07, "output_cost_per_token": 3.6e-06,
+             "range": [256000.0, 1000000.0]}]}}"#;
+    let folder = Folder::with(&[("prices.json", &format!("\u{feff}{list}"))]);
+    let (entry, none) = folder.say("import --from ./prices.json --format litellm --model aviary/rook");
+    assert_eq!(none, None);
+    let price = completed(&entry).price;
+    assert_eq!(price.base, rates("0.4 0.4 1.2 0.4 0.4 1.2 0.4 1.2 0 0"));
+    let tier = rates("1.2 0.24 3.6 1.2 1.2 3.6 1.2 3.6 0 0");
+    assert_eq!(price.tiers, [Tier { above: 256_000, rates: tier }]);
+    assert!(!entry.contains("not taken over"), "{entry}");
+}
+
 /// A catalogue with one model on an upstream of this kind, with these further lines.
 fn offered(kind: &str, price: &str, upstream: &str) -> String {
     format!(

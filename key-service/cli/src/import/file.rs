@@ -1,17 +1,48 @@
 //! Files to import.
 
-use std::{fs::File, io::BufReader, path::Path};
+use std::{
+    fs::File,
+    io::{BufRead, BufReader},
+    path::Path,
+};
 
 use anyhow::Context as _;
 use shared::bounded_file;
 
+/// The mark of byte order in UTF-8.
+const BYTE_ORDER: &[u8] = "\u{feff}".as_bytes();
+
 pub(crate) fn open(file: &Path) -> anyhow::Result<BufReader<File>> {
     let opened =
         bounded_file::open(file).with_context(|| format!("--file: cannot open {}", file.display()))?;
-    Ok(BufReader::new(opened))
+    let mut opened = BufReader::new(opened);
+    // Some editors begin a file with a mark of its byte order.
+    if opened.fill_buf().is_ok_and(|begin| begin.starts_with(BYTE_ORDER)) {
+        opened.consume(BYTE_ORDER.len());
+    }
+    Ok(opened)
 }
 
 /// Name of a file in messages.
 pub(crate) fn name(file: &Path) -> String {
     file.file_name().unwrap_or(file.as_os_str()).to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, io::Read};
+
+    use super::*;
+
+    #[test]
+    fn a_file_begins_behind_its_mark_of_byte_order() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let file = folder.path().join("file.json");
+        for (written, read) in [("\u{feff}{}", "{}"), ("{}", "{}"), ("", ""), ("\u{feff}", "")] {
+            fs::write(&file, written).unwrap();
+            let mut text = String::new();
+            open(&file).unwrap().read_to_string(&mut text).unwrap();
+            assert_eq!(text, read);
+        }
+    }
 }

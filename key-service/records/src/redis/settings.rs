@@ -88,7 +88,8 @@ impl Address {
     pub fn parse(url: &str) -> Result<Self, InvalidAddress> {
         let (scheme, rest) = url.split_once(':').ok_or_else(|| InvalidAddress("no scheme".into()))?;
         match (scheme, rest.strip_prefix("//")) {
-            ("redis" | "rediss" | "unix" | "redis+unix", _) => Ok(Self::One(info(url)?)),
+            ("redis" | "rediss", _) => Ok(Self::One(info(&with_database(url)?)?)),
+            ("unix" | "redis+unix", _) => Ok(Self::One(info(url)?)),
             ("redis+cluster", Some(rest)) => Self::cluster("redis", rest),
             ("rediss+cluster", Some(rest)) => Self::cluster("rediss", rest),
             ("redis+sentinel", Some(rest)) => Self::sentinel("redis", rest),
@@ -152,6 +153,22 @@ fn split_user(rest: &str) -> (&str, &str) {
     rest.split_at(rest.rfind('@').map_or(0, |at| at + 1))
 }
 
+/// Moves a database from the query of an address, where some clients write it, to the path.
+fn with_database(url: &str) -> Result<String, InvalidAddress> {
+    let Some((address, query)) = url.split_once('?') else { return Ok(url.to_owned()) };
+    let named = form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == "db");
+    let Some((_, db)) = named else { return Ok(url.to_owned()) };
+    let (scheme, rest) = address.split_once("://").unwrap_or(("redis", address));
+    let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
+    if !path.is_empty() && path != db {
+        return Err(InvalidAddress("the path and the query name two databases".into()));
+    }
+    let others = query.split('&').filter(|pair| !pair.starts_with("db="));
+    let others: Vec<&str> = others.collect();
+    let query = if others.is_empty() { String::new() } else { format!("?{}", others.join("&")) };
+    Ok(format!("{scheme}://{host}/{db}{query}"))
+}
+
 fn at(scheme: &str, user: &str, host: &str, port: u16) -> String {
     let has_port = host.rsplit_once(':').is_some_and(|(_, port)| port.bytes().all(|b| b.is_ascii_digit()));
     if has_port { format!("{scheme}://{user}{host}") } else { format!("{scheme}://{user}{host}:{port}") }
@@ -183,6 +200,13 @@ mod tests {
     #[test]
     fn every_kind_of_address_is_read() {
         let address = |url| Address::parse(url).unwrap();
+        assert!(
+            matches!(address("redis://redis.internal:6380?db=2"), Address::One(i) if i.redis_settings().db() == 2)
+        );
+        assert!(
+            matches!(address("redis://redis.internal/2?db=2&protocol=resp3"), Address::One(i) if i.redis_settings().db() == 2)
+        );
+        assert!(Address::parse("redis://redis.internal/1?db=2").is_err());
         assert!(
             matches!(address("redis://user:secret@redis.internal/2"), Address::One(i) if i.redis_settings().db() == 2)
         );

@@ -122,7 +122,7 @@ async fn the_openai_agents_sdk_converses_and_pays_exactly() {
 async fn pydantic_ai_converses_and_pays_exactly() {
     let stack = converses("python/with_pydantic_ai.py", "pydantic-ai").await;
     for body in forwarded(&stack, "pydantic-ai conversation") {
-        let reasoning = &body["messages"][7]["reasoning_content"];
+        let reasoning = &body["messages"][7]["reasoning"];
         assert_eq!(reasoning, " the quick brown fox", "{body}");
     }
 }
@@ -150,10 +150,7 @@ async fn clients_of_other_dialects_need_nothing_but_address_and_key() {
     for tag in ["responses 503", "messages 503"] {
         assert_eq!(forwarded(&stack, tag).len(), 2, "{tag} is tried again once");
     }
-    assert_eq!(
-        forwarded(&stack, "messages thoughts")[0]["messages"][1]["reasoning_content"],
-        " the quick brown fox"
-    );
+    assert_eq!(forwarded(&stack, "messages thoughts")[0]["messages"][1]["reasoning"], " the quick brown fox");
 }
 
 #[apply(fact)]
@@ -338,7 +335,7 @@ fn assert_forwarded(stack: &Stack) {
         bodies("reasoning").iter_mut().map(|body| body["reasoning_effort"].take()).collect();
     assert!(efforts.contains(&json!("low")) && efforts.contains(&json!("high")), "{efforts:?}");
     for body in bodies("thoughts") {
-        assert_eq!(body["messages"][1]["reasoning_content"], " the quick brown fox");
+        assert_eq!(body["messages"][1]["reasoning"], " the quick brown fox");
     }
     for body in bodies("shape") {
         let format = &body["response_format"];

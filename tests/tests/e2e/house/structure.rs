@@ -21,7 +21,7 @@ const PURE_CRATES: [(&str, &str); 10] = [
 ];
 /// Crates that a pure one may use in addition to other pure ones: words of both services, and libraries of data,
 /// hashes, errors and tests.
-const PURE: [&str; 17] = [
+const PURE: [&str; 18] = [
     "base64",
     "blake3",
     "bytes",
@@ -36,6 +36,7 @@ const PURE: [&str; 17] = [
     "serde_json",
     "shared",
     "shared-catalog",
+    "shared-corpus",
     "shared-fuzz",
     "thiserror",
     "totp-rs",

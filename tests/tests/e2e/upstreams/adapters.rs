@@ -229,7 +229,8 @@ async fn a_chat_with_system_messages_in_any_order_is_answered_by_strict_template
     let answer = call.send().await;
     assert_eq!(answer.status, 200, "{answer}");
     let sent = stack.upstream.tagged(&tag)[0].json()["messages"].take();
-    assert_eq!((&sent[0], sent.as_array().unwrap().len()), (&system("One.\n\nTwo."), 3), "{sent}");
+    let user = json!({"role": "user", "content": "Hi\n\nTwo."});
+    assert_eq!((&sent[0], &sent[1], sent.as_array().unwrap().len()), (&system("One."), &user, 3), "{sent}");
 }
 
 #[apply(fact)]

@@ -55,7 +55,6 @@ async fn a_whole_answer_that_breaks_or_makes_no_sense_costs_nothing() {
         Fault::End { after: 3 },
         Fault::Nonsense { after: 0 },
         Fault::CutBeforeUsage,
-        Fault::NoFinishReason,
     ] {
         let answer = whole(&stack, &key, fault).await;
         assert_eq!((answer.status, answer.code().as_str()), (502, "upstream_error"), "{fault:?}: {answer}");
@@ -141,16 +140,26 @@ async fn a_stream_that_breaks_before_its_first_token_costs_nothing() {
 }
 
 #[apply(fact)]
-async fn a_stream_without_a_finish_reason_or_with_abort_is_a_failure_and_is_billed() {
+async fn a_stream_with_abort_is_a_failure_and_is_billed() {
     let stack = Stack::start().await;
     let abort = Script { finish_reason: Some("abort".into()), ..Script::tokens(12, 9) };
-    for script in [Script::tokens(12, 9).fault(Fault::NoFinishReason), abort] {
-        let key = stack.key().await;
-        let ended = stack.call(&key, script).stream().await.rest().await;
-        ended.assert_error(502, "upstream_error");
-        stack.released(tests::harness::PATIENCE).await;
-        assert_eq!(stack.used(&key).await, cost_of(12, 9));
-    }
+    let key = stack.key().await;
+    let ended = stack.call(&key, abort).stream().await.rest().await;
+    ended.assert_error(502, "upstream_error");
+    stack.released(tests::harness::PATIENCE).await;
+    assert_eq!(stack.used(&key).await, cost_of(12, 9));
+}
+
+#[apply(fact)]
+async fn an_answer_that_tells_its_end_and_no_reason_is_complete() {
+    let stack = Stack::start().await;
+    let key = stack.key().await;
+    let script = || Script::tokens(12, 9).fault(Fault::NoFinishReason);
+    let ended = stack.call(&key, script()).stream().await.rest().await;
+    assert_eq!(ended.assert_done().finish_reasons(), ["stop"], "{ended:?}");
+    let answer = stack.call(&key, script()).send().await;
+    assert_eq!(answer.json()["choices"][0]["finish_reason"], "stop", "{answer}");
+    assert_eq!(stack.used(&key).await.nanos(), 2 * cost_of(12, 9).nanos());
 }
 
 #[apply(fact)]

@@ -26,6 +26,7 @@ pub(super) struct Words {
 impl Words {
     const REASONING: Self =
         Self::new("reasoning", "rs", "response.reasoning_text", Some("reasoning_text"), "text");
+    const CARRIED: Self = Self::new("reasoning", "rs", "", None, "");
     const TEXT: Self = Self::new("message", "msg", "response.output_text", Some("output_text"), "text");
     const REFUSAL: Self = Self::new("message", "msg", "response.refusal", Some("refusal"), "refusal");
     const FUNCTION: Self =
@@ -64,7 +65,8 @@ pub(super) struct ItemText<'a> {
 impl<'a> Item<'a> {
     pub(super) fn new(block: &'a Block, generation: GenerationId, reply: &'a ResponsesReply) -> Self {
         let (words, tool) = match &block.content {
-            BlockContent::Reasoning => (Words::REASONING, None),
+            BlockContent::Reasoning { .. } => (Words::REASONING, None),
+            BlockContent::Carried(_) => (Words::CARRIED, None),
             BlockContent::Text => (Words::TEXT, None),
             BlockContent::Refusal => (Words::REFUSAL, None),
             BlockContent::Call { name, .. } => match reply.names.of_function(name) {
@@ -72,7 +74,7 @@ impl<'a> Item<'a> {
                 tool => (Words::FUNCTION, tool),
             },
         };
-        let is_summarised = reply.summary && matches!(block.content, BlockContent::Reasoning);
+        let is_summarised = reply.summary && matches!(block.content, BlockContent::Reasoning { .. });
         let id = format!("{}_{}{:04x}", words.id, hex(generation), block.index);
         Self { block, tool, words, is_summarised, id }
     }
@@ -128,8 +130,14 @@ impl<'a> Item<'a> {
                 }
                 self.put_text(text.unwrap_or_default(), out);
             }
-            BlockContent::Reasoning => {
-                put(out, r#","encrypted_content":null,"summary":["#);
+            BlockContent::Carried(carried) => {
+                put(out, &format!(r#","encrypted_content":"{carried}","summary":[]"#));
+            }
+            BlockContent::Reasoning { carried } => {
+                match carried.as_ref().filter(|_| text.is_some()) {
+                    Some(carried) => put(out, &format!(r#","encrypted_content":"{carried}","summary":["#)),
+                    None => put(out, r#","encrypted_content":null,"summary":["#),
+                }
                 if let Some(ItemText { text, .. }) = text.filter(|_| self.is_summarised) {
                     put_summary(text, out);
                 }
@@ -151,7 +159,13 @@ impl<'a> Item<'a> {
         match (&self.tool, &self.block.content) {
             (Some(tool), _) => put(out, &format!(r#","name":{}"#, tool.name)),
             (None, BlockContent::Call { name, .. }) => put(out, &format!(r#","name":"{name}""#)),
-            (None, BlockContent::Reasoning | BlockContent::Text | BlockContent::Refusal) => {}
+            (
+                None,
+                BlockContent::Reasoning { .. }
+                | BlockContent::Carried(_)
+                | BlockContent::Text
+                | BlockContent::Refusal,
+            ) => {}
         }
     }
 }

@@ -11,7 +11,10 @@ use crate::{
         turn::{Block, BlockContent},
     },
     generation::put,
-    pieces::parts::short,
+    pieces::{
+        loose::{Raw, number, object, word},
+        parts::short,
+    },
     stream::Original,
 };
 
@@ -22,13 +25,10 @@ const MAX_ID: usize = 1024;
 #[derive(Deserialize)]
 struct Begun<'a> {
     #[serde(borrow, rename = "type")]
-    kind: Option<RawString<'a>>,
-    #[serde(borrow, default, deserialize_with = "short")]
-    id: Option<RawString<'a>>,
-    #[serde(borrow, default, deserialize_with = "short")]
-    call_id: Option<RawString<'a>>,
-    #[serde(borrow, default, deserialize_with = "short")]
-    name: Option<RawString<'a>>,
+    kind: Raw<'a>,
+    id: Raw<'a>,
+    call_id: Raw<'a>,
+    name: Raw<'a>,
 }
 
 impl PassedWriter for ResponsesStream {
@@ -90,12 +90,14 @@ impl ResponsesStream {
     /// its end, the vendor accepts it in no later request.
     fn begin_passed(&mut self, event: &Original<'_>) {
         self.forget_passed();
-        let item = event.item.and_then(|item| serde_json::from_str::<Begun<'_>>(item.get()).ok());
-        let index = event.index.and_then(|index| index.get().parse().ok());
+        let item: Option<Begun<'_>> = object(event.item);
+        let index = number(event.index);
         let (Some(Begun { kind, id, call_id, name }), Some(index)) = (item, index) else { return };
+        // What is too long is kept for no end.
+        let [Ok(id), Ok(call_id), Ok(name)] = [id, call_id, name].map(short) else { return };
         let spelled =
             |text: Option<RawString<'_>>| text.map(|text| text.sound().into_owned()).unwrap_or_default();
-        let content = match kind.map_or("", RawString::inner) {
+        let content = match word(kind) {
             "message" => BlockContent::Text,
             "function_call" | "custom_tool_call" => {
                 BlockContent::Call { place: index, id: spelled(call_id), name: spelled(name) }

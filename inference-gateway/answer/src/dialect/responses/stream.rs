@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::BytesMut;
-use reply::ResponsesReply;
+use reply::{ResponsesReply, carried::ServerId};
 use serde_json::{Value, json};
 use shared::{
     error::{ApiError, Code},
@@ -21,6 +21,7 @@ use crate::{
 
 pub(crate) struct ResponsesStream {
     generation: GenerationId,
+    server: ServerId,
     /// Id of the response, as spelled in JSON.
     pub(super) id: String,
     created: i64,
@@ -82,6 +83,7 @@ impl ResponsesStream {
     pub(crate) fn new(generation: Generation<'_>, reply: Arc<ResponsesReply>) -> Self {
         Self {
             generation: generation.id,
+            server: generation.server,
             id: format!("resp_{}", hex(generation.id)),
             created: generation.created,
             model: generation.model_json(),
@@ -98,7 +100,7 @@ impl ResponsesStream {
 
     pub(crate) fn whole(mut self, turn: &WholeTurn<'_>, settled: Settled, out: &mut BytesMut) {
         let call_ids = AnswerCallIds::new(self.generation, self.reply.earlier_calls.clone());
-        let mut rest = blocks(turn.message, call_ids, true).peekable();
+        let mut rest = blocks(turn.message, call_ids, true, self.server).peekable();
         while let Some((block, text)) = rest.next() {
             text.write_inner(&mut self.text);
             if matches!(block.content, BlockContent::Text) {
@@ -298,6 +300,10 @@ impl TurnWriter for ResponsesStream {
     }
 
     fn close(&mut self, block: &Block, is_complete: bool, out: &mut BytesMut) {
+        if matches!(block.content, BlockContent::Carried(_)) {
+            let start = self.keep_item(block, is_complete);
+            return self.item_done(block, start, out);
+        }
         let event = self.open.event;
         if self.open.is_custom {
             self.text = items::input_of(&self.text);

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use raw_json::{Members, Value};
+use reply::carried::{CarriedPart, PlacedPart};
 use shared::{error::ApiError, json::Kind};
 
 use super::cache::Breakpoints;
@@ -20,10 +21,18 @@ pub(super) struct Turns {
     has_block: bool,
     /// Closing brace of the system prompt's last block.
     system: Option<usize>,
-    /// The system prompt was written before everything else.
-    is_system_first: bool,
+    prompt: PromptList,
     /// Closing braces of the last blocks in the last two turns of the user.
     ends: [Option<usize>; 2],
+}
+
+/// How far the list of the system prompt's blocks is written.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum PromptList {
+    #[default]
+    Unwritten,
+    Open,
+    Written,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -33,16 +42,22 @@ enum Author {
 }
 
 impl Turns {
-    /// Writes a message. Answers of tools are one turn with what the user says after them.
-    pub(super) fn add(&mut self, message: &Members<'_, '_>, out: &mut String) -> Result<(), ApiError> {
+    /// Writes a message, and what an earlier answer has for the server. Answers of tools are one turn with what the user
+    /// says after them. System messages that do not come first are texts of the user.
+    pub(super) fn add(
+        &mut self,
+        message: &Members<'_, '_>,
+        carried: &[PlacedPart],
+        out: &mut String,
+    ) -> Result<(), ApiError> {
         let role = message.require("role")?.string()?;
         match &*role {
-            // The parsers have merged all system messages into the first.
-            "system" if self.is_system_first => Ok(()),
-            "system" => self.system(message, out),
+            "system" if !self.has_begun && self.prompt == PromptList::Written => Ok(()),
+            "system" if !self.has_begun => self.system(message, out),
             "assistant" => {
+                self.thoughts(carried, 0, out);
                 self.texts(Author::Assistant, &message.require("content")?, out)?;
-                self.calls(message, out)
+                self.calls(message, carried, out)
             }
             "tool" => self.tool_result(message, out),
             _ => self.texts(Author::User, &message.require("content")?, out),
@@ -50,6 +65,7 @@ impl Turns {
     }
 
     pub(super) fn end(&mut self, breakpoints: &mut Breakpoints, out: &mut String) {
+        self.close_system(out);
         self.close(out);
         out.push_str(if self.has_begun { "]" } else { ",\"messages\":[]" });
         if let Some(brace) = self.system {
@@ -58,20 +74,23 @@ impl Turns {
         breakpoints.after_turns(self.ends);
     }
 
-    /// Writes the system prompt, which this API keeps apart from the messages.
+    /// Writes a message of the system prompt, which this API keeps apart from the messages.
     fn system(&mut self, message: &Members<'_, '_>, out: &mut String) -> Result<(), ApiError> {
-        let content = message.require("content")?;
-        let mut before = ",\"system\":[";
-        each_part(&content, |part| {
-            out.push_str(std::mem::replace(&mut before, ","));
+        each_part(&message.require("content")?, |part| {
+            out.push_str(if self.prompt == PromptList::Open { "," } else { ",\"system\":[" });
+            self.prompt = PromptList::Open;
             put_part(part, out);
-            Ok(())
-        })?;
-        if before == "," {
             self.system = Some(out.len() - 1);
+            Ok(())
+        })
+    }
+
+    /// Ends the list of the system prompt's blocks.
+    fn close_system(&mut self, out: &mut String) {
+        if self.prompt == PromptList::Open {
             out.push(']');
         }
-        Ok(())
+        self.prompt = PromptList::Written;
     }
 
     /// Writes the rest of a system prompt whose first block is written, and ends it.
@@ -80,9 +99,11 @@ impl Turns {
         messages: &Value<'_, '_>,
         out: &mut String,
     ) -> Result<(), ApiError> {
-        self.is_system_first = true;
+        self.prompt = PromptList::Written;
+        let mut leads = true;
         messages.objects(usize::MAX, |message| {
-            if message.require("role")?.string()? != "system" {
+            leads &= message.require("role")?.string()? == "system";
+            if !leads {
                 return Ok(());
             }
             each_part(&message.require("content")?, |part| {
@@ -96,6 +117,31 @@ impl Turns {
         Ok(())
     }
 
+    /// Writes the thoughts of an earlier answer that came before the call at this place.
+    fn thoughts(&mut self, carried: &[PlacedPart], place: u64, out: &mut String) {
+        for PlacedPart(_, part) in carried.iter().filter(|PlacedPart(at, _)| *at == place) {
+            let (kind, members) = match part {
+                CarriedPart::Thought { text, signature } => {
+                    ("thinking", vec![("thinking", text), ("signature", signature)])
+                }
+                CarriedPart::Redacted { data } => ("redacted_thinking", vec![("data", data)]),
+                CarriedPart::Encrypted { .. }
+                | CarriedPart::Detail(_)
+                | CarriedPart::CallSignature { .. }
+                | CarriedPart::TextSignature { .. } => continue,
+            };
+            self.block(Author::Assistant, out, |out| {
+                out.push_str("{\"type\":\"");
+                out.push_str(kind);
+                out.push('"');
+                for (name, text) in members {
+                    member(name, &serde_json::Value::from(text.as_str()).to_string(), out);
+                }
+                out.push('}');
+            });
+        }
+    }
+
     /// Writes texts and images as blocks of a turn.
     fn texts(&mut self, author: Author, content: &Value<'_, '_>, out: &mut String) -> Result<(), ApiError> {
         each_part(content, |part| {
@@ -104,9 +150,19 @@ impl Turns {
         })
     }
 
-    fn calls(&mut self, message: &Members<'_, '_>, out: &mut String) -> Result<(), ApiError> {
+    fn calls(
+        &mut self,
+        message: &Members<'_, '_>,
+        carried: &[PlacedPart],
+        out: &mut String,
+    ) -> Result<(), ApiError> {
         let Some(calls) = message.get("tool_calls") else { return Ok(()) };
+        let mut place = 0;
         calls.objects(usize::MAX, |call| {
+            if place > 0 {
+                self.thoughts(carried, place, out);
+            }
+            place += 1;
             let id = calls::id(call, "id")?;
             let function = call.require("function")?;
             let function = function.object()?;
@@ -146,6 +202,7 @@ impl Turns {
     /// Writes a block in the turn of this author.
     fn block(&mut self, author: Author, out: &mut String, write: impl FnOnce(&mut String)) {
         if self.open != Some(author) {
+            self.close_system(out);
             self.close(out);
             out.push_str(if self.has_begun { "," } else { ",\"messages\":[" });
             self.has_begun = true;

@@ -57,7 +57,7 @@ fn settings(upstream: &Upstream) -> impl PartialEq + std::fmt::Debug + use<> {
         .map(|header| format!("{}: {}{}", header.name, header.prefix, header.source));
     (
         headers.collect::<Vec<_>>(),
-        (upstream.kind, upstream.speaks.clone(), upstream.limit_param),
+        (upstream.kind, upstream.speaks.clone(), upstream.limit_param, upstream.history),
         (upstream.left_before_head, upstream.left_mid_stream),
         upstream.url.clone(),
     )

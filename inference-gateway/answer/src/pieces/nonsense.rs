@@ -2,7 +2,8 @@
 
 use std::str::Utf8Error;
 
-use crate::pieces::parts::BEYOND;
+/// The parser's error for a list or a name that is too long. A request can cause it by asking a model for many calls.
+pub(crate) const BEYOND: &str = "beyond the bounds of answers";
 
 /// An upstream's answer cannot be used. The message is for the log, and repeats nothing that was generated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -24,6 +25,9 @@ pub enum Nonsense {
     /// The answer has more calls than any model makes, or longer names.
     #[error("more calls, or longer names, than are accepted")]
     Beyond,
+    /// The answer has not the usual form, in which it could be taken as it is.
+    #[error("not in the usual form")]
+    Form,
     /// A choice ended without a finish reason, or with a reason that means failure.
     #[error("a choice ended without a finish reason, or with one that is a failure")]
     Unfinished,

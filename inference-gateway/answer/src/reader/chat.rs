@@ -1,0 +1,403 @@
+//! Reads answers in OpenAI's chat API, as OpenAI and some fifty other servers write them.
+
+mod forms;
+
+use raw_json::RawString;
+use reply::MAX_CHOICES;
+use serde::Deserialize;
+use shared::{
+    generation::FinishReason,
+    json::{Kind, RawValue, from_slice},
+};
+use upstream_error::UpstreamError;
+
+pub(super) use self::forms::is_hollow;
+use self::forms::of_vendor;
+use super::{
+    content::{self, ContentPlace, TextKind},
+    pieces::Pieces,
+    progress::{PartKey, PartKind, Progress},
+};
+use crate::{
+    pieces::nonsense::Nonsense,
+    pieces::oddity::Oddity,
+    pieces::{
+        finish::FinishWord,
+        loose::{Loose, Objects, Raw, filled, number, object, text, word},
+        parts::{CallArguments, Delta, MAX_CALLS, MAX_LISTED_CHOICES, ToolCall, short},
+    },
+    stream::{Chunk, ChunkChoice, Event},
+};
+
+/// Reader of chunks and of whole completions.
+#[derive(Default)]
+pub(crate) struct ChatReader {
+    /// Choices that were asked for; 0 if unknown.
+    pub(super) choices: u64,
+    /// More events may come, which may repeat what messages have given.
+    remembers: bool,
+    /// What whole messages have given. Additions are not noted, which nearly every chunk is.
+    messages: Progress,
+    /// Choices, each a bit, to which an addition gave a text, a thought or a call.
+    added: [u64; 3],
+}
+
+#[derive(Deserialize)]
+struct RawChunk<'a> {
+    #[serde(borrow, default)]
+    choices: Objects<RawChoice<'a>, MAX_LISTED_CHOICES>,
+    model: Raw<'a>,
+    usage: Raw<'a>,
+    timings: Raw<'a>,
+    object: Raw<'a>,
+    error: Raw<'a>,
+    errors: Raw<'a>,
+    message: Raw<'a>,
+    detail: Raw<'a>,
+    fault: Raw<'a>,
+    base_resp: Raw<'a>,
+}
+
+#[derive(Deserialize)]
+struct RawChoice<'a> {
+    index: Raw<'a>,
+    #[serde(borrow, default)]
+    delta: Loose<RawMessage<'a>>,
+    #[serde(borrow, default)]
+    message: Loose<RawMessage<'a>>,
+    text: Raw<'a>,
+    usage: Raw<'a>,
+    logprobs: Raw<'a>,
+    finish_reason: Raw<'a>,
+    /// The sequence or token that ended the choice, as vLLM reports it.
+    stop_reason: Raw<'a>,
+    /// The same, as SGLang reports it.
+    matched_stop: Raw<'a>,
+}
+
+/// A message, or an addition to one.
+#[derive(Deserialize)]
+struct RawMessage<'a> {
+    #[serde(borrow)]
+    content: Raw<'a>,
+    refusal: Raw<'a>,
+    /// Reasoning, under the name that DeepSeek, SGLang and llama.cpp use.
+    reasoning_content: Raw<'a>,
+    /// Reasoning, under the name that vLLM, Ollama and OpenRouter use.
+    reasoning: Raw<'a>,
+    /// Reasoning, under the name that Copilot uses.
+    reasoning_text: Raw<'a>,
+    /// Reasoning, under the name that other servers use.
+    thinking: Raw<'a>,
+    /// Reasoning in parts, at OpenRouter and MiniMax. OpenRouter's are signed.
+    reasoning_details: Raw<'a>,
+    /// What Google adds.
+    extra_content: Raw<'a>,
+    /// Parts for the server's next turn, in an answer that was folded here.
+    faregate_parts: Raw<'a>,
+    #[serde(borrow, default)]
+    tool_calls: Objects<RawCall<'a>, MAX_CALLS>,
+    #[serde(borrow, default)]
+    function_call: Loose<RawFunction<'a>>,
+}
+
+#[derive(Default, Deserialize)]
+struct RawCall<'a> {
+    index: Raw<'a>,
+    id: Raw<'a>,
+    #[serde(borrow, default)]
+    function: Loose<RawFunction<'a>>,
+    name: Raw<'a>,
+    arguments: Raw<'a>,
+    extra_content: Raw<'a>,
+}
+
+#[derive(Default, Deserialize)]
+struct RawFunction<'a> {
+    #[serde(borrow)]
+    name: Raw<'a>,
+    arguments: Raw<'a>,
+}
+
+#[derive(Deserialize)]
+struct RawStatus<'a> {
+    #[serde(borrow)]
+    status_code: Raw<'a>,
+}
+
+impl ChatReader {
+    /// Makes a reader of a stream, or of a body that may be one.
+    pub(super) fn of_events() -> Self {
+        Self { remembers: true, ..Self::default() }
+    }
+
+    pub(super) fn next(&mut self) {
+        self.messages.next();
+    }
+
+    pub(super) fn again(&mut self) {
+        self.messages.again();
+    }
+
+    /// Reads the payload of an event, or a whole completion.
+    pub(crate) fn event<'a>(&mut self, payload: &'a [u8]) -> Result<Event<'a>, Nonsense> {
+        let trimmed = payload.trim_ascii();
+        if trimmed == b"[DONE]" {
+            return Ok(Event::Done);
+        }
+        // A list would be read as the members in order.
+        if trimmed.first() == Some(&b'[') {
+            let error = UpstreamError::read(trimmed);
+            let chunk = Chunk::new(Vec::new(), None, None);
+            return if error.message.is_empty() {
+                Err(Nonsense::Malformed { line: 1, column: 1 })
+            } else {
+                Ok(Event::Failed(error, chunk))
+            };
+        }
+        let raw: RawChunk<'_> = from_slice(payload)?;
+        let mut out = Pieces::default();
+        if raw.is_failure(&mut out) {
+            let chunk = Chunk::new(Vec::new(), raw.usage, raw.timings);
+            return Ok(Event::Failed(UpstreamError::read(payload), chunk));
+        }
+        let RawChunk { choices, model, usage, timings, .. } = raw;
+        let mut end = ChatEnd::default();
+        let mut told = usage;
+        for (place, choice) in choices.0.into_iter().enumerate() {
+            told = told.or(choice.usage);
+            self.choice(place, choice, &mut end, &mut out)?;
+        }
+        if self.choices == 1 {
+            out.end_once();
+        }
+        let is_last = out.list.iter().any(|piece| piece.finish.is_some());
+        let told = told.or_else(|| of_vendor(payload).filter(|_| is_last));
+        out.odd.add_if(Oddity::UsagePlace, told.is_some() && usage.is_none());
+        let mut chunk = Chunk::new(out.list, told, timings);
+        (chunk.model, chunk.unknown_finish) = (model.map(RawValue::get), end.unknown);
+        chunk.odd = out.odd;
+        // After a reason like `abort`, the generated text is no answer.
+        Ok(if end.failed { Event::Failed(UpstreamError::default(), chunk) } else { Event::Chunk(chunk) })
+    }
+
+    /// Adds a choice, or a part of one.
+    fn choice<'a>(
+        &mut self,
+        place: usize,
+        choice: RawChoice<'a>,
+        end: &mut ChatEnd<'a>,
+        out: &mut Pieces<'a>,
+    ) -> Result<(), Nonsense> {
+        let told = number(choice.index).map_or(place, |index| usize::try_from(index).unwrap_or(usize::MAX));
+        let index = if self.choices == 1 { 0 } else { told };
+        out.odd.add_if(Oddity::ChoicesMerged, index != told);
+        if index >= usize::from(MAX_CHOICES) {
+            out.odd.add(Oddity::UnknownItem);
+            return Ok(());
+        }
+        let first = out.list.len();
+        if let Loose::Object(delta) = choice.delta {
+            let from = out.list.len();
+            add_message(delta, index, out)?;
+            self.note_added(index, &out.list[from..]);
+        }
+        if let Loose::Object(message) = choice.message {
+            out.odd.add(Oddity::MessageInStream);
+            self.message(message, index, out)?;
+        }
+        if let Some(text) = filled(choice.text) {
+            self.whole(Delta::of_text(text), index, false, out);
+            out.odd.add(Oddity::MessageInStream);
+        }
+        if out.list.len() == first {
+            out.push(index, Delta::default(), None);
+        }
+        let pieces = &mut out.list[first..];
+        pieces[0].list_tokens(choice.logprobs);
+        let calls = pieces.iter().any(|piece| !piece.delta.calls().is_empty());
+        if let (Some(reason), Some(last)) = (filled(choice.finish_reason), pieces.last_mut()) {
+            let (reason, read) = (reason.inner(), FinishWord::read(reason.inner()));
+            end.failed |= read == FinishWord::Failure;
+            end.unknown = end.unknown.or(Some(reason).filter(|_| read == FinishWord::Unknown));
+            out.odd.add_if(Oddity::FinishUnknown, read == FinishWord::Unknown);
+            let has_calls = self.added[2] & bit(index) != 0 || calls;
+            // Some servers say `stop` for calls, too.
+            let is_call = has_calls && read.reason() == Some(FinishReason::Stop);
+            last.finish = if is_call { Some(FinishReason::ToolCalls) } else { read.reason() };
+            last.stop = text(choice.stop_reason).or(text(choice.matched_stop));
+        }
+        Ok(())
+    }
+
+    /// Adds what a whole message has that nothing gave before.
+    fn message<'a>(
+        &mut self,
+        message: RawMessage<'a>,
+        index: usize,
+        out: &mut Pieces<'a>,
+    ) -> Result<(), Nonsense> {
+        let mut whole = Pieces::default();
+        add_message(message, index, &mut whole)?;
+        out.odd.join(whole.odd);
+        // The calls of a message come at once, and may come again with the next message.
+        let key = PartKey { kind: PartKind::Call, item: index as u64, part: 0 };
+        let has_calls = self.messages.is_given(key);
+        let name = whole.list.iter().flat_map(|piece| piece.delta.calls()).find_map(|call| call.name);
+        if let Some(name) = name.filter(|_| self.remembers) {
+            self.messages.add(key, name);
+        }
+        for piece in whole.list {
+            self.whole(piece.delta, index, has_calls, out);
+        }
+        Ok(())
+    }
+
+    fn whole<'a>(&mut self, mut delta: Delta<'a>, index: usize, has_calls: bool, out: &mut Pieces<'a>) {
+        let (item, part, remembers) = (index as u64, out.list.len() as u64, self.remembers);
+        let [texts, thoughts, calls] = self.added.map(|lane| lane & bit(index) != 0);
+        let mut fresh = |kind, text: Option<RawString<'a>>, is_added: bool| {
+            let text = text.filter(|_| !is_added);
+            let is_empty = text.is_some_and(RawString::is_empty);
+            if is_empty || !remembers { text } else { self.messages.more(PartKey { kind, item, part }, text) }
+        };
+        delta.content = fresh(PartKind::Text, delta.content, texts);
+        delta.refusal = fresh(PartKind::Refusal, delta.refusal, texts);
+        delta.reasoning = fresh(PartKind::Thought, delta.reasoning, thoughts);
+        if calls || has_calls {
+            delta.tool_calls.clear();
+        }
+        if thoughts {
+            delta.reasoning_details = None;
+        }
+        if !delta.is_nothing() || delta.is_carried() {
+            out.push(index, delta, None);
+        }
+    }
+
+    fn note_added(&mut self, index: usize, pieces: &[ChunkChoice<'_>]) {
+        for delta in pieces.iter().map(|piece| &piece.delta) {
+            let has = [
+                delta.content.or(delta.refusal).is_some_and(|text| !text.is_empty()),
+                delta.reasoning.is_some_and(|text| !text.is_empty()) || delta.reasoning_details.is_some(),
+                !delta.tool_calls.is_empty(),
+            ];
+            for (lane, has) in self.added.iter_mut().zip(has) {
+                *lane |= if has { bit(index) } else { 0 };
+            }
+        }
+    }
+}
+
+impl<'a> Event<'a> {
+    /// Reads the payload of an event of a chat stream by itself.
+    pub fn read(payload: &'a [u8]) -> Result<Self, Nonsense> {
+        ChatReader::default().event(payload)
+    }
+}
+
+/// Why choices end with an event.
+#[derive(Default)]
+struct ChatEnd<'a> {
+    failed: bool,
+    unknown: Option<&'a str>,
+}
+
+impl RawChunk<'_> {
+    /// Returns whether the event is an error, in any server's form.
+    fn is_failure(&self, out: &mut Pieces<'_>) -> bool {
+        if let Some(error) = self.error {
+            if !is_hollow(error) {
+                return true;
+            }
+            out.odd.add(Oddity::EmptyError);
+        }
+        // SGLang sends error objects without a wrapper.
+        if word(self.object) == "error" {
+            return true;
+        }
+        if !self.choices.0.is_empty() || self.usage.is_some() {
+            return false;
+        }
+        let status = object::<RawStatus<'_>>(self.base_resp).and_then(|status| number(status.status_code));
+        let told =
+            [self.errors, self.detail, self.fault].into_iter().flatten().any(|value| !is_hollow(value));
+        told || filled(self.message).is_some() || status.is_some_and(|status| status != 0)
+    }
+}
+
+/// Adds the content of a message, or of an addition to one.
+fn add_message<'a>(message: RawMessage<'a>, index: usize, out: &mut Pieces<'a>) -> Result<(), Nonsense> {
+    let (thoughts, formed) = message.thoughts();
+    let mut delta = Delta {
+        content: text(message.content),
+        refusal: text(message.refusal),
+        reasoning: thoughts,
+        tool_calls: Vec::with_capacity(message.tool_calls.0.len()),
+        reasoning_details: message.reasoning_details,
+        extra_content: message.extra_content,
+        parts: message.faregate_parts,
+        signed: None,
+    };
+    for call in message.tool_calls.0 {
+        delta.tool_calls.push(read_call(call, out)?);
+    }
+    if let Loose::Object(old) = message.function_call
+        && (filled(old.name).is_some() || filled(old.arguments).is_some())
+        && delta.tool_calls.is_empty()
+    {
+        out.odd.add(Oddity::OldCall);
+        let call = RawCall { function: Loose::Object(old), ..RawCall::default() };
+        delta.tool_calls.push(ToolCall { index: Some(0), ..read_call(call, out)? });
+    }
+    if let Some(value) = formed {
+        content::add(value, ContentPlace { choice: index, kind: TextKind::Thought }, out);
+    }
+    let content = message.content.filter(|_| delta.content.is_none());
+    if let Some(content) = content {
+        // Thoughts come before what is said, and calls behind it.
+        let calls = std::mem::take(&mut delta.tool_calls);
+        if !delta.is_nothing() {
+            out.push(index, std::mem::take(&mut delta), None);
+        }
+        content::add(content, ContentPlace { choice: index, kind: TextKind::Said }, out);
+        delta.tool_calls = calls;
+    }
+    if !delta.is_nothing() || delta.is_carried() {
+        out.push(index, delta, None);
+    }
+    Ok(())
+}
+
+impl<'a> RawMessage<'a> {
+    /// Returns the reasoning under any of its names, as a text or in another form. Servers that use two names send the same
+    /// text under both, or nothing under one.
+    fn thoughts(&self) -> (Option<RawString<'a>>, Raw<'a>) {
+        let names = [self.reasoning_content, self.reasoning, self.reasoning_text, self.thinking];
+        if let Some(told) = names.into_iter().find_map(filled) {
+            return (Some(told), None);
+        }
+        let formed = |raw: &Raw<'a>| {
+            raw.is_some_and(|raw| matches!(Kind::of(raw), Kind::Array | Kind::Object) && !is_hollow(raw))
+        };
+        let formed = names.into_iter().chain([self.reasoning_details]).find(formed).flatten();
+        let empty = names.into_iter().find_map(text);
+        (empty.filter(|_| formed.is_none()), formed)
+    }
+}
+
+fn read_call<'a>(call: RawCall<'a>, out: &mut Pieces<'a>) -> Result<ToolCall<'a>, Nonsense> {
+    let function = call.function.object().unwrap_or_default();
+    let arguments = function.arguments.or(call.arguments);
+    Ok(ToolCall {
+        index: number(call.index),
+        id: short(call.id)?,
+        name: short(function.name.or(call.name))?,
+        arguments: arguments.and_then(|arguments| CallArguments::read(arguments, &mut out.odd)),
+        extra_content: call.extra_content,
+    })
+}
+
+const fn bit(index: usize) -> u64 {
+    1 << (index % 64)
+}

@@ -1,0 +1,25 @@
+//! What a reader of a response's events remembers.
+
+use raw_json::RawString;
+
+use crate::reader::progress::Progress;
+
+/// Empty line between two parts of a summary, as a JSON string.
+pub(super) const EMPTY_LINE: RawString<'_> = RawString::trusted(r#""\n\n""#);
+/// Reader of a response's events.
+#[derive(Default)]
+pub(crate) struct ResponsesReader {
+    pub(in crate::reader) progress: Progress,
+    pub(super) state: ResponseState,
+    pub(super) before: ResponseState,
+}
+
+/// Members that the last event may have changed.
+#[derive(Clone, Copy, Default)]
+pub(super) struct ResponseState {
+    /// Place of the item whose reasoning came last, and whether its summary is shown. Servers that send both send the
+    /// same thoughts twice.
+    pub(super) reasoning: Option<(u64, bool)>,
+    /// Place of the last item.
+    pub(super) item: u64,
+}

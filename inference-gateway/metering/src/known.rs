@@ -1,0 +1,100 @@
+//! What is known of a stream so far.
+
+use answer::Oddities;
+use shared::tokens::Usage;
+
+use crate::{meter::StreamMeter, usage::UsageCounter};
+
+impl StreamMeter {
+    /// Returns whether the upstream may generate more than is granted, so that its silence must be watched.
+    pub fn is_by_grants(&self) -> bool {
+        !self.granted.is_complete()
+    }
+
+    /// Returns whether an event waits for more tokens to be granted.
+    pub const fn is_blocked(&self) -> bool {
+        self.blocked.is_some()
+    }
+
+    /// Returns whether every requested choice has its finish reason and none continues, so that only usage and `[DONE]`
+    /// are missing.
+    pub fn is_finished(&self) -> bool {
+        self.writer.finished_choices() >= self.choices && !self.goes_on
+    }
+
+    /// Counts the choices that continue, or have not begun.
+    pub fn open_choices(&self) -> u64 {
+        self.choices.saturating_sub(self.writer.finished_choices()).max(1)
+    }
+
+    /// Returns whether a chunk without choices came once every choice that began had its finish reason. It ends a
+    /// stream, unless more choices begin.
+    pub const fn has_last_chunk(&self) -> bool {
+        self.last_chunk
+    }
+
+    /// Returns whether every choice that began has its finish reason. More choices may follow.
+    pub fn is_complete(&self) -> bool {
+        self.writer.is_finished()
+    }
+
+    /// Returns whether only usage may be missing, since an upstream may make fewer choices than requested.
+    pub fn may_be_finished(&self) -> bool {
+        self.is_complete() && !self.goes_on
+    }
+
+    /// Returns whether the usage of everything delivered was reported.
+    pub const fn is_reported(&self) -> bool {
+        !self.counter.is_estimate()
+    }
+
+    /// Returns whether any output was received or reported.
+    pub fn has_begun(&self) -> bool {
+        self.begun || self.counter.completion() > 0
+    }
+
+    /// Returns whether a stream that fails now costs nothing: no output came, and all that came could be read.
+    pub fn is_free(&self) -> bool {
+        !self.has_begun() && !self.is_unreadable
+    }
+
+    /// Returns whether the stream ended since it could not be read.
+    pub const fn is_unreadable(&self) -> bool {
+        self.is_unreadable
+    }
+
+    /// Returns whether the upstream told the end of an answer that has nothing in it.
+    pub const fn is_empty(&self) -> bool {
+        self.is_empty
+    }
+
+    /// Returns what was odd about the form of the answer.
+    pub const fn oddities(&self) -> Oddities {
+        self.odd
+    }
+
+    /// Counts the events that were left out, since they were too long.
+    pub const fn too_long_events(&self) -> u64 {
+        self.too_long
+    }
+
+    /// Returns the upstream's report of the prompt's tokens, if any came.
+    pub fn reported_prompt(&self) -> Option<u64> {
+        self.counter.reported().prompt
+    }
+
+    /// Returns the count of the stream's tokens.
+    pub const fn counter(&self) -> &UsageCounter {
+        &self.counter
+    }
+
+    /// Returns a finish reason that no known server uses, if any came.
+    pub fn unknown_finish(&self) -> Option<&str> {
+        self.unknown_finish.as_deref()
+    }
+
+    /// Returns the usage so far.
+    pub fn usage(&self) -> Usage {
+        self.counter.usage()
+    }
+}

@@ -1,0 +1,167 @@
+//! What an answer has for the next turn and only its server can read: signatures, encrypted reasoning, a vendor's own
+//! record of reasoning. Clients carry it as one string, in a place of their dialect that they send back unchanged.
+//!
+//! The string names the server that made it, which alone gets the parts back. A part is nothing but texts of known
+//! members, so a string that a client makes up says no more than the client could say elsewhere.
+
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use serde::{Deserialize, Serialize};
+use shared_catalog::Upstream;
+
+/// Beginning of every such string.
+const PREFIX: &str = "fg1.";
+/// Digits of the server in it.
+const SERVER_DIGITS: usize = 16;
+/// Most parts of a string: more than any answer has.
+const MOST_PARTS: usize = 4096;
+
+/// The server that made a part: an address and a model, since a vendor refuses what another model of its own signed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ServerId(u64);
+
+impl ServerId {
+    /// Stands for every server that takes parts of this form: a client got the part elsewhere.
+    pub const ANY: Self = Self(0);
+
+    /// Returns the identity of a server, the same in every gateway.
+    pub fn of(upstream: &Upstream) -> Self {
+        let mut hasher = blake3::Hasher::new_derive_key("faregate 2026 servers that sign answers");
+        let url = upstream.url.as_ref().map(ToString::to_string).unwrap_or_default();
+        for text in [&url, &upstream.model] {
+            hasher.update(&(text.len() as u64).to_le_bytes()).update(text.as_bytes());
+        }
+        let mut first = [0; 8];
+        first.copy_from_slice(&hasher.finalize().as_bytes()[..8]);
+        Self(u64::from_le_bytes(first))
+    }
+}
+
+/// A part of an answer for its server's next turn, and the number of the answer's calls before it.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlacedPart(pub u64, pub CarriedPart);
+
+/// A part of an answer for its server's next turn. It has no `Debug`, so that no log can show a thought.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CarriedPart {
+    /// A thought of the Messages API, and its signature.
+    Thought { text: String, signature: String },
+    /// A thought of the Messages API that is encrypted as a whole.
+    Redacted { data: String },
+    /// An item of reasoning of the Responses API.
+    Encrypted { id: String, content: String },
+    /// An element of a chat's `reasoning_details`.
+    Detail(ReasoningDetail),
+    /// Google's signature of the call at this place.
+    CallSignature { signature: String },
+    /// Google's signature of an answer's text.
+    TextSignature { signature: String },
+}
+
+/// An element of a chat's `reasoning_details`.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ReasoningDetail {
+    #[serde(rename = "type")]
+    pub kind: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub format: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub index: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub summary: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub data: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub signature: Option<String>,
+}
+
+/// Writes parts as a string, which needs no escapes in JSON.
+pub fn carry(server: ServerId, parts: &[PlacedPart]) -> String {
+    // Texts and numbers are always written.
+    let json = serde_json::to_vec(parts).unwrap_or_default();
+    format!("{PREFIX}{:0SERVER_DIGITS$x}.{}", server.0, URL_SAFE_NO_PAD.encode(json))
+}
+
+/// Returns whether a text is such a string, or looks like one.
+pub fn is_carried(text: &str) -> bool {
+    text.starts_with(PREFIX)
+}
+
+/// Returns the server that a string is for; `None` for any other text.
+pub fn server_of(text: &str) -> Option<ServerId> {
+    let (server, _) = split(text)?;
+    Some(server)
+}
+
+/// Reads a string; `None` for any other text, or one that was cut.
+pub fn read(text: &str) -> Option<(ServerId, Vec<PlacedPart>)> {
+    let (server, parts) = split(text)?;
+    let parts: Vec<PlacedPart> = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(parts).ok()?).ok()?;
+    (parts.len() <= MOST_PARTS).then_some((server, parts))
+}
+
+/// Reads Google's signature from the JSON of an `extra_content`.
+pub fn google_signature(extra: &str) -> Option<String> {
+    #[derive(Deserialize)]
+    struct ExtraContent {
+        google: GoogleExtra,
+    }
+    #[derive(Deserialize)]
+    struct GoogleExtra {
+        thought_signature: String,
+    }
+    let extra: ExtraContent = serde_json::from_str(extra).ok()?;
+    Some(extra.google.thought_signature).filter(|signature| !signature.is_empty())
+}
+
+fn split(text: &str) -> Option<(ServerId, &str)> {
+    let (server, parts) = text.strip_prefix(PREFIX)?.split_once('.')?;
+    if server.len() != SERVER_DIGITS {
+        return None;
+    }
+    Some((ServerId(u64::from_str_radix(server, 16).ok()?), parts))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(signature: &str) -> PlacedPart {
+        PlacedPart(3, CarriedPart::CallSignature { signature: signature.to_owned() })
+    }
+
+    #[test]
+    fn what_is_carried_comes_back_as_it_was_with_its_server() {
+        let detail =
+            ReasoningDetail {
+                kind: "reasoning.text".into(), text: Some("é\"".into()), ..Default::default()
+            };
+        let parts = vec![part("a+/=\u{1f600}"), PlacedPart(0, CarriedPart::Detail(detail))];
+        let text = carry(ServerId(7), &parts);
+        assert!(text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte)), "{text}");
+        assert!(is_carried(&text) && server_of(&text) == Some(ServerId(7)));
+        let (server, read) = read(&text).unwrap();
+        assert!(server == ServerId(7) && read == parts);
+    }
+
+    #[test]
+    fn any_other_text_carries_nothing() {
+        let text = carry(ServerId(7), &[part("a")]);
+        for other in [
+            "",
+            "fg1.",
+            "fg1.7.W10",
+            "EqQBCkYIBRgC",
+            &text[1..],
+            &text[..text.len() - 3],
+            &text.replace("fg1", "fg2"),
+        ] {
+            assert!(read(other).is_none(), "{other}");
+        }
+    }
+}

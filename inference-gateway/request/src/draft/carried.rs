@@ -1,0 +1,70 @@
+//! What earlier answers have for their servers' next turns, as clients send it back.
+
+use raw_json::{ANY_NUMBER, Members, Value};
+use reply::carried::{self, CarriedPart, PlacedPart, ReasoningDetail, ServerId};
+use shared::{error::ApiError, json::Kind};
+
+/// Member of an earlier answer in the draft: a list of what clients carry. No server gets it.
+pub(crate) const CARRIED: &str = "carried";
+/// Type of an element of `reasoning_details` by which clients of chats carry it.
+const ENCRYPTED: &str = "reasoning.encrypted";
+
+/// Reads the parts of an earlier answer in the draft that are wanted by server and kind.
+pub(crate) fn parts_of(
+    message: &Members<'_, '_>,
+    wants: impl Fn(ServerId, &CarriedPart) -> bool,
+) -> Vec<PlacedPart> {
+    let mut found = Vec::new();
+    let Some(list) = message.get(CARRIED) else { return found };
+    let read = list.each_if_any(ANY_NUMBER, |text| {
+        if let Some((server, parts)) = carried::read(&text.string()?) {
+            found.extend(parts.into_iter().filter(|PlacedPart(_, part)| wants(server, part)));
+        }
+        Ok(())
+    });
+    if read.is_ok() { found } else { Vec::new() }
+}
+
+/// Reads what a client of chats carries beside an answer: a string of ours, or the list as its vendor has it.
+pub(crate) fn of_details(details: &Value<'_, '_>, take: &mut dyn FnMut(String)) -> Result<(), ApiError> {
+    if details.kind() != Kind::Array {
+        return Ok(());
+    }
+    let mut raw = Vec::new();
+    details.each_if_any(ANY_NUMBER, |detail| {
+        let Ok(read) = serde_json::from_str::<ReasoningDetail>(detail.raw()) else { return Ok(()) };
+        match &read.data {
+            Some(data) if read.kind == ENCRYPTED && carried::is_carried(data) => {
+                // One that was cut is lost.
+                if carried::read(data).is_some() {
+                    take(data.clone());
+                }
+            }
+            Some(_) | None => raw.push(PlacedPart(0, CarriedPart::Detail(read))),
+        }
+        Ok(())
+    })?;
+    if !raw.is_empty() {
+        take(carried::carry(ServerId::ANY, &raw));
+    }
+    Ok(())
+}
+
+/// Reads the signature beside the call at this place, or beside a text: a string of ours, or as its vendor has it.
+pub(crate) fn of_extra(extra: &Value<'_, '_>, call: Option<u64>, take: &mut dyn FnMut(String)) {
+    let Some(signature) = carried::google_signature(extra.raw()) else { return };
+    let parts = match (carried::read(&signature), call) {
+        // The client may have left out calls before this one.
+        (Some((server, mut parts)), Some(call)) => {
+            for PlacedPart(at, _) in &mut parts {
+                *at = call;
+            }
+            return take(carried::carry(server, &parts));
+        }
+        (Some(_), None) => return take(signature),
+        (None, _) if carried::is_carried(&signature) => return,
+        (None, Some(call)) => PlacedPart(call, CarriedPart::CallSignature { signature }),
+        (None, None) => PlacedPart(0, CarriedPart::TextSignature { signature }),
+    };
+    take(carried::carry(ServerId::ANY, &[parts]));
+}

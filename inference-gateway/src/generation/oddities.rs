@@ -1,0 +1,31 @@
+//! Odd forms of answers: counted by upstream, and logged once an hour for each.
+
+use answer::{Oddities, Oddity};
+use metering::UsageCounter;
+use upstreams::Running;
+
+use super::job::Job;
+
+impl Job {
+    /// Counts and logs what was odd about the form of an answer.
+    pub(super) fn note_oddities(&self, mut odd: Oddities, counter: &UsageCounter, running: &Running) {
+        let is_empty = counter.shows_nothing();
+        odd.add_if(Oddity::Empty, is_empty);
+        if is_empty {
+            metrics::counter!("gateway_empty_answers_total").increment(1);
+        }
+        for oddity in odd.iter() {
+            let kind = oddity.as_str();
+            if !running.note_oddity(kind) {
+                continue;
+            }
+            let upstream = running.upstream();
+            if oddity == Oddity::Empty {
+                let completion = counter.completion();
+                tracing::warn!(generation = %self.id, %upstream, completion, "an upstream reported output and showed none; its client read an empty answer, and is billed as reported");
+            } else {
+                tracing::warn!(generation = %self.id, %upstream, kind, "an upstream answers in a form that its API does not have; what could be read was given out");
+            }
+        }
+    }
+}

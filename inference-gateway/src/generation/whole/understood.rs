@@ -1,0 +1,90 @@
+//! What a whole answer says: in the usual form, which is taken as it is, or in any other.
+
+use answer::{AnswerReader, Completion, Folded, NoAnswer, Nonsense, whole_as_chat};
+use bytes::Bytes;
+use shared::json::{RawValue, from_slice};
+use shared_catalog::UpstreamApi;
+use upstreams::{Running, UpstreamFailure, of_event};
+
+use crate::generation::job::Job;
+
+/// Why an answer is not given out.
+pub(super) enum NotUnderstood {
+    /// It has more calls, or longer names, than are given out. It was generated.
+    Beyond,
+    Failed(UpstreamFailure),
+}
+
+impl From<Nonsense> for NotUnderstood {
+    fn from(nonsense: Nonsense) -> Self {
+        match nonsense {
+            Nonsense::Beyond => Self::Beyond,
+            Nonsense::Malformed { .. }
+            | Nonsense::Error
+            | Nonsense::Choices
+            | Nonsense::Form
+            | Nonsense::Unfinished
+            | Nonsense::Interleaved => Self::Failed(UpstreamFailure::Broken(nonsense.to_string())),
+        }
+    }
+}
+
+/// Reads an answer: in the usual form, or as `unusual`, an answer of chat that is made of it. A stream that was folded is
+/// an answer of chat already.
+pub(super) fn read<'b>(
+    job: &Job,
+    running: &Running,
+    body: &'b Bytes,
+    is_folded: bool,
+    unusual: &'b mut Option<Folded>,
+) -> Result<Completion<'b>, NotUnderstood> {
+    if is_folded {
+        return Ok(Completion::read(&job.forward.reply, body)?);
+    }
+    match usual(job, running, body) {
+        Ok(completion) => Ok(completion),
+        Err(nonsense) => folded(job, unusual.insert(fold(job, running, body, nonsense)?)),
+    }
+}
+
+/// Reads an answer in the usual form of chat, or in the form that is passed on.
+fn usual<'b>(job: &Job, running: &Running, body: &'b [u8]) -> Result<Completion<'b>, Nonsense> {
+    let form = running.upstream().form(&job.forward);
+    if form.is_passed() {
+        return Completion::read_passed(form.api(), body);
+    }
+    if form.api() != UpstreamApi::Chat {
+        return Err(Nonsense::Form);
+    }
+    let completion = Completion::read(&job.forward.reply, body)?;
+    // Some servers split the only choice in two.
+    if completion.outputs.len() as u64 > job.forward.n { Err(Nonsense::Form) } else { Ok(completion) }
+}
+
+/// Makes an answer of chat of one in any other form. `nonsense` is why it is not in the usual one.
+fn fold(job: &Job, running: &Running, body: &Bytes, nonsense: Nonsense) -> Result<Folded, NotUnderstood> {
+    if !job.forward.reply.is_of_chat() || nonsense == Nonsense::Beyond {
+        return Err(nonsense.into());
+    }
+    let upstream = running.upstream();
+    let reader = AnswerReader::new(upstream.form(&job.forward).api()).of_choices(job.forward.n);
+    whole_as_chat(reader, body.clone()).map_err(|none| match none {
+        NoAnswer::Complained(error) => NotUnderstood::Failed(of_event(&error, &upstream.entry, &job.forward)),
+        NoAnswer::Nonsense(Nonsense::Choices) if is_an_answer(body) => {
+            NotUnderstood::Failed(UpstreamFailure::Empty)
+        }
+        NoAnswer::Nonsense(nonsense) => nonsense.into(),
+    })
+}
+
+/// Reads an answer that was folded.
+fn folded<'b>(job: &Job, folded: &'b Folded) -> Result<Completion<'b>, NotUnderstood> {
+    let mut completion = Completion::read(&job.forward.reply, &folded.body)?;
+    (completion.usage, completion.odd) = (folded.usage, folded.odd);
+    Ok(completion)
+}
+
+/// Returns whether a body is of the kind that servers of models send, and not a page of a proxy or a part of an answer.
+fn is_an_answer(body: &[u8]) -> bool {
+    from_slice::<&RawValue>(body).is_ok() || body.windows(5).any(|part| part == b"data:")
+}
