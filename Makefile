@@ -1,5 +1,6 @@
 # run    serve, on the embedded store
-# check  formatting, lints, documentation
+# check  formatting, lints, documentation, generated code
+# generate  write the messages of changed proto files anew
 # test   install what the tests need that is missing, then run them all; FAST=1 for units and first facts, some minutes once it is built
 # faults plant faults in a copy of the code, each of which a named test has to catch; the first run builds for long
 # fuzz   feed parsers with edited examples for FUZZ_SECONDS each, or those that begin with FUZZ_ONLY alone; see docs/proof.md
@@ -21,7 +22,7 @@
 # compose run the containers of docker-compose.yml on a Docker engine, or on one that it makes, and check what they promise, some
 #        ten minutes; COMPOSE="--only kept,backup" for a part
 
-.PHONY: run check test faults fuzz prove upgrade deny bench attack overshoot real pgo sbom reproducible compose
+.PHONY: run check generate test faults fuzz prove upgrade deny bench attack overshoot real pgo sbom reproducible compose
 
 run:
 	cargo run
@@ -33,9 +34,16 @@ check:
 	cargo check --quiet --package key-service-domain --package key-service-moving --package inference-gateway-request --package inference-gateway-metering \
 		--package inference-gateway-routing
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
+	cargo fmt --manifest-path $(GENERATE) --check
+	cargo run --quiet --target-dir target/generate --manifest-path $(GENERATE) -- --check
 	tests/tools/words.py
 	tests/tools/house.py
 	tests/tools/faults.py --texts
+
+# Its own workspace, since nothing else needs a compiler of protobuf.
+GENERATE = proto/generate/Cargo.toml
+generate:
+	cargo run --quiet --target-dir target/generate --manifest-path $(GENERATE)
 
 # What a first version has to do: a key, its limit, a call, its bill, its end.
 FIRST_FACTS = first_request:: management:: caps:: credentials:: wire:: start:: openapi::
@@ -66,7 +74,7 @@ faults:
 # Two targets run at a time; each is also a test of its crate, which takes a second.
 FUZZ_SECONDS ?= 60
 fuzz:
-	BOLERO_RANDOM_TEST_TIME_MS=$(FUZZ_SECONDS)000 RUST_BACKTRACE=0 nice cargo test --profile checked --workspace --lib --no-fail-fast \
+	FUZZ_SECONDS=$(FUZZ_SECONDS) RUST_BACKTRACE=0 nice cargo test --profile checked --workspace --lib --no-fail-fast \
 		fuzz::$(FUZZ_ONLY) -- --test-threads 2
 
 prove:

@@ -33,7 +33,7 @@ pub(crate) struct Form {
 pub(crate) type EventSender = mpsc::UnboundedSender<Result<AnswerEvent, ApiError>>;
 
 /// An answer that is being written, on a thread that may block.
-pub(crate) struct Answer<'a> {
+pub(crate) struct AnswerWriter<'a> {
     engine: &'a Engine,
     reader: Reader<'a>,
     events: &'a EventSender,
@@ -49,7 +49,7 @@ pub(crate) struct Answer<'a> {
 /// Writes an answer and its end, unless the client leaves.
 pub(crate) fn write(engine: &Engine, request: Request, events: &EventSender) {
     let Request { prompt, max_tokens, sampler, stops, form } = request;
-    let mut answer = Answer {
+    let mut answer = AnswerWriter {
         engine,
         reader: Reader::new(engine, sampler, Box::new(|| events.is_closed())),
         events,
@@ -71,7 +71,7 @@ pub(crate) fn write(engine: &Engine, request: Request, events: &EventSender) {
     }
 }
 
-impl<'a> Answer<'a> {
+impl<'a> AnswerWriter<'a> {
     fn run(&mut self) -> Result<&'static str, Halt> {
         if self.form.must_call {
             return self.call();

@@ -417,7 +417,7 @@ mod tests {
         /// JSON is counted as long as any renderer writes it, and so is a text that is none.
         #[test]
         fn bounds_of_json() {
-            fuzz!(Examples::folder("chat").and(Examples::folder("messages")), |input: &Input| {
+            fuzz(&Examples::folder("chat").and(Examples::folder("messages")), |input: &Input| {
                 let text = input.text();
                 let Ok(counted) = rewritten(&text) else { return };
                 assert!(counted >= escaped(&json!(text).to_string()).len() as u64);

@@ -18,7 +18,7 @@ fn examples() -> Examples {
 /// A page has a size within bounds, whatever else is asked for, and a refusal names a parameter.
 #[test]
 fn queries() {
-    fuzz!(examples(), |input: &Input| {
+    fuzz(&examples(), |input: &Input| {
         let text = input.text();
         check::<ApiKey>(&text);
         check::<Group>(&text);
