@@ -1,5 +1,6 @@
 # run    serve on the embedded store
-# check  formatting, lints, documentation
+# check  formatting, lints, documentation, generated code
+# generate  write the messages of changed proto files again
 # test   install missing test tools, then run the unit and end-to-end tests; FAST=1 for unit tests and the most important end-to-end
 #        tests, in minutes
 # test-slow  what takes long: other people's clients and agents, every act in a browser, random requests and faults, and tests of
@@ -25,7 +26,7 @@
 # compose run the containers of docker-compose.yml on a Docker engine (set up if missing), and check what they promise, in about ten
 #        minutes; COMPOSE="--only kept,backup" for a part
 
-.PHONY: run check test test-slow faults fuzz prove upgrade deny bench attack overshoot real pgo sbom reproducible compose
+.PHONY: run check generate test test-slow faults fuzz prove upgrade deny bench attack overshoot real pgo sbom reproducible compose
 
 run:
 	cargo run
@@ -37,9 +38,16 @@ check:
 	cargo check --quiet --package key-service-domain --package key-service-moving --package inference-gateway-request --package inference-gateway-metering \
 		--package inference-gateway-routing
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
+	cargo fmt --manifest-path $(GENERATE) --check
+	cargo run --quiet --target-dir target/generate --manifest-path $(GENERATE) -- --check
 	tests/tools/words.py
 	tests/tools/house.py
 	tests/tools/faults.py --texts
+
+# A workspace of its own, since nothing else needs a compiler of protobuf.
+GENERATE = proto/generate/Cargo.toml
+generate:
+	cargo run --quiet --target-dir target/generate --manifest-path $(GENERATE)
 
 # The most important facts: a key, its limit, a call, its bill, its end.
 FIRST_FACTS = first_request:: management:: caps:: credentials:: wire:: start:: openapi::
@@ -76,7 +84,7 @@ faults:
 # Two targets run at a time. Each target is also a test of its crate that takes a second.
 FUZZ_SECONDS ?= 60
 fuzz:
-	BOLERO_RANDOM_TEST_TIME_MS=$(FUZZ_SECONDS)000 RUST_BACKTRACE=0 nice cargo test --profile checked --workspace --lib --no-fail-fast \
+	FUZZ_SECONDS=$(FUZZ_SECONDS) RUST_BACKTRACE=0 nice cargo test --profile checked --workspace --lib --no-fail-fast \
 		fuzz::$(FUZZ_ONLY) -- --test-threads 2
 
 prove:

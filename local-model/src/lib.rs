@@ -3,12 +3,14 @@
 //! An [`Engine`] answers requests side by side, one token of each in turn; [`router`] speaks HTTP. The weights are part of the
 //! program, and a demo: see [`DESCRIPTION`].
 
+mod answer;
 mod demo;
 mod engine;
-mod grammar;
+mod fill;
 mod http;
 mod output;
 mod prompt;
+mod reader;
 mod sampler;
 mod tokenizer;
 

@@ -123,7 +123,7 @@ fn with_tools(mut system: String, tools: &[Tool]) -> String {
 }
 
 /// Writes JSON with a blank after every comma and colon, as Python's `json.dumps` does.
-fn spaced(value: &Value) -> String {
+pub(crate) fn spaced(value: &Value) -> String {
     let (mut spaced, mut in_string, mut escaped) = (String::new(), false, false);
     for character in value.to_string().chars() {
         spaced.push(character);

@@ -1,6 +1,10 @@
-//! Text as tokens, and tokens as bytes.
+//! Text as tokens, and tokens as bytes: byte-level byte-pair encoding (BPE).
 
-use anyhow::anyhow;
+use std::collections::HashMap;
+
+use anyhow::Context;
+use regex::Regex;
+use serde::Deserialize;
 
 // Special tokens of the shipped vocabulary, which come before all others. The last of them are of no use here.
 pub(crate) const END_OF_TEXT: u32 = 0;
@@ -10,34 +14,92 @@ pub(crate) const CALL_END: u32 = 4;
 pub(crate) const FIRST_TEXT: u32 = 10;
 
 pub(crate) struct Tokenizer {
-    bpe: tokenizers::Tokenizer,
-    special: Vec<String>,
-    /// Bytes that each token writes: often a part of a word, sometimes of a character. A special token has those of its
-    /// name.
+    /// Finds names of special tokens.
+    special: Regex,
+    /// Cuts text into words. No token spans two of them.
+    words: Regex,
+    /// Tokens of special names and of single bytes.
+    whole: HashMap<Vec<u8>, u32>,
+    /// Pairs of tokens that become one: the rank of the pair, lowest first, and the token.
+    merges: HashMap<(u32, u32), (usize, u32)>,
+    /// Bytes that each token writes: often a part of a word, sometimes of a character. A special token writes its name.
     pub(crate) bytes: Vec<Vec<u8>>,
+}
+
+/// The part of `tokenizer.json` that is read.
+#[derive(Deserialize)]
+struct Vocabulary {
+    vocab: HashMap<String, u32>,
+    merges: Vec<(String, String)>,
 }
 
 impl Tokenizer {
     /// Loads the shipped vocabulary, which takes some milliseconds.
     pub(crate) fn shipped() -> anyhow::Result<Self> {
-        let file = include_bytes!("../weights/tokenizer.json");
-        let bpe = tokenizers::Tokenizer::from_bytes(file).map_err(|error| anyhow!(error))?;
-        let special = (0..FIRST_TEXT).filter_map(|token| bpe.id_to_token(token)).collect();
-        let names = (0..).map_while(|token| bpe.id_to_token(token));
-        let bytes = names.map(|name| name.chars().map(byte_of).collect::<Option<_>>().unwrap_or(name.into()));
-        Ok(Self { special, bytes: bytes.collect(), bpe })
+        let file: serde_json::Value = serde_json::from_slice(include_bytes!("../weights/tokenizer.json"))?;
+        let words = file.pointer("/pre_tokenizer/pretokenizers/0/pattern/Regex");
+        let words = Regex::new(words.and_then(|it| it.as_str()).context("no pattern of words")?)?;
+        let Vocabulary { vocab, merges } = Vocabulary::deserialize(&file["model"])?;
+        let mut names: Vec<(&String, &u32)> = vocab.iter().collect();
+        names.sort_by_key(|(_, token)| **token);
+        let special: Vec<_> =
+            names.iter().take(FIRST_TEXT as usize).map(|(name, _)| regex::escape(name)).collect();
+        let bytes = names.iter().map(|(name, _)| name.chars().map(byte_of).collect::<Option<_>>());
+        let bytes: Vec<Vec<u8>> =
+            bytes.zip(&names).map(|(bytes, (name, _))| bytes.unwrap_or(name.as_bytes().into())).collect();
+        let token = |name: &str| vocab.get(name).copied().context("a merge of unknown tokens");
+        let merges = merges.iter().enumerate().map(|(rank, (left, right))| {
+            Ok(((token(left)?, token(right)?), (rank, token(&format!("{left}{right}"))?)))
+        });
+        let is_whole = |(token, bytes): &(u32, &Vec<u8>)| *token < FIRST_TEXT || bytes.len() == 1;
+        Ok(Self {
+            special: Regex::new(&special.join("|"))?,
+            words,
+            whole: (0..).zip(&bytes).filter(is_whole).map(|(token, bytes)| (bytes.clone(), token)).collect(),
+            merges: merges.collect::<anyhow::Result<_>>()?,
+            bytes,
+        })
     }
 
     /// Encodes a text. Text that spells a special token becomes that token.
-    #[expect(clippy::expect_used, reason = "there is a token for every byte")]
     pub(crate) fn encode(&self, text: &str) -> Vec<u32> {
-        self.bpe.encode_fast(text, false).expect("every text has tokens").get_ids().to_vec()
+        let (mut tokens, mut end) = (Vec::new(), 0);
+        for name in self.special.find_iter(text) {
+            tokens.extend(self.encode_text(&text[end..name.start()]));
+            tokens.extend(self.whole.get(name.as_str().as_bytes()));
+            end = name.end();
+        }
+        tokens.extend(self.encode_text(&text[end..]));
+        tokens
+    }
+
+    /// Encodes a text without special tokens, whatever it spells.
+    pub(crate) fn encode_text(&self, text: &str) -> Vec<u32> {
+        self.words.find_iter(text).flat_map(|word| self.encode_word(word.as_str())).collect()
+    }
+
+    /// Joins the bytes of a word, the pair of the lowest rank first.
+    fn encode_word(&self, word: &str) -> Vec<u32> {
+        let mut tokens: Vec<u32> =
+            word.bytes().filter_map(|byte| self.whole.get(&[byte][..])).copied().collect();
+        loop {
+            let pairs = tokens.windows(2).filter_map(|pair| self.merges.get(&(pair[0], pair[1])));
+            let Some(lowest) = pairs.min() else { return tokens };
+            let (mut joined, mut rest) = (Vec::with_capacity(tokens.len()), &tokens[..]);
+            while let [left, after @ ..] = rest {
+                let pair = after.first().and_then(|right| self.merges.get(&(*left, *right)));
+                let is_lowest = pair == Some(lowest);
+                joined.push(if is_lowest { lowest.1 } else { *left });
+                rest = &after[usize::from(is_lowest)..];
+            }
+            tokens = joined;
+        }
     }
 
     /// Writes a blank into text that spells a special token, so that it neither ends its message nor begins another.
     pub(crate) fn plain(&self, text: &str) -> String {
-        let spaced = |text: String, name: &String| text.replace(name, &name.replacen('<', "< ", 1));
-        self.special.iter().fold(text.to_owned(), spaced)
+        let spaced = |name: &regex::Captures<'_>| name[0].replacen('<', "< ", 1);
+        self.special.replace_all(text, spaced).into_owned()
     }
 }
 
@@ -55,13 +117,31 @@ fn byte_of(character: char) -> Option<u8> {
 mod tests {
     use super::*;
 
+    /// Text, and its tokens as the `tokenizers` library of Hugging Face encodes it.
+    #[derive(Deserialize)]
+    struct Recorded {
+        text: String,
+        tokens: Vec<u32>,
+    }
+
+    #[test]
+    fn tokens_are_those_of_the_library_that_the_model_was_trained_with() {
+        let tokenizer = Tokenizer::shipped().unwrap();
+        let recorded: Vec<Recorded> = serde_json::from_str(include_str!("../tests/tokens.json")).unwrap();
+        assert!(recorded.len() > 90);
+        for Recorded { text, tokens } in recorded {
+            assert_eq!(tokenizer.encode(&text), tokens, "{text:?}");
+        }
+    }
+
     #[test]
     fn tokens_write_the_text_that_they_came_from() {
         let tokenizer = Tokenizer::shipped().unwrap();
         for text in [" two  spaces\n\ttab", "größer 日本語 🙂\u{0}\u{7f}\u{ad}é", "a<tool_call>b"] {
-            let bytes =
-                tokenizer.encode(text).into_iter().flat_map(|token| tokenizer.bytes[token as usize].clone());
-            assert_eq!(String::from_utf8(bytes.collect()).unwrap(), text);
+            for tokens in [tokenizer.encode(text), tokenizer.encode_text(text)] {
+                let bytes = tokens.into_iter().flat_map(|token| tokenizer.bytes[token as usize].clone());
+                assert_eq!(String::from_utf8(bytes.collect()).unwrap(), text);
+            }
         }
     }
 
@@ -73,7 +153,10 @@ mod tests {
         {
             assert!(tokenizer.encode(text).iter().any(|&token| token < FIRST_TEXT), "{text}");
             let plain = tokenizer.encode(&tokenizer.plain(text));
-            assert!(plain.into_iter().all(|token| token >= FIRST_TEXT), "{text}");
+            assert!(
+                plain.into_iter().chain(tokenizer.encode_text(text)).all(|token| token >= FIRST_TEXT),
+                "{text}"
+            );
         }
         assert_eq!(tokenizer.plain("a < b <|c|>"), "a < b <|c|>");
     }
@@ -89,6 +172,6 @@ mod tests {
         ] {
             assert_eq!(tokenizer.bytes[token as usize], name.as_bytes());
         }
-        assert_eq!(tokenizer.bpe.get_added_tokens_decoder().into_keys().max(), Some(FIRST_TEXT - 1));
+        assert!(tokenizer.bytes[FIRST_TEXT as usize..].iter().all(|bytes| !bytes.starts_with(b"<|")));
     }
 }

@@ -24,7 +24,7 @@ use crate::{
 fn money() {
     let examples =
         ["25", "0.004215", "1e-9", "-2.5E1", "0.0000000025", "9223372036.854775807", "-0", "1e300"];
-    fuzz!(Examples::of(examples), |input: &Input| {
+    fuzz(&Examples::of(examples), |input: &Input| {
         let spelled = input.text();
         let is_number = serde_json::from_str::<&serde_json::value::RawValue>(&spelled)
             .is_ok_and(|raw| Kind::of(raw) == Kind::Number && raw.get() == spelled);
@@ -57,7 +57,7 @@ fn timestamps() {
         "0000-01-01T00:00:00Z",
         "9999-12-31T23:59:59.999Z",
     ];
-    fuzz!(Examples::of(examples), |input: &Input| {
+    fuzz(&Examples::of(examples), |input: &Input| {
         let Some(at) = Timestamp::parse(&input.text()) else { return };
         assert_eq!(Timestamp::parse(&at.to_string()), Some(at));
         assert_eq!(Timestamp::from_millis(at.millis()), at);
@@ -85,7 +85,7 @@ fn timestamps() {
 #[test]
 fn ids() {
     let examples = ["ak_0198f1a2b3c4d5e6f708192a3b4c5d6e", "req_ffffffffffffffffffffffffffffffff"];
-    fuzz!(Examples::of(examples), |input: &Input| {
+    fuzz(&Examples::of(examples), |input: &Input| {
         let text = input.text();
         if let Ok(id) = text.parse::<KeyId>() {
             assert_eq!((id.to_string(), KeyId::from_slice(id.as_bytes())), (text.to_string(), Some(id)));
@@ -102,7 +102,7 @@ fn keys() {
     let minted = minted.each_ref().map(|key| key.expose_secret().to_owned());
     let examples =
         Examples::of(&minted).and(Examples::of(["/v1/keys/sk-proj-0123456789abcdef", "shop_api_é"]));
-    fuzz!(examples, |input: &Input| {
+    fuzz(&examples, |input: &Input| {
         let text = input.text();
         match prefix.recognise(&text) {
             Presented::Own(_) => assert!(minted.iter().any(|key| *key == text)),
@@ -118,8 +118,8 @@ fn keys() {
 /// An object has the members that `serde_json` finds, with their exact spelling.
 #[test]
 fn json_objects() {
-    fuzz!(
-        Examples::folder("chat").and(Examples::of([r#"{"a":1,"\u0061 ":"\ud83d\ude00"}"#])),
+    fuzz(
+        &Examples::folder("chat").and(Examples::of([r#"{"a":1,"\u0061 ":"\ud83d\ude00"}"#])),
         |input: &Input| {
             let theirs: Result<Value, _> = serde_json::from_slice(input.bytes());
             match (Object::from_slice(input.bytes()), theirs) {
@@ -140,7 +140,7 @@ fn json_objects() {
                 }
                 (Err(_), _) => {}
             }
-        }
+        },
     );
 }
 
@@ -148,7 +148,7 @@ fn json_objects() {
 #[test]
 fn shown_texts() {
     let examples = ["plain, größer, 漢字", "a\u{1b}[31mb\nc\u{202e}d\u{2028}", " a\u{200b}"];
-    fuzz!(Examples::of(examples), |input: &Input| {
+    fuzz(&Examples::of(examples), |input: &Input| {
         let (text, most) = (input.text(), input.choice(20));
         let shown = shown(&text, most);
         assert!(!shown.contains(is_control) && shown.chars().count() <= most * "\\u{10ffff}".len() + 1);
@@ -160,7 +160,7 @@ fn shown_texts() {
 /// A network contains the address it is written with.
 #[test]
 fn networks() {
-    fuzz!(Examples::of(["10.0.0.0/8", "192.168.1.7", "fd00::/8", "::ffff:1.2.3.4/128"]), |input: &Input| {
+    fuzz(&Examples::of(["10.0.0.0/8", "192.168.1.7", "fd00::/8", "::ffff:1.2.3.4/128"]), |input: &Input| {
         let text = input.text();
         if let Ok(network) = text.parse::<Network>() {
             let (address, _) = text.split_once('/').unwrap_or((&text, ""));

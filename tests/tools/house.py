@@ -24,7 +24,7 @@ CHANGED = re.compile(r"^ ([\w./-]+\.(?:rs|proto))", re.MULTILINE)
 
 def crates():
     members = tomllib.loads(Path("Cargo.toml").read_text())["workspace"]["members"]
-    return [member for member in members if member not in ("tests", "tests/simulation", "bench")]
+    return [member for member in members if member not in ("tests", "tests/certificates", "tests/simulation", "bench")]
 
 
 def production_rust(crate):

@@ -14,7 +14,7 @@ fn examples() -> Examples {
 /// Each member and element equals the tree's at the same place.
 #[test]
 fn members() {
-    fuzz!(examples(), |input: &Input| {
+    fuzz(&examples(), |input: &Input| {
         let Ok(members) = Members::of_body(input.bytes()) else { return };
         let Ok(tree) = serde_json::from_slice::<Tree>(input.bytes()) else { return };
         for (name, value) in members.iter() {
@@ -56,7 +56,7 @@ fn compare(value: &Value<'_, '_>, tree: &Tree, place: &str) {
 #[test]
 fn raw_strings() {
     let halves = [r#""\ud83d""#, r#""a\uDE00\\ud83d\ud83d\ude00\u00e9""#, r#""\\\ud83dx""#];
-    fuzz!(Examples::of(halves).and(Examples::folder("chat")), |input: &Input| {
+    fuzz(&Examples::of(halves).and(Examples::folder("chat")), |input: &Input| {
         let text = input.text();
         let mut strings = Vec::new();
         if let Ok(raw) = serde_json::from_str::<&RawValue>(&text) {
@@ -81,7 +81,7 @@ fn raw_strings() {
 /// Replacing a value, removing an element or adding a member gives the text of the edited tree; nothing else changes.
 #[test]
 fn splices() {
-    fuzz!(examples(), |input: &Input| {
+    fuzz(&examples(), |input: &Input| {
         let text = input.text();
         let (Ok(raw), Ok(tree)) =
             (serde_json::from_str::<&RawValue>(&text), serde_json::from_str::<Tree>(&text))

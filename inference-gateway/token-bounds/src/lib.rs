@@ -417,7 +417,7 @@ mod tests {
         /// JSON counts for the longest spelling of any renderer, and so does a text that is not JSON.
         #[test]
         fn bounds_of_json() {
-            fuzz!(Examples::folder("chat").and(Examples::folder("messages")), |input: &Input| {
+            fuzz(&Examples::folder("chat").and(Examples::folder("messages")), |input: &Input| {
                 let text = input.text();
                 let Ok(counted) = rewritten(&text) else { return };
                 assert!(counted >= escaped(&json!(text).to_string()).len() as u64);

@@ -7,7 +7,7 @@ use crate::error::UpstreamError;
 /// A client reads neither addresses nor the upstream's name of the model, and sizes make sense.
 #[test]
 fn upstream_errors() {
-    fuzz!(Examples::folder("upstream-errors"), |input: &Input| {
+    fuzz(&Examples::folder("upstream-errors"), |input: &Input| {
         let error = UpstreamError::read(input.bytes());
         let status = [400, 401, 404, 413, 422, 429, 500, 503][input.choice(8)];
         let _ = error.verdict(status);

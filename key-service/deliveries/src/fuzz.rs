@@ -13,7 +13,7 @@ fn webhook_addresses() {
         "http://127.0.0.1:9000/hook",
         "https://user@example.com./?a@b:1/c",
     ];
-    fuzz!(Examples::of(examples), |input: &Input| {
+    fuzz(&Examples::of(examples), |input: &Input| {
         let Ok(url) = WebhookUrl::stored(&input.text()) else { return };
         let uri: Uri = url.as_str().parse().unwrap();
         let host = uri.host().and_then(Host::parse);

@@ -11,8 +11,8 @@ use std::{
     time::Duration,
 };
 
+use certificates::{Authority, Issued};
 use parking_lot::Mutex;
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use shared::{
     ids::{EventId, WebhookId},
     network::Network,
@@ -302,11 +302,8 @@ async fn a_certificate_must_name_the_host() {
 
 /// A certificate for this name, of an authority that its holder trusts.
 fn tls_for(name: &str) -> MutualTls {
-    let mut authority = CertificateParams::default();
-    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate().unwrap()).unwrap();
-    let key = KeyPair::generate().unwrap();
-    let certificate = CertificateParams::new([name.to_owned()]).unwrap().signed_by(&key, &authority).unwrap();
+    let authority = Authority::new();
+    let Issued { certificate, key } = authority.issue(name);
     let pem = |text: String| Pem::new("TLS", "file.pem", text.into());
-    MutualTls::new(pem(certificate.pem()), pem(key.serialize_pem()), pem(authority.pem())).unwrap()
+    MutualTls::new(pem(certificate), pem(key), pem(authority.pem())).unwrap()
 }

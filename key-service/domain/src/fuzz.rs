@@ -26,7 +26,7 @@ fn stored_texts() {
         hex.clone(),
         "Invoice 7/2026".to_owned(),
     ];
-    fuzz!(Examples::of(examples), |input: &Input| {
+    fuzz(&Examples::of(examples), |input: &Input| {
         let text = input.text();
         if let Ok(record) = text.parse::<PepperRecord>() {
             assert_eq!(record.to_string().parse(), Ok(record));
@@ -74,7 +74,7 @@ fn events() {
         event("key.revoked", system, "{}"),
     ];
     assert!(examples.iter().any(|text| Event::from_json(text).is_some()));
-    fuzz!(Examples::of(examples), |input: &Input| {
+    fuzz(&Examples::of(examples), |input: &Input| {
         if let Some(event) = Event::from_json(&input.text()) {
             let json = event.to_json();
             assert_eq!(Event::from_json(&json), Some(event), "{json}");
@@ -93,7 +93,7 @@ fn webhook_urls() {
         "https://0x7f.1/",
         "https://user@example.com./",
     ];
-    fuzz!(Examples::of(examples), |input: &Input| {
+    fuzz(&Examples::of(examples), |input: &Input| {
         let text = input.text();
         let Ok(url) = WebhookUrl::parse(&text) else { return };
         assert_eq!((url.as_str(), WebhookUrl::stored(&text).as_ref()), (&*text, Ok(&url)));

@@ -18,7 +18,7 @@ fn examples() -> Examples {
 /// A page's size is within bounds for any query, and a refusal names a parameter.
 #[test]
 fn queries() {
-    fuzz!(examples(), |input: &Input| {
+    fuzz(&examples(), |input: &Input| {
         let text = input.text();
         check::<ApiKey>(&text);
         check::<Group>(&text);

@@ -174,7 +174,7 @@ fn columns(parts: usize) -> messages::CountColumns {
 
 #[test]
 fn records_of_money() {
-    fuzz!(examples(), |input: &Input| {
+    fuzz(&examples(), |input: &Input| {
         is_written_as_read::<TheAccount>(input.bytes());
         is_written_as_read::<TheTurn>(input.bytes());
         is_written_as_read::<TheEvents>(input.bytes());
@@ -210,7 +210,7 @@ fn is_written_as_read<K: RecordKind>(bytes: &[u8]) {
 fn names_and_entries_of_indexes() {
     let payer = [&b"p"[..], &[1; 16], &[2; 16], &[0; 16], b"Model Flash"].concat();
     let due = [&9_u64.to_be_bytes()[..], &[1; 16], &[2; 16], &7_i64.to_be_bytes(), &[5], &[3; 16]].concat();
-    fuzz!(Examples::of([payer, due]), |input: &Input| {
+    fuzz(&Examples::of([payer, due]), |input: &Input| {
         let bytes = input.bytes();
         if let Some(payer) = PayerName::read(bytes) {
             assert_eq!(PayerName::of(&payer).to_vec(), bytes);

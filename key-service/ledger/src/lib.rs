@@ -7,7 +7,7 @@ mod copies;
 mod error;
 mod kept;
 mod lanes;
-/// Messages generated from `proto/store/v1`, which documents them. `tests/generated.rs` regenerates them.
+/// Messages generated from `proto/store/v1`, which documents them. `make generate` writes them.
 #[allow(missing_docs, clippy::pedantic, reason = "generated code")]
 #[rustfmt::skip]
 pub mod messages;

@@ -14,7 +14,7 @@ fn litellm_tables() {
         include_str!("../../../tests/fixtures/moving/litellm-1.74.json"),
         include_str!("../../../tests/fixtures/moving/litellm-1.104.json"),
     ];
-    fuzz!(Examples::of(examples), |input: &Input| {
+    fuzz(&Examples::of(examples), |input: &Input| {
         let Ok(Value::Object(tables)) = serde_json::from_slice(input.bytes()) else { return };
         let tables: Vec<Table> = tables.into_iter().filter_map(|(name, rows)| table(name, rows)).collect();
         let rows: usize = tables.iter().map(|table| table.rows.len()).sum();

@@ -37,7 +37,7 @@ fn now() -> Timestamp {
 #[test]
 fn key_settings() {
     let fresh = || ApiKey::new(KeyId::new(now(), [1; 10]), "hint".into(), now());
-    fuzz!(examples(), |input: &Input| {
+    fuzz(&examples(), |input: &Input| {
         for is_new in [true, false] {
             let Ok(patch) = settings::<KeyPatch>(input.bytes(), is_new) else { continue };
             let key = fresh().with(&patch, now());
@@ -53,7 +53,7 @@ fn key_settings() {
 #[test]
 fn group_settings() {
     let fresh = || Group::new(GroupId::new(now(), [1; 10]), now());
-    fuzz!(examples(), |input: &Input| {
+    fuzz(&examples(), |input: &Input| {
         for is_new in [true, false] {
             let Ok(patch) = settings::<GroupPatch>(input.bytes(), is_new) else { continue };
             let group = fresh().with(&patch, now());
@@ -68,7 +68,7 @@ fn group_settings() {
 /// A webhook's settings are read, or refused because of the sender.
 #[test]
 fn webhook_settings() {
-    fuzz!(examples(), |input: &Input| {
+    fuzz(&examples(), |input: &Input| {
         for is_new in [true, false] {
             if let Err(error) = settings::<WebhookPatch>(input.bytes(), is_new) {
                 assert!(serde_json::from_str::<Object<'_>>(&error.to_json()).is_ok());

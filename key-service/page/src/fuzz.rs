@@ -16,7 +16,7 @@ use crate::{
 #[test]
 fn destinations() {
     let examples = ["/dashboard/keys?q=a%20b&status=active", "/dashboard", "//evil.example/dashboard/../x"];
-    fuzz!(Examples::of(examples), |input: &Input| {
+    fuzz(&Examples::of(examples), |input: &Input| {
         let Some(page) = Destination::parse(&input.text()) else { return };
         assert_eq!(page.as_str(), input.text());
         assert!(HeaderValue::from_str(page.as_str()).is_ok());
@@ -37,7 +37,7 @@ fn cookies() {
         format!("__Host-faregate={token}; __Host-faregate-account=YWNtZQ; __Host-faregate-known-x=1.abc"),
         format!("__Host-faregate ={token}"),
     ];
-    fuzz!(Examples::of(examples), |input: &Input| {
+    fuzz(&Examples::of(examples), |input: &Input| {
         let Ok(cookie) = HeaderValue::from_bytes(input.bytes()) else { return };
         let headers = HeaderMap::from_iter([(header::COOKIE, cookie)]);
         for behind_tls in [false, true] {
@@ -55,8 +55,8 @@ fn cookies() {
 /// A cursor is either read or answered with 404.
 #[test]
 fn pagination() {
-    fuzz!(
-        Examples::of(["after=50-ak_1.100-17", "after=1-&q=a", "after=18446744073709551615-x"]),
+    fuzz(
+        &Examples::of(["after=50-ak_1.100-17", "after=1-&q=a", "after=18446744073709551615-x"]),
         |input: &Input| {
             let text = input.text();
             let query = Fields::of_query(Some(&*text));
@@ -67,6 +67,6 @@ fn pagination() {
                 let is_first = |first: Pagination| matches!(first.after(|_| Some(())), Ok(None));
                 assert!(first.is_ok_and(is_first), "{without}");
             }
-        }
+        },
     );
 }

@@ -38,7 +38,7 @@ fn member() -> messages::Member {
 fn records_of_members() {
     let id = MemberId::new(AT, [1; 10]);
     assert!(read_member(id, member()).is_ok());
-    fuzz!(Examples::of([member().encode_to_vec()]), |input: &Input| {
+    fuzz(&Examples::of([member().encode_to_vec()]), |input: &Input| {
         if let Ok(message) = messages::Member::decode(input.bytes())
             && let Ok(member) = read_member(id, message)
         {
@@ -55,7 +55,7 @@ fn shown_records() {
     let webhook =
         messages::Webhook { url: "https://a.example/".into(), secret: vec![7; 32], ..Default::default() };
     let examples = [member().encode_to_vec(), profile.encode_to_vec(), webhook.encode_to_vec()];
-    fuzz!(Examples::of(examples), |input: &Input| {
+    fuzz(&Examples::of(examples), |input: &Input| {
         let letters = b"aeklgtmnwphrs";
         let record = Record::new(Revision([7; 8]), 1, input.bytes());
         for table in 0..=28 {
@@ -76,7 +76,7 @@ fn sign_ins() {
         format!("{} owner Ann van  der B", "0f".repeat(32)),
         format!("{id} -5 1795140665000 link owner Ann\nMozilla/5.0 (X11) \n x\n192.0.2.1"),
     ];
-    fuzz!(Examples::of(examples), |input: &Input| {
+    fuzz(&Examples::of(examples), |input: &Input| {
         let record = |kind| ExpiringRecord {
             kind,
             name: Digest::of(b"secret"),

@@ -11,9 +11,9 @@ use shared::error::{ApiError, Code};
 
 use super::reply::StreamOptions;
 use crate::{
+    answer::Form,
     engine::{Engine, Request},
-    grammar::Constraint,
-    output::OutputParser,
+    fill,
     prompt::{self, Message, Prompt, Tool},
     sampler::Sampler,
 };
@@ -53,8 +53,7 @@ pub(super) fn chat(engine: &Engine, body: &[u8]) -> Result<(Request, Option<Stre
         body.tools = None;
     }
     let prompt = body.prompt(engine)?;
-    let constraint = body.constraint(engine, prompt.is_shortened)?;
-    let call_ids = body.tools.is_some_and(|tools| !tools.is_empty()).then(|| engine.random());
+    let form = body.form(engine, prompt.is_shortened)?;
     let stops = match &body.stop {
         Value::Array(stops) => stops.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
         stop => stop.as_str().map(str::to_owned).into_iter().collect(),
@@ -68,8 +67,8 @@ pub(super) fn chat(engine: &Engine, body: &[u8]) -> Result<(Request, Option<Stre
         // Clients often ask for more than any context holds. The context then bounds the answer.
         max_tokens: body.max_completion_tokens.or(body.max_tokens).unwrap_or(usize::MAX).max(1),
         sampler: Sampler::new(temperature, bias, seed),
-        constraint,
-        parser: OutputParser::new(stops, call_ids),
+        stops,
+        form,
     };
     Ok((request, body.stream.unwrap_or(false).then(|| body.stream_options.unwrap_or_default())))
 }
@@ -97,17 +96,17 @@ impl ChatBody {
         prompt::encode(&engine.tokenizer, &self.messages, tools).ok_or_else(too_long)
     }
 
-    /// Compiles the form of the answer, and keeps the tools that it may call. Tools that a shortened prompt does not
-    /// show are called only if the request insists.
-    fn constraint(&mut self, engine: &Engine, is_shortened: bool) -> Result<Option<Constraint>, ApiError> {
+    /// The form of the answer, with the tools that it may call. Tools that a shortened prompt does not show are called
+    /// only if the request insists.
+    fn form(&mut self, engine: &Engine, is_shortened: bool) -> Result<Form, ApiError> {
         let named = self.tool_choice["function"]["name"].as_str();
-        let required = named.is_some() || self.tool_choice == "required";
-        let tools = self.tools.get_or_insert_default();
+        let must_call = named.is_some() || self.tool_choice == "required";
+        let mut tools = self.tools.take().unwrap_or_default();
         tools.retain(|tool| match named {
             Some(name) => tool.function.name == name,
-            None => required || !is_shortened,
+            None => must_call || !is_shortened,
         });
-        if required && tools.is_empty() {
+        if must_call && tools.is_empty() {
             let message = "A tool call is required, but there is no such tool.";
             return Err(ApiError::at(Code::InvalidValue, "tool_choice", message));
         }
@@ -117,8 +116,12 @@ impl ChatBody {
             Some("json_schema") => Some(format["json_schema"]["schema"].clone()),
             _ => None,
         };
-        let parallel = named.is_none() && self.parallel_tool_calls.unwrap_or(true);
-        engine.grammars.compile(tools, required, parallel, schema.filter(|_| !required).as_ref())
+        for tool in &tools {
+            fill::check(&fill::of_arguments(tool.function.parameters.as_ref())?)?;
+        }
+        schema.iter().try_for_each(fill::check)?;
+        let is_parallel = named.is_none() && self.parallel_tool_calls.unwrap_or(true);
+        Ok(Form { tools, must_call, is_parallel, schema, call_ids: engine.random() })
     }
 }
 

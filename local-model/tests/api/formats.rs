@@ -60,7 +60,7 @@ async fn max_tokens_without_room_for_the_json_cut_it_and_say_so() {
 }
 
 #[tokio::test]
-async fn no_bias_leads_out_of_the_grammar() {
+async fn no_bias_leads_out_of_the_schema() {
     let bias: Value =
         (0..200).map(|token| (token.to_string(), json!(100))).collect::<serde_json::Map<_, _>>().into();
     let body = json!({"response_format": person(), "logit_bias": bias, "max_tokens": 200});

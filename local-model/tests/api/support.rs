@@ -153,7 +153,7 @@ pub(crate) struct Recorded {
 }
 
 impl Recorded {
-    /// Returns whether PyTorch, which no grammar constrains, kept to the schemas of its tools.
+    /// Returns whether PyTorch, which nothing forces, kept to the schemas of its tools.
     pub(crate) fn follows_its_schemas(&self) -> bool {
         let Some(written) = self.answer.split_once("<tool_call>").map(|(_, call)| call) else { return true };
         let written = written.split_once("</tool_call>").map_or(written, |(call, _)| call);

@@ -26,7 +26,7 @@ fn tools() -> Value {
     ])
 }
 
-/// Nothing that the model has learnt: without a grammar no answer would be a call of these tools.
+/// Nothing that the model has learnt: unforced, no answer would be a call of these tools.
 fn wild(seed: u64, more: Value) -> Value {
     let mut body = question("Tell me a story.", json!({"tools": tools(), "temperature": 2, "seed": seed}));
     let Value::Object(more) = more else { panic!("the fields are an object") };

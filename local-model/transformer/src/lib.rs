@@ -50,6 +50,17 @@ struct LayerCache {
     values: Vec<f32>,
 }
 
+impl KvCache {
+    /// Forgets all positions but the first `length`.
+    pub fn truncate(&mut self, length: usize) {
+        self.length = self.length.min(length);
+        for LayerCache { keys, values } in &mut self.layers {
+            keys.truncate(length * KV_HEADS * HEAD_WIDTH);
+            values.truncate(length * KV_HEADS * HEAD_WIDTH);
+        }
+    }
+}
+
 impl Transformer {
     /// Loads the shipped network, which takes some milliseconds.
     pub fn shipped() -> anyhow::Result<Self> {
@@ -183,8 +194,13 @@ mod tests {
         let whole = transformer.forward(&tokens, &mut KvCache::default());
         for size in [1, 7, 64, 299] {
             let mut cache = KvCache::default();
+            // What was read and forgotten leaves nothing behind.
+            transformer.forward(&tokens[7..20], &mut cache);
+            cache.truncate(0);
             let chunks = tokens.chunks(size).map(|chunk| transformer.forward(chunk, &mut cache));
             assert_eq!(chunks.last().unwrap(), whole);
+            cache.truncate(100);
+            assert_eq!(transformer.forward(&tokens[100..], &mut cache), whole);
         }
     }
 

@@ -22,7 +22,7 @@ fn catalogues() {
         include_str!("../../../tests/tests/e2e/hostile/sizes/all_apis.toml"),
     ];
     let examples = Examples::of(examples).and(Examples::folder("catalogues"));
-    fuzz!(examples, |input: &Input| {
+    fuzz(&examples, |input: &Input| {
         let text = input.text();
         let catalog = match Catalog::parse(&text, "models.toml") {
             Ok(catalog) => catalog,
@@ -42,7 +42,7 @@ fn catalogues() {
 /// Rates that were written are read as the same rates.
 #[test]
 fn rates() {
-    fuzz!(Examples::of(["[5,1,9,null,7,null,null,8]", "[0,0,0,1,2,3,4,5,6,7]"]), |input: &Input| {
+    fuzz(&Examples::of(["[5,1,9,null,7,null,null,8]", "[0,0,0,1,2,3,4,5,6,7]"]), |input: &Input| {
         if let Ok(rates) = serde_json::from_slice::<Rates>(input.bytes()) {
             let written = serde_json::to_string(&rates).unwrap();
             assert_eq!(serde_json::from_str::<Rates>(&written).unwrap(), rates);
@@ -59,7 +59,7 @@ fn server_descriptions() {
         r#"{"default_generation_settings":{"n_ctx":4096,"params":{}},"total_slots":4}"#,
         "https://a.example:8000/v1/?v=1",
     ];
-    fuzz!(Examples::of(examples), |input: &Input| {
+    fuzz(&Examples::of(examples), |input: &Input| {
         for kind in [UpstreamKind::Openai, UpstreamKind::LlamaCpp] {
             let Some(description) = ServerDescription::read(kind, input.bytes()) else { continue };
             for name in description.names() {

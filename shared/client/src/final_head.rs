@@ -197,7 +197,7 @@ mod tests {
         fn heads_of_answers() {
             let hints = "HTTP/1.0 103 Early Hints\nlink: </a>\r\nx: \r\n\n".repeat(15);
             let examples = [FINAL.to_owned(), INTERIM.repeat(16) + FINAL, hints + INTERIM + INTERIM + FINAL];
-            fuzz!(Examples::of(examples), |input: &Input| {
+            fuzz(&Examples::of(examples), |input: &Input| {
                 let run = |pieces: &[&[u8]]| {
                     let mut heads = Heads::default();
                     heads.await_answer();

@@ -12,7 +12,7 @@ fn credentials() {
     let key = format!("fg_api_{}", "a".repeat(49));
     let examples =
         [format!("Bearer {key}"), format!("BEARER   {key} "), key.clone(), format!("Basic {key}, Bearer b")];
-    fuzz!(Examples::of(examples), |input: &Input| {
+    fuzz(&Examples::of(examples), |input: &Input| {
         let Ok(value) = HeaderValue::from_bytes(input.bytes()) else { return };
         let headers = HeaderMap::from_iter([(header::AUTHORIZATION, value.clone())]);
         if let Ok(token) = bearer(&headers) {

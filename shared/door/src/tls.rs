@@ -164,28 +164,12 @@ fn client_versions(
 
 #[cfg(test)]
 mod tests {
-    use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+    use certificates::{Authority, Issued};
     use rustls::pki_types::ServerName;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio_rustls::TlsConnector;
 
     use super::*;
-
-    type Authority = CertifiedIssuer<'static, KeyPair>;
-
-    fn authority() -> Authority {
-        let mut params = CertificateParams::new(Vec::new()).unwrap();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
-    }
-
-    /// A certificate of this authority for `localhost`, and its key.
-    fn certificate(authority: &Authority) -> (String, String) {
-        let key = KeyPair::generate().unwrap();
-        let params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
-        let signed = params.signed_by(&key, authority).unwrap();
-        (signed.pem(), key.serialize_pem())
-    }
 
     fn mutual(certificate: &str, key: &str, authority: &str) -> Result<MutualTls, ConfigError> {
         let pem = |setting, text: &str| Pem::new(setting, "file.pem", text.into());
@@ -193,7 +177,7 @@ mod tests {
     }
 
     fn tls(of: &Authority, trusting: &Authority) -> MutualTls {
-        let (certificate, key) = certificate(of);
+        let Issued { certificate, key } = of.issue("localhost");
         mutual(&certificate, &key, &trusting.pem()).unwrap()
     }
 
@@ -221,7 +205,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_client_without_a_certificate_of_the_authority_is_refused() {
-        let (ours, other) = (authority(), authority());
+        let (ours, other) = (Authority::new(), Authority::new());
         let server = tls(&ours, &ours);
         assert!(is_accepted(&server, tls(&ours, &ours).client()).await);
         assert!(!is_accepted(&server, tls(&other, &ours).client()).await, "another authority's certificate");
@@ -230,7 +214,7 @@ mod tests {
             "the server is of another authority"
         );
         let mut roots = RootCertStore::empty();
-        roots.add(ours.der().clone()).unwrap();
+        roots.add(ours.der()).unwrap();
         let provider = Arc::new(ring::default_provider());
         let bare = client_versions(&provider).unwrap().with_root_certificates(roots).with_no_client_auth();
         assert!(!is_accepted(&server, bare).await, "no certificate at all");
@@ -238,9 +222,9 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_refused_with_its_setting() {
-        let ours = authority();
-        let (cert, key) = certificate(&ours);
-        let (_, other_key) = certificate(&ours);
+        let ours = Authority::new();
+        let Issued { certificate: cert, key } = ours.issue("localhost");
+        let other_key = ours.issue("localhost").key;
         let refused = |cert: &str, key: &str, ca: &str| {
             mutual(cert, key, ca).err().map(|e| e.to_string()).unwrap_or_default()
         };

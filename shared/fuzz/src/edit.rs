@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use bolero::TypeGenerator;
+use rand::{Rng, rngs::StdRng};
 
 /// Values that a parser may not expect, one per line.
 const WORDS: &str = include_str!("words.txt");
@@ -11,7 +11,7 @@ const WORDS: &str = include_str!("words.txt");
 const MARKS: &[u8] = b"\n\r \t\"\\,:;=.-+{}[]()/%&@#\0";
 
 /// An edit. A position is taken modulo the length of the edited bytes.
-#[derive(Clone, Copy, Debug, TypeGenerator)]
+#[derive(Clone, Copy, Debug)]
 pub(super) enum Edit {
     Flip { at: u32, bit: u8 },
     Insert { at: u32, byte: u8 },
@@ -28,6 +28,25 @@ pub(super) enum Edit {
 }
 
 impl Edit {
+    /// Chooses an edit. All kinds are as likely.
+    pub(super) fn random(random: &mut StdRng) -> Self {
+        let (at, from, byte, example) = random.random();
+        match random.random_range(0..12) {
+            0 => Self::Flip { at, bit: byte },
+            1 => Self::Insert { at, byte },
+            2 => Self::InsertMark { at, mark: byte },
+            3 => Self::Delete { at, length: byte },
+            4 => Self::Repeat { at, length: byte },
+            5 => Self::Truncate { at },
+            6 => Self::Splice { at, example, from },
+            7 => Self::ReplaceByWord { at, word: byte },
+            8 => Self::ReplaceByValue { at, example, from },
+            9 => Self::RemoveValue { at },
+            10 => Self::RepeatValue { at },
+            _ => Self::Nest { at, levels: byte },
+        }
+    }
+
     /// Edits `bytes`, perhaps with a part of another example.
     pub(super) fn apply(self, bytes: &mut Vec<u8>, examples: &[Vec<u8>]) {
         let example = |number: u8| &examples[usize::from(number) % examples.len()];

@@ -1,29 +1,23 @@
 //! Fuzz targets that are tests: examples of a format, edited at random.
 //!
-//! Random bytes hardly get past the first character of a JSON parser. So a target is given examples of its format, and
-//! `bolero` chooses which example is edited and how. A failure prints the input.
+//! Random bytes hardly get past the first character of a JSON parser. So a target is given examples of its format, which
+//! are edited at random. A failure prints the input.
 //!
-//! A test makes the same edits in each run, so that a change fails by what it does and never by chance. `make fuzz`
-//! edits at random; its failures print a seed that repeats them.
+//! A test makes the same edits in each run, so that a change fails by what it does and never by chance. `make fuzz` makes
+//! other edits each time; its failures print a seed that repeats them.
 
 use std::{
     borrow::Cow,
-    fmt, fs,
+    env, fmt, fs,
     path::Path,
     thread,
     time::{Duration, Instant},
 };
 
-use bolero::{
-    Driver, ValueGenerator,
-    generator::bolero_generator::driver::{Options, Rng},
-};
-use rand::{SeedableRng, rngs::StdRng};
+use rand::{Rng, SeedableRng, rngs::StdRng};
 
 mod edit;
 
-#[doc(hidden)]
-pub use bolero;
 use edit::Edit;
 
 /// Most edits of an example. More leave little that a parser reads beyond its beginning.
@@ -33,20 +27,23 @@ const MOST_CUTS: usize = 6;
 
 /// How long a test edits examples.
 const TIME_OF_A_TEST: Duration = Duration::from_secs(1);
+/// Seconds for which examples are edited at random instead, and the seed of the first edit. Both are set by `make fuzz`.
+const SECONDS: &str = "FUZZ_SECONDS";
+const SEED: &str = "FUZZ_SEED";
 
-/// Checks every example as it is, then edited ones: for a second, the same in each run, or at random for as long as
-/// `BOLERO_RANDOM_TEST_TIME_MS` says.
-#[macro_export]
-macro_rules! fuzz {
-    ($examples:expr, $check:expr) => {{
-        let (examples, check) = ($examples, $check);
-        examples.each(&check);
-        if ::std::env::vars_os().any(|(name, _)| name.to_string_lossy().starts_with("BOLERO_")) {
-            $crate::bolero::check!().with_generator(examples).for_each(check);
-        } else {
-            examples.each_edited(check);
-        }
-    }};
+/// Checks every example as it is, then edited ones: the same ones for a second, or random ones for `FUZZ_SECONDS`.
+pub fn fuzz(examples: &Examples, check: impl Fn(&Input)) {
+    let number = |name: &str| env::var(name).ok().and_then(|value| value.parse().ok());
+    let (time, first) = match number(SECONDS) {
+        Some(seconds) => (Duration::from_secs(seconds), number(SEED).unwrap_or_else(rand::random)),
+        None => (TIME_OF_A_TEST, number(SEED).unwrap_or_default()),
+    };
+    examples.each(&check);
+    let end = Instant::now() + time;
+    for seed in (0..).map(|count| first.wrapping_add(count)).take_while(|_| Instant::now() < end) {
+        let shown = ShownAtPanic { input: &examples.edited(seed), seed };
+        check(shown.input);
+    }
 }
 
 /// Examples of a format, which are checked unchanged and edited at random.
@@ -82,42 +79,29 @@ impl Examples {
         }
     }
 
-    /// Passes edited examples to `check` for a second, in the same order in each run.
-    pub fn each_edited(&self, check: impl Fn(&Input)) {
-        let (mut random, options) = (StdRng::seed_from_u64(0), Options::default());
-        let end = Instant::now() + TIME_OF_A_TEST;
-        while Instant::now() < end {
-            let Some(input) = self.generate(&mut Rng::new(&mut random, &options)) else { continue };
-            let shown = ShownAtPanic(&input);
-            check(shown.0);
+    /// Edits an example. A seed always makes the same edits.
+    fn edited(&self, seed: u64) -> Input {
+        let random = &mut StdRng::seed_from_u64(seed);
+        let mut bytes = self.0[random.random_range(0..self.0.len())].clone();
+        for _ in 0..random.random_range(0..=MOST_EDITS) {
+            Edit::random(random).apply(&mut bytes, &self.0);
         }
+        let choices = (0..random.random_range(0..=MOST_CUTS)).map(|_| random.random::<u16>().into());
+        Input { choices: choices.collect(), bytes }
     }
 }
 
-/// Prints the input if its check panics.
-struct ShownAtPanic<'a>(&'a Input);
+/// Prints the input, and the seed that made it, if its check panics.
+struct ShownAtPanic<'a> {
+    input: &'a Input,
+    seed: u64,
+}
 
 impl Drop for ShownAtPanic<'_> {
     fn drop(&mut self) {
         if thread::panicking() {
-            eprintln!("input: {:?}", self.0);
+            eprintln!("input: {:?}; {SEED}={} makes it first", self.input, self.seed);
         }
-    }
-}
-
-impl ValueGenerator for Examples {
-    type Output = Input;
-
-    fn generate<D: Driver>(&self, driver: &mut D) -> Option<Input> {
-        let mut bytes = self.0[driver.produce::<usize>()? % self.0.len()].clone();
-        for _ in 0..usize::from(driver.produce::<u8>()?) % (MOST_EDITS + 1) {
-            driver.produce::<Edit>()?.apply(&mut bytes, &self.0);
-        }
-        let mut choices = Vec::new();
-        for _ in 0..usize::from(driver.produce::<u8>()?) % (MOST_CUTS + 1) {
-            choices.push(usize::from(driver.produce::<u16>()?));
-        }
-        Some(Input { bytes, choices })
     }
 }
 
@@ -163,7 +147,7 @@ mod tests {
 
     #[test]
     fn pieces_make_up_the_whole() {
-        fuzz!(Examples::of([r#"{"a":[1,"b"]}"#, ""]), |input: &Input| {
+        fuzz(&Examples::of([r#"{"a":[1,"b"]}"#, ""]), |input: &Input| {
             assert_eq!(input.pieces().concat(), input.bytes());
             assert!(input.choice(3) < 3);
         });

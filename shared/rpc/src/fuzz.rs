@@ -100,7 +100,7 @@ fn calls() -> Vec<Vec<u8>> {
 #[test]
 fn calls_of_gateways() {
     let clock = SessionClock::starting(Instant::now());
-    fuzz!(Examples::of(calls()), |input: &Input| {
+    fuzz(&Examples::of(calls()), |input: &Input| {
         let Ok(message) = v1::Call::decode(input.bytes()) else { return };
         let Ok(call) = Call::from_message(message.request, clock) else { return };
         let written = call.to_message(clock);
@@ -162,7 +162,7 @@ fn answers_of_key_services() {
             |bytes: &[u8]| Call::from_message(v1::Call::decode(bytes).unwrap().request, clock).unwrap();
         calls().iter().map(|bytes| read(bytes)).collect()
     };
-    fuzz!(Examples::of(answers), |input: &Input| {
+    fuzz(&Examples::of(answers), |input: &Input| {
         let Ok(message) = v1::Answer::decode(input.bytes()) else { return };
         for call in &asked {
             let Some(response) = message.response.clone() else { return };
@@ -186,7 +186,7 @@ fn spool() {
     let examples = [format!("{capture}\n"), format!("{capture}\n{done}\n{{\"a\":1}}\n\n{capture}")];
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("captures.jsonl");
-    fuzz!(Examples::of(examples), |input: &Input| {
+    fuzz(&Examples::of(examples), |input: &Input| {
         fs::write(&file, input.bytes()).unwrap();
         let SpoolContents { pending, damaged } = spool::read(&file).unwrap();
         let lines = input.bytes().split_inclusive(|byte| *byte == b'\n');

@@ -23,7 +23,7 @@ use shared_door::{admission::Owner, http::INTERNAL_TOKEN, serve::ConnectionTrust
 pub use tls::client_tls;
 
 /// Messages and stubs generated from `proto/keyservice/v1`, which documents them. The generated code is committed,
-/// since generating it takes longer than compiling. `tests/generated.rs` writes it anew.
+/// since generating it takes longer than compiling. `make generate` writes it anew.
 #[allow(missing_docs, clippy::pedantic, reason = "generated code")]
 #[rustfmt::skip]
 pub mod v1;

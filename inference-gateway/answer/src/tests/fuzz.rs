@@ -13,8 +13,8 @@ use super::{
 #[test]
 fn server_sent_events() {
     let examples = Examples::folder("chat-streams").and(Examples::folder("messages-streams"));
-    fuzz!(
-        examples.and(Examples::of(["\u{feff}data: a\r\rdata\n\ndata:b\r\ndata: c\n\n: x\n\n"])),
+    fuzz(
+        &examples.and(Examples::of(["\u{feff}data: a\r\rdata\n\ndata:b\r\ndata: c\n\n: x\n\n"])),
         |input: &Input| {
             let mut decoder = Decoder::default();
             let mut payloads = Vec::new();
@@ -29,7 +29,7 @@ fn server_sent_events() {
                 assert_eq!(payloads, reference_payloads(input.bytes()));
             }
             assert!(decoder.held_bytes() <= input.bytes().len());
-        }
+        },
     );
 }
 
@@ -68,17 +68,17 @@ fn reference_payloads(bytes: &[u8]) -> Vec<Vec<u8>> {
 
 #[test]
 fn chat_streams() {
-    fuzz!(Examples::folder("chat-streams"), |input: &Input| check_stream(UpstreamApi::Chat, input));
+    fuzz(&Examples::folder("chat-streams"), |input: &Input| check_stream(UpstreamApi::Chat, input));
 }
 
 #[test]
 fn messages_streams() {
-    fuzz!(Examples::folder("messages-streams"), |input: &Input| check_stream(UpstreamApi::Messages, input));
+    fuzz(&Examples::folder("messages-streams"), |input: &Input| check_stream(UpstreamApi::Messages, input));
 }
 
 #[test]
 fn responses_streams() {
-    fuzz!(Examples::folder("responses-streams"), |input: &Input| check_stream(UpstreamApi::Responses, input));
+    fuzz(&Examples::folder("responses-streams"), |input: &Input| check_stream(UpstreamApi::Responses, input));
 }
 
 /// Every dialect reads events of JSON, and a chat has the texts of the whole answer that the stream is folded into.
@@ -215,7 +215,7 @@ fn check_fold_of(api: UpstreamApi, input: &Input) {
 /// A whole answer is written as JSON in every dialect, with the texts that a tree has.
 #[test]
 fn chat_answers() {
-    fuzz!(Examples::folder("chat-answers"), |input: &Input| {
+    fuzz(&Examples::folder("chat-answers"), |input: &Input| {
         let Ok(completion) = Completion::read(&CHAT, input.bytes()) else { return };
         for reply in [responses(), messages()] {
             assert!(
@@ -240,7 +240,7 @@ fn chat_answers() {
 
 #[test]
 fn embeddings_answers() {
-    fuzz!(Examples::folder("chat-answers"), |input: &Input| {
+    fuzz(&Examples::folder("chat-answers"), |input: &Input| {
         let Ok(vectors) = Completion::read(&Reply::Embeddings, input.bytes()) else { return };
         let written = vectors.write(generation(), &Reply::Embeddings, SETTLED);
         assert!(serde_json::from_slice::<&RawValue>(&written).is_ok());
@@ -250,12 +250,12 @@ fn embeddings_answers() {
 
 #[test]
 fn messages_answers() {
-    fuzz!(Examples::folder("messages-answers"), |input: &Input| check_whole(UpstreamApi::Messages, input));
+    fuzz(&Examples::folder("messages-answers"), |input: &Input| check_whole(UpstreamApi::Messages, input));
 }
 
 #[test]
 fn responses_answers() {
-    fuzz!(Examples::folder("responses-answers"), |input: &Input| check_whole(UpstreamApi::Responses, input));
+    fuzz(&Examples::folder("responses-answers"), |input: &Input| check_whole(UpstreamApi::Responses, input));
 }
 
 /// An answer that passes is JSON with our name of the model, and the same answer as a chat reports the same usage.
@@ -284,7 +284,7 @@ const USAGE: [&str; 2] = ["usage", "timings"];
 /// The usage in the end of a body is that of the whole body, where it is the body's own and nothing else is called so.
 #[test]
 fn usage_in_the_end_of_a_body() {
-    fuzz!(Examples::folder("chat-answers"), |input: &Input| {
+    fuzz(&Examples::folder("chat-answers"), |input: &Input| {
         let body = input.bytes();
         let found = Reported::find_last(body);
         let names = |name: &str| memchr::memmem::find_iter(body, name).count();

@@ -9,17 +9,17 @@ use super::*;
 
 #[test]
 fn metered_chat_streams() {
-    fuzz!(Examples::folder("chat-streams"), |input: &Input| check_stream(UpstreamApi::Chat, input));
+    fuzz(&Examples::folder("chat-streams"), |input: &Input| check_stream(UpstreamApi::Chat, input));
 }
 
 #[test]
 fn metered_messages_streams() {
-    fuzz!(Examples::folder("messages-streams"), |input: &Input| check_stream(UpstreamApi::Messages, input));
+    fuzz(&Examples::folder("messages-streams"), |input: &Input| check_stream(UpstreamApi::Messages, input));
 }
 
 #[test]
 fn metered_responses_streams() {
-    fuzz!(Examples::folder("responses-streams"), |input: &Input| check_stream(UpstreamApi::Responses, input));
+    fuzz(&Examples::folder("responses-streams"), |input: &Input| check_stream(UpstreamApi::Responses, input));
 }
 
 /// Neither the bill nor what a client reads depends on where the body is cut, and no less is billed than was reported and

@@ -10,7 +10,7 @@ use crate::{chat, embeddings, messages, responses};
 #[test]
 fn chat_requests() {
     let models = models();
-    fuzz!(Examples::folder("chat"), |input: &Input| {
+    fuzz(&Examples::folder("chat"), |input: &Input| {
         let Some(forward) = check(chat::parse, input, &models) else { return };
         // What was written as a chat is one, and is written the same.
         let written = checked(&forward);
@@ -24,7 +24,7 @@ fn chat_requests() {
 #[test]
 fn messages_requests() {
     let models = models();
-    fuzz!(Examples::folder("messages"), |input: &Input| {
+    fuzz(&Examples::folder("messages"), |input: &Input| {
         if let Some(forward) = check(messages::parse, input, &models) {
             assert!(chat::parse(&checked(&forward)).is_ok());
         }
@@ -35,7 +35,7 @@ fn messages_requests() {
 #[test]
 fn responses_requests() {
     let models = models();
-    fuzz!(Examples::folder("responses"), |input: &Input| {
+    fuzz(&Examples::folder("responses"), |input: &Input| {
         if let Some(forward) = check(super::responses, input, &models) {
             assert!(chat::parse(&checked(&forward)).is_ok());
         }
@@ -46,7 +46,7 @@ fn responses_requests() {
 #[test]
 fn embeddings_requests() {
     let models = models();
-    fuzz!(Examples::folder("embeddings"), |input: &Input| {
+    fuzz(&Examples::folder("embeddings"), |input: &Input| {
         check(embeddings::parse, input, &models);
     });
 }

@@ -12,7 +12,7 @@ use super::*;
 fn price_lists() {
     const SERVICE: &str = "[service]\nname = \"f\"\nprovider = \"f\"\ndocs = \"f\"\n";
     let folder = tempfile::tempdir().unwrap();
-    fuzz!(Examples::folder("price-lists"), |input: &Input| {
+    fuzz(&Examples::folder("price-lists"), |input: &Input| {
         for (file, format, ids) in [
             ("list.json", Format::LiteLlm, &["aviary/lark-2", "openai/text-embed", "gpt-x"][..]),
             ("lark-2.toml", Format::ModelsDev, &["lark-2"]),

@@ -11,11 +11,9 @@ use super::*;
 fn imported_lines() {
     let examples =
         fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/moving/keys.jsonl"));
-    fuzz!(Examples::of([examples.unwrap()]), |input: &Input| {
-        match jsonl::read(input.bytes(), "FILE") {
-            Ok(draft) => assert!(draft.repeated().is_empty() && draft.keys.len() <= input.bytes().len()),
-            Err(wrong) => assert!(wrong.iter().all(|row| row.place.starts_with("FILE line "))),
-        }
+    fuzz(&Examples::of([examples.unwrap()]), |input: &Input| match jsonl::read(input.bytes(), "FILE") {
+        Ok(draft) => assert!(draft.repeated().is_empty() && draft.keys.len() <= input.bytes().len()),
+        Err(wrong) => assert!(wrong.iter().all(|row| row.place.starts_with("FILE line "))),
     });
 }
 
@@ -28,7 +26,7 @@ fn imported_tables() {
         ["keys.csv", "teams.csv", "budgets.csv", "models.csv"].map(|name| format!("litellm-1.74-{name}"));
     let examples = examples.iter().map(|name| read(name)).chain([read("litellm-1.74.json")]);
     let folder = tempfile::tempdir().unwrap();
-    fuzz!(Examples::of(examples), |input: &Input| {
+    fuzz(&Examples::of(examples), |input: &Input| {
         for name in ["export.csv", "export.json"] {
             let file = folder.path().join(name);
             fs::write(&file, input.bytes()).unwrap();

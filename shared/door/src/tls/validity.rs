@@ -137,15 +137,12 @@ fn element(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
 
 #[cfg(test)]
 mod tests {
-    use rcgen::{CertificateParams, KeyPair, date_time_ymd};
+    use certificates::Authority;
 
     use super::*;
 
     fn ending(year: i32, month: u8, day: u8) -> String {
-        let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
-        params.not_before = date_time_ymd(1980, 1, 1);
-        params.not_after = date_time_ymd(year, month, day);
-        params.self_signed(&KeyPair::generate().unwrap()).unwrap().pem()
+        Authority::new().issue_until("localhost", (year, month, day)).certificate
     }
 
     #[test]

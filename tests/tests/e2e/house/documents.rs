@@ -124,6 +124,43 @@ fn catalogues_that_documents_and_examples_show_are_read_and_leave_room_for_promp
 }
 
 #[test]
+fn the_first_commands_of_the_readme_need_nothing_that_does_not_exist_yet() {
+    let read = |name: &str| fs::read_to_string(root().join(name)).unwrap();
+    let (readme, makefile) = (read("README.md"), read("Makefile"));
+    let installer = read("deploy/install.sh");
+    let repository = installer.lines().find_map(|line| line.strip_prefix("repository=")).unwrap();
+    let block = readme.split("```sh\n").nth(1).unwrap().split("```").next().unwrap();
+    let commands = block.lines().filter_map(|line| line.split('#').next()).flat_map(|line| line.split("&&"));
+    for command in commands {
+        match command.split_whitespace().collect::<Vec<_>>()[..] {
+            ["git", "clone", address] => assert_eq!(address, format!("https://github.com/{repository}")),
+            ["cd", folder] => assert!(repository.ends_with(&format!("/{folder}"))),
+            ["cargo", "run"] => {
+                let workspace = read("Cargo.toml");
+                let member =
+                    workspace.split("default-members = [\"").nth(1).unwrap().split('"').next().unwrap();
+                assert!(root().join(member).join("src/main.rs").is_file(), "{member}");
+            }
+            ["make", target] => {
+                let rule = format!("\n{target}:");
+                let (_, recipe) = makefile.split_once(&rule).unwrap_or_else(|| panic!("no target {target}"));
+                let recipe: Vec<_> = recipe.lines().skip(1).take_while(|line| !line.is_empty()).collect();
+                let scripts = recipe.iter().flat_map(|line| line.split_whitespace());
+                for script in scripts.filter(|word| word.starts_with("tests/")) {
+                    assert!(root().join(script).is_file(), "{target}: {script}");
+                }
+            }
+            ref other => panic!("{other:?} is not known to be there for everybody"),
+        }
+    }
+    let (before, released) = readme.split_once("\n## Once released\n").unwrap();
+    for later in ["ghcr.io", "releases/"] {
+        assert!(!before.contains(later) && released.contains(later), "{later}");
+    }
+    assert!(released.trim_start().starts_with("No release is published yet"));
+}
+
+#[test]
 fn the_first_hour_changes_lines_and_breaks_tests_that_are_there() {
     let page = include_str!("../../../../docs/first-hour.md");
     let mut files = Vec::new();

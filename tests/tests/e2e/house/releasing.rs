@@ -24,8 +24,8 @@ fn every_program_lists_what_it_is_made_of_with_licences_and_checksums() {
     for (program, linked, foreign) in [
         ("faregate", "rusqlite", "proptest"),
         ("inference-gateway", "hyper-rustls", "rusqlite"),
-        ("key-service", "argon2", "tokenizers"),
-        ("local-model", "tokenizers", "redis"),
+        ("key-service", "argon2", "safetensors"),
+        ("local-model", "safetensors", "redis"),
     ] {
         let file = folder.path().join(format!("{program}.cdx.json"));
         let list: Value = serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap();

@@ -102,6 +102,18 @@ fn no_folder_of_sources_has_more_files_than_a_reader_takes_in() {
 }
 
 #[test]
+fn images_are_built_with_every_crate_of_the_workspace_at_hand() {
+    // Cargo reads the manifests of all of them, whatever it builds.
+    let ignored = fs::read_to_string(root().join(".dockerignore")).unwrap();
+    let kept: Vec<PathBuf> =
+        ignored.lines().filter_map(|line| line.strip_prefix('!')).map(PathBuf::from).collect();
+    for name in crates() {
+        let manifest = Path::new(&name).join("Cargo.toml");
+        assert!(kept.iter().any(|kept| manifest.starts_with(kept)), "{}", manifest.display());
+    }
+}
+
+#[test]
 fn pure_crates_and_the_words_they_are_made_of_name_no_runtime_no_network_and_no_store() {
     let words = ["shared", "shared/catalog"].map(|it| (it, &OF_WORDS[..]));
     let rules = PURE_CRATES.map(|(_, folder)| (folder, &[][..]));

@@ -2,8 +2,8 @@
 
 use std::{fs, path::PathBuf};
 
+use ::certificates::{Authority, Issued};
 use chrono::{Datelike, NaiveDate};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use tempfile::TempDir;
 
 /// Files of a certificate authority and of a certificate that it issued for 127.0.0.1.
@@ -19,25 +19,21 @@ impl Signed {
 
     /// Replaces all files with another authority's.
     pub(crate) fn renew(&self) {
-        self.issue(|_| {});
+        self.issue(|authority| authority.issue("127.0.0.1"));
     }
 
     /// Replaces certificate, key and authority; the certificate expires at the beginning of this day.
     pub(crate) fn renew_until(&self, day: NaiveDate) {
         let [month, of_month] = [day.month(), day.day()].map(|number| u8::try_from(number).unwrap());
-        self.issue(|params| params.not_after = rcgen::date_time_ymd(day.year(), month, of_month));
+        self.issue(|authority| authority.issue_until("127.0.0.1", (day.year(), month, of_month)));
     }
 
-    fn issue(&self, adjust: impl FnOnce(&mut CertificateParams)) {
-        let mut params = CertificateParams::new(Vec::new()).unwrap();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
-        let key = KeyPair::generate().unwrap();
-        let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
-        adjust(&mut params);
+    fn issue(&self, by: impl FnOnce(&Authority) -> Issued) {
+        let authority = Authority::new();
+        let Issued { certificate, key } = by(&authority);
         self.write("ca.pem", &authority.pem());
-        self.write("cert.pem", &params.signed_by(&key, &authority).unwrap().pem());
-        self.write("key.pem", &key.serialize_pem());
+        self.write("cert.pem", &certificate);
+        self.write("key.pem", &key);
     }
 
     /// Path of a file.

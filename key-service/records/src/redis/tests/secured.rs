@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+use certificates::{Authority, Issued};
 use tempfile::TempDir;
 
 use super::{Committed, Durability, Question, Records, SET, Space, create, has, name, open, record, space};
@@ -30,22 +30,14 @@ impl Signed {
 
     /// The server's certificate is for this host.
     fn of(host: &str) -> Self {
-        let mut of_authority = CertificateParams::new(Vec::new()).unwrap();
-        of_authority.distinguished_name.push(DnType::CommonName, "the authority of a test");
-        of_authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let issuer = CertifiedIssuer::self_signed(of_authority, KeyPair::generate().unwrap()).unwrap();
-        let sign = |name: &str| {
-            let (params, key) =
-                (CertificateParams::new(vec![name.to_owned()]).unwrap(), KeyPair::generate().unwrap());
-            (params.signed_by(&key, &issuer).unwrap().pem(), key.serialize_pem())
-        };
+        let authority = Authority::new();
         let folder = tempfile::tempdir().unwrap();
-        let (certificate, key) = sign(host);
-        fs::write(folder.path().join("authority.pem"), issuer.pem()).unwrap();
+        let Issued { certificate, key } = authority.issue(host);
+        fs::write(folder.path().join("authority.pem"), authority.pem()).unwrap();
         fs::write(folder.path().join("certificate.pem"), certificate).unwrap();
         fs::write(folder.path().join("key.pem"), key).unwrap();
-        let (certificate, key) = sign("key-service");
-        Self { folder, authority: issuer.pem().into_bytes(), own: (certificate.into(), key.into()) }
+        let Issued { certificate, key } = authority.issue("key-service");
+        Self { folder, authority: authority.pem().into_bytes(), own: (certificate.into(), key.into()) }
     }
 
     fn file(&self, name: &str) -> String {

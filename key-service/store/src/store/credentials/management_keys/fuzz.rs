@@ -21,7 +21,7 @@ fn records_of_management_keys() {
         revoked_at: None,
     };
     assert!(read_key(id, key.clone()).is_some());
-    fuzz!(Examples::of([key.encode_to_vec()]), |input: &Input| {
+    fuzz(&Examples::of([key.encode_to_vec()]), |input: &Input| {
         if let Ok(message) = messages::ManagementKey::decode(input.bytes())
             && let Some(key) = read_key(id, message)
         {

@@ -24,7 +24,7 @@ fn profiles_of_groups() {
     };
     let id = GroupId::new(at, [1; 10]);
     let read = |profile| from_profile(id, ledger::Group::default(), profile);
-    fuzz!(Examples::of([profile.encode_to_vec()]), |input: &Input| {
+    fuzz(&Examples::of([profile.encode_to_vec()]), |input: &Input| {
         if let Ok(message) = GroupProfile::decode(input.bytes())
             && let Ok(group) = read(message)
         {

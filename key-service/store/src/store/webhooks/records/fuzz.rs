@@ -23,7 +23,7 @@ fn records_of_webhooks() {
     let pending = PendingDelivery { event, number: Some(3), due_at: at, attempts: 2 };
     assert!(read_webhook(id, webhook.clone()).is_some());
     let examples = [webhook.encode_to_vec(), attempt.encode_to_vec(), pending.encode_to_vec()];
-    fuzz!(Examples::of(examples), |input: &Input| {
+    fuzz(&Examples::of(examples), |input: &Input| {
         let bytes = input.bytes();
         if let Ok(message) = messages::Webhook::decode(bytes)
             && let Some(webhook) = read_webhook(id, message)

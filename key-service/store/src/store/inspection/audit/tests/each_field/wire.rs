@@ -1,6 +1,6 @@
-//! Changes of the fields of an encoded message, by the proto files.
+//! Changes of the fields of an encoded message, by `fields.txt`, which `make generate` writes from the proto files.
 
-use std::{collections::HashMap, path::Path};
+use std::collections::HashMap;
 
 /// Numbers of the types of fields in a descriptor.
 const FIXED64: [i32; 2] = [6, 16];
@@ -8,7 +8,6 @@ const STRING: i32 = 9;
 const MESSAGE: i32 = 11;
 const BYTES: i32 = 12;
 const BOOL: i32 = 8;
-const REPEATED: i32 = 3;
 
 /// Messages of the store.
 pub(super) struct Schema(HashMap<String, Vec<Field>>);
@@ -38,28 +37,22 @@ enum Content {
 
 impl Schema {
     pub(super) fn read() -> Self {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../proto");
-        let entries = std::fs::read_dir(root.join("store/v1")).unwrap();
-        let protos: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
-        let files = protox::compile(&protos, [&root]).unwrap();
-        let mut messages: Vec<_> = files
-            .file
-            .iter()
-            .flat_map(|file| &file.message_type)
-            .map(|message| (format!(".store.v1.{}", message.name()), message))
-            .collect();
-        let mut schema = HashMap::new();
-        while let Some((path, message)) = messages.pop() {
-            let nested = message.nested_type.iter();
-            messages.extend(nested.map(|nested| (format!("{path}.{}", nested.name()), nested)));
-            let fields = message.field.iter().map(|field| Field {
-                number: field.number().cast_unsigned(),
-                name: field.name().to_owned(),
-                kind: field.r#type.unwrap_or_default(),
-                message: field.type_name().to_owned(),
-                is_repeated: field.label == Some(REPEATED),
+        let mut schema: HashMap<String, Vec<Field>> = HashMap::new();
+        for line in include_str!("fields.txt").lines() {
+            let mut words = line.split(' ');
+            let fields = schema.entry(words.next().unwrap().to_owned()).or_default();
+            let [Some(number), Some(name), Some(kind), Some(message), Some(is_repeated)] =
+                std::array::from_fn(|_| words.next())
+            else {
+                continue;
+            };
+            fields.push(Field {
+                number: number.parse().unwrap(),
+                name: name.to_owned(),
+                kind: kind.parse().unwrap(),
+                message: message.to_owned(),
+                is_repeated: is_repeated == "true",
             });
-            schema.insert(path, fields.collect());
         }
         Self(schema)
     }

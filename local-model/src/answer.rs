@@ -1,0 +1,206 @@
+//! One answer: text, calls of tools, or JSON of a schema.
+
+use std::ops::Range;
+
+use local_model_transformer::CONTEXT_TOKENS;
+use serde_json::Value;
+use shared::error::ApiError;
+use tokio::sync::mpsc;
+
+use crate::{
+    engine::{AnswerEvent, Engine, Request},
+    fill,
+    output::{Delta, TextWriter},
+    prompt::Tool,
+    reader::{Halt, Reader},
+    tokenizer::{CALL_BEGIN, CALL_END, END_OF_TEXT, TURN_END},
+};
+
+/// What an answer may be.
+#[derive(Default)]
+pub(crate) struct Form {
+    /// Tools that may be called, or one of which must be.
+    pub(crate) tools: Vec<Tool>,
+    pub(crate) must_call: bool,
+    /// True if several calls may follow one another.
+    pub(crate) is_parallel: bool,
+    /// Schema of the answer if it calls no tool.
+    pub(crate) schema: Option<Value>,
+    /// Number that ids of calls are made from.
+    pub(crate) call_ids: u64,
+}
+
+pub(crate) type EventSender = mpsc::UnboundedSender<Result<AnswerEvent, ApiError>>;
+
+/// An answer that is being written, on a thread that may block.
+pub(crate) struct AnswerWriter<'a> {
+    engine: &'a Engine,
+    reader: Reader<'a>,
+    events: &'a EventSender,
+    form: &'a Form,
+    text: TextWriter,
+    /// Tokens of prompt and answer, how many the prompt has, and how many both may have.
+    tokens: Vec<u32>,
+    prompt_tokens: usize,
+    limit: usize,
+    calls: usize,
+}
+
+/// Writes an answer and its end, unless the client leaves.
+pub(crate) fn write(engine: &Engine, request: Request, events: &EventSender) {
+    let Request { prompt, max_tokens, sampler, stops, form } = request;
+    let mut answer = AnswerWriter {
+        engine,
+        reader: Reader::new(engine, sampler, Box::new(|| events.is_closed())),
+        events,
+        form: &form,
+        text: TextWriter::new(stops),
+        prompt_tokens: prompt.len(),
+        limit: prompt.len().saturating_add(max_tokens).min(CONTEXT_TOKENS),
+        tokens: prompt,
+        calls: 0,
+    };
+    let halt = answer.run();
+    let rest = answer.text.finish();
+    answer.send(Delta::Text(rest));
+    match halt {
+        Ok(reason) | Err(Halt::Ended(reason)) => answer.send(Delta::Finished(reason)),
+        // The channel may be closed by now, which is all the same.
+        Err(Halt::Refused(error)) => drop(events.send(Err(error))),
+        Err(Halt::Left) => {}
+    }
+}
+
+impl<'a> AnswerWriter<'a> {
+    fn run(&mut self) -> Result<&'static str, Halt> {
+        if self.form.must_call {
+            return self.call();
+        }
+        loop {
+            let token = self.reader.next(&self.tokens, |_| true)?;
+            if token == CALL_BEGIN && !self.form.tools.is_empty() {
+                return self.call();
+            }
+            if let Some(schema) = &self.form.schema {
+                return self.json(schema);
+            }
+            if [END_OF_TEXT, TURN_END].contains(&token) {
+                return Ok(self.end("stop"));
+            }
+            self.push(token)?;
+        }
+    }
+
+    /// Adds the token that ends an answer, which counts as written.
+    fn end(&mut self, reason: &'static str) -> &'static str {
+        self.tokens.push(TURN_END);
+        reason
+    }
+
+    /// Adds a token of the text.
+    fn push(&mut self, token: u32) -> Result<(), Halt> {
+        self.tokens.push(token);
+        let text = self.text.push(&self.engine.tokenizer.bytes[token as usize]);
+        self.send(Delta::Text(text));
+        if self.text.is_stopped { Err(Halt::Ended("stop")) } else { self.bounded() }
+    }
+
+    /// Adds a token that is not shown.
+    fn push_hidden(&mut self, token: u32) -> Result<(), Halt> {
+        self.tokens.push(token);
+        self.bounded()
+    }
+
+    /// Ends an answer that has no room for another token.
+    fn bounded(&self) -> Result<(), Halt> {
+        if self.tokens.len() >= self.limit { Err(Halt::Ended("length")) } else { Ok(()) }
+    }
+
+    /// Writes JSON of a schema.
+    fn json(&mut self, schema: &Value) -> Result<&'static str, Halt> {
+        let before = self.tokens.clone();
+        let text = self.filled(&before, schema, String::new())?;
+        for token in self.engine.tokenizer.encode_text(&text) {
+            self.push(token)?;
+        }
+        Ok(self.end("stop"))
+    }
+
+    /// Adds a value of a schema to a text, or its beginning if the answer has no room for more.
+    fn filled(&mut self, before: &[u32], schema: &Value, text: String) -> Result<String, Halt> {
+        let room = self.limit.saturating_sub(before.len());
+        fill::fill(&mut self.reader, (before, room), schema, text)
+    }
+
+    /// Writes a call of a tool, and more of them while the model begins others.
+    fn call(&mut self) -> Result<&'static str, Halt> {
+        let rest = self.text.finish();
+        self.send(Delta::Text(rest));
+        let between = self.engine.tokenizer.encode_text("\n");
+        loop {
+            let before = [&self.tokens[..], &[CALL_BEGIN]].concat();
+            let Tool { function } = self.chosen(&before)?;
+            let name = Value::from(function.name.as_str());
+            let schema = fill::of_arguments(function.parameters.as_ref()).map_err(Halt::Refused)?;
+            let head = format!("\n{{\"name\": {name}, \"arguments\": ");
+            let text = self.filled(&before, &schema, head.clone())?;
+            self.push_hidden(CALL_BEGIN)?;
+            self.push_call(&function.name, head.len()..text.len(), &format!("{text}}}\n"))?;
+            self.push_hidden(CALL_END)?;
+            self.calls += 1;
+            if !self.form.is_parallel {
+                return Ok(self.end("tool_calls"));
+            }
+            let may_follow =
+                |token| [END_OF_TEXT, TURN_END, CALL_BEGIN].contains(&token) || between.contains(&token);
+            let token = self.reader.next(&self.tokens, may_follow)?;
+            if [END_OF_TEXT, TURN_END].contains(&token) {
+                return Ok(self.end("tool_calls"));
+            }
+            if token != CALL_BEGIN {
+                self.push_hidden(token)?;
+            }
+        }
+    }
+
+    /// The tool that the model names, or else the first.
+    fn chosen(&mut self, before: &[u32]) -> Result<&'a Tool, Halt> {
+        let tools = &self.form.tools;
+        let mut named = String::new();
+        if tools.len() > 1 {
+            named = self.reader.draft(before, "\n{\"name\": \"", |written| written.contains('"'))?;
+        }
+        let named = named.split('"').next();
+        let tool = tools.iter().find(|tool| named == Some(tool.function.name.as_str())).or(tools.first());
+        tool.ok_or_else(|| Halt::Refused(ApiError::internal()))
+    }
+
+    /// Adds the tokens of a call. Its arguments are shown as they come, after its name.
+    fn push_call(&mut self, name: &str, arguments: Range<usize>, text: &str) -> Result<(), Halt> {
+        let (mut writer, mut end) = (TextWriter::default(), 0);
+        for token in self.engine.tokenizer.encode_text(text) {
+            let bytes = &self.engine.tokenizer.bytes[token as usize];
+            let begin = end;
+            end += bytes.len();
+            self.tokens.push(token);
+            if begin < arguments.start && end >= arguments.start {
+                let id = self.form.call_ids.wrapping_add(self.calls as u64);
+                self.send(Delta::ToolCall(self.calls, format!("call_{id:016x}"), name.to_owned()));
+            }
+            let shown =
+                begin.clamp(arguments.start, arguments.end)..end.clamp(arguments.start, arguments.end);
+            let text = writer.push(&text.as_bytes()[shown]);
+            self.send(Delta::Arguments(self.calls, text));
+            self.bounded()?;
+        }
+        Ok(())
+    }
+
+    fn send(&self, delta: Delta) {
+        if !matches!(&delta, Delta::Text(text) | Delta::Arguments(_, text) if text.is_empty()) {
+            let written = self.tokens.len() - self.prompt_tokens;
+            // The next token notices a client that has left.
+            let _ = self.events.send(Ok(AnswerEvent { delta, prompt_tokens: self.prompt_tokens, written }));
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! The model, as it reads and continues the text of one answer.
+
+use local_model_transformer::{CONTEXT_TOKENS, KvCache};
+use shared::error::ApiError;
+
+use crate::{engine::Engine, sampler::Sampler, tokenizer::FIRST_TEXT};
+
+/// Tokens of a prompt that are read per turn: 5 to 15 ms, in which other requests wait. Larger chunks are no faster.
+const CHUNK: usize = 32;
+/// Tokens of a draft at most.
+const MAX_DRAFT: usize = 128;
+
+/// Why an answer is written no further.
+#[derive(Debug)]
+pub(crate) enum Halt {
+    /// The client has left.
+    Left,
+    /// The answer ends, with the API's word for its reason.
+    Ended(&'static str),
+    Refused(ApiError),
+}
+
+pub(crate) struct Reader<'a> {
+    engine: &'a Engine,
+    sampler: Sampler,
+    /// Returns whether the client has left.
+    has_left: Box<dyn Fn() -> bool + 'a>,
+    cache: KvCache,
+    /// The tokens whose keys and values are in the cache.
+    read: Vec<u32>,
+}
+
+impl<'a> Reader<'a> {
+    pub(crate) fn new(engine: &'a Engine, sampler: Sampler, has_left: Box<dyn Fn() -> bool + 'a>) -> Self {
+        Self { engine, sampler, has_left, cache: KvCache::default(), read: Vec::new() }
+    }
+
+    /// Chooses the token after `tokens`, of which the beginning is often read already. A token that is not `allowed` is
+    /// never chosen.
+    pub(crate) fn next(&mut self, tokens: &[u32], allowed: impl Fn(u32) -> bool) -> Result<u32, Halt> {
+        let known = tokens.iter().zip(&self.read).take_while(|(left, right)| left == right).count();
+        // The last token is read in any case, since the logits are those after it.
+        let known = known.min(tokens.len() - 1);
+        self.cache.truncate(known);
+        self.read.truncate(known);
+        let mut logits = Vec::new();
+        for chunk in tokens[known..].chunks(CHUNK) {
+            let _turn = self.engine.turn();
+            if (self.has_left)() {
+                return Err(Halt::Left);
+            }
+            logits = self.engine.transformer.forward(chunk, &mut self.cache);
+            self.read.extend(chunk);
+        }
+        for (token, logit) in (0..).zip(&mut logits) {
+            if !allowed(token) {
+                *logit = f32::NEG_INFINITY;
+            }
+        }
+        Ok(self.sampler.sample(logits))
+    }
+
+    /// Counts the tokens of a text.
+    pub(crate) fn count(&self, text: &str) -> usize {
+        self.engine.tokenizer.encode_text(text).len()
+    }
+
+    /// Lets the model continue `before` and `text`, until `is_enough` of what it wrote, and returns that.
+    ///
+    /// Punctuation at the end of the text may share a token with what follows, as in training. So the model writes it
+    /// once more.
+    pub(crate) fn draft(
+        &mut self,
+        before: &[u32],
+        text: &str,
+        is_enough: impl Fn(&str) -> bool,
+    ) -> Result<String, Halt> {
+        let vocabulary = &self.engine.tokenizer;
+        let (text, again) = text.split_at(text.trim_end_matches(|it: char| !it.is_alphanumeric()).len());
+        let mut again = again.as_bytes();
+        let (mut tokens, mut written) = ([before, &vocabulary.encode_text(text)].concat(), Vec::new());
+        for _ in 0..MAX_DRAFT.min(CONTEXT_TOKENS.saturating_sub(tokens.len())) {
+            let fits = |token: u32| {
+                let bytes = &vocabulary.bytes[token as usize];
+                let is_begun = bytes.starts_with(again) || again.starts_with(bytes);
+                is_begun && (again.is_empty() || token >= FIRST_TEXT)
+            };
+            let token = self.next(&tokens, fits)?;
+            if token < FIRST_TEXT {
+                break;
+            }
+            tokens.push(token);
+            let bytes = &vocabulary.bytes[token as usize];
+            let (repeated, new) = bytes.split_at(again.len().min(bytes.len()));
+            again = &again[repeated.len()..];
+            written.extend(new);
+            if again.is_empty() && is_enough(&String::from_utf8_lossy(&written)) {
+                break;
+            }
+        }
+        Ok(String::from_utf8_lossy(&written).into_owned())
+    }
+}
