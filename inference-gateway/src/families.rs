@@ -49,7 +49,7 @@ pub const FAMILIES: &[Family] = &[
     Family::counter("gateway_client_disconnects_total", "clients that left before the end"),
     Family::counter(
         "gateway_usage_estimates_total",
-        "bills that are estimates, since usage was not reported, or not all of it",
+        "bills that are estimates because usage was not reported, or only in part",
     ),
     Family::counter(
         "gateway_usage_beyond_catalogue_total",
@@ -57,15 +57,15 @@ pub const FAMILIES: &[Family] = &[
     ),
     Family::counter(
         "gateway_usage_false_reports_total",
-        "answers with reports of more than four times what the catalogue allows and a million tokens, or of a false total; such counts are not billed",
+        "answers whose reported counts exceed both four times the catalogue's bounds and a million tokens, or contradict their total; such counts are not billed",
     ),
     Family::counter(
         "gateway_answers_of_other_models_total",
-        "answers of another model than the upstream was asked for; billed at the vendor's own cost where that is reported and higher",
+        "answers from another model than the one requested; billed at the vendor's own cost if that is reported and higher",
     ),
     Family::counter(
         "gateway_upstream_oddities_total",
-        "answers in a form that no API documents, by its kind; what could be read was given out, the rest was skipped",
+        "answers in a form that no API documents, by kind of deviation; what could be read was passed on, the rest skipped",
     )
     .labelled(),
     Family::counter(
@@ -74,36 +74,36 @@ pub const FAMILIES: &[Family] = &[
     ),
     Family::counter(
         "gateway_prompts_not_counted_in_time_total",
-        "prompts refused with 503, since their exact count was needed and did not come within 10 s",
+        "prompts refused with 503 because their exact count was needed and took longer than 10 s",
     ),
     Family::counter(
         "gateway_prompts_without_room_total",
-        "prompts refused, since the memory for prompts was taken",
+        "prompts refused because the memory for prompts was full",
     ),
     Family::counter(
         "gateway_answers_not_given_out_total",
-        "answers and events that are not given out: `too_large` and `no_room` (whole answers; billed), `calls` (more calls of tools, or longer names, than are given out; billed), `nested` (nested too deeply to pass on; billed), `event` (a stream ended, and is billed), `too_long` (an event was left out, and its stream went on), `unread` (a stream ended whose client took nothing)",
+        "answers and events not passed on: `too_large` and `no_room` (whole answers; billed), `calls` (too many tool calls, or too long names; billed), `nested` (nested too deeply; billed), `event` (an event that ended its stream; billed), `too_long` (an event that was left out of its stream), `unread` (a stream ended because its client read nothing)",
     )
     .labelled(),
     Family::counter(
         "gateway_account_share_used_up_total",
-        "chat requests refused, since their account has its share in flight",
+        "chat requests refused because their account's share was already in flight",
     ),
     Family::histogram("gateway_frame_calls", CALLS, "calls in a frame, sent"),
     Family::counter(
         "gateway_silent_frames_total",
-        "frames that a key-service did not answer in time, and that went to another one too",
+        "frames that a key-service did not answer in time, so that they were also sent to another",
     ),
     Family::counter("gateway_renewals_failed_total", "leases that could not be renewed at once"),
     Family::counter("gateway_doubtful_holds_total", "authorizations of unknown outcome"),
     Family::counter(
         "gateway_settle_failures_total",
-        "captures and releases that have to be tried again",
+        "captures and releases that must be retried",
     ),
     Family::gauge("gateway_spool_captures", "captures in the spool"),
     Family::gauge(
         "gateway_captures_in_memory_alone",
-        "captures that no key-service has confirmed and no spool has: lost if the process ends",
+        "captures that are neither confirmed by a key-service nor in the spool: lost if the process ends",
     ),
     Family::counter(
         "gateway_spool_write_failures_total",
@@ -111,6 +111,6 @@ pub const FAMILIES: &[Family] = &[
     ),
     Family::gauge(
         "gateway_spool_oldest_timestamp_seconds",
-        "time since which the oldest capture waits in the spool; 0 while none waits",
+        "time of the oldest capture in the spool; 0 while the spool is empty",
     ),
 ];

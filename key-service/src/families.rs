@@ -12,7 +12,7 @@ pub const FAMILIES: &[Family] = &[
         "cost that was not billed: more than was left to spend, or generated after a stream was cut",
     )
     .labelled(),
-    Family::gauge("keyservice_held_nanousd", "money held by requests in flight, of all accounts"),
+    Family::gauge("keyservice_held_nanousd", "money held by requests in flight, over all accounts"),
     Family::gauge("keyservice_accounts_with_holds", "accounts that have or recently had requests in flight"),
     Family::counter("keyservice_expired_holds_total", "holds that ended without a capture"),
     Family::gauge(
@@ -40,7 +40,7 @@ pub const FAMILIES: &[Family] = &[
     ),
     Family::counter(
         "keyservice_store_conflicts_total",
-        "commits that were decided again, since another process had changed the records they were based on",
+        "commits that were decided again because another process had changed the records they were based on",
     ),
     Family::counter(
         "keyservice_store_damaged_records_total",
@@ -52,7 +52,7 @@ pub const FAMILIES: &[Family] = &[
     ),
     Family::counter(
         "keyservice_store_forgot_total",
-        "times that Redis had lost seconds of writes that it had confirmed",
+        "times that Redis lost seconds of confirmed writes",
     ),
     Family::counter(
         "keyservice_webhook_attempts_total",
