@@ -1,4 +1,4 @@
-"""What the installation promises, as checks over a real engine. Each starts from nothing and removes what it made."""
+"""Checks of the installation on a real engine. Each starts from nothing and removes everything it created."""
 
 import json
 import os
@@ -18,7 +18,7 @@ CHECKS = {}
 
 
 def check(function):
-    """Adds a check by its name, with hyphens. Its first line of documentation is the fact that it proves."""
+    """Registers a check under its name, with hyphens. The first line of its docstring is the fact that it checks."""
     CHECKS[function.__name__.replace("_", "-")] = function
     return function
 
@@ -43,7 +43,7 @@ class Checks:
 
 
 class Load:
-    """Requests, several at a time, half of them streams, until it ends. Keeps what each client was told."""
+    """Concurrent requests until it ends, half of them streams. Records the cost reported to each client."""
 
     def __init__(self, installation, clients=12):
         self.installation, self.answered, self.failed, self.stopped = installation, {}, [], threading.Event()
@@ -80,15 +80,15 @@ def expect(holds, said):
 
 
 def books_balance(installation, load):
-    """The journal charges each answered request what its client was told, once, and `audit` is content."""
+    """Checks that the journal charges each answered request once, at the reported cost, and that `audit` passes."""
     bills = eventually(lambda: (found := installation.bills()) and load.answered.keys() <= found.keys() and found)
     wrong = {generation: (cost, bills[generation]) for generation, cost in load.answered.items() if bills[generation] != cost}
-    expect(not wrong, f"{len(wrong)} of {len(load.answered)} charges differ from what clients were told: {list(wrong.items())[:3]}")
+    expect(not wrong, f"{len(wrong)} of {len(load.answered)} charges differ from the costs reported to clients: {list(wrong.items())[:3]}")
     installation.key_service("audit")
 
 
 def documented(page, heading):
-    """The commands in a section of a page of docs/, one text for each block."""
+    """Returns the commands in a section of a page of docs/, one string for each block."""
     text = (ROOT / "docs" / page).read_text()
     section = re.search(rf"^## {heading}\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)[1]
     blocks = re.findall(r"^```sh\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
@@ -97,7 +97,7 @@ def documented(page, heading):
 
 
 def crash(installation, service):
-    """Ends a process as a crash does. `docker kill` counts as a stop by hand, after which an engine restarts nothing."""
+    """Crashes a process. `docker kill` would count as a manual stop, after which the engine does not restart it."""
     before = installation.inspect(installation.container(service), "{{.State.Pid}}")
     os.kill(int(before), signal.SIGKILL)
     eventually(lambda: installation.is_back(service, before))
@@ -105,7 +105,7 @@ def crash(installation, service):
 
 @check
 def images(installation):
-    """images are built from given programs without the image of Rust, and carry labels"""
+    """images can be built from given programs without the Rust image, and have labels"""
     installation.compose("build")
     for image in ("secrets", "key-service", "inference-gateway", "local-model"):
         labels = json.loads(installation.inspect(f"localhost/faregate/{image}:1.0.0", "{{json .Config.Labels}}"))
@@ -114,7 +114,7 @@ def images(installation):
 
 @check
 def first_start(installation):
-    """the first start is healthy, its printed commands work as pasted, and doctor and audit are content"""
+    """the first start is healthy, the commands it prints work when pasted, and doctor and audit pass"""
     installation.start()
     installation.answers(stream=True)
     installation.key_service("audit")
@@ -124,7 +124,7 @@ def first_start(installation):
 
 @check
 def hardening(installation):
-    """containers have user 999, no capability, a root that is read-only, logs with a bound, and no secret to show"""
+    """containers run as user 999 without capabilities, on a read-only root, with bounded logs, and show no secret"""
     installation.start()
     for service in HEALTHY_SERVICES:
         inside = installation.compose("exec", "-T", service, "sh", "-c", "id -u; grep CapEff /proc/self/status; touch /x 2>&1 || true")
@@ -153,7 +153,7 @@ def way_out(installation):
 
 @check
 def crashes(installation):
-    """each service comes back by itself after a crash under load, and every answer is billed exactly"""
+    """each service restarts by itself after a crash under load, and every answer is billed exactly"""
     installation.start()
     with Load(installation) as load:
         for service in HEALTHY_SERVICES:
@@ -182,7 +182,7 @@ def cuts(installation):
 
 @check
 def kept(installation):
-    """down and up keep keys, money, and a charge that was still in the spool; down --volumes removes all"""
+    """down and up keep keys, money, and a charge that was still in the spool; down --volumes removes everything"""
     installation.start()
     with Load(installation) as load:
         os.kill(int(installation.inspect(installation.container("key-service"), "{{.State.Pid}}")), signal.SIGSTOP)
@@ -223,7 +223,7 @@ def backup(installation):
 
 @check
 def scaled(installation):
-    """scaled.yml runs two gateways, each at a port of its own"""
+    """scaled.yml runs two gateways, each on a separate port"""
     host, port = installation.publish.rsplit(":", 1)
     installation.publish = f"{host}:{port}-{int(port) + 1}"
     try:
@@ -259,7 +259,7 @@ def rolling_upgrade(installation):
 
 @check
 def replaced(installation):
-    """a container of two-of-each that is removed and made anew serves again, whatever the project's name"""
+    """a container of two-of-each serves again after it was removed and recreated, whatever the project's name"""
     installation.use("two-of-each", project="other")
     installation.start()
     with Load(installation) as load:
@@ -295,7 +295,7 @@ def balancer(installation):
 
 @check
 def one_process(installation):
-    """one-process.yml serves, and keeps its books"""
+    """one-process.yml serves, and its books balance"""
     installation.use("one-process")
     installation.start()
     installation.key_service("audit")
@@ -303,7 +303,7 @@ def one_process(installation):
 
 @check
 def monitoring(installation):
-    """Prometheus of monitoring.yml reaches every container, and none of its rules is in error"""
+    """Prometheus of monitoring.yml scrapes every container, and all of its rules are valid"""
     installation.use("two-of-each", "monitoring")
     installation.start()
     ask = lambda path: json.load(urllib.request.urlopen(f"http://127.0.0.1:9099/api/v1/{path}", timeout=5))["data"]
@@ -322,7 +322,7 @@ def monitoring(installation):
 
 @check
 def publishing(installation):
-    """a port alone as FAREGATE_PUBLISH is refused with what to write, and 0.0.0.0 becomes an address to paste"""
+    """FAREGATE_PUBLISH without an address is refused with a hint, and 0.0.0.0 is printed as an address that can be pasted"""
     host, port = installation.publish.rsplit(":", 1)
     try:
         installation.publish = f"0.0.0.0:{port}"
@@ -338,7 +338,7 @@ def publishing(installation):
 
 @check
 def checkout_of_windows(installation):
-    """a checkout that converts line ends still has scripts that run in containers"""
+    """scripts from a checkout that converts line ends still run in containers"""
     checkout = installation.folder / "checkout"
     clone = ["git", "-c", "core.autocrlf=true", "clone", "--quiet", "--depth", "1", f"file://{ROOT}", str(checkout)]
     subprocess.run(clone, check=True, capture_output=True)

@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
-"""Runs the installation of docker-compose.yml on a real engine, as the documentation says, and checks what it promises.
+"""Runs the installation of docker-compose.yml on a real Docker engine, as documented, and checks it.
 
-Uses the Docker engine that this shell reaches, unless its engine or Compose is older than the files need; then it makes one
-of its own with engine.sh, which takes root on Debian. Prints a line for each check, and fails if a check fails. See README.md
-next to this file.
+Uses the engine that this shell reaches. If that engine or its Compose is too old, sets up another one with engine.sh, which
+needs Debian and root. Prints a line for each check, and exits with an error if a check fails. See README.md in this folder.
 """
 
 import argparse
@@ -25,9 +24,9 @@ NEEDED = ["faregate", "key-service", "inference-gateway", "local-model"]
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--programs", type=Path, default=ROOT / "target/release", help="folder of the programs to put into the images")
-    parser.add_argument("--only", default="", help="checks to run, separated by commas: " + ", ".join(CHECKS))
-    parser.add_argument("--publish", default="127.0.0.1:8480", help="address to publish the installation at")
+    parser.add_argument("--programs", type=Path, default=ROOT / "target/release", help="folder with the programs to put into the images")
+    parser.add_argument("--only", default="", help="comma-separated list of checks to run: " + ", ".join(CHECKS))
+    parser.add_argument("--publish", default="127.0.0.1:8480", help="address and port to publish the installation at")
     asked = parser.parse_args()
     chosen = asked.only.split(",") if asked.only else list(CHECKS)
     if unknown := set(chosen) - set(CHECKS):
@@ -52,7 +51,7 @@ def main():
 
 
 def keep_volumes():
-    """Refuses an engine that has volumes of the projects of the checks, which the checks would delete."""
+    """Exits if the engine has volumes of the projects that the checks use, since they would be deleted."""
     for project in ("faregate", "other"):
         listed = ["docker", "volume", "ls", "-q", "--filter", f"label=com.docker.compose.project={project}"]
         if subprocess.run(listed, check=True, capture_output=True, text=True).stdout:
@@ -60,7 +59,7 @@ def keep_volumes():
 
 
 def use_engine():
-    """Lets this process talk to an engine. Returns whether that engine has stand-ins for the images of registries."""
+    """Finds or starts an engine for this process. Returns whether that engine has stand-ins for registry images."""
     if not is_new_enough():
         engine = Path(__file__).with_name("engine.sh")
         subprocess.run([engine, "start"], check=True)
@@ -72,7 +71,7 @@ def use_engine():
 
 
 def is_new_enough():
-    """Engine 25 and Compose 2.24.4, as docs/run.md says."""
+    """Checks for engine 25 and Compose 2.24.4, which docs/run.md requires."""
     def version(*command):
         try:
             said = subprocess.run(command, capture_output=True, text=True, timeout=20)
@@ -86,7 +85,7 @@ def is_new_enough():
 
 
 def given_programs(programs, folder):
-    """A folder of what a release puts into images: the programs, LICENSE and NOTICE."""
+    """Makes a folder of the files that a release puts into images: the programs, LICENSE and NOTICE."""
     given = folder / "programs"
     given.mkdir()
     for name in NEEDED:

@@ -1,4 +1,4 @@
-"""An installation of docker-compose.yml, with programs that are built already in its images."""
+"""An installation of docker-compose.yml whose images contain programs that were built before."""
 
 import http.client
 import json
@@ -11,7 +11,7 @@ from decimal import Decimal
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-# Services that are built, and the images that take the place of those from registries.
+# Services that are built, and images that replace those from registries.
 BUILT = {"docker-compose.yml": ["secrets", "key-service", "inference-gateway", "local-model"],
          "two-of-each": ["key-service-b", "inference-gateway-b"], "one-process": ["faregate"]}
 STAND_INS = {"docker-compose.yml": {"redis": "redis"}, "two-of-each": {"load-balancer": "haproxy"},
@@ -29,7 +29,7 @@ class Installation:
     # --- Compose
 
     def use(self, *layers, project="faregate", version="1.0.0"):
-        """Chooses the files of deploy/compose that are used with docker-compose.yml, and the version of the images."""
+        """Chooses the files of deploy/compose to use with docker-compose.yml, and the version of the images."""
         self.layers, self.project = layers, project
         self.first = "faregate" if "one-process" in layers else "key-service"
         files = ["docker-compose.yml", *(f"deploy/compose/{layer}.yml" for layer in layers), str(self.given(layers))]
@@ -38,7 +38,7 @@ class Installation:
         return self
 
     def given(self, layers):
-        """Writes the Compose file that puts given programs into images, and stand-ins in the place of other images."""
+        """Writes the Compose file that puts the given programs into images and replaces other images by stand-ins."""
         contexts = {"given": str(self.programs)}
         if self.stand_ins:
             base = re.search(r"^FROM (debian:\S+) AS base$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)[1]
@@ -67,15 +67,15 @@ class Installation:
         return self.compose("up", "--wait", *arguments)
 
     def down(self):
-        """Removes all that earlier checks left, their anonymous volumes included."""
+        """Removes everything that earlier checks left, including anonymous volumes."""
         for project in ("faregate", "other"):
             self.use("two-of-each", "monitoring", project=project).compose("down", "--volumes", "--remove-orphans", "--timeout", "5", check=False)
-        if self.stand_ins:  # An engine of engine.sh: nobody else has volumes there.
+        if self.stand_ins:  # The engine was set up by engine.sh, so nobody else has volumes there.
             self.run("sh", "-c", "docker volume ls -q --filter dangling=true | xargs -r docker volume rm", check=False)
         self.use()
 
     def start(self):
-        """Starts from nothing, and takes the keys that the first start printed."""
+        """Starts from nothing, and reads the keys that the first start prints."""
         self.up()
         self.paste()
 
@@ -89,7 +89,7 @@ class Installation:
         return f"{self.project}-{service}-1"
 
     def is_back(self, service, before):
-        """Whether a new process of a service is healthy."""
+        """Returns whether a new process of a service is healthy."""
         state = self.inspect(self.container(service), "{{.State.Running}} {{.State.Health.Status}} {{.State.Pid}}")
         return state.startswith("true healthy ") and not state.endswith(f" {before}")
 
@@ -99,11 +99,11 @@ class Installation:
         return self.compose("exec", "-T", self.first, self.first, *arguments, **options)
 
     def printed(self):
-        # Compose 2.26 begins each line with an escape sequence where it writes to a pipe.
+        # Compose 2.26 begins each line with an escape sequence when it writes to a pipe.
         return self.compose("logs", "--no-log-prefix", self.first).replace("\x1b[2K", "")
 
     def paste(self):
-        """Pastes what the first start printed into a shell, up to the commands of agents, and keeps the keys."""
+        """Pastes the output of the first start into a shell, up to the commands for agents, and keeps the keys."""
         printed = eventually(lambda: found if "# agents" in (found := self.printed()) else None)
         pasted = re.search(r"^  export MANAGEMENT_KEY.*?(?=^  # agents)", printed, re.MULTILINE | re.DOTALL)[0]
         cost = re.search(r"^  # what it cost.*?(?=\n\n|\Z)", printed, re.MULTILINE | re.DOTALL)
@@ -135,7 +135,7 @@ class Installation:
             raise Failure(said)
 
     def bills(self):
-        """What the journal says each generation was charged, in USD, by id."""
+        """Returns the charge of each generation in USD, by id, from the journal."""
         charged = {}
         for line in self.key_service("journal", "export", "--account", "default").splitlines():
             entry = json.loads(line, parse_float=Decimal, parse_int=Decimal)
@@ -145,7 +145,7 @@ class Installation:
 
 
 class Failure(Exception):
-    """What a check found."""
+    """A condition that does not hold, and what was found instead."""
 
 
 def eventually(condition, patience=PATIENCE):
@@ -155,7 +155,7 @@ def eventually(condition, patience=PATIENCE):
         try:
             if found := condition():
                 return found
-            failure = Failure("it does not come true")
+            failure = Failure("the condition did not become true in time")
         except Failure as error:
             failure = error
         if time.monotonic() > deadline:

@@ -1,4 +1,4 @@
-"""Codex and Claude Code through a turn with a call of a tool, answered by a real server."""
+"""Codex and Claude Code make a turn with a tool call, against a real server."""
 
 import os
 import subprocess
@@ -8,12 +8,12 @@ from pathlib import Path
 from scenes import SENTENCE
 
 MODULES = Path(__file__).parents[1] / "clients/node/node_modules"
-# Seconds for a turn: prompts of twenty thousand tokens, on a busy machine.
+# Seconds for a turn, which has prompts of twenty thousand tokens, on a busy machine.
 TURN = 300
 
 
 def run(command, home, env):
-    """Runs an agent. It gets nothing of the caller's environment but the path."""
+    """Runs an agent with only the path from the caller's environment."""
     done = subprocess.run(["node", *command], cwd=home, env={"PATH": os.environ["PATH"], "HOME": home, **env}, stdin=subprocess.DEVNULL,
                           capture_output=True, text=True, timeout=TURN)
     return done.stdout, done.stderr
@@ -38,7 +38,7 @@ def claude(stage, key, model):
 
 
 def agents(stage):
-    """The model calls a tool, and says its sentence only once a tool answered: so the sentence tells of the whole turn."""
+    """The model calls a tool, and says its sentence only after the tool's result: so the sentence shows that the turn is complete."""
     for name, agent in (("Codex", codex), ("Claude Code", claude)):
         check = f"{name}: a turn with a call of a tool"
         if not MODULES.exists():

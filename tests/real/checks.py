@@ -1,4 +1,4 @@
-"""What was checked before each server, printed as it happens and as a table at the end."""
+"""Results of the checks with each server, printed as they arrive and as a table at the end."""
 
 FAILS = "**fails**"
 
@@ -10,7 +10,7 @@ class Checks:
         self.held = self.failed = 0
 
     def holds(self, column, name, is_so, figure=""):
-        """Records a check with its figures, whether it holds or not."""
+        """Records the result of a check, with its figures."""
         self.held, self.failed = self.held + bool(is_so), self.failed + (not is_so)
         print(f"{'ok   ' if is_so else 'FAIL '} {column}: {name}: {figure}", flush=True)
         text = str(figure).replace("|", "\\|").replace("\n", " ")
@@ -34,5 +34,5 @@ class Checks:
 
 
 def cell(texts):
-    """The figures of a check that was made several times, failures first, each figure once."""
+    """Joins the figures of a repeated check: failures first, without duplicates."""
     return "; ".join(sorted(dict.fromkeys(texts), key=lambda text: not text.startswith(FAILS)))

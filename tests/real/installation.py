@@ -1,4 +1,4 @@
-"""Faregate as it is started here, and the requests that are sent to it."""
+"""Starts Faregate and sends requests to it."""
 
 import http.client
 import json
@@ -10,22 +10,22 @@ from dataclasses import dataclass, field
 
 from processes import Process, free_port, wait_until
 
-# USD per million tokens, which are thousandths of a nano-USD for each.
+# USD per million tokens. One USD per million is 1,000 nano-USD per token.
 PRICE = {"input": "1.00", "cached_input": "0.25", "output": "4.00"}
-# A price at which a limit of some cents cuts answers.
+# So high that a limit of a few cents cuts answers off.
 DEAR = {**PRICE, "output": "1000.00"}
 CREDIT = "1000000"
-# Seconds in which a program is ready, and in which a request is answered on a busy machine.
+# Seconds until a program is ready, and until a request is answered, on a busy machine.
 READY, ANSWERED = 300, 300
-# Seconds that a hold outlives its gateway: the shortest there is, as a scene waits for it.
+# Seconds that a hold outlives its gateway. The shortest that is allowed, since a scene waits for it.
 LEASE = 3
-# Seconds in which every hold is settled after its request ended, or its gateway died.
+# Seconds until every hold is settled after its request ended or its gateway died.
 RESOLVED = LEASE + 120
 NANO = 1_000_000_000
 
 
 def catalogue(models):
-    """The catalogue of these models: name, window, largest output, price, and servers."""
+    """Writes a catalogue. Each model has a name, a window, its largest output, a price, and servers."""
     lines = ['[service]', 'name = "Faregate"', 'provider = "Real"', 'docs = "https://docs.example.com"']
     for name, window, output, price, servers in models:
         lines += ["[[model]]", f'id = "{name}"', 'owned_by = "us"', f"context_window = {window}", f"max_output_tokens = {output}"]
@@ -43,7 +43,7 @@ class Usage:
     generations: int = 1
 
     def price(self, table=PRICE):
-        """The bill in nano-USD. All prices here are whole for a token."""
+        """The bill in nano-USD. With the prices used here, each token costs a whole number of them."""
         each = {rate: round(float(usd) * 1000) for rate, usd in table.items()}
         fresh = self.prompt - self.cached
         return fresh * each["input"] + self.cached * each["cached_input"] + self.completion * each["output"]
@@ -57,7 +57,7 @@ class Key:
 
 @dataclass
 class Answer:
-    """An answer: one body, or the events of a stream as far as they were read."""
+    """An answer: one body, or the events of a stream that were read."""
 
     status: int
     dialect: str
@@ -82,7 +82,7 @@ class Answer:
         return f"{self.status} {self.code}: {self.error.get('message', '')}"
 
     def usage(self):
-        """What the answer says was used, or None where it says nothing."""
+        """Returns the usage that the answer reports, or a false value if there is none."""
         if self.dialect == "chat":
             told = [event["usage"] for event in self.events if event.get("usage")]
             return told and Usage(told[-1]["prompt_tokens"], told[-1]["prompt_tokens_details"]["cached_tokens"], told[-1]["completion_tokens"])
@@ -108,7 +108,7 @@ class Answer:
         return "".join(delta if isinstance(delta, str) else delta.get("text", "") for delta in deltas)
 
     def finish(self):
-        """Why the first choice ended, in the words of the dialect."""
+        """Returns the finish reason of the first choice, in the dialect's terms."""
         if self.dialect == "chat":
             ends = [choice["finish_reason"] for event in self.events for choice in event.get("choices", []) if choice.get("finish_reason")]
             return ends[0] if ends else None
@@ -122,7 +122,7 @@ PATHS = {"chat": "/v1/chat/completions", "responses": "/v1/responses", "messages
 
 
 def request(dialect, model, prompt="Hello", limit=None, stream=False, **more):
-    """The body of a request in a dialect. A prompt is a text, or messages of a chat."""
+    """Makes the body of a request in a dialect. The prompt is a text or a list of chat messages."""
     limit_name = {"chat": "max_tokens", "responses": "max_output_tokens", "messages": "max_tokens"}[dialect]
     limit = 2048 if dialect == "messages" and limit is None else limit
     messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
@@ -133,7 +133,7 @@ def request(dialect, model, prompt="Hello", limit=None, stream=False, **more):
 
 
 class Installation:
-    """A running Faregate with an account of its own."""
+    """A running Faregate, with an account for the run."""
 
     def start_account(self, name="real"):
         self.cli("accounts", "create", "--name", name, "--credit", CREDIT)
@@ -159,17 +159,17 @@ class Installation:
         return Key(made["id"], made["key"])
 
     def used(self, key):
-        """What was billed to a key, in nano-USD."""
+        """Returns the amount billed to a key, in nano-USD."""
         return round(self.manage("GET", f"keys/{key.id}")["used"] * NANO)
 
     def settled(self, key):
-        """Waits until nothing is held any more, and returns what was billed to a key."""
+        """Waits until nothing is held any more, and returns the amount billed to a key."""
         held = lambda: sum(account["held"] for account in json.loads(self.cli("accounts", "list", "--json")))
         wait_until("holds are settled", RESOLVED, lambda: held() == 0, pause=0.2)
         return self.used(key)
 
     def billed(self, key):
-        """The tokens that the journal says were billed to a key, once nothing is held any more."""
+        """Waits until nothing is held any more, and returns the tokens that the journal billed to a key."""
         self.settled(key)
         entries = [json.loads(line) for line in self.cli("journal", "export", "--account", self.account).splitlines()]
         # A later entry of a generation replaces an earlier one.
@@ -178,7 +178,7 @@ class Installation:
         return Usage(of("prompt_tokens"), of("cached_tokens"), of("completion_tokens"), len(last))
 
     def set_aside(self, model):
-        """How often an upstream of a model is left alone now, for having failed."""
+        """Counts a model's upstreams that are set aside now because they failed."""
         connection = http.client.HTTPConnection("127.0.0.1", self.admin, timeout=ANSWERED)
         connection.request("GET", "/metrics")
         lines = connection.getresponse().read().decode().splitlines()
@@ -186,7 +186,7 @@ class Installation:
         return sum(int(line.split()[-1]) for line in lines if line.startswith(start))
 
     def ask(self, key, dialect, model, prompt="Hello", leave=None, on_event=None, path=None, **more):
-        """Sends a request. With `leave`, closes the connection after so many events; 0 leaves a whole answer unread."""
+        """Sends a request. `leave` closes the connection after so many events of a stream, or so many seconds otherwise."""
         body = request(dialect, model, prompt, **more)
         connection = http.client.HTTPConnection("127.0.0.1", self.public, timeout=ANSWERED)
         head = {"authorization": f"Bearer {key.secret}", "content-type": "application/json", "anthropic-version": "2023-06-01"}
@@ -219,13 +219,13 @@ class Installation:
         return answer
 
     def audit(self):
-        """The books' own proof: whether they balance, and what the command says."""
+        """Runs `audit`. Returns whether the books balance, and the last line of its output."""
         status, said = self.cli("audit", fails=True)
         return status == 0, said.strip().splitlines()[-1]
 
 
 def environment(folder, catalogue_file, **own):
-    """The environment of a Faregate program, without what the caller's has set for another."""
+    """Makes the environment of a Faregate program, without `FAREGATE_` settings of the caller."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("FAREGATE_")}
     addresses = {name: f"127.0.0.1:{free_port()}" for name in
                  ("FAREGATE_LISTEN", "FAREGATE_ADMIN_LISTEN", "FAREGATE_KEY_HTTP_LISTEN", "FAREGATE_KEY_GRPC_LISTEN")}
@@ -249,7 +249,7 @@ class AllInOne(Installation):
 
 
 class Services(Installation):
-    """A gateway and two key-services over a Redis, each a process that can be killed."""
+    """A gateway, two key-services and a Redis, as processes that can be killed."""
 
     def __init__(self, programs, folder, catalogue_file):
         self.operator, self.folder = programs / "key-service", folder

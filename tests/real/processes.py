@@ -1,4 +1,4 @@
-"""Processes that this run starts, and how it waits for them."""
+"""Processes of this run, and waiting with deadlines."""
 
 import os
 import signal
@@ -8,16 +8,16 @@ import time
 import urllib.error
 import urllib.request
 
-# Time for a process to end when it is asked to.
+# Seconds that a process has to stop before it is killed.
 ENDS = 20
 
 
 class Late(Exception):
-    """What was waited for did not come within its deadline."""
+    """A deadline has passed."""
 
 
 class Process:
-    """A program in a process group of its own: only groups that this run started are ever signalled."""
+    """A program in a separate process group. Signals go only to groups that this run started."""
 
     started = []
 
@@ -28,7 +28,7 @@ class Process:
         self.start()
 
     def start(self):
-        """Starts the program, once more after it ended. Its log goes on."""
+        """Starts the program, or restarts it after it ended, and appends to its log."""
         with open(self.log, "ab") as log:
             self.since = time.time()
             self.child = subprocess.Popen(
@@ -42,7 +42,7 @@ class Process:
             pass
 
     def kill(self):
-        """Ends the program as a power failure would."""
+        """Kills the program without warning, as a power failure would."""
         self.signal(signal.SIGKILL)
         self.child.wait(ENDS)
 
@@ -53,7 +53,7 @@ class Process:
                 self.child.wait(ENDS)
             except subprocess.TimeoutExpired:
                 pass
-        # What the program had started ends with it.
+        # The whole group, so that programs started by this one end too.
         self.signal(signal.SIGKILL)
         self.child.wait(ENDS)
 

