@@ -11,7 +11,7 @@ const baseURL = setting('BASE_URL');
 const able = {
   includeUsage: true,
   supportsStructuredOutputs: true,
-  // Else the SDK fetches images itself.
+  // Otherwise the SDK fetches images itself.
   supportedUrls: () => ({ 'image/*': [/^https?:/] }),
 };
 const connect = (apiKey) => createOpenAICompatible({ name: 'faregate', baseURL, apiKey, ...able })('Model Flash');
@@ -33,7 +33,7 @@ const lookup = tool({
   },
 });
 
-fact('a question is answered, and its usage told', async () => {
+fact('a question is answered, and its usage reported', async () => {
   const said = await generateText({ model, system: 'Be brief.', messages: messages({ prompt_tokens: 12, cached_tokens: 4 }) });
   assert.equal(said.text, SAID);
   assert.equal(said.finishReason, 'stop');
@@ -50,7 +50,7 @@ fact('a stream adds up to the answer, with its usage', async () => {
   assert.deepEqual([usage.inputTokens, usage.outputTokens], [12, 5]);
 });
 
-fact('reasoning is told apart', async () => {
+fact('reasoning is separate from the text', async () => {
   const thinks = { completion_tokens: 6, reasoning_tokens: 4 };
   const said = await generateText({ model, messages: messages(thinks) });
   assert.deepEqual([said.reasoningText, said.text], [' the quick brown fox', ' the quick']);

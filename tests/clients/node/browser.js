@@ -1,4 +1,4 @@
-/** Chromium as a person uses it, watched for everything that a page of the dashboard must not do. */
+/** Drives Chromium as a person would, and fails on anything that a page of the dashboard must not do. */
 
 import assert from 'node:assert/strict';
 import { existsSync, mkdirSync } from 'node:fs';
@@ -6,26 +6,26 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import axe from 'axe-core';
 import puppeteer from 'puppeteer-core';
 
-/** Chromium without a window, which takes half the time, where Debian's package puts it, if nothing else is said. */
+/** Default: headless Chromium, which takes half the time, at the path of Debian's package. */
 const PROGRAM = process.env.CHROMIUM ?? '/usr/bin/chromium-headless-shell';
-/** How long something on a page may take on a slow machine. */
+/** Longest time that anything on a page may take, on a slow machine. */
 const PATIENCE_MS = Number(process.env.PATIENCE_MS ?? 30_000);
 const HEIGHT = 800;
-/** Rules that axe-core leaves off: those of level AAA, and a new one. */
+/** Rules that are off by default in axe-core: level AAA, and a new one. */
 const MORE_RULES = ['color-contrast-enhanced', 'identical-links-same-purpose', 'meta-refresh-no-exceptions', 'target-size'];
-/** Rules about colours, all that another theme can break. */
+/** Rules about colours, the only ones that another theme can break. */
 const COLOUR_RULES = ['color-contrast', 'color-contrast-enhanced', 'link-in-text-block'];
 const ASSETS = '/dashboard/assets/';
 const folder = process.env.SCREENSHOTS;
 
-/** The browser. It opens pages of ours alone, and its own sandbox does not start as root or in a container. */
+/** Starts the browser. Without its sandbox, which cannot start as root or in a container: it opens only our own pages. */
 export async function launch() {
   assert.ok(existsSync(PROGRAM), `no ${PROGRAM}; tests/tools/install.sh installs it`);
   const args = ['--no-sandbox', '--disable-dev-shm-usage', '--lang=en-GB'];
   return puppeteer.launch({ executablePath: PROGRAM, args, pipe: true, headless: 'shell', protocolTimeout: 2 * PATIENCE_MS });
 }
 
-/** Notes what moves without a person's doing, from the first moment of each document. */
+/** Records layout shifts that no user input caused, from the start of each document. */
 function watchShifts() {
   window.shifts = [];
   const corner = ({ x, y, width, height }) => [x, y, width, height].map(Math.round).join(' ');
@@ -39,14 +39,14 @@ function watchShifts() {
   }).observe({ type: 'layout-shift', buffered: true });
 }
 
-/** A page that is not looked at stays as it came; `watched` says that it is. */
+/** Hides the page, so that it does not refresh itself, until `watched` is set. */
 function lookAway() {
   Object.defineProperty(document, 'visibilityState', { get: () => (window.watched ? 'visible' : 'hidden') });
 }
 
-/** A person with a browser of their own: cookies, a window and a system that is light or dark. */
+/** A person with a separate browser context: cookies, a window, and a light or dark theme. */
 export class Person {
-  /** Somebody who opens a window at this origin. */
+  /** Creates a person who opens a window at this origin. */
   static async at(browser, origin) {
     const context = await browser.createBrowserContext();
     await context.overridePermissions(origin, ['clipboard-read', 'clipboard-write', 'clipboard-sanitized-write']);
@@ -83,18 +83,18 @@ export class Person {
     await this.look(this.width, this.theme);
   }
 
-  /** Lets the pages that follow have scripts, or none. */
+  /** Turns scripts on or off for the following pages. */
   async allow(scripts) {
     this.scripts = scripts;
     await this.page.setJavaScriptEnabled(scripts);
   }
 
-  /** Forgets what was seen before. A download may be reported after that, and then counts for no page. */
+  /** Forgets what was seen before. A download that is reported later counts for no page. */
   forget() {
     Object.assign(this, { problems: [], responses: [], sent: new Set(), pending: new Set() });
   }
 
-  /** Makes the window so wide, and the system light or dark; colours change at once where motion is unwanted. */
+  /** Sets the width and the theme. With reduced motion, the default, colours change at once. */
   async look(width, theme, motion = 'reduce') {
     Object.assign(this, { width, theme });
     await this.page.setViewport({ width, height: HEIGHT });
@@ -102,12 +102,12 @@ export class Person {
     await this.page.emulateMediaFeatures(Object.entries(features).map(([name, value]) => ({ name, value })));
   }
 
-  /** Opens an address of the dashboard, which answers with this status. */
+  /** Opens an address of the dashboard and expects this status. */
   async visit(path, status = 200) {
     return this.#arrive(() => this.page.goto(this.origin + path), status);
   }
 
-  /** Opens a sign-in link, and confirms whom it signs in. A script sends its code; without one, it is pasted. */
+  /** Opens a sign-in link, up to the page that asks for confirmation. Without scripts, the code has to be pasted. */
   async openLink(link) {
     const { pathname, hash } = new URL(link);
     if (this.scripts) {
@@ -115,7 +115,7 @@ export class Person {
       await this.page.goto(this.origin + pathname + hash);
       await this.page.waitForSelector('::-p-aria([name="Sign in"][role="button"])');
       await this.#settled();
-      assert.equal(new URL(this.page.url()).hash, '', 'the code stays in no history');
+      assert.equal(new URL(this.page.url()).hash, '', 'the code stays in the history');
     } else {
       await this.visit(pathname + hash);
       await this.fill('Code', link);
@@ -124,17 +124,17 @@ export class Person {
     return this.fits();
   }
 
-  /** Presses what leads to another page. */
+  /** Clicks the link or button with this name, and waits for the next page. */
   async follow(role, name, status = 200) {
     return this.press(await this.the(role, name), status);
   }
 
-  /** Opens the menu below the person's name. */
+  /** Opens the menu under the person's name. */
   async openMenu() {
     await this.page.click('.me summary');
   }
 
-  /** Presses an element that leads to another page. */
+  /** Clicks an element, and waits for the next page. */
   async press(target, status = 200) {
     return this.#arrive(() => Promise.all([this.page.waitForNavigation(), target.click()]), status);
   }
@@ -147,8 +147,8 @@ export class Person {
   }
 
   /**
-   * Waits until every request has an answer: puppeteer may report one after the page has loaded. The icon is left out, and an
-   * image of the browser's own controls (`data:`), which the browser may give up without a report.
+   * Waits until every request has an answer, since puppeteer may report one after the page has loaded. Ignores the icon, and
+   * images of the browser's controls (`data:`), which the browser may drop without a report.
    */
   async #settled() {
     const isAwaited = (request) => request.resourceType() !== 'other' && !request.url().startsWith('data:');
@@ -158,13 +158,13 @@ export class Person {
     }
   }
 
-  /** Asserts what holds of every page, whatever is on it. */
+  /** Asserts what must hold for every page. */
   async #sound(status) {
     const at = `${this.page.url()} at ${this.width}`;
     await this.#settled();
     const documents = this.responses.filter((r) => r.request().isNavigationRequest() && ![302, 303].includes(r.status()));
     assert.deepEqual(documents.map((r) => r.status()), [status], `${at}: one document`);
-    // The browser itself calls a page with another status an error.
+    // The browser logs a page with an error status as an error.
     const expected = (text) => status !== 200 && text.includes(`status of ${status}`);
     assert.deepEqual(this.problems.filter((text) => !expected(text)), [], at);
     const others = this.responses.filter((r) => !r.request().isNavigationRequest() && !r.url().startsWith('data:'));
@@ -190,7 +190,7 @@ export class Person {
     assert.equal(wide, '', `${this.page.url()} at ${this.width} is wider than the window`);
   }
 
-  /** What has moved since the document came; nothing without scripts, since nothing could move it. */
+  /** Returns layout shifts since the document loaded; none without scripts, since nothing could move then. */
   async shifts() {
     if (!this.scripts) return [];
     return this.page.evaluate(() => new Promise((resolve) => {
@@ -198,31 +198,31 @@ export class Person {
     }));
   }
 
-  /** All that have this role and accessible name, on the page or within a part of it. */
+  /** Finds all elements with this role and accessible name, on the page or in a part of it. */
   async all(role, name, within = '') {
     return this.page.$$(`${within} ::-p-aria([name="${name}"][role="${role}"])`);
   }
 
-  /** The only one that has this role and accessible name. */
+  /** Finds the only element with this role and accessible name. */
   async the(role, name, within = '') {
     const found = await this.all(role, name, within);
-    assert.equal(found.length, 1, `${found.length} of ${role} "${name}" on ${this.page.url()}`);
+    assert.equal(found.length, 1, `${found.length} × ${role} "${name}" on ${this.page.url()}`);
     return found[0];
   }
 
-  /** The field of this name. */
+  /** Finds the form field with this name. */
   async field(name) {
     for (const found of await this.page.$$(`::-p-aria([name="${name}"])`)) {
       if (await found.evaluate((e) => ['INPUT', 'SELECT', 'TEXTAREA'].includes(e.tagName))) return found;
     }
-    // Chromium adds the chosen file to the name of its field, so that one is found by its label.
+    // Chromium adds the chosen file to the accessible name of its field, so a file field is found by its label.
     for (const found of await this.page.$$('input[type=file]')) {
       if (await found.evaluate((e, label) => e.labels[0]?.textContent.trim() === label, name)) return found;
     }
     assert.fail(`no field "${name}" on ${this.page.url()}`);
   }
 
-  /** Fills a field in; dates as the machine writes them, whatever the language. */
+  /** Fills in a field. Dates are set as values, since typing them depends on the language. */
   async fill(name, value) {
     const field = await this.field(name);
     const kind = await field.evaluate((e) => (e.tagName === 'SELECT' ? 'select' : e.type));
@@ -231,7 +231,7 @@ export class Person {
     if (!kind.startsWith('date')) await field.type(value);
   }
 
-  /** The text that is to be copied and has this name. */
+  /** Returns the copyable text with this name. */
   async text(name) {
     for (const found of await this.page.$$(`::-p-aria([name="${name}"])`)) {
       if (await found.evaluate((e) => ['OUTPUT', 'PRE'].includes(e.tagName))) return found.evaluate((e) => e.textContent);
@@ -239,7 +239,7 @@ export class Person {
     assert.fail(`no text "${name}" on ${this.page.url()}`);
   }
 
-  /** Waits until the page's text has it. */
+  /** Waits until the page's text contains this. */
   async reads(text) {
     const has = (wanted) => document.body.innerText.includes(wanted);
     await this.page.waitForFunction(has, { polling: 50 }, text).catch(async () => {
@@ -247,17 +247,16 @@ export class Person {
     });
   }
 
-  /** The page's text. */
   async body() {
     return this.page.evaluate(() => document.body.innerText);
   }
 
-  /** All that axe-core finds wrong, of any impact and level. */
+  /** Returns all violations that axe-core finds, of any impact and level. */
   async violations() {
     return this.#violations({ rules: Object.fromEntries(MORE_RULES.map((id) => [id, { enabled: true }])) });
   }
 
-  /** What axe-core finds wrong in colours. */
+  /** Returns violations of colour rules. */
   async wrongColours() {
     return this.#violations({ runOnly: COLOUR_RULES });
   }
@@ -271,7 +270,7 @@ export class Person {
     }));
   }
 
-  /** Keeps a picture of the whole page, if pictures are wanted. */
+  /** Saves a picture of the whole page if `SCREENSHOTS` is set. */
   async picture(name) {
     if (!folder) return;
     mkdirSync(folder, { recursive: true });

@@ -11,9 +11,9 @@ import { fact, run, scripted, setting } from './facts.js';
 const program = new URL('node_modules/@anthropic-ai/claude-code/cli-wrapper.cjs', import.meta.url).pathname;
 const model = 'Model Flash';
 
-/** A user's message: the model makes these calls one after the other, and then says something. */
+/** Makes a user message that has the model make these calls in turn, and then say something. */
 function task(...calls) {
-  // Over chat the model repeats the ids of its calls in every answer: Claude Code drops a call whose id it has seen.
+  // Over chat, the model repeats its call ids in every answer. Claude Code would drop a call with an id that it has seen.
   const common = { tag: 'claude', caches: true };
   const answer = { ...common, completion_tokens: 5 };
   const script = calls.reduceRight((then, [name, input]) => {
@@ -23,7 +23,7 @@ function task(...calls) {
   return scripted(script).content;
 }
 
-/** What Claude Code says, with nothing set but address, key and model, and without traffic of its own. */
+/** Runs Claude Code with only address, key and model set, and without telemetry or updates. Returns its output. */
 async function claude(home, key, ...words) {
   const asked = promisify(execFile)(process.execPath, [program, '--print', '--output-format', 'json', ...words], {
     cwd: home,
@@ -38,12 +38,12 @@ async function claude(home, key, ...words) {
     },
   });
   asked.child.stdin.end();
-  // It exits with a failure where the answer is an error.
+  // It exits with an error if the answer is one.
   const { stdout } = await asked.catch((failed) => failed);
   return JSON.parse(stdout);
 }
 
-/** Calls this with an empty folder, and removes the folder. */
+/** Calls `use` with an empty folder, and removes the folder afterwards. */
 async function inFolder(use) {
   const home = await mkdtemp(join(tmpdir(), 'claude-facts-'));
   try {

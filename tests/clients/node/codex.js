@@ -18,11 +18,11 @@ base_url = "${setting('BASE_URL')}"
 env_key = "API_KEY"
 wire_api = "responses"
 `;
-// A sandbox within the sandbox of a build server may be forbidden, and the commands are this file's own.
+// A build server may forbid nested sandboxes, and all commands come from this file.
 const unguarded = ['--skip-git-repo-check', '--dangerously-bypass-approvals-and-sandbox'];
 const patch = ['*** Begin Patch', '*** Update File: note.txt', '@@', '-one fox', '+two foxes', '*** End Patch'].join('\n');
 
-/** A user's message: the model runs these commands one after the other, and then says something. */
+/** Makes a user message that has the model run these commands in turn, and then say something. */
 function task(...commands) {
   const common = { tag: 'codex', caches: true };
   const answer = { ...common, completion_tokens: 5 };
@@ -33,7 +33,7 @@ function task(...commands) {
   return scripted(script).content;
 }
 
-/** What Codex says, in this folder and with the sessions there. */
+/** Runs Codex in this folder, with the sessions there. Returns what it says. */
 async function codex(home, ...words) {
   const asked = promisify(execFile)(process.execPath, [program, 'exec', ...words], {
     cwd: home,

@@ -10,24 +10,24 @@ import { addSlowLine, addWatch } from './dashboard_watch.js';
 import { fact, makeGroup, makeKey, part, run, setting } from './facts.js';
 
 const { origin } = new URL(setting('BASE_URL'));
-// Sign-in links of an owner and a viewer of an account that has a key labelled `Customer A` with some spend, and
-// of an owner of an account that has nothing.
+// Sign-in links: for an owner and a viewer of an account with some spend on a key labelled `Customer A`, and for an owner of
+// an empty account.
 const [ownerLink, viewerLink, emptyLink] = ['OWNER_LINK', 'VIEWER_LINK', 'EMPTY_LINK'].map(setting);
-// Of the lead of a group that has a key with some spend.
+// For the lead of a group that has a key with some spend.
 const leadLink = setting('LEAD_LINK');
-// And of an operator without a second factor.
+// For an operator without a second factor.
 const operatorLink = setting('OPERATOR_LINK');
 const KEY = 'Customer A';
 const WIDTHS = [375, 1280];
-/** Between them. */
+/** A width between these. */
 const MIDDLE = 768;
-/** Nothing is wider than the narrowest window. */
+/** Narrowest window in which everything must fit. */
 const NARROWEST = 320;
 const THEMES = ['light', 'dark'];
-/** What acts are done in: both widths and both themes, since pages themselves are looked at in all four. */
+/** Settings for actions. Both widths and both themes once; pages are checked in all four combinations. */
 const SCENES = [{ width: 375, theme: 'dark' }, { width: 1280, theme: 'light' }];
 const PASSWORD = 'four quiet words here';
-/** A name of the navigation, its address, and a name for pictures. */
+/** Name in the navigation, address, and name for pictures. */
 const SECTIONS = [
   ['Overview', '/dashboard', 'overview'],
   ['API keys', '/dashboard/keys', 'keys'],
@@ -41,9 +41,9 @@ const SECTIONS = [
   ['Webhooks', '/dashboard/webhooks', 'webhooks'],
   ['Try it', '/dashboard/try-it', 'try-it'],
 ];
-/** What the navigation of a lead has. */
+/** Entries of a lead's navigation. */
 const OF_A_LEAD = ['Requests', 'Models', 'Try it', 'API keys', 'Groups', 'Events'];
-/** What changes something of the account, or leads there; and the pages that have it. */
+/** Elements that change the account or lead to a change, and the pages that have them. */
 const CHANGES = 'main form[method="post"]:not([role="search"]), main a[href$="/revoke"], main a[href$="/remove"], main a[href$="/delete"], main a[href$="/new"]';
 const CHANGING = [
   '/dashboard/keys', '/dashboard/keys/new', '/dashboard/management-keys', '/dashboard/members', '/dashboard/webhooks', KEY,
@@ -58,7 +58,7 @@ const newcomer = await Person.at(browser, origin);
 const pathOf = (person) => new URL(person.page.url()).pathname;
 const inScenes = async (act) => { for (const scene of SCENES) await act(scene); };
 
-/** Loads the page that is open, wide and narrow, and looks at it in both themes and at widths below and between. */
+/** Reloads the open page at both widths, and checks it in both themes and at two more widths. */
 async function examine(person, name, status = 200) {
   const { pathname, search } = new URL(person.page.url());
   const wrong = [];
@@ -82,11 +82,11 @@ async function examine(person, name, status = 200) {
   assert.deepEqual(wrong, [], pathname);
 }
 
-/** Opens a link that signs in and confirms it. */
+/** Opens a sign-in link and confirms it. */
 async function signIn(person, link, account, name) {
   await person.openLink(link);
   await person.visit('/dashboard');
-  assert.equal(pathOf(person), '/dashboard/sign-in', 'opening it does nothing');
+  assert.equal(pathOf(person), '/dashboard/sign-in', 'opening the link signs nobody in');
   await person.openLink(link);
   await person.reads(`signs in ${name} of the account ${account}`);
   await examineOnce(person, 'sign-in-whom');
@@ -94,7 +94,7 @@ async function signIn(person, link, account, name) {
   assert.equal(pathOf(person), '/dashboard');
 }
 
-/** Opens the page of the key that was spent from, or a part of it. */
+/** Opens the page of the key with spend, or a part of it. */
 const openKey = async (person, part = '') => {
   await person.visit('/dashboard/keys');
   await person.follow('link', KEY);

@@ -1,8 +1,8 @@
-/** What an owner, or a viewer, does in the dashboard, step by step. */
+/** What an owner or a viewer does in the dashboard, step by step. */
 
 import assert from 'node:assert/strict';
 
-/** Looks at what is shown once only. */
+/** Checks a page that is shown only once. */
 export async function examineOnce(person, name) {
   if (!person.scripts) return;
   await person.picture(name);
@@ -126,7 +126,7 @@ export async function keepsMembers(owner, { width, theme }) {
   assert.deepEqual(await owner.all('link', name), []);
 }
 
-/** Looks for what was spent, as a page and as files. */
+/** Looks up what was spent, on a page and in files. */
 export async function findsActivity(person, label, { width, theme }) {
   await person.look(width, theme);
   await person.visit('/dashboard');

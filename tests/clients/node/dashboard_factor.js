@@ -1,4 +1,4 @@
-/** Signing in with a second factor: by a password or a link, and a code of an app or a recovery code. */
+/** Sign-in with a second factor: a password or a link, and a code from an app or a recovery code. */
 
 import assert from 'node:assert/strict';
 import { createHmac } from 'node:crypto';
@@ -8,10 +8,10 @@ const PAGE = '/dashboard/you/second-factor';
 const NAME = 'two-factors@example.com';
 const PASSWORD = 'five quiet words are here';
 const WIDTHS = [320, 375, 768, 1280];
-/** Seconds for which an app shows a code. */
+/** Seconds that an app shows a code. */
 export const STEP = 30;
 
-/** The code that an app with this secret shows, so many steps from now. */
+/** Computes the code that an app with this secret shows, a number of steps from now. */
 export function codeOf(secret, steps) {
   const bits = [...secret].map((letter) => 'ABCDEFGHIJKLMNOPQRSTUVWXYZ234567'.indexOf(letter).toString(2).padStart(5, '0')).join('');
   const key = Buffer.from(bits.match(/.{8}/g).map((byte) => parseInt(byte, 2)));
@@ -24,7 +24,7 @@ export function codeOf(secret, steps) {
 
 const pathOf = (person) => new URL(person.page.url()).pathname;
 
-/** Looks at what a form led to, and no address leads to, at every width and in both colours. */
+/** Checks a page that only a form leads to, at every width and in both themes. */
 export async function examineAnswer(person, name) {
   for (const width of WIDTHS) {
     for (const theme of ['light', 'dark']) {
@@ -44,7 +44,7 @@ async function givePassword(person, account) {
   await person.reads('Now enter a code of your second factor.');
 }
 
-/** The sign-in link that an owner makes for the member. */
+/** Creates a sign-in link for the member, as an owner. */
 async function linkOf(owner) {
   await owner.visit('/dashboard/members');
   await owner.follow('link', NAME);
@@ -52,7 +52,7 @@ async function linkOf(owner) {
   return owner.text('Sign-in link');
 }
 
-/** Facts about the second factor. */
+/** Adds facts about the second factor. */
 export function addSecondFactor(owner, another, account) {
   let secret;
   let recovery;
@@ -86,7 +86,7 @@ export function addSecondFactor(owner, another, account) {
   });
   for (const scripts of [false, true]) {
     const how = scripts ? 'with scripts' : 'without scripts';
-    fact(`after a password a code of the app, or a recovery code, signs in, ${how}`, async () => {
+    fact(`after a password, a code from the app or a recovery code signs in, ${how}`, async () => {
       const member = await another();
       await member.allow(scripts);
       await givePassword(member, account);
@@ -94,7 +94,7 @@ export function addSecondFactor(owner, another, account) {
       await member.fill('Code', '000000');
       await member.follow('button', 'Sign in', 403);
       await examineAnswer(member, `sign-in-code-wrong${scripts ? '' : '-plain'}`);
-      // A code of the app signs in once, and the next one is a step away.
+      // Each code signs in once, so use the next step's code.
       await member.fill('Code', scripts ? recovery.pop() : codeOf(secret, 1));
       await member.follow('button', 'Sign in');
       assert.equal(pathOf(member), '/dashboard');

@@ -1,11 +1,11 @@
-/** The pages of operators: signing in, the second factor, and every page, wide and narrow, light and dark. */
+/** Operators' pages: sign-in, the second factor, and every page, wide and narrow, light and dark. */
 
 import assert from 'node:assert/strict';
 import { codeOf, examineAnswer } from './dashboard_factor.js';
 import { fact } from './facts.js';
 
 const NAME = 'ann@example.com';
-/** A name of the navigation, its address, and a name for pictures. */
+/** Name in the navigation, address, and name for pictures. */
 const SECTIONS = [
   ['Accounts', '/operator', 'accounts'],
   ['Upstreams', '/operator/upstreams', 'upstreams'],
@@ -15,7 +15,7 @@ const SECTIONS = [
 
 const pathOf = (person) => new URL(person.page.url()).pathname;
 
-/** Facts about the pages of operators. `link` signs a new one in, and `examine` looks at a page at every width. */
+/** Adds facts about operators' pages. `link` signs in a new operator; `examine` checks a page at every width. */
 export function addOperator(another, link, account, examine) {
   let operator;
   fact('an operator signs in with a link, and sees nothing before a second factor is set up', async () => {

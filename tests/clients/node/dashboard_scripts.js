@@ -1,4 +1,4 @@
-/** What the dashboard does by scripts, by the keyboard and by choice. */
+/** What scripts do in the dashboard, and how the keyboard and preferences work. */
 
 import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -9,13 +9,13 @@ import { fact, makeGroup, makeKey, scripted, shownBy } from './facts.js';
 
 /** The smallest PNG. */
 const PIXEL = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==';
-/** More stops of the keyboard than a page has. */
+/** More keyboard stops than any page has. */
 const STOPS = 150;
 
-/** Presses something that changes this page alone. */
+/** Clicks something that only changes this page. */
 const press = async (person, role, name) => (await person.the(role, name)).click();
 
-/** What the clipboard has after the first `Copy` of the page, with the clipboard's API or without. */
+/** Returns the clipboard after the page's first `Copy`, with or without the clipboard API. */
 async function copied({ page }, hasApi, buttons) {
   await page.bringToFront();
   await page.evaluate(async (keeps) => {
@@ -28,14 +28,14 @@ async function copied({ page }, hasApi, buttons) {
   return page.evaluate(() => window.kept.readText());
 }
 
-/** Bounds of keys and groups, each with and without a limit that never resets. */
+/** Limits of keys and groups, each with and without one that never resets. */
 const BOUNDS = [
   {}, { limits: [{ amount: 35, per: 'month' }] }, { limits: [{ amount: 0.5, per: 'week' }, { amount: 10, per: 'month' }] },
   { limits: ['hour', 'day', 'week', 'month'].map((per, at) => ({ amount: at + 0.000000001, per })) },
   { requests_per_minute: 60, tokens_per_minute: 100_000, max_in_flight: 3 }, { models: ['Model Flash', 'of later <b>'] },
 ].flatMap((bounds) => [bounds, { ...bounds, limit: 1234.5 }]);
 
-/** Facts about forms, and about the menu. */
+/** Adds facts about forms and the menu. */
 export function addForms(owner) {
   fact('a form saved as it was shown changes nothing', async () => {
     await owner.look(1280, 'light');
@@ -49,7 +49,7 @@ export function addForms(owner) {
       const key = `keys/${new URL(owner.page.url()).pathname.split('/').at(-1)}`;
       const made = await makeGroup({ ...bounds, name: label, external_id: `form-${at}`, parent_id: at % 2 ? group : null });
       for (const [path, page] of [[key, `/dashboard/${key}/settings`], [`groups/${made.id}`, `/dashboard/groups/${made.id}/settings`]]) {
-        // A window may end meanwhile.
+        // A window of a limit may end meanwhile.
         const shown = async () => JSON.stringify(await shownBy(path), (name, value) => (name === 'resets_at' ? undefined : value));
         const before = await shown();
         await owner.visit(page);
@@ -107,7 +107,7 @@ export function addForms(owner) {
   }
 }
 
-/** Facts about a key that is shown once. */
+/** Adds facts about a key that is shown once. */
 export function addCopying(owner) {
   fact('a new key is not left by accident, and copied with the clipboard API and without', async () => {
     await owner.visit('/dashboard/keys/new');
@@ -126,9 +126,9 @@ export function addCopying(owner) {
   });
 }
 
-/** Facts about the first page. */
+/** Adds facts about the first page. */
 export function addOverview(owner) {
-  fact('the chart says the parts of a day at the pointer and by arrow keys, and has a table behind it', async () => {
+  fact('the chart shows the parts of a day, by pointer and by arrow keys, and has a table', async () => {
     await owner.look(1280, 'light');
     await owner.visit('/dashboard');
     const says = () => owner.page.$eval('.chart .box', (box) => (box.hidden ? '' : box.innerText));
@@ -169,7 +169,7 @@ export function addOverview(owner) {
     await Promise.all([owner.page.waitForNavigation(), owner.page.keyboard.press('Enter')]);
     await arrived();
   });
-  fact('a page that is looked at shows what happens meanwhile, and one in which something is entered stays', async () => {
+  fact('a visible page shows what happens meanwhile, unless something was entered in it', async () => {
     for (const enters of [false, true]) {
       await owner.visit('/dashboard');
       await owner.page.mouse.move(0, 0);
@@ -198,7 +198,7 @@ export function addOverview(owner) {
     for (const [name, colour] of [first, ...others]) assert.ok([colour, undefined].includes(onKey[name]), `${name} is ${colour} and ${onKey[name]}`);
     assert.notEqual(first[1], others[0][1]);
   });
-  fact('a time that is shown is found by its day', async () => {
+  fact('a displayed time is found by its day', async () => {
     for (const zone of ['Pacific/Kiritimati', 'Europe/Zurich', 'America/Adak', 'UTC']) {
       await owner.page.emulateTimezone(zone);
       await owner.visit('/dashboard/activity');
@@ -214,7 +214,7 @@ export function addOverview(owner) {
     }
     await owner.page.emulateTimezone();
   });
-  fact('times are the reader\u2019s, with UTC at hand, and UTC without scripts', async () => {
+  fact('times are local with UTC in the title, and UTC without scripts', async () => {
     await owner.page.emulateTimezone('Asia/Tokyo');
     await owner.visit('/dashboard/activity');
     const time = () => owner.page.$eval('tbody time', ({ dateTime, textContent, title }) => ({ dateTime, textContent, title }));
@@ -235,7 +235,7 @@ export function addOverview(owner) {
     await owner.allow(true);
     await owner.page.emulateTimezone();
   });
-  fact('the table behind the chart opens without scripts', async () => {
+  fact('the chart\u2019s table opens without scripts', async () => {
     await owner.allow(false);
     await owner.visit('/dashboard');
     await press(owner, 'DisclosureTriangle', 'Table');
@@ -245,9 +245,9 @@ export function addOverview(owner) {
   });
 }
 
-/** Facts about lists of several pages. */
+/** Adds facts about lists of several pages. */
 export function addLists(owner, examine) {
-  fact('a list says how long it is, and leads forth and back, with scripts and without', async () => {
+  fact('a list shows its length, and leads forward and back, with scripts and without', async () => {
     for (const scripts of [false, true]) {
       await owner.allow(scripts);
       await owner.look(1280, 'light');
@@ -263,7 +263,7 @@ export function addLists(owner, examine) {
   });
 }
 
-/** Asks the model something on the page *Try it*, once it has answered what was asked before. */
+/** Asks the model something on the page *Try it*, after the previous answer is complete. */
 async function ask(person, members) {
   const send = await person.the('button', 'Send');
   await person.page.waitForFunction((button) => !button.disabled, {}, send);
@@ -271,7 +271,7 @@ async function ask(person, members) {
   await send.click();
 }
 
-/** Facts about the page that sends chat requests. */
+/** Adds facts about the page that sends chat requests. */
 export function addTryIt(viewer, scenes, examineOnce) {
   fact('a chat streams, is billed, takes images and stops', async () => {
     const apiKey = await makeKey({ label: 'Asked in a browser', limit: 1 });
@@ -310,7 +310,7 @@ export function addTryIt(viewer, scenes, examineOnce) {
     await viewer.visit('/dashboard/try-it');
     assert.equal(await (await viewer.field('API key')).evaluate((e) => e.value), '', 'the key stays in the page');
   });
-  fact('other dialects answer as well, with a system prompt, and the command for the same is shown', async () => {
+  fact('other dialects answer too, with a system prompt, and the equivalent command is shown', async () => {
     await viewer.visit('/dashboard/try-it');
     await viewer.fill('API key', await makeKey({ label: 'Asked in a browser', limit: 1 }));
     await viewer.fill('System prompt', 'Be brief: don\u2019t explain.');
@@ -333,7 +333,7 @@ export function addTryIt(viewer, scenes, examineOnce) {
   });
   fact('pressed twice with an image, a question is asked and billed once, and a stopped answer stays', async () => {
     const folder = mkdtempSync(join(tmpdir(), 'faregate-'));
-    // Large enough to take a while to be read.
+    // Large enough that reading it takes a while.
     writeFileSync(join(folder, 'large.png'), Buffer.concat([Buffer.from(PIXEL, 'base64'), Buffer.alloc(4 << 20)]));
     await viewer.visit('/dashboard/try-it');
     await viewer.fill('API key', await makeKey({ label: 'Asked in a browser', limit: 1 }));
@@ -370,7 +370,7 @@ export function addTryIt(viewer, scenes, examineOnce) {
   });
 }
 
-/** What has the focus: its text, and whether it can be seen that it has it. */
+/** Returns the focused element: its text, and whether the focus is visible. */
 const focused = (person) => person.page.evaluate(() => {
   const element = document.activeElement;
   const { outlineStyle } = getComputedStyle(element);
@@ -380,9 +380,9 @@ const focused = (person) => person.page.evaluate(() => {
   return { name, tag: element.tagName, seen: inside && outlineStyle !== 'none', inMain: !!element.closest('main') };
 });
 
-/** Facts about the ways in which people differ. */
+/** Adds facts about the keyboard, reduced motion and themes. */
 export function addPreferences(owner, paths) {
-  fact('the keyboard reaches everything, sees where it is, and skips to the content', async () => {
+  fact('the keyboard reaches everything, the focus is visible, and a link skips to the content', async () => {
     await owner.look(1280, 'light');
     for (const path of paths) {
       await owner.visit(path);
@@ -443,7 +443,7 @@ export function addPreferences(owner, paths) {
   });
 }
 
-/** Facts about signing in with a password, and about ways out. */
+/** Adds facts about signing in with a password, and signing out. */
 export function addSessions(owner, other, account, password) {
   const path = ({ page }) => new URL(page.url()).pathname;
   fact('a password signs in elsewhere, and that session is ended from here', async () => {
@@ -465,7 +465,7 @@ export function addSessions(owner, other, account, password) {
     await elsewhere.visit('/dashboard/keys');
     assert.equal(path(elsewhere), '/dashboard/sign-in');
   });
-  fact('who signs out is out', async () => {
+  fact('signing out ends the session', async () => {
     await owner.visit('/dashboard');
     await owner.openMenu();
     assert.deepEqual(await owner.violations(), []);

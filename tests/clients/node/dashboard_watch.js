@@ -1,4 +1,4 @@
-/** The watch over pages notices what it is there to notice, and what it sees of pages that come slowly. */
+/** Checks that the watch over pages notices faults, and that slowly loading pages do not shift. */
 
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
@@ -10,7 +10,7 @@ import { fact } from './facts.js';
 
 const POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: http://127.0.0.2:9";
 const ASSET = '/dashboard/assets/late.js';
-/** Pages that do what none may, and what is then said of them: the paths must not say it. */
+/** Pages with a fault, and the expected message. Paths must not match the messages. */
 const BAD = {
   '/one': [`<p>first</p><script src="${ASSET}"></script>`, / shifts/],
   '/two': ['<main><svg width="3000" height="9"></svg></main>', /wider than the window/],
@@ -18,15 +18,15 @@ const BAD = {
   '/four': ['<img src="http://127.0.0.2:9/x.png" alt="">', /127\.0\.0\.2/],
   '/five': ['<img src="/other.svg" alt="">', /loads .*other\.svg/],
 };
-/** Visits in which a fault has to be noticed. */
+/** Most visits until a fault must be noticed. */
 const VISITS = 4;
-/** Moves what is painted already. */
+/** Moves content that is already painted. */
 const SHIFTING = `requestAnimationFrame(() => requestAnimationFrame(() => {
   document.body.prepend(Object.assign(document.createElement('div'), { textContent: 'late', id: 'late' }));
   document.querySelector('#late').style.height = '300px';
 }));`;
 
-/** Serves the pages, and assets that are not to be kept. */
+/** Serves the pages, and assets that may not be cached. */
 function answer({ url }, response) {
   const [kind, body] = url === ASSET ? ['text/javascript', SHIFTING]
     : url.endsWith('.svg') ? ['image/svg+xml', '<svg xmlns="http://www.w3.org/2000/svg"/>']
@@ -34,7 +34,7 @@ function answer({ url }, response) {
   response.writeHead(200, { 'content-type': kind, 'content-security-policy': POLICY, 'cache-control': 'no-store' }).end(body);
 }
 
-/** Facts about the watch itself. */
+/** Adds facts about the watch itself. */
 export function addWatch(browser) {
   fact('a page that shifts, overflows, breaks its policy or loads more than it may is noticed', async () => {
     const server = createServer(answer).listen(0, '127.0.0.1');
@@ -47,7 +47,7 @@ export function addWatch(browser) {
       };
       for (const [path, [, said]] of Object.entries(BAD)) {
         let words = await heard(path);
-        // A busy machine may paint nothing before the shift, and then nothing has shifted.
+        // On a busy machine nothing may be painted before the shift. Then nothing shifts.
         for (let more = VISITS - 1; more > 0 && words === 'sound'; more -= 1) words = await heard(path);
         assert.match(words, said, path);
       }
@@ -62,11 +62,11 @@ export function addWatch(browser) {
   });
 }
 
-/** Bytes of a page that a slow line brings at once, and the pause before the next. */
+/** Bytes that a slow connection delivers at once, and the pause before the next ones. */
 const SLICE = 200;
 const PAUSE_MS = 25;
 
-/** Passes on everything that comes, in slices. */
+/** Forwards a stream in slices. */
 async function inSlices(from, to) {
   for await (const bytes of from) {
     for (let at = 0; at < bytes.length; at += SLICE) {
@@ -77,7 +77,7 @@ async function inSlices(from, to) {
   to.end();
 }
 
-/** A slow line to the address, and the function that ends it. */
+/** Opens a slow proxy to an address. Returns its origin, and a function that closes it. */
 async function slowLineTo({ hostname, port }) {
   const open = new Set();
   const line = createTcpServer({ noDelay: true }, (client) => {
@@ -98,7 +98,7 @@ async function slowLineTo({ hostname, port }) {
   return [`http://127.0.0.1:${line.address().port}`, end];
 }
 
-/** Facts about pages on a slow line. */
+/** Adds facts about pages on a slow connection. */
 export function addSlowLine(browser, owner, paths, widths) {
   fact('nothing moves while a slow line brings a page', async () => {
     const [origin, end] = await slowLineTo(new URL(owner.origin));

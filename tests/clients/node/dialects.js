@@ -46,7 +46,7 @@ fact('a response shows reasoning, sees images and refuses', async () => {
   const content = [{ type: 'input_text', text: text({ reasoning_tokens: 1, refuses: true }) }, image];
   const response = await openai.responses.create({ model, input: [{ role: 'user', content }], reasoning: { effort: 'high', summary: 'auto' } });
   assert.deepEqual(response.output.map((item) => item.type), ['reasoning', 'message']);
-  // In Messages a refusal is a reason to stop, behind a text like any other.
+  // In Messages, a refusal is ordinary text with its own stop reason.
   assert.equal(response.output[1].content[0].type, process.env.SPEAKS === 'Messages' ? 'output_text' : 'refusal');
 });
 
@@ -95,7 +95,7 @@ const lookup = tool({
 const providers = { responses: createOpenAI({ baseURL, apiKey }), messages: createAnthropic({ baseURL, apiKey }) };
 for (const [name, provider] of Object.entries(providers)) {
   const asked = { model: provider(model), maxOutputTokens: 500 };
-  // Nothing is stored: with tools, the SDK is told so.
+  // Nothing is stored, so with tools the SDK needs `store: false`.
   const providerOptions = { openai: { store: false } };
   fact(`the Vercel AI SDK speaks ${name} by default`, async () => {
     assert.equal((await generateText({ ...asked, messages: [scripted()] })).text, SAID);

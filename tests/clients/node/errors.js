@@ -1,7 +1,7 @@
 /**
- * Every error that a client may receive: its class in the official Node SDK, and the number of attempts.
+ * Every error that a client may get: its class in the official Node SDK, and the number of attempts.
  *
- * All rows run at the same time, since repeated attempts wait for as long as the server asks.
+ * All rows run at the same time, since retries wait as long as the server asks.
  */
 
 import assert from 'node:assert/strict';
@@ -11,14 +11,14 @@ import OpenAI from 'openai';
 import { fact, run, scripted, setting } from './facts.js';
 
 const [baseURL, apiKey, managementKey] = ['BASE_URL', 'API_KEY', 'MANAGEMENT_KEY'].map(setting);
-// A key of an account without credit, a gateway whose key-service is down, and a gateway without a free slot.
+// A key of an account without credit, a gateway without its key-service, and a gateway without a free slot.
 const [poorKey, aloneURL, fullURL] = ['POOR_KEY', 'ALONE_URL', 'FULL_URL'].map(setting);
 const MODEL = 'Model Flash';
 /** Larger than the largest body that this gateway accepts. */
 const TOO_LARGE = 'x'.repeat(1 << 20);
-/** Time that a client may wait beyond the server's `Retry-After`. */
+/** Time that a client may wait in addition to the server's `Retry-After`. */
 const PUNCTUALITY_MS = 2_000;
-/** Time for which the rest of a key's limit is held: longer than all attempts of the clients that need it. */
+/** How long the rest of a key's limit is held: longer than the attempts of all clients that need it held. */
 const HELD_MS = 6_000;
 const KEYS = '/management/keys';
 const { APIError, AuthenticationError, BadRequestError, ConflictError, InternalServerError } = OpenAI;
@@ -28,7 +28,7 @@ const chat = (changes) => ({ model: MODEL, messages: [scripted()], ...changes })
 const failing = (name, fault) => chat({ messages: [scripted({ tag: name, fault })] });
 const upstream = (status, shape = 'nested') => failing(`node: ${status} ${shape}`, { error: { status, shape } });
 
-/** Keys by the reason for which they are refused. */
+/** Keys, by the reason why they are refused. */
 async function prepare() {
   const manage = new OpenAI({ baseURL, apiKey: managementKey });
   const make = (fields, headers) => manage.post(KEYS, { body: { label: 'errors', ...fields }, headers });
@@ -97,7 +97,7 @@ const THRICE = [
   [504, 'upstream_timeout', InternalServerError, { body: upstream(504) }],
 ];
 
-/** Runs one row; returns the differences between the expected and the received error. */
+/** Runs one row. Returns the differences between the expected and the received error. */
 async function meet([status, code, ErrorClass, different], attempts) {
   const { method = 'post', path = '/chat/completions', key = apiKey, body = chat(), headers, wait = 0 } = different;
   const sent = [];
@@ -122,7 +122,7 @@ async function meet([status, code, ErrorClass, different], attempts) {
 }
 
 fact('every error has its class and its number of attempts', async () => {
-  // Holds the whole limit of its key for as long as other clients try.
+  // Holds the whole limit of its key while the other clients try.
   const slow = chat({ messages: [scripted({ head_after_ms: HELD_MS, completion_tokens: 1 })] });
   const waiting = new OpenAI({ baseURL, apiKey: keys.reserved.key }).chat.completions.create(slow);
   await sleep(1_000);

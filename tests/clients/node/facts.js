@@ -1,4 +1,4 @@
-/** Runner of tests that are named as facts. Prints whether each fact holds. */
+/** Runs tests that are named as facts, and prints whether each holds. */
 
 import assert from 'node:assert/strict';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -6,13 +6,13 @@ import OpenAI from 'openai';
 
 /** Fails the first request of its tag like an overloaded upstream, and answers the next one. */
 export const RECOVERS = { fault: { error: { status: 503, shape: 'nested' } }, faults: 1 };
-/** Time for which the whole limit of a key is held: less than three attempts at intervals of one second take. */
+/** How long the whole limit of a key is held: less than three attempts, one second apart. */
 const HELD_MS = 2_200;
 
 const facts = [];
 let currentPart;
 
-/** Makes the facts that follow those of a part. Where `PART` names one, no other part is run. */
+/** Begins a part: the facts that follow belong to it. If `PART` is set, only the part with that name runs. */
 export function part(name) {
   currentPart = name;
 }
@@ -23,7 +23,7 @@ export function fact(name, check) {
   if (currentPart === undefined || PART === undefined || PART === currentPart) facts.push({ name, check });
 }
 
-/** An environment variable that must be set. */
+/** Reads an environment variable that must be set. */
 export function setting(name) {
   const value = process.env[name];
   if (!value) {
@@ -33,22 +33,22 @@ export function setting(name) {
   return value;
 }
 
-/** User message that contains a script for the model. */
+/** Makes a user message that contains a script for the model. */
 export const scripted = (members) => ({ role: 'user', content: JSON.stringify({ script: members ?? {} }) });
 
-/** The plaintext of a new API key. */
+/** Creates an API key and returns its plaintext. */
 export async function makeKey(fields) {
   const management = new OpenAI({ baseURL: setting('BASE_URL'), apiKey: setting('MANAGEMENT_KEY') });
   return (await management.post('/management/keys', { body: { label: 'clients', ...fields } })).key;
 }
 
-/** A new group. */
+/** Creates a group. */
 export async function makeGroup(fields) {
   const management = new OpenAI({ baseURL: setting('BASE_URL'), apiKey: setting('MANAGEMENT_KEY') });
   return management.post('/management/groups', { body: fields });
 }
 
-/** A key or a group as the management API shows it; `path` stands behind `/management/`. */
+/** Reads a key or a group from the management API; `path` follows `/management/`. */
 export async function shownBy(path) {
   const management = new OpenAI({ baseURL: setting('BASE_URL'), apiKey: setting('MANAGEMENT_KEY') });
   return management.get(`/management/${path}`);
@@ -64,25 +64,25 @@ export async function whileHeld(apiKey, use) {
   return used;
 }
 
-/** All chunks of a stream. */
+/** Collects all chunks of a stream. */
 export async function collect(stream) {
   const chunks = [];
   for await (const chunk of stream) chunks.push(chunk);
   return chunks;
 }
 
-/** The error, exactly of this class, that a promise is rejected with. */
+/** Returns the error that a promise is rejected with. It must be exactly of this class. */
 export async function raises(ErrorClass, promise) {
   try {
     await promise;
   } catch (error) {
-    assert.equal(error.constructor, ErrorClass, `${error} is no ${ErrorClass.name}`);
+    assert.equal(error.constructor, ErrorClass, `${error} is not ${ErrorClass.name}`);
     return error;
   }
   assert.fail(`no ${ErrorClass.name} was raised`);
 }
 
-/** Runs every fact in the order it was written; the exit status is 1 if one does not hold. */
+/** Runs all facts in the order in which they were added. The exit status is 1 if one does not hold. */
 export async function run() {
   let failed = 0;
   for (const { name, check } of facts) {

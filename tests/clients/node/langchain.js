@@ -22,7 +22,7 @@ const lookup = tool(async ({ q }) => `all about ${q}`, {
   schema: z.object({ q: z.string() }),
 });
 
-/** One answer, whole or put together from its stream. */
+/** Returns one answer, whole or assembled from a stream. */
 async function ask(asked, messages, streamed) {
   if (!streamed) return asked.invoke(messages);
   const pieces = await collect(await asked.stream(messages));
@@ -42,7 +42,7 @@ async function turn(asked, history, script, streamed) {
   return said;
 }
 
-/** The status and the code that a call is refused with. */
+/** Returns the status and the code with which a call is refused. */
 async function refusal(call) {
   try {
     await call;
@@ -52,7 +52,7 @@ async function refusal(call) {
   assert.fail('nothing was refused');
 }
 
-fact('a question is answered, and its usage told', async () => {
+fact('a question is answered, and its usage reported', async () => {
   const said = await model.invoke([new SystemMessage('Be brief.'), asking({ prompt_tokens: 12, cached_tokens: 4 })]);
   assert.equal(said.content, SAID);
   const { input_tokens, output_tokens, input_token_details } = said.usage_metadata;
@@ -109,13 +109,13 @@ fact('a conversation goes on through a refusal, a call without an id, and reason
   }
 });
 
-fact('what cannot succeed later is thrown at once', async () => {
+fact('errors that a retry cannot fix are thrown at once', async () => {
   assert.deepEqual(await refusal(connect('nobody').invoke([asking()])), [401, 'invalid_api_key']);
   assert.deepEqual(await refusal(connect(await makeKey({ limit: 0 })).invoke([asking()])), [402, 'key_limit_reached']);
   assert.deepEqual(await refusal(connect(setting('API_KEY'), 'nobody').invoke([asking()])), [404, 'model_not_found']);
 });
 
-fact('what may succeed later is tried again', async () => {
+fact('errors that a retry may fix are retried', async () => {
   const key = await makeKey({ limit: 0.001 });
   const met = await Promise.all([
     whileHeld(key, () => connect(key).invoke([asking({ tag: 'langchain js 429' })])),

@@ -1,5 +1,5 @@
-// Takes the README's picture of the dashboard: `faregate` is used on some days, and its Overview photographed. The days pass
-// by a clock of its own (libfaketime, which tests/tools/install.sh installs).
+// Takes the README's picture of the dashboard: uses `faregate` on several days, then takes a screenshot of its Overview. The
+// days pass on a fake clock (libfaketime, which tests/tools/install.sh installs).
 //   node picture.js PROGRAM PICTURE
 
 import { execFileSync, spawn } from 'node:child_process';
@@ -19,7 +19,7 @@ const KEYS = {
 const DAYS = KEYS.Trial.length;
 const QUESTIONS = ['What is an API key?', 'My requests get 402, what should I do?', 'Tell me a story.'];
 
-/** The environment of a process whose clock is the one in this file. */
+/** Makes the environment of a process that reads its clock from this file. */
 function withClock(file) {
   const libraries = readdirSync('/usr/lib').map((folder) => `/usr/lib/${folder}/faketime/libfaketimeMT.so.1`);
   const library = libraries.find((path) => existsSync(path));
@@ -28,13 +28,13 @@ function withClock(file) {
   return { ...process.env, ...clock, DONT_FAKE_MONOTONIC: '1', LD_PRELOAD: library };
 }
 
-/** Sets the clock to so many days ago; the file is replaced at once, as the process may read it at any time. */
+/** Sets the clock to some days ago. Replaces the file atomically, since the process may read it at any time. */
 function setClock(file, days) {
   writeFileSync(`${file}.new`, `-${days * 24 * 3600}s\n`);
   renameSync(`${file}.new`, file);
 }
 
-/** What the first run prints, once all of it is there. */
+/** Waits for the complete output of the first run. */
 function firstRun(server) {
   return new Promise((resolve) => {
     let printed = '';
@@ -97,7 +97,7 @@ async function main() {
     const printed = await firstRun(server);
     const [base] = /http:\S+/.exec(printed);
     await use(base, /MANAGEMENT_KEY=(\S+)/.exec(printed)[1], clock);
-    // The link of the first run has expired since.
+    // The link from the first run has expired by now.
     const link = execFileSync(program, ['sign-in-link', '--account', 'default'], { cwd: folder, encoding: 'utf8' });
     await photograph(base, `${base}/dashboard/sign-in/link${/#\S+/.exec(link)[0]}`);
   } finally {

@@ -1,5 +1,5 @@
 /**
- * Results that applications get through the official Node SDK.
+ * What applications get through the official Node SDK.
  *
  * The model is scripted: a user message tells it what to do. The test that started this script checks the requests that
  * reached the model, by their tags.
@@ -114,7 +114,7 @@ fact('reasoning reaches the client, whole and in pieces', async () => {
   assert.deepEqual([message.content, text(said)], [' the quick', ' the quick']);
 });
 
-fact('what was thought may be sent back', async () => {
+fact('reasoning may be sent back', async () => {
   const [{ message }] = (await ask([scripted({ reasoning_tokens: 4, completion_tokens: 6 })])).choices;
   assert((await ask([scripted(), message, scripted({ tag: 'thoughts' })])).choices[0].message.content);
 });
@@ -142,7 +142,7 @@ fact('any JSON can be asked for', async () => {
 
 // Several choices, and log probabilities
 
-fact('several choices are told apart', async () => {
+fact('several choices stay separate', async () => {
   const asks = [scripted({ tag: 'choices', completion_tokens: 3, style: { usage_by_choice: true } })];
   const whole = await ask(asks, { n: 3 });
   assert.deepEqual(whole.choices.map((choice) => choice.index), [0, 1, 2]);
@@ -163,7 +163,7 @@ fact('probabilities reach the client', async () => {
 
 // Usage
 
-fact('cached tokens are told', async () => {
+fact('cached tokens are reported', async () => {
   const { usage } = await ask([scripted({ prompt_tokens: 900, cached_tokens: 512 })]);
   assert.deepEqual([usage.prompt_tokens, usage.prompt_tokens_details.cached_tokens], [900, 512]);
 });

@@ -19,15 +19,15 @@ const QUESTION = {
   temperature: 0,
   max_tokens: 24,
 };
-/** Time within which the capture of an abandoned request arrives. No response waits for it. */
+/** Time until an abandoned request is billed. No response waits for that. */
 const SETTLED_WITHIN_MS = 10_000;
 
-/** Nano-USD, the unit that Faregate bills in: every amount here is a whole number of them. */
+/** Converts USD to nano-USD, in which Faregate bills: every amount here is a whole number of them. */
 const nanos = (usd) => Math.round(usd * 1e9);
 
 const ask = (caller, changes) => caller.chat.completions.create({ ...QUESTION, ...changes });
 
-/** Calls `use` with an API key of its own and a client that uses it; revokes the key in the end. */
+/** Calls `use` with a new API key and its client, and revokes the key afterwards. */
 async function withKey(fields, use) {
   const key = await management.post('/management/keys', { body: { label: 'clients: node', ...fields } });
   try {
@@ -75,7 +75,7 @@ fact('a whole answer is billed exactly what it says', () =>
     assert.equal(await usedNanos(key), first + second);
   }));
 
-fact('a stream says the same as a whole answer, and nothing of usage', async () => {
+fact('a stream has the same text as a whole answer, and no usage', async () => {
   const [whole] = (await ask(client)).choices;
   const chunks = await collect(await ask(client, { stream: true }));
   assert.equal(text(chunks), whole.message.content);
@@ -86,7 +86,7 @@ fact('a stream says the same as a whole answer, and nothing of usage', async () 
   assert(!chunks.some((chunk) => 'usage' in chunk));
 });
 
-fact('a stream with include_usage ends with its usage, and is billed just that', () =>
+fact('a stream with include_usage ends with its usage, and is billed exactly that', () =>
   withKey({ limit: 1 }, async (caller, key) => {
     const chunks = await collect(await ask(caller, { stream: true, stream_options: { include_usage: true } }));
     const last = chunks.pop();
@@ -102,7 +102,7 @@ fact('the stream helper gathers the whole answer', async () => {
   assert.equal(gathered, (await ask(client)).choices[0].message.content);
 });
 
-fact('leaving a stream early is billed, and less than hearing it out', () =>
+fact('leaving a stream early is billed, but less than reading it to the end', () =>
   withKey({ limit: 1 }, async (caller, key) => {
     const full = nanos((await ask(caller)).usage.cost);
     for await (const chunk of await ask(caller, { stream: true })) if (text([chunk])) break;
@@ -149,14 +149,14 @@ fact('a stream that is refused throws before it begins', async () => {
   await raises(OpenAI.BadRequestError, ask(client, { temperature: 3, stream: true }));
 });
 
-fact('each class of key is denied where the other belongs', async () => {
+fact('each kind of key is refused where the other kind belongs', async () => {
   let error = await raises(OpenAI.PermissionDeniedError, ask(management));
   assert.equal(error.code, 'management_key_not_allowed');
   error = await raises(OpenAI.PermissionDeniedError, client.get('/management/keys'));
   assert.equal(error.code, 'management_key_required');
 });
 
-fact('an expired, a spent and a revoked key are told apart', async () => {
+fact('expired, spent and revoked keys get different errors', async () => {
   await withKey({ expires_at: '2020-01-01T00:00:00Z' }, async (caller) => {
     assert.equal((await raises(OpenAI.AuthenticationError, ask(caller))).code, 'key_expired');
   });
@@ -200,7 +200,7 @@ fact('an unknown key is a NotFoundError', async () => {
   assert.equal(error.code, 'key_not_found');
 });
 
-fact('answers side by side are the same', async () => {
+fact('concurrent answers are the same', async () => {
   const whole = async () => (await ask(client)).choices[0].message.content;
   const streamed = async () => text(await collect(await ask(client, { stream: true })));
   const answers = await Promise.all([whole(), streamed(), streamed(), whole()]);

@@ -1,4 +1,4 @@
-/** What people come to the console for: thirty tasks, each done in a real browser, with its clicks counted from the first page. */
+/** Thirty common tasks in the console, each done in a real browser. Clicks are counted from the first page. */
 
 import assert from 'node:assert/strict';
 import { mkdtempSync, readdirSync, readFileSync } from 'node:fs';
@@ -13,12 +13,12 @@ import { OWNER } from './tasks_owner.js';
 import { VIEWER } from './tasks_viewer.js';
 
 const { origin } = new URL(setting('BASE_URL'));
-/** The document whose table has every task. */
+/** The document with the table of all tasks. */
 const DOCUMENT = new URL('../../../docs/console.md', import.meta.url);
-/** How long a file may take to be downloaded. */
+/** Longest time that a download may take. */
 const PATIENCE_MS = 30_000;
 
-/** Somebody at work. A click is a press of a link, a button or a box, or a choice in a menu; what is typed costs none, and its sending one. */
+/** A person whose clicks are counted: each link, button, box and choice in a menu. Typing is free; submitting costs one. */
 export class Worker {
   constructor(person, home) {
     Object.assign(this, { person, home, clicks: 0, files: mkdtempSync(join(tmpdir(), 'faregate-tasks-')) });
@@ -30,25 +30,25 @@ export class Worker {
     this.clicks = 0;
   }
 
-  /** Presses what leads to another page. */
+  /** Clicks the link or button with this name, and waits for the next page. */
   async follow(role, name, within = '') {
     this.clicks += 1;
     await this.person.press(await this.person.the(role, name, within));
   }
 
-  /** Presses the only element of this selector, which leads to another page. */
+  /** Clicks the only match of this selector, and waits for the next page. */
   async followAt(selector) {
     this.clicks += 1;
     await this.person.press(await this.#only(selector));
   }
 
-  /** Presses something that stays on the page. */
+  /** Clicks something that stays on the page. */
   async press(role, name, within = '') {
     this.clicks += 1;
     await (await this.person.the(role, name, within)).click();
   }
 
-  /** Presses the only element of this selector, which stays on the page. */
+  /** Clicks the only match of this selector, which stays on the page. */
   async pressAt(selector) {
     this.clicks += 1;
     await (await this.#only(selector)).click();
@@ -56,7 +56,7 @@ export class Worker {
 
   async #only(selector) {
     const found = await this.person.page.$$(selector);
-    assert.equal(found.length, 1, `${found.length} of ${selector} on ${this.person.page.url()}`);
+    assert.equal(found.length, 1, `${found.length} × ${selector} on ${this.person.page.url()}`);
     return found[0];
   }
 
@@ -71,7 +71,7 @@ export class Worker {
     await this.person.fill(name, text);
   }
 
-  /** Enters a name, an id or a key into the box of every page that finds things. */
+  /** Searches for a name, an id or a key with the search box that every page has. */
   async find(text) {
     await this.type('Find', text);
     await this.follow('button', 'Go');
@@ -82,12 +82,12 @@ export class Worker {
     await this.person.reads(text);
   }
 
-  /** What was copied last. */
+  /** Returns what was copied last. */
   async copied() {
     return this.person.page.evaluate(() => navigator.clipboard.readText());
   }
 
-  /** Presses a link of a file, and returns its text. */
+  /** Clicks the link to a file, and returns the file's text. */
   async download(name) {
     this.clicks += 1;
     const session = await this.person.page.createCDPSession();
@@ -97,7 +97,7 @@ export class Worker {
     for (const began = Date.now(); ; await sleep(20)) {
       const [file] = readdirSync(files).filter((found) => !found.endsWith('.crdownload'));
       if (file) return readFileSync(join(files, file), 'utf8');
-      assert.ok(Date.now() - began < PATIENCE_MS, `${name} brings no file`);
+      assert.ok(Date.now() - began < PATIENCE_MS, `${name} downloads no file`);
     }
   }
 }
@@ -108,7 +108,7 @@ async function signIn(person, link) {
   await person.follow('button', 'Sign in');
 }
 
-/** Signs an operator in, whose second factor is set up on the way. */
+/** Signs in an operator, and sets up the second factor. */
 async function signOperatorIn(person, link) {
   await signIn(person, link);
   const secret = await person.page.$eval('.copyable-line code', (code) => code.textContent);
@@ -128,7 +128,7 @@ const workers = {
   operator: new Worker(operator, '/operator'),
   viewer: new Worker(viewer, '/dashboard'),
 };
-// The owner and the viewer see each other's pages.
+// The owner and the viewer share pages.
 Object.assign(workers.viewer, { another: owner });
 
 const rows = readFileSync(DOCUMENT, 'utf8').split('\n').filter((line) => line.startsWith('| '));

@@ -1,4 +1,4 @@
-/** What the lead of a team comes for. */
+/** Tasks of the lead of a team. */
 
 import assert from 'node:assert/strict';
 

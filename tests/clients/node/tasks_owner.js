@@ -1,4 +1,4 @@
-/** What the owner of an account comes for. */
+/** Tasks of the owner of an account. */
 
 import assert from 'node:assert/strict';
 import { setting } from './facts.js';

@@ -1,4 +1,4 @@
-/** What somebody who may look, and change nothing, comes for. */
+/** Tasks of a viewer, who may change nothing. */
 
 import assert from 'node:assert/strict';
 import { setting } from './facts.js';

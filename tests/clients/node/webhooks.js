@@ -1,4 +1,4 @@
-/** Facts about webhooks that a receiver sees with the public library of the specification. */
+/** Checks webhooks as a receiver, with the public library of the Standard Webhooks specification. */
 
 import assert from 'node:assert/strict';
 import { createServer } from 'node:http';
@@ -7,7 +7,7 @@ import OpenAI from 'openai';
 import { Webhook, WebhookVerificationError } from 'standardwebhooks';
 import { fact, makeKey, run, setting } from './facts.js';
 
-/** Beyond the age that the library tolerates. */
+/** Older than the library tolerates. */
 const TOO_OLD_MS = 6 * 60_000;
 
 const management = new OpenAI({ baseURL: setting('BASE_URL'), apiKey: setting('MANAGEMENT_KEY') });
@@ -24,7 +24,7 @@ async function receiver() {
   return server;
 }
 
-/** Makes a webhook that leads to a receiver, and checks deliveries with the library. */
+/** Creates a webhook to a receiver, and checks deliveries with the library. */
 async function verifies(server) {
   const url = `http://127.0.0.1:${server.address().port}/hook`;
   const webhook = await management.post('/management/webhooks', { body: { url, types: ['key.created'] } });

@@ -1,4 +1,4 @@
-"""Output of the `llm` command for a scripted model. Faregate is configured as the documentation of `llm` describes."""
+"""Checks the `llm` command with a scripted model. Faregate is configured as the documentation of `llm` describes."""
 
 import json
 import os
@@ -24,7 +24,7 @@ lookup.write_text('def lookup(q: str) -> str:\n    "Looks something up."\n    re
 
 
 def llm(*arguments, **script) -> subprocess.CompletedProcess:
-    """Runs the command with a home directory of its own, and a question that contains this script."""
+    """Runs the command in a separate home directory, with a question that contains this script."""
     home = Path(tempfile.mkdtemp(dir=folder.name))
     # JSON is YAML too.
     (home / "extra-openai-models.yaml").write_text(json.dumps(MODELS))

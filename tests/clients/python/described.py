@@ -1,7 +1,8 @@
 """Checks recorded exchanges against the service's own OpenAPI description.
 
-The direction that property-based clients do not see: what the service takes, the description allows, and what it answers is
-described too, event by event in streams. Its only argument is a file with a JSON array of exchanges.
+Property-based clients send only what the description allows. This checks the reverse: the description must allow every
+request that the service accepted, and describe every answer, including each event of a stream. The only argument is a file
+with a JSON array of exchanges.
 """
 
 import json
@@ -20,18 +21,18 @@ JSON, EVENTS = "application/json", "text/event-stream"
 
 
 def validator(schema: dict) -> jsonschema_rs.Validator:
-    """A validator of a schema that may refer to the description's components."""
+    """Makes a validator for a schema that may refer to the description's components."""
     return jsonschema_rs.Draft202012Validator({"components": DOCUMENT["components"], "allOf": [schema]})
 
 
 def wrong(schema: dict, value) -> str:
-    """Deviation of a value from the description; empty if there is none."""
+    """Returns how a value deviates from the description; empty if it does not."""
     error = next(validator(schema).iter_errors(value), None)
     return f"{error.message[:SHOWN]} at {error.instance_path}" if error else ""
 
 
 def operation(exchange: dict) -> dict | None:
-    """The description of the route, where there is one."""
+    """Returns the description of the route, if there is one."""
     method, path = exchange["request"].split(" ")
     for template, methods in DOCUMENT["paths"].items():
         if re.fullmatch(re.sub(r"\{\w+\}", "[^/]+", template), path.split("?")[0].rstrip("/") or "/"):
@@ -44,13 +45,13 @@ def media_type(text: str | None) -> str:
 
 
 def described(response: dict, exchange: dict) -> str:
-    """Deviation of an answer from the description; empty if there is none."""
+    """Returns how an answer deviates from the description; empty if it does not."""
     kind = media_type(exchange["answer_type"])
     if (content := response["content"].get(kind)) is None:
         return f"{kind} is not described"
     if kind == JSON:
         return wrong(content["schema"], json.loads(exchange["answer"]))
-    # An event of several lines would contain a line end of the upstream; an event without its blank line was cut off.
+    # An event of several lines would contain a line end from the upstream. An event without a blank line after it was cut off.
     events = exchange["answer"].split("\n\n")[:-1]
     for event in events:
         if event.startswith(":") or event == "data: [DONE]":
@@ -59,7 +60,7 @@ def described(response: dict, exchange: dict) -> str:
         data = json.loads(line.removeprefix("data: "))
         name = "Error" if "error" in data else "ChatCompletionChunk"
         if named:
-            # Of the other dialects, the description has whole objects and errors.
+            # For the other dialects, the description has only whole objects and errors.
             assert named == f"event: {data['type']}", event
             whole = {"response": "Response", "error": "MessageError"}
             if (member := next((member for member in whole if member in data), None)) is None:
@@ -86,7 +87,7 @@ def what_the_service_takes_its_description_allows():
         if not exchange["body"]:
             return ""
         content = route["requestBody"]["content"].get(media_type(exchange["request_type"]))
-        return wrong(content["schema"], json.loads(exchange["body"])) if content else "no such type of body"
+        return wrong(content["schema"], json.loads(exchange["body"])) if content else "this content type is not described"
 
     all_hold(judge)
 

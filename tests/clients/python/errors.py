@@ -1,6 +1,6 @@
-"""Every error that a client may receive: its exception class in the official Python SDK, and the number of attempts.
+"""Every error that a client may get: its exception class in the official Python SDK, and the number of attempts.
 
-Both clients meet every row at the same time, since what is tried again waits for as long as the server asks.
+All rows run at the same time with both clients, since retries wait as long as the server asks.
 """
 
 import asyncio
@@ -13,21 +13,21 @@ from facts import fact, run, scripted, setting
 from openai import AsyncOpenAI, DefaultAsyncHttpxClient, DefaultHttpxClient, OpenAI, omit
 
 BASE_URL, API_KEY, MANAGEMENT_KEY = map(setting, ("BASE_URL", "API_KEY", "MANAGEMENT_KEY"))
-# A key of an account without credit, a gateway whose key-service is down, and a gateway without a free slot.
+# A key of an account without credit, a gateway without its key-service, and a gateway without a free slot.
 POOR_KEY, ALONE_URL, FULL_URL = map(setting, ("POOR_KEY", "ALONE_URL", "FULL_URL"))
 MODEL = "Model Flash"
 # Larger than the largest body that this gateway accepts.
 TOO_LARGE = "x" * (1 << 20)
-# Seconds that a client may wait beyond the server's `Retry-After`.
+# Seconds that a client may wait in addition to the server's `Retry-After`.
 PUNCTUALITY = 2.0
-# Time for which the rest of a key's limit is held: longer than all attempts of the clients that need it.
+# How long the rest of a key's limit is held: longer than the attempts of all clients that need it held.
 HELD_MS = 6_000
 ONCE, THRICE = 1, 3
 
 
 @dataclass
 class Row:
-    """An error of the contract, and a request that causes it."""
+    """An error of the API, and a request that causes it."""
 
     status: int
     code: str
@@ -40,7 +40,7 @@ class Row:
     key: str = API_KEY
     headers: dict = field(default_factory=dict)
     base_url: str = BASE_URL
-    # Seconds that the server asks clients to wait before they try again.
+    # Seconds that the server asks clients to wait before a retry.
     wait: float = 0
 
 
@@ -57,7 +57,7 @@ def upstream(status: int, shape: str = "nested") -> dict:
 
 
 def prepare() -> dict[str, str]:
-    """Keys by the reason for which they are refused, and the id of one key."""
+    """Creates keys, by the reason why they are refused. Also returns the id of one."""
     manage = OpenAI(base_url=BASE_URL, api_key=MANAGEMENT_KEY)
     make = lambda **fields: manage.post("/management/keys", body={"label": "errors", **fields}, cast_to=dict)
     again = {"headers": {"Idempotency-Key": "python: errors"}}
@@ -128,7 +128,7 @@ ROWS = [
     Row(504, "upstream_timeout", openai.InternalServerError, THRICE, body=upstream(504)),
 ]
 
-# When each row's requests were sent, and when they were answered.
+# Times at which each row's requests were sent and answered.
 sent: dict[str, list[float]] = defaultdict(list)
 answered: dict[str, list[float]] = defaultdict(list)
 
@@ -150,7 +150,7 @@ async def note_answered_async(response) -> None:
 
 
 def request(row: Row, name: str) -> tuple[str, dict, dict]:
-    """Options for constructing and calling both clients."""
+    """Returns options for constructing and for calling both clients."""
     body = {"content": row.content} if row.content is not None else {"body": row.body or chat()}
     if row.method == "GET":
         body = {}
@@ -159,9 +159,9 @@ def request(row: Row, name: str) -> tuple[str, dict, dict]:
 
 
 def told(row: Row, name: str, error: Exception) -> str:
-    """Differences between the expected error and the client's exception; empty if there are none."""
+    """Returns the differences between the expected error and the client's exception; empty if there are none."""
     if type(error) is not row.error:
-        return f"{error!r} is no {row.error.__name__}"
+        return f"{error!r} is not {row.error.__name__}"
     if (error.status_code, error.code) != (row.status, row.code) or not error.request_id.startswith("req_"):
         return f"{error.status_code} {error.code} {error.request_id}"
     if len(sent[name]) != row.attempts:
@@ -198,7 +198,7 @@ async def every_error_has_its_class_and_its_number_of_attempts():
             yield meet(row, name, threaded if kind == "sync" else call)
 
     async with AsyncOpenAI(base_url=BASE_URL, api_key=KEYS["reserved"]) as holder:
-        # Holds the whole limit of its key for as long as other clients try.
+        # Holds the whole limit of its key while the other clients try.
         slow = chat(messages=[scripted(head_after_ms=HELD_MS, completion_tokens=1)])
         waiting = asyncio.create_task(holder.chat.completions.create(**slow))
         await asyncio.sleep(1)

@@ -1,4 +1,4 @@
-"""Runner of tests that are named as facts. Prints whether each fact holds."""
+"""Runs tests that are named as facts, and prints whether each holds."""
 
 import asyncio
 import inspect
@@ -13,7 +13,7 @@ from openai import AsyncOpenAI, OpenAI
 
 # Fails the first request of its tag like an overloaded upstream, and answers the next one.
 RECOVERS = {"fault": {"error": {"status": 503, "shape": "nested"}}, "faults": 1}
-# Time for which the whole limit of a key is held: less than three attempts at intervals of one second take.
+# How long the whole limit of a key is held: less than three attempts, one second apart.
 HELD_MS = 2_200
 
 _facts: list[Callable] = []
@@ -26,26 +26,26 @@ def fact(function: Callable) -> Callable:
 
 
 def setting(name: str) -> str:
-    """An environment variable that must be set."""
+    """Reads an environment variable that must be set."""
     if not (value := os.environ.get(name)):
         sys.exit(f"{name} is not set")
     return value
 
 
 def scripted(**members) -> dict:
-    """User message that contains a script for the model."""
+    """Makes a user message that contains a script for the model."""
     return {"role": "user", "content": json.dumps({"script": members})}
 
 
 def make_key(**fields) -> str:
-    """The plaintext of a new API key."""
+    """Creates an API key and returns its plaintext."""
     manage = OpenAI(base_url=setting("BASE_URL"), api_key=setting("MANAGEMENT_KEY"))
     return manage.post("/management/keys", body={"label": "clients", **fields}, cast_to=dict)["key"]
 
 
 @asynccontextmanager
 async def held(key: str) -> AsyncIterator[None]:
-    """Context in which a slow answer holds the whole limit of a key. Leaving it waits for that answer."""
+    """A context in which a slow answer holds the whole limit of a key. Leaving it waits for that answer."""
     async with AsyncOpenAI(base_url=setting("BASE_URL"), api_key=key) as holder:
         slow = [scripted(head_after_ms=HELD_MS, completion_tokens=1)]
         waiting = asyncio.create_task(holder.chat.completions.create(model="Model Flash", messages=slow))
@@ -55,17 +55,17 @@ async def held(key: str) -> AsyncIterator[None]:
 
 
 def raises(error: type[Exception], call: Callable) -> Exception:
-    """The error, exactly of this class, that a call ends in."""
+    """Returns the error that a call raises. It must be exactly of this class."""
     try:
         call()
     except Exception as raised:
-        assert type(raised) is error, f"{raised!r} is no {error.__name__}"
+        assert type(raised) is error, f"{raised!r} is not {error.__name__}"
         return raised
     raise AssertionError(f"no {error.__name__} was raised")
 
 
 def run() -> None:
-    """Runs every fact in the order it was written, and exits with 1 if one does not hold."""
+    """Runs all facts in the order in which they were written, and exits with 1 if one does not hold."""
     failed = 0
     for function in _facts:
         name = function.__name__.replace("_", " ")

@@ -1,4 +1,4 @@
-"""Keys that came from another gateway, in the hands of the official Python SDK."""
+"""Uses keys that were imported from another gateway, with the official Python SDK."""
 
 import json
 
@@ -7,7 +7,7 @@ from facts import fact, run, scripted, setting
 from openai import OpenAI
 
 BASE_URL = setting("BASE_URL")
-# The code of the refusal of each key, null for a key that works.
+# The error code for each key; null if the key works.
 KEYS = json.loads(setting("KEYS"))
 
 
@@ -36,7 +36,7 @@ def keys_that_did_not_work_are_refused():
         except openai.APIStatusError as error:
             assert error.code == code, f"{error.code} instead of {code}"
         else:
-            raise AssertionError(f"a key with {code} works")
+            raise AssertionError(f"a key that should fail with {code} works")
 
 
 run()

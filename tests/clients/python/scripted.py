@@ -1,4 +1,4 @@
-"""Results that applications get through the official Python SDK. Each fact runs with the sync and the async client.
+"""What applications get through the official Python SDK. Each fact runs with the sync and the async client.
 
 The model is scripted: a user message tells it what to do. The test that started this script checks the requests that
 reached the model, by their tags.
@@ -20,7 +20,7 @@ PIXEL = base64.b64encode(b"\x89PNG\r\n\x1a\n" + b"\0" * 40).decode()
 
 
 class Sync:
-    """The sync client behind the interface that the facts use."""
+    """The sync client, behind the interface that the facts use."""
 
     def __init__(self, key: str):
         self.client = OpenAI(base_url=BASE_URL, api_key=key)
@@ -36,7 +36,7 @@ class Sync:
         return self.completions.parse(model=MODEL, messages=list(said), **request)
 
     def gathered(self, *said, **request):
-        """Final result of the SDK's helper for streams, and the types of its events."""
+        """Returns the final result of the SDK's helper for streams, and the types of its events."""
         with self.completions.stream(model=MODEL, messages=list(said), **request) as stream:
             kinds = {event.type for event in stream}
             return stream.get_final_completion(), kinds
@@ -47,7 +47,7 @@ class Sync:
 
 
 class Async:
-    """The async client behind the same interface: each call runs a coroutine to its end."""
+    """The async client, behind the same interface: each call runs a coroutine to its end."""
 
     def __init__(self, key: str):
         self.client = AsyncOpenAI(base_url=BASE_URL, api_key=key)
@@ -89,7 +89,7 @@ MANAGERS = (Sync(MANAGEMENT_KEY), Async(MANAGEMENT_KEY))
 
 
 def of_both(callers):
-    """Marks a function as a fact of the sync client and of the async one."""
+    """Marks a function as a fact that runs with the sync and the async client."""
 
     def mark(function):
         for caller in callers:
@@ -257,7 +257,7 @@ def probabilities_reach_the_client(caller):
     asks = {"logprobs": True, "top_logprobs": 3}
     logprobs = caller.create(scripted(tag="logprobs"), **asks).choices[0].logprobs
     told = logprobs.content
-    # Exactly the members of the API: the upstream sends details about itself beside them.
+    # Only the API's fields, although the upstream also sends details about itself.
     assert logprobs.model_fields_set == {"content", "refusal"} and logprobs.refusal is None
     assert all(token.model_fields_set == {"token", "logprob", "bytes", "top_logprobs"} for token in told)
     assert [token.token for token in told] == [" the", " quick", " brown", " fox", " jumps"]

@@ -11,7 +11,7 @@ from openai import AsyncOpenAI, BaseModel, DefaultHttpxClient, OpenAI
 from openai.pagination import SyncCursorPage
 
 BASE_URL, API_KEY, MANAGEMENT_KEY = map(setting, ("BASE_URL", "API_KEY", "MANAGEMENT_KEY"))
-# Seconds within which the capture of an abandoned request arrives. No response waits for it.
+# Seconds until an abandoned request is billed. No response waits for that.
 SETTLED_WITHIN = 10
 
 client = OpenAI(base_url=BASE_URL, api_key=API_KEY)
@@ -27,7 +27,7 @@ QUESTION = {
 
 
 class ApiKey(BaseModel):
-    """An API key as the management API shows it; `key` is there once."""
+    """An API key as the management API shows it. Only creating it returns `key`."""
 
     id: str
     label: str
@@ -42,13 +42,13 @@ class ApiKey(BaseModel):
 
 
 def nanos(usd: float) -> int:
-    """Nano-USD, the unit that Faregate bills in: every amount here is a whole number of them."""
+    """Converts USD to nano-USD, in which Faregate bills: every amount here is a whole number of them."""
     return round(usd * 1e9)
 
 
 @contextmanager
 def fresh_key(**fields):
-    """An API key of its own, and a client that uses it."""
+    """Creates an API key, and a client that uses it."""
     key = management.post("/management/keys", body={"label": "clients: python", **fields}, cast_to=ApiKey)
     try:
         yield key, client.with_options(api_key=key.key)

@@ -1,4 +1,4 @@
-"""Results of the OpenAI Agents SDK with a scripted model behind Faregate."""
+"""Checks the OpenAI Agents SDK, with a scripted model behind Faregate."""
 
 import asyncio
 from importlib.metadata import version
@@ -21,7 +21,7 @@ from pydantic import BaseModel
 BASE_URL, API_KEY = map(setting, ("BASE_URL", "API_KEY"))
 NO_ID = {"call_ids": "null"}
 
-# By default the SDK sends traces to a host of its own.
+# By default, the SDK sends traces to its vendor.
 set_tracing_disabled(True)
 
 
@@ -43,12 +43,12 @@ def agent(api_key: str = API_KEY, model: str = "Model Flash", **more) -> Agent:
 
 
 def keep_refusal(failed) -> RunErrorHandlerResult:
-    """Ends a run with the refusal, which stays unchanged in the conversation."""
+    """Ends a run with the refusal, and leaves it unchanged in the conversation."""
     return RunErrorHandlerResult(final_output=failed.error.refusal, include_in_history=False)
 
 
 async def ask(asked: Agent, history: list, streamed: bool = False, **script):
-    """The result of one turn."""
+    """Runs one turn and returns its result."""
     question = [*history, scripted(**script)]
     handlers = {"model_refusal": keep_refusal}
     if not streamed:

@@ -1,4 +1,4 @@
-"""Results of clients that speak the Responses or the Messages API by default, with nothing set but address and key."""
+"""Checks clients that speak the Responses or the Messages API by default, with only address and key set."""
 
 import base64
 import os
@@ -11,11 +11,11 @@ from facts import RECOVERS, fact, raises, run, scripted, setting
 
 BASE_URL, API_KEY = map(setting, ("BASE_URL", "API_KEY"))
 MODEL = "Model Flash"
-# The API that the model is asked over; chat completions if it is not set.
+# The API of the upstream; chat completions if not set.
 SPEAKS = os.environ.get("SPEAKS", "Chat")
 PIXEL = base64.b64encode(b"\x89PNG\r\n\x1a\n" + b"\0" * 40).decode()
 SAID = " the quick brown fox jumps"
-# What applications set, and all of it.
+# These are the only settings of an application.
 os.environ |= {"OPENAI_BASE_URL": BASE_URL, "OPENAI_API_KEY": API_KEY}
 os.environ |= {"ANTHROPIC_BASE_URL": BASE_URL.removesuffix("/v1"), "ANTHROPIC_API_KEY": API_KEY}
 
@@ -78,7 +78,7 @@ def a_response_calls_a_tool_and_uses_the_answer():
         first = stream.get_final_response()
     [call] = [item for item in first.output if item.type == "function_call"]
     assert call.call_id and call.status == "completed"
-    # The SDK's own member, which OpenAI refuses.
+    # A field that the SDK added; OpenAI would refuse it.
     history += [item.model_dump(exclude_none=True, exclude={"parsed_arguments"}) for item in first.output]
     history.append({"type": "function_call_output", "call_id": call.call_id, "output": "42"})
     assert responses.create(model=MODEL, input=history, tools=[LOOKUP]).output_text == SAID
@@ -90,7 +90,7 @@ def a_response_has_the_shape_of_a_class():
 
 
 def events_by_type() -> dict[str, type[BaseModel]]:
-    """Classes of the Open Responses specification for events, by the types that they are for."""
+    """Returns the event classes of the Open Responses specification, by event type."""
     events = {}
     for name, event in vars(shapes).items():
         if name.endswith("StreamingEvent"):
@@ -115,14 +115,14 @@ def responses_and_events_have_the_shapes_of_the_open_specification():
         if "fault" not in asked["input"] and SPEAKS != "Responses":
             shapes.ResponseResource.model_validate(responses.create(model=MODEL, **asked).to_dict())
         for event in responses.create(model=MODEL, stream=True, **asked):
-            # The specification knows the reasoning of a model by another name than OpenAI does, whose own responses lack
-            # members that it demands.
+            # The specification and OpenAI use different names for reasoning. OpenAI's own responses also lack fields
+            # that the specification requires.
             whole = event.type.endswith((".created", ".in_progress", ".completed", ".incomplete", ".failed"))
             if not event.type.startswith("response.reasoning_text.") and not (whole and SPEAKS == "Responses"):
                 events[event.type].model_validate(event.to_dict())
             seen.add(event.type.removeprefix("response."))
     ends = {"completed", "incomplete", "failed"}
-    # In Messages a refusal is a reason to stop, behind a text like any other.
+    # In Messages, a refusal is ordinary text with its own stop reason.
     refusal = set() if SPEAKS == "Messages" else {"refusal.delta"}
     assert ends | refusal | {"created", "function_call_arguments.done", "reasoning_summary_text.done"} <= seen, seen
 
@@ -192,7 +192,7 @@ def a_message_shows_thinking_that_may_come_back():
     history = [script, {"role": "assistant", "content": message.content}, scripted(tag="messages thoughts")]
     assert client.messages.create(model=MODEL, max_tokens=500, messages=history).content[0].text == SAID
     plain = ask(reasoning_tokens=4, completion_tokens=9)
-    # An answer in the API of the upstream is its own.
+    # If the upstream speaks the client's API, the answer is unchanged.
     assert SPEAKS == "Messages" or plain.content[0].type == "text", "thinking that was not asked for stays hidden"
 
 

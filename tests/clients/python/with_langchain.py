@@ -1,4 +1,4 @@
-"""Results of LangChain's `ChatOpenAI` with a scripted model behind Faregate."""
+"""Checks LangChain's `ChatOpenAI`, with a scripted model behind Faregate."""
 
 from importlib.metadata import version
 

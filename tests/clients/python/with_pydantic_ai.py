@@ -1,4 +1,4 @@
-"""Results of Pydantic AI with a scripted model behind Faregate."""
+"""Checks Pydantic AI, with a scripted model behind Faregate."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ def lookup(q: str) -> str:
 
 
 async def ask(asked: Agent, history: list, streamed: bool = False, **script) -> tuple:
-    """Output of one turn, its usage, and the conversation after it."""
+    """Runs one turn. Returns its output, its usage, and the conversation after it."""
     question = scripted(**script)["content"]
     if not streamed:
         result = await asked.run(question, message_history=history)
@@ -41,7 +41,7 @@ async def ask(asked: Agent, history: list, streamed: bool = False, **script) -> 
 
 
 async def refused(asked: Agent, streamed: bool) -> list:
-    """The conversation after a refusal, which the application keeps as the model's message."""
+    """Returns the conversation after a refusal, which the application keeps as the model's message."""
     with capture_run_messages() as messages:
         try:
             await ask(asked, [], streamed, refuses=True, says="I cannot.")
@@ -49,7 +49,7 @@ async def refused(asked: Agent, streamed: bool) -> list:
             [response] = json.loads(error.body)
             assert response["provider_details"]["refusal"] == "I cannot.", error
             return [*messages[:1], ModelResponse(parts=[TextPart("I cannot.")])]
-    raise AssertionError("the refusal was taken for an answer")
+    raise AssertionError("the refusal was mistaken for an answer")
 
 
 async def raised(asked: Agent) -> tuple[int, str]:

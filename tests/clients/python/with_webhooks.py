@@ -1,4 +1,4 @@
-"""Facts about webhooks that a receiver sees with the public library of the specification."""
+"""Checks webhooks as a receiver, with the public library of the Standard Webhooks specification."""
 
 import json
 import queue
@@ -13,12 +13,12 @@ from standardwebhooks import Webhook, WebhookVerificationError
 MANAGEMENT = OpenAI(base_url=setting("BASE_URL"), api_key=setting("MANAGEMENT_KEY"))
 DELIVERIES = queue.Queue()
 PATIENCE = 30
-# Beyond the age that the library tolerates.
+# Older than the library tolerates.
 TOO_OLD = timedelta(minutes=6)
 
 
 class Receiver(BaseHTTPRequestHandler):
-    """Keeps each delivery, and answers that it has arrived."""
+    """Keeps each delivery, and confirms it."""
 
     def do_POST(self):
         body = self.rfile.read(int(self.headers["content-length"]))
@@ -31,7 +31,7 @@ class Receiver(BaseHTTPRequestHandler):
 
 
 def subscribed(**settings) -> dict:
-    """A new webhook that leads to a receiver of this process."""
+    """Creates a webhook to a receiver in this process."""
     server = HTTPServer(("127.0.0.1", 0), Receiver)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     url = f"http://127.0.0.1:{server.server_port}/hook"
