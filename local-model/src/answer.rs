@@ -8,11 +8,11 @@ use shared::error::ApiError;
 use tokio::sync::mpsc;
 
 use crate::{
-    engine::{AnswerEvent, Engine, Request},
     fill,
     output::{Delta, TextWriter},
     prompt::Tool,
-    reader::{Halt, Reader},
+    reader::{Halt, Model, Reader},
+    sampler::Sampler,
     tokenizer::{CALL_BEGIN, CALL_END, END_OF_TEXT, TURN_END},
 };
 
@@ -30,11 +30,28 @@ pub(crate) struct Form {
     pub(crate) call_ids: u64,
 }
 
+pub(crate) struct Request {
+    pub(crate) prompt: Vec<u32>,
+    /// Limit of tokens of the answer, never zero.
+    pub(crate) max_tokens: usize,
+    pub(crate) sampler: Sampler,
+    /// Texts that the answer ends before.
+    pub(crate) stops: Vec<String>,
+    pub(crate) form: Form,
+}
+
+pub(crate) struct AnswerEvent {
+    pub(crate) delta: Delta,
+    pub(crate) prompt_tokens: usize,
+    /// Tokens of the answer so far, its end included.
+    pub(crate) written: usize,
+}
+
 pub(crate) type EventSender = mpsc::UnboundedSender<Result<AnswerEvent, ApiError>>;
 
 /// An answer that is being written, on a thread that may block.
 pub(crate) struct AnswerWriter<'a> {
-    engine: &'a Engine,
+    model: &'a Model,
     reader: Reader<'a>,
     events: &'a EventSender,
     form: &'a Form,
@@ -47,11 +64,11 @@ pub(crate) struct AnswerWriter<'a> {
 }
 
 /// Writes an answer and its end, unless the client leaves.
-pub(crate) fn write(engine: &Engine, request: Request, events: &EventSender) {
+pub(crate) fn write(model: &Model, request: Request, events: &EventSender) {
     let Request { prompt, max_tokens, sampler, stops, form } = request;
     let mut answer = AnswerWriter {
-        engine,
-        reader: Reader::new(engine, sampler, Box::new(|| events.is_closed())),
+        model,
+        reader: Reader::new(model, sampler, Box::new(|| events.is_closed())),
         events,
         form: &form,
         text: TextWriter::new(stops),
@@ -100,7 +117,7 @@ impl<'a> AnswerWriter<'a> {
     /// Adds a token of the text.
     fn push(&mut self, token: u32) -> Result<(), Halt> {
         self.tokens.push(token);
-        let text = self.text.push(&self.engine.tokenizer.bytes[token as usize]);
+        let text = self.text.push(&self.model.tokenizer.bytes[token as usize]);
         self.send(Delta::Text(text));
         if self.text.is_stopped { Err(Halt::Ended("stop")) } else { self.bounded() }
     }
@@ -120,7 +137,7 @@ impl<'a> AnswerWriter<'a> {
     fn json(&mut self, schema: &Value) -> Result<&'static str, Halt> {
         let before = self.tokens.clone();
         let text = self.filled(&before, schema, String::new())?;
-        for token in self.engine.tokenizer.encode_text(&text) {
+        for token in self.model.tokenizer.encode_text(&text) {
             self.push(token)?;
         }
         Ok(self.end("stop"))
@@ -136,7 +153,7 @@ impl<'a> AnswerWriter<'a> {
     fn call(&mut self) -> Result<&'static str, Halt> {
         let rest = self.text.finish();
         self.send(Delta::Text(rest));
-        let between = self.engine.tokenizer.encode_text("\n");
+        let between = self.model.tokenizer.encode_text("\n");
         loop {
             let before = [&self.tokens[..], &[CALL_BEGIN]].concat();
             let Tool { function } = self.chosen(&before)?;
@@ -178,8 +195,8 @@ impl<'a> AnswerWriter<'a> {
     /// Adds the tokens of a call. Its arguments are shown as they come, after its name.
     fn push_call(&mut self, name: &str, arguments: Range<usize>, text: &str) -> Result<(), Halt> {
         let (mut writer, mut end) = (TextWriter::default(), 0);
-        for token in self.engine.tokenizer.encode_text(text) {
-            let bytes = &self.engine.tokenizer.bytes[token as usize];
+        for token in self.model.tokenizer.encode_text(text) {
+            let bytes = &self.model.tokenizer.bytes[token as usize];
             let begin = end;
             end += bytes.len();
             self.tokens.push(token);

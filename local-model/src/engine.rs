@@ -2,52 +2,29 @@
 
 use std::sync::Arc;
 
-use local_model_transformer::Transformer;
 use shared::{
     clock::{Clock, random_bytes},
     error::{ApiError, Code},
 };
 use tokio::{
-    sync::{Mutex, MutexGuard, OwnedSemaphorePermit, Semaphore, mpsc},
+    sync::{OwnedSemaphorePermit, Semaphore, mpsc},
     task::spawn_blocking,
 };
 
 use crate::{
-    answer::{self, Form},
-    output::Delta,
-    sampler::Sampler,
-    tokenizer::Tokenizer,
+    answer::{self, AnswerEvent, Request},
+    reader::Model,
 };
 
 /// Requests that are read or answered side by side; others wait. Each may come to hold keys and values of 9.4 MB.
 const MAX_ANSWERS: usize = 32;
 
 pub struct Engine {
-    pub(crate) transformer: Transformer,
-    pub(crate) tokenizer: Tokenizer,
+    pub(crate) model: Model,
     /// Source of time, and of randomness for ids and for requests without a seed.
     clock: Arc<dyn Clock>,
     requests: Arc<Semaphore>,
     answers: Arc<Semaphore>,
-    /// Turn to compute. Turns go in the order of asking, so that all requests make progress.
-    turn: Mutex<()>,
-}
-
-pub(crate) struct Request {
-    pub(crate) prompt: Vec<u32>,
-    /// Limit of tokens of the answer, never zero.
-    pub(crate) max_tokens: usize,
-    pub(crate) sampler: Sampler,
-    /// Texts that the answer ends before.
-    pub(crate) stops: Vec<String>,
-    pub(crate) form: Form,
-}
-
-pub(crate) struct AnswerEvent {
-    pub(crate) delta: Delta,
-    pub(crate) prompt_tokens: usize,
-    /// Tokens of the answer so far, its end included.
-    pub(crate) written: usize,
 }
 
 /// Events of a request. The engine stops answering a request whose events are dropped.
@@ -58,12 +35,10 @@ impl Engine {
     /// refused.
     pub fn start(clock: Arc<dyn Clock>, max_requests: usize) -> anyhow::Result<Arc<Self>> {
         Ok(Arc::new(Self {
-            transformer: Transformer::shipped()?,
-            tokenizer: Tokenizer::shipped()?,
+            model: Model::shipped()?,
             clock,
             requests: Arc::new(Semaphore::new(max_requests)),
             answers: Arc::new(Semaphore::new(MAX_ANSWERS)),
-            turn: Mutex::new(()),
         }))
     }
 
@@ -84,15 +59,10 @@ impl Engine {
         let (events, received) = mpsc::unbounded_channel();
         let engine = Arc::clone(self);
         spawn_blocking(move || {
-            answer::write(&engine, request, &events);
+            answer::write(&engine.model, request, &events);
             drop(permits);
         });
         received
-    }
-
-    /// Waits for a turn to compute.
-    pub(crate) fn turn(&self) -> MutexGuard<'_, ()> {
-        self.turn.blocking_lock()
     }
 
     pub(crate) fn now(&self) -> i64 {
@@ -106,11 +76,13 @@ impl Engine {
 
 #[cfg(test)]
 mod tests {
-    use local_model_transformer::KvCache;
+    use local_model_transformer::{KvCache, Transformer};
     use serde::Deserialize;
 
-    use super::*;
-    use crate::prompt::{self, Message, Tool};
+    use crate::{
+        prompt::{self, Message, Tool},
+        tokenizer::Tokenizer,
+    };
 
     /// Prompt and greedy answer of PyTorch.
     #[derive(Deserialize)]

@@ -1,14 +1,34 @@
 //! The model, as it reads and continues the text of one answer.
 
-use local_model_transformer::{CONTEXT_TOKENS, KvCache};
+use local_model_transformer::{CONTEXT_TOKENS, KvCache, Transformer};
 use shared::error::ApiError;
+use tokio::sync::Mutex;
 
-use crate::{engine::Engine, sampler::Sampler, tokenizer::FIRST_TEXT};
+use crate::{
+    sampler::Sampler,
+    tokenizer::{FIRST_TEXT, Tokenizer},
+};
 
 /// Tokens of a prompt that are read per turn: 5 to 15 ms, in which other requests wait. Larger chunks are no faster.
 const CHUNK: usize = 32;
 /// Tokens of a draft at most.
 const MAX_DRAFT: usize = 128;
+
+/// The shipped model, which answers one token at a time.
+pub(crate) struct Model {
+    transformer: Transformer,
+    pub(crate) tokenizer: Tokenizer,
+    /// Turn to compute. Turns go in the order of asking, so that all requests make progress.
+    turn: Mutex<()>,
+}
+
+impl Model {
+    /// Loads the shipped model, which takes some milliseconds.
+    pub(crate) fn shipped() -> anyhow::Result<Self> {
+        let (transformer, tokenizer) = (Transformer::shipped()?, Tokenizer::shipped()?);
+        Ok(Self { transformer, tokenizer, turn: Mutex::new(()) })
+    }
+}
 
 /// Why an answer is written no further.
 #[derive(Debug)]
@@ -21,7 +41,7 @@ pub(crate) enum Halt {
 }
 
 pub(crate) struct Reader<'a> {
-    engine: &'a Engine,
+    model: &'a Model,
     sampler: Sampler,
     /// Returns whether the client has left.
     has_left: Box<dyn Fn() -> bool + 'a>,
@@ -31,8 +51,8 @@ pub(crate) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    pub(crate) fn new(engine: &'a Engine, sampler: Sampler, has_left: Box<dyn Fn() -> bool + 'a>) -> Self {
-        Self { engine, sampler, has_left, cache: KvCache::default(), read: Vec::new() }
+    pub(crate) fn new(model: &'a Model, sampler: Sampler, has_left: Box<dyn Fn() -> bool + 'a>) -> Self {
+        Self { model, sampler, has_left, cache: KvCache::default(), read: Vec::new() }
     }
 
     /// Chooses the token after `tokens`, of which the beginning is often read already. A token that is not `allowed` is
@@ -45,11 +65,11 @@ impl<'a> Reader<'a> {
         self.read.truncate(known);
         let mut logits = Vec::new();
         for chunk in tokens[known..].chunks(CHUNK) {
-            let _turn = self.engine.turn();
+            let _turn = self.model.turn.blocking_lock();
             if (self.has_left)() {
                 return Err(Halt::Left);
             }
-            logits = self.engine.transformer.forward(chunk, &mut self.cache);
+            logits = self.model.transformer.forward(chunk, &mut self.cache);
             self.read.extend(chunk);
         }
         for (token, logit) in (0..).zip(&mut logits) {
@@ -62,7 +82,7 @@ impl<'a> Reader<'a> {
 
     /// Counts the tokens of a text.
     pub(crate) fn count(&self, text: &str) -> usize {
-        self.engine.tokenizer.encode_text(text).len()
+        self.model.tokenizer.encode_text(text).len()
     }
 
     /// Lets the model continue `before` and `text`, until `is_enough` of what it wrote, and returns that.
@@ -75,7 +95,7 @@ impl<'a> Reader<'a> {
         text: &str,
         is_enough: impl Fn(&str) -> bool,
     ) -> Result<String, Halt> {
-        let vocabulary = &self.engine.tokenizer;
+        let vocabulary = &self.model.tokenizer;
         let (text, again) = text.split_at(text.trim_end_matches(|it: char| !it.is_alphanumeric()).len());
         let mut again = again.as_bytes();
         let (mut tokens, mut written) = ([before, &vocabulary.encode_text(text)].concat(), Vec::new());

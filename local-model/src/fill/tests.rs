@@ -1,16 +1,16 @@
 //! Values that are written for schemas, and schemas that are refused.
 
 use super::*;
-use crate::{engine::Engine, sampler::Sampler};
+use crate::{reader::Model, sampler::Sampler};
 
 type Fits = fn(&Value) -> bool;
 
 /// What is written for a schema after a question, with tokens that are likely or wild.
 fn written(schema: &Value, temperature: f32) -> Value {
-    let engine = Engine::start(std::sync::Arc::new(shared::clock::System), 1).unwrap();
-    let prompt = engine.tokenizer.encode("<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n");
+    let model = Model::shipped().unwrap();
+    let prompt = model.tokenizer.encode("<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n");
     let sampler = Sampler::new(temperature, Vec::new(), 1);
-    let mut reader = Reader::new(&engine, sampler, Box::new(|| false));
+    let mut reader = Reader::new(&model, sampler, Box::new(|| false));
     let text = fill(&mut reader, (&prompt, 1000), schema, String::new()).unwrap();
     serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}"))
 }

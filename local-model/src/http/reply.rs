@@ -14,8 +14,9 @@ use shared::error::ApiError;
 use shared_door::http::ok;
 
 use crate::{
+    answer::AnswerEvent,
     demo::NAME,
-    engine::{AnswerEvent, Engine, Events},
+    engine::{Engine, Events},
     output::Delta,
 };
 

@@ -11,8 +11,8 @@ use shared::error::{ApiError, Code};
 
 use super::reply::StreamOptions;
 use crate::{
-    answer::Form,
-    engine::{Engine, Request},
+    answer::{Form, Request},
+    engine::Engine,
     fill,
     prompt::{self, Message, Prompt, Tool},
     sampler::Sampler,
@@ -93,7 +93,7 @@ impl ChatBody {
             return Err(ApiError::at(Code::UnsupportedValue, "messages", message));
         }
         let tools = self.tools.as_deref().unwrap_or_default();
-        prompt::encode(&engine.tokenizer, &self.messages, tools).ok_or_else(too_long)
+        prompt::encode(&engine.model.tokenizer, &self.messages, tools).ok_or_else(too_long)
     }
 
     /// The form of the answer, with the tools that it may call. Tools that a shortened prompt does not show are called
