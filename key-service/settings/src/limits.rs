@@ -272,7 +272,7 @@ fn raise_fields(entered: Entered<'_>, of: &'static LimitFields) -> Markup {
         details open[entered.has_any(&[of.raise, of.until])] {
             summary { "Raise until a time" }
             div.pair {
-                (dollar_field(entered, of.raise, title, "Until the time beside it; then the limit is as before."))
+                (dollar_field(entered, of.raise, title, "Applies until the time next to it. Then the normal limit applies again."))
                 (entered.instant(of.until, until_title, "In UTC.", &[]))
             }
         }

@@ -164,8 +164,8 @@ pub fn ask<F: Table>(
     let is_of_limits = matches!(first.field.kind, Kind::Limits | Kind::Raise);
     let name = if is_of_limits { limits::names().next()? } else { first.field.name };
     let says = format!(
-        "While this page was open, somebody else changed: {}. Save again to overwrite it with what is entered here.",
-        changes.join(", ")
+        "Somebody else changed this while the page was open. {}. Save again to overwrite it with your values.",
+        words::sentence(&changes)
     );
     Some((merged::<F>(form, present).with(SHOWN, present.query()), Fault::of(name, says)))
 }
