@@ -85,8 +85,7 @@ pub fn read(form: &Fields) -> Result<Limits, Fault> {
             continue;
         };
         let amount = amount(text).map_err(|says| Fault::of(of.amount, says))?;
-        let twice =
-            || Err(Fault::of(of.amount, "A limit above has the same reset. Keep only one of them."));
+        let twice = || Err(Fault::of(of.amount, "A limit above has the same reset. Keep only one of them."));
         if form.get(of.resets).is_empty() {
             if lifetime != Value::Null {
                 return twice();
@@ -94,8 +93,8 @@ pub fn read(form: &Fields) -> Result<Limits, Fault> {
             (lifetime, raised) = (Value::Amount(amount), raise.map_or(Value::Null, Value::Raise));
             continue;
         }
-        let per =
-            Per::parse(form.get(of.resets)).ok_or_else(|| Fault::of(of.resets, "Choose one from the list."))?;
+        let per = Per::parse(form.get(of.resets))
+            .ok_or_else(|| Fault::of(of.resets, "Choose one from the list."))?;
         if windows.iter().any(|limit| limit.per == per) {
             return twice();
         }
