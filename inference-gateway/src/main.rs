@@ -103,15 +103,15 @@ struct GatewayArguments {
 /// Commands of an operator.
 #[derive(Subcommand)]
 enum GatewayCommand {
-    /// Captures that this gateway could not deliver yet
+    /// Captures that a gateway has not delivered yet
     #[command(subcommand)]
     Spool(SpoolCommand),
     /// List, drain or restore the upstreams of the running gateway
     #[command(subcommand)]
     Upstreams(UpstreamsCommand),
-    /// Show or replace the filter of log lines of the running gateway
+    /// Show or replace the log filter of the running process
     LogLevel(LogLevel),
-    /// Check the whole gateway and report what works and what to fix
+    /// Check the whole installation and report what works and what to fix
     ///
     /// Checks settings, secrets, limits, certificates, every key-service, the catalogue and every upstream. Changes
     /// nothing. Exit status: 0 if all is well, 1 with warnings, 2 with errors.

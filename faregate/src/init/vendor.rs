@@ -97,7 +97,7 @@ fn checked_address(text: &str) -> Result<Uri, String> {
     let uri = uri.filter(|uri| matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some());
     let uri = uri.ok_or_else(|| {
         let text = shown(text, MAX_SHOWN_ANSWER);
-        format!("\"{text}\" is not an address such as http://127.0.0.1:8000/v1")
+        format!("\"{text}\" is not an http(s) address such as http://127.0.0.1:8000/v1")
     })?;
     if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
         return Err("an address cannot hold a credential; put it into an environment variable, and name the variable with --api-key-env".into());
@@ -167,7 +167,7 @@ mod tests {
         let unknown = fault(Some("opnai\u{1b}"), None);
         assert!(unknown.contains(r#""opnai\u{1b}"; the vendors are openai, anthropic"#), "{unknown}");
         for address in ["127.0.0.1:8000", "ftp://a/v1", "http://", "vllm"] {
-            assert!(fault(None, Some(address)).contains("is not an address such as"), "{address}");
+            assert!(fault(None, Some(address)).contains("is not an http(s) address such as"), "{address}");
         }
         let secret = fault(None, Some("https://user:secret@a/v1"));
         assert!(secret.contains("--api-key-env") && !secret.contains("secret@"), "{secret}");

@@ -1,4 +1,4 @@
-//! The parts of a spend as a list, the largest first.
+//! Lists the parts of a spend, largest first.
 
 use axum::{
     extract::{Request, State},
@@ -30,10 +30,9 @@ use key_service_page::{
     show::{count, scrolled_table},
 };
 
-/// Keys in the table of a page.
+/// Most keys in the table of a page.
 const TOP_KEYS: usize = 10;
 
-/// A part with its sums.
 struct Row<'a> {
     part: &'a SpendPart,
     sums: Sums,
@@ -86,9 +85,9 @@ pub async fn show(
     let content = html! {
         (view.range.choice(&app, LIST, &query))
         div.choices { (measures(&view, &query)) (parts(&view, &query)) }
-        p { strong { (view.range.title()) } ": " (view.measure.glance(view.measure.of(whole))) " in all · "
+        p { strong { (view.range.title()) } ": " (view.measure.glance(view.measure.of(whole))) " in total · "
             a href={ (back) "?" (shown_as.query()) } { "As a chart" } }
-        @if rows.is_empty() { p.empty { "No request was billed in these days." } }
+        @if rows.is_empty() { p.empty { "No requests were billed in this period." } }
         @else { (table(&view, &names, &rows, whole, title(view.by))) }
         @if let Some(says) = says_of_others(&report.parts) { p.quiet { (says) } }
         (pagination.links(LIST, &query, &shown))
@@ -97,7 +96,7 @@ pub async fn show(
     Ok(page(&viewer, section, &format!("Spend by {}", title(view.by).to_lowercase()), &content))
 }
 
-/// Makes the table of the keys of an account that spent most in a range. `report` is what the page's chart shows.
+/// Makes the table of the account's keys with the highest spend in a range. `report` is the data of the page's chart.
 pub async fn top_keys(
     app: &App,
     reach: AccountReach,
@@ -135,10 +134,10 @@ pub async fn top_keys(
     let whole = total(&by_key.parts);
     let all = query.only(&["range", "from", "to", "against"]).with("by", "key".into());
     Ok(html! {
-        h2 { "Keys that spent most" }
-        (table(&of_spend, &names, &rows, whole, "Keys that spent most"))
+        h2 { "Top keys by spend" }
+        (table(&of_spend, &names, &rows, whole, "Top keys by spend"))
         @if let Some(says) = says_of_others(&by_key.parts) { p.quiet { (says) } }
-        @if ranked.len() > rows.len() { p { a href={ (LIST) "?" (all.query()) } { "All keys that spent" } } }
+        @if ranked.len() > rows.len() { p { a href={ (LIST) "?" (all.query()) } { "All keys with spend" } } }
     })
 }
 
@@ -175,7 +174,7 @@ fn parts(view: &SpendView, query: &Fields) -> Markup {
     }
 }
 
-/// Writes the rows with their shares of the whole, and what they had before.
+/// Writes the rows with their shares of the whole, and the change from the range before.
 fn table(view: &SpendView, names: &PartNames, rows: &[Row<'_>], whole: Sums, name: &str) -> Markup {
     let (measure, range) = (view.measure, &view.range);
     let head = html! {

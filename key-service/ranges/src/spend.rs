@@ -278,17 +278,17 @@ pub(crate) fn says_of_others(parts: &SpendParts) -> Option<&'static str> {
     let has = |part: SpendPart| parts.contains_key(&part);
     if has(SpendPart::OtherKeys) {
         Some(
-            "These days have too many keys to compare all of them. Shown are those with the most spend in a sample of \
-             the requests, and of all time; another key may have spent more.",
+            "This period has too many keys to compare them all. Shown are the keys with the highest spend in a sample of \
+             the requests and in total; another key may have spent more.",
         )
     } else if has(SpendPart::OtherGroups) {
         Some(
-            "There are too many groups to compare all of them. Shown are those with the most spend of all time, and in \
-             a sample of the requests; another group may have spent more. Other groups has keys in no group, too.",
+            "There are too many groups to compare them all. Shown are the groups with the highest spend in total and in \
+             a sample of the requests; another group may have spent more. Other groups includes keys without a group.",
         )
     } else if has(SpendPart::OtherUsers) {
         Some(
-            "The first users of each day are counted one by one, some 200; further ones are in the sums as other users.",
+            "About 200 users of each day are counted separately. All later ones are summed up as Other users.",
         )
     } else {
         None

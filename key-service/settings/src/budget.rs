@@ -64,7 +64,7 @@ pub fn gauge(
         @if let Some((of, limit)) = least.filter(|(_, limit)| limit.is_reached && !is_over) { (refusal(of, limit)) }
         section.card.gauge aria-label="Limits" {
             ul.legend {
-                li { "Used in all " strong { (usd(budget.used)) } }
+                li { "Total used " strong { (usd(budget.used)) } }
                 @if budget.held > NanoUsd::ZERO { li { i.held {} "Held by requests in flight " strong { (usd(budget.held)) } } }
                 @match (least, is_over) {
                     (_, true) => {},

@@ -80,13 +80,12 @@ pub fn read(form: &Fields) -> Result<Limits, Fault> {
     for of in &FIELDS {
         let raise = raise(form, of)?;
         let Some(text) = form.filled(of.amount) else {
-            let nothing = || Fault::of(of.amount, "Give the limit that is raised.");
+            let nothing = || Fault::of(of.amount, "Enter the limit to raise.");
             raise.map_or(Ok(()), |_| Err(nothing()))?;
             continue;
         };
         let amount = amount(text).map_err(|says| Fault::of(of.amount, says))?;
-        let twice =
-            || Err(Fault::of(of.amount, "There is a limit with the same reset above. Give one of them."));
+        let twice = || Err(Fault::of(of.amount, "A limit above has the same reset. Keep only one of them."));
         if form.get(of.resets).is_empty() {
             if lifetime != Value::Null {
                 return twice();
@@ -94,8 +93,8 @@ pub fn read(form: &Fields) -> Result<Limits, Fault> {
             (lifetime, raised) = (Value::Amount(amount), raise.map_or(Value::Null, Value::Raise));
             continue;
         }
-        let per =
-            Per::parse(form.get(of.resets)).ok_or_else(|| Fault::of(of.resets, "Choose one of the list."))?;
+        let per = Per::parse(form.get(of.resets))
+            .ok_or_else(|| Fault::of(of.resets, "Choose one from the list."))?;
         if windows.iter().any(|limit| limit.per == per) {
             return twice();
         }
@@ -111,32 +110,32 @@ pub fn read(form: &Fields) -> Result<Limits, Fault> {
 fn raise(form: &Fields, of: &LimitFields) -> Result<Option<Raise>, Fault> {
     let raised = match (form.filled(of.raise), form.filled(of.until)) {
         (None, None) => return Ok(None),
-        (None, Some(_)) => return Err(Fault::of(of.raise, "Give the amount to which the limit is raised.")),
-        (Some(_), None) => return Err(Fault::of(of.until, "Give the time until which the limit is raised.")),
+        (None, Some(_)) => return Err(Fault::of(of.raise, "Enter the amount to raise the limit to.")),
+        (Some(_), None) => return Err(Fault::of(of.until, "Enter the time when the raise ends.")),
         (Some(raised), Some(until)) => (raised, until),
     };
     let amount = amount(raised.0).map_err(|says| Fault::of(of.raise, says))?;
     let until = Timestamp::parse(raised.1);
     let until =
-        until.ok_or_else(|| Fault::of(of.until, "Give a date and a time, such as 2027-12-31T23:59."))?;
+        until.ok_or_else(|| Fault::of(of.until, "Enter a date and a time, such as 2027-12-31T23:59."))?;
     Ok(Some(Raise { amount, until }))
 }
 
-/// Makes the fault of a form that raises a limit in vain.
+/// Makes the fault of a form whose raise is refused.
 pub(crate) fn raise_fault(form: &Fields, BadRaise { window, fault }: BadRaise) -> Fault {
     let resets = window.map_or("", |(_, per)| per.as_str());
     let is_raised =
         |of: &&LimitFields| form.filled(of.amount).is_some() && form.get(of.resets).trim() == resets;
     let of = FIELDS.iter().find(is_raised).unwrap_or(&FIELDS[0]);
     match fault {
-        RaiseFault::NoLimit => Fault::of(of.amount, "Give the limit that is raised."),
+        RaiseFault::NoLimit => Fault::of(of.amount, "Enter the limit to raise."),
         RaiseFault::NotAbove(plain) => {
-            Fault::of(of.raise, format!("Give more than the limit of {}.", dollars(plain)))
+            Fault::of(of.raise, format!("Enter more than the limit of {}.", dollars(plain)))
         }
-        RaiseFault::Over => Fault::of(of.until, "Give a time that is still to come."),
+        RaiseFault::Over => Fault::of(of.until, "Enter a time in the future."),
         RaiseFault::TooLong => {
             let days = MAX_RAISE.as_secs() / 86_400;
-            Fault::of(of.until, format!("Give a time within the next {days} days."))
+            Fault::of(of.until, format!("Enter a time within the next {days} days."))
         }
     }
 }
@@ -174,8 +173,8 @@ pub fn instant(at: Timestamp) -> String {
 
 /// Reads an amount exactly, which a float could not hold.
 fn amount(text: &str) -> Result<NanoUsd, String> {
-    let bounds = || format!("Give an amount from 0 to {MAX_LIMIT}.");
-    let unreadable = || "Give an amount in US dollars, such as 5, 0.25 or 1,000.00.".to_owned();
+    let bounds = || format!("Enter an amount from 0 to {MAX_LIMIT}.");
+    let unreadable = || "Enter an amount in US dollars, such as 5, 0.25 or 1,000.00.".to_owned();
     let digits = without_commas(text.strip_prefix('$').unwrap_or(text).trim()).ok_or_else(unreadable)?;
     match NanoUsd::parse(&digits) {
         Ok(amount) if (NanoUsd::ZERO..=MAX_LIMIT).contains(&amount) => Ok(amount),
@@ -272,7 +271,7 @@ fn raise_fields(entered: Entered<'_>, of: &'static LimitFields) -> Markup {
         details open[entered.has_any(&[of.raise, of.until])] {
             summary { "Raise until a time" }
             div.pair {
-                (dollar_field(entered, of.raise, title, "Until the time beside it; then the limit is as before."))
+                (dollar_field(entered, of.raise, title, "Applies until the time next to it. Then the normal limit applies again."))
                 (entered.instant(of.until, until_title, "In UTC.", &[]))
             }
         }

@@ -164,8 +164,8 @@ pub fn ask<F: Table>(
     let is_of_limits = matches!(first.field.kind, Kind::Limits | Kind::Raise);
     let name = if is_of_limits { limits::names().next()? } else { first.field.name };
     let says = format!(
-        "While this page was open, somebody else changed: {}. Save again to overwrite it with what is entered here.",
-        changes.join(", ")
+        "Somebody else changed this while the page was open. {}. Save again to overwrite it with your values.",
+        words::sentence(&changes)
     );
     Some((merged::<F>(form, present).with(SHOWN, present.query()), Fault::of(name, says)))
 }
@@ -219,11 +219,11 @@ fn value(field: &Field, form: &Fields, limits: &Limits) -> Result<Option<Value>,
         Kind::Line { max } | Kind::ExternalId { max } => line(text, max).map(Value::Text),
         Kind::Time => {
             let at = Timestamp::parse(text).map(Value::Time);
-            at.ok_or_else(|| "Give a date and a time, such as 2027-12-31T23:59.".into())
+            at.ok_or_else(|| "Enter a date and a time, such as 2027-12-31T23:59.".into())
         }
         Kind::Count { max } => count(text, max).map(Value::Count),
         Kind::Group => {
-            text.parse().map(Value::Group).map_err(|_| "Give the id of a group, such as grp_….".into())
+            text.parse().map(Value::Group).map_err(|_| "Enter the id of a group, such as grp_….".into())
         }
         Kind::Flag => text.parse().map(Value::Flag).map_err(|_| "Choose yes or no.".into()),
         Kind::Amount
@@ -243,7 +243,7 @@ fn count(text: &str, max: u64) -> Result<u64, String> {
     let number = limits::without_commas(text).and_then(|digits| digits.parse().ok());
     number
         .filter(|number| (1..=max).contains(number))
-        .ok_or_else(|| format!("Give a whole number from 1 to {max}."))
+        .ok_or_else(|| format!("Enter a whole number from 1 to {max}."))
 }
 
 /// The fields of a form for a new object.
@@ -335,7 +335,7 @@ pub fn group<'a>(
     let chosen = entered.get(name);
     let known = groups.iter().find(|group| group.id.to_string() == chosen);
     let live = || groups.iter().filter(|group| group.spend.archived_at.is_none());
-    let hint = if *has_all_groups { hint.to_owned() } else { format!("{hint} Give its id.") };
+    let hint = if *has_all_groups { hint.to_owned() } else { format!("{hint} Enter its id.") };
     entered.field(name, title, &hint, |entry| {
         html! {
             @if *has_all_groups {

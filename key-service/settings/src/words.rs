@@ -1,4 +1,4 @@
-//! Settings in plain words: what bounds allow together, and what a change did.
+//! Describes settings in plain words: what bounds allow together, and what a change did.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -116,23 +116,28 @@ fn capitalised(text: &str) -> String {
     first.into_iter().flatten().chain(chars).collect()
 }
 
-/// Says what a change did: `Saved: limit $25.00 → $5.00.` `values` are those of a setting before and after.
+/// Says what a change did: `Saved. Limit: $25.00 → $5.00.` `values` returns a setting before and after the change.
 pub fn saved<F: Table>(values: impl Fn(F) -> [Value; 2], groups: &[Group]) -> String {
     let changes = F::settings().filter_map(|field| {
         let values = values(field).map(Value::setting);
         (values[0] != values[1]).then(|| change(&field.row(), &values, groups))
     });
     let changes: Vec<String> = changes.collect();
-    if changes.is_empty() { "Nothing was changed.".into() } else { format!("Saved: {}.", changes.join(", ")) }
+    if changes.is_empty() { "Nothing was changed.".into() } else { format!("Saved. {}.", sentence(&changes)) }
 }
 
-/// Says how a setting was changed: `limit $25.00 → $5.00`.
+/// Joins changes in one sentence, without its period.
+pub fn sentence(changes: &[String]) -> String {
+    capitalised(&changes.join("; "))
+}
+
+/// Says how a setting was changed: `limit: $25.00 → $5.00`.
 pub fn change(field: &Field, [before, after]: &[Value; 2], groups: &[Group]) -> String {
-    format!("{} {} → {}", title(field), shown(field, before, groups), shown(field, after, groups))
+    format!("{}: {} → {}", title(field), shown(field, before, groups), shown(field, after, groups))
 }
 
-/// Says a changed setting of an event: its name, and the values before and after. Texts and defaults that are in one
-/// setting are said one by one, as far as they differ.
+/// Returns the name of a setting that an event changed, with its values before and after. Metadata and key defaults hold
+/// several values; each one that differs gets its own entry.
 pub fn of_event(change: &Change, groups: &[Group]) -> Vec<(String, [String; 2])> {
     let mut rows = KeyField::settings().map(KeyField::row).chain(GroupField::settings().map(GroupField::row));
     let row = rows.find(|row| row.name == change.field);
@@ -157,12 +162,12 @@ pub fn of_event(change: &Change, groups: &[Group]) -> Vec<(String, [String; 2])>
     }
 }
 
-/// Says the value of a setting. A cut value, or one of an earlier version, is shown as it was stored.
+/// Describes the value of a setting. A cut value, or one that an earlier version wrote, is shown as it was stored.
 fn in_words(row: &Field, json: &str, groups: &[Group]) -> String {
     read(row.kind, json).map_or_else(|| text(json), |value| shown(row, &value, groups))
 }
 
-/// Says the value of one of several in a setting: of metadata, a text; of defaults, the setting of a key.
+/// Describes one entry of metadata, which is text, or one of the key defaults, which is a setting of a key.
 fn of_member(name: &str, kind: Kind, json: &str, groups: &[Group]) -> String {
     let row = KeyField::settings().map(KeyField::row).find(|row| row.name == name);
     match row {
@@ -172,7 +177,7 @@ fn of_member(name: &str, kind: Kind, json: &str, groups: &[Group]) -> String {
     }
 }
 
-/// The members of a JSON object; none of null. `None` for anything else, and for a value that was cut.
+/// Returns the members of a JSON object, and no members for null. `None` for anything else, and for a value that was cut.
 fn members(json: &str) -> Option<BTreeMap<String, Box<RawValue>>> {
     if json == "null" {
         return Some(BTreeMap::new());
@@ -181,7 +186,7 @@ fn members(json: &str) -> Option<BTreeMap<String, Box<RawValue>>> {
     members.get("cut").is_none_or(|cut| cut.get() != "true").then_some(members)
 }
 
-/// A value as it was stored: a text without its quotes, and the beginning of a value that was too long.
+/// Returns a value as it was stored: a text without its quotes, or the beginning of a value that was too long.
 fn text(json: &str) -> String {
     #[derive(Deserialize)]
     struct CutValue {
@@ -194,7 +199,6 @@ fn text(json: &str) -> String {
 
 /// Reads the value of a setting from the JSON of an event.
 fn read(kind: Kind, json: &str) -> Option<Value> {
-    /// A limit of an event.
     #[derive(Deserialize)]
     struct EventLimit {
         amount: Box<RawValue>,
@@ -252,12 +256,12 @@ fn until(Raise { amount, until }: Raise) -> String {
     format!("{} until {}", dollars(amount), utc(until))
 }
 
-/// A flag in a word.
+/// Writes a flag as a word.
 pub const fn yes_or_no(flag: bool) -> &'static str {
     if flag { "yes" } else { "no" }
 }
 
-/// The word for a setting that is not set: what it means, rather than that it is absent.
+/// Says what it means that a setting is not set.
 fn unset(field: &Field) -> String {
     match field.kind {
         Kind::Models => "all models".into(),
@@ -461,7 +465,7 @@ mod tests {
             _ => [Value::Null, Value::Null],
         };
         let said =
-            "Saved: label no label → Ann, limit $25.00 → $5.00, expires never → 1970-01-01 00:00:00 UTC.";
+            "Saved. Label: no label → Ann; limit: $25.00 → $5.00; expires: never → 1970-01-01 00:00:00 UTC.";
         assert_eq!(saved(values, &[]), said);
         assert_eq!(saved(|_: KeyField| [Value::Null, Value::Null], &[]), "Nothing was changed.");
     }

@@ -1,4 +1,4 @@
-//! The filter of log lines, shown and replaced while the process runs.
+//! Shows and replaces the log filter while the process runs.
 
 use std::io::{self, Write};
 
@@ -35,7 +35,7 @@ async fn replace(body: Body) -> Result<String, (StatusCode, String)> {
     let text = command_text(body).await?;
     match log::replace_filter(&text) {
         Ok(()) => {
-            tracing::warn!(filter = text, "the filter of log lines was replaced");
+            tracing::warn!(filter = text, "the log filter was replaced");
             Ok(format!("{}\n", log::filter()))
         }
         Err(reason) => Err((StatusCode::BAD_REQUEST, format!("{reason}\n"))),

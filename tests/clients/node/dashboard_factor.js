@@ -69,11 +69,11 @@ export function addSecondFactor(owner, another, account) {
     await member.follow('button', 'Save');
     await member.visit(PAGE);
     secret = await member.page.$eval('.copyable-line code', (code) => code.textContent);
-    await member.fill('Present password', PASSWORD);
+    await member.fill('Current password', PASSWORD);
     await member.fill('Code', '000000');
     await member.follow('button', 'Turn on', 403);
     await examineAnswer(member, 'second-factor-wrong');
-    await member.fill('Present password', PASSWORD);
+    await member.fill('Current password', PASSWORD);
     await member.fill('Code', codeOf(secret, 0));
     await member.follow('button', 'Turn on');
     recovery = (await member.text('Your recovery codes')).split('\n');

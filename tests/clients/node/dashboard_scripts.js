@@ -70,11 +70,11 @@ export function addForms(owner) {
     assert.equal(await expires(), '2027-12-31T23:59:59');
     await owner.fill('Label', `${label}, changed`);
     await owner.follow('button', 'Save');
-    await owner.reads(`Saved: label ${label} → ${label}, changed.`);
+    await owner.reads(`Saved. Label: ${label} → ${label}, changed.`);
     await press(owner, 'button', 'in 30 days');
     assert.match(await expires(), /^\d{4}-\d\d-\d\dT\d\d:\d\d$/);
     await owner.follow('button', 'Save');
-    await owner.reads('Saved: expires 2027-12-31 23:59:59 UTC →');
+    await owner.reads('Saved. Expires: 2027-12-31 23:59:59 UTC →');
   });
   fact('a field with a fault has the focus and says what is wrong', async () => {
     await owner.visit('/dashboard/keys/new');

@@ -34,7 +34,7 @@ export const OWNER = [
     before: 'not there',
     allowed: 4,
     async act(at) {
-      await at.follow('link', 'code-review-bot', '[aria-label="Keys that spent most"]');
+      await at.follow('link', 'code-review-bot', '[aria-label="Top keys by spend"]');
       await at.follow('link', 'Use it', 'nav.tabs');
       await at.pressAt('summary ::-p-text(Codex)');
       await at.press('button', 'Copy', 'details[open]');

@@ -51,7 +51,7 @@ pub(crate) fn summary(member: &Member) -> Markup {
 }
 
 fn present_password(entered: Entered<'_>) -> Markup {
-    entered.field("present", "Present password", "", |entry| {
+    entered.field("present", "Current password", "", |entry| {
         html! {
             input id=(entry.name) type="password" name=(entry.name) required autocomplete="current-password"
                 aria-describedby=[&entry.described] aria-invalid=[entry.invalid] autofocus[entry.has_focus];

@@ -71,7 +71,7 @@ fn password(app: &App, viewer: &Viewer, fault: Option<&Fault>) -> Markup {
                 // Password managers store a name with each password.
                 input type="text" autocomplete="username" value=(viewer.signed_in.member.name) hidden;
                 @if condition == PasswordCondition::PresentPassword {
-                    (entered.field("present", "Present password", "Forgotten? Sign in with a link from an operator.", |entry| html! {
+                    (entered.field("present", "Current password", "Forgotten? Sign in with a link from an operator.", |entry| html! {
                         input id=(entry.name) type="password" name=(entry.name) required autocomplete="current-password"
                             aria-describedby=[&entry.described] aria-invalid=[entry.invalid] autofocus[entry.has_focus];
                     }))

@@ -43,8 +43,8 @@ pub enum MemberRefused {
     /// The name is unknown or has no password, or the password is wrong.
     #[error("account, name or password is wrong")]
     WrongPassword,
-    /// The session's member gave a wrong present password.
-    #[error("the present password is wrong")]
+    /// The session's member gave a wrong current password.
+    #[error("the current password is wrong")]
     WrongPresentPassword,
     /// The session began too long ago, or without a link.
     #[error("sign in with a new link first")]

@@ -54,8 +54,8 @@ mod tests {
     #[test]
     fn a_line_is_read_in_the_session_that_wrote_it_alone() {
         let (ours, other) = (token("a"), token("b"));
-        let cookie = sealed(&ours, "Saved: limit $25.00 → $5.00");
-        assert_eq!(opened(&ours, &cookie).as_deref(), Some("Saved: limit $25.00 → $5.00"));
+        let cookie = sealed(&ours, "Saved. Limit: $25.00 → $5.00");
+        assert_eq!(opened(&ours, &cookie).as_deref(), Some("Saved. Limit: $25.00 → $5.00"));
         assert_eq!(opened(&other, &cookie), None);
         let (_, seal) = cookie.split_once('.').unwrap();
         let forged = format!("{}.{seal}", URL_SAFE_NO_PAD.encode("You won"));

@@ -186,7 +186,11 @@ fn a_form_changes_what_was_changed_in_it_alone() {
     let (_, asked) = change(&opened, &[("limit", "40")], &raised);
     let (texts_now, fault) = asked.unwrap();
     assert_eq!(fault.field, "limit");
-    assert!(fault.says.contains("limits by window $2 a day and $35 a month → $70 a month"), "{}", fault.says);
+    assert!(
+        fault.says.contains("Limits by window: $2 a day and $35 a month → $70 a month"),
+        "{}",
+        fault.says
+    );
     let again =
         sent(&edit_fields::<KeyField>(Entered::refused(&texts_now, &fault), &texts(&raised), &offered()));
     let (patch, asked) = change(&again, &[], &raised);

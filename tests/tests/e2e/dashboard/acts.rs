@@ -134,7 +134,7 @@ async fn an_act_says_what_it_changed_once_in_the_browser_that_did_it() {
     assert_eq!((saved.status, saved.header("location")), (303, &*settings), "nothing stands in the address");
     let notice = owner.cookies["faregate-notice"].clone();
     let page = owner.get(&path).await;
-    assert!(page.text().contains("role=\"status\">Saved: limit $25.00 → $5.00.</p>"), "{page}");
+    assert!(page.text().contains("role=\"status\">Saved. Limit: $25.00 → $5.00.</p>"), "{page}");
     assert!(!owner.get(&path).await.text().contains("role=\"status\""), "once");
     let nothing = owner.post(&path, &[("label", "Customer A"), ("limit", "5.00")]).await;
     assert_eq!(nothing.status, 303);
@@ -336,7 +336,7 @@ async fn bounds_of_a_key_are_set_in_its_form_and_said_together() {
     assert_eq!(owner.post(&path, &[("label", "Pupil")]).await.status, 303);
     let page = owner.get(&path).await;
     assert!(
-        page.text().contains("Saved: label Student → Pupil.") && page.text().contains("$5 a day"),
+        page.text().contains("Saved. Label: Student → Pupil.") && page.text().contains("$5 a day"),
         "{page}"
     );
     // Without the tick, the list of models does not apply.
@@ -356,8 +356,8 @@ async fn bounds_of_a_key_are_set_in_its_form_and_said_together() {
     assert_eq!(owner.post(&path, &cleared).await.status, 303);
     let page = owner.get(&path).await;
     assert!(
-        page.text().contains("limits by window $5 a day → no limit")
-            && page.text().contains("models Model Flash, Model Max → all models")
+        page.text().contains("limits by window: $5 a day → no limit")
+            && page.text().contains("models: Model Flash, Model Max → all models")
             && !page.text().contains("At most"),
         "{page}"
     );

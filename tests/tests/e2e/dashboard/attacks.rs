@@ -339,12 +339,12 @@ async fn a_new_password_asks_for_the_old_one_and_ends_links_and_other_sessions()
     assert_eq!(try_password(&mut elsewhere, "default", "owner", SECRET).await.status, 303);
     let second = "some other words then";
     let page = elsewhere.get("/dashboard/you").await;
-    assert!(page.text().contains("Present password") && page.text().contains("with your password"), "{page}");
+    assert!(page.text().contains("Current password") && page.text().contains("with your password"), "{page}");
     for present in ["", "a wrong password", second] {
         let fields = [("present", present), ("password", second)];
         let refused = elsewhere.post("/dashboard/you/password", &fields).await;
         assert_eq!(refused.status, 403, "{refused}");
-        assert!(refused.text().contains("The present password is wrong."), "{refused}");
+        assert!(refused.text().contains("The current password is wrong."), "{refused}");
     }
     let fields = [("present", SECRET), ("password", second)];
     assert_eq!(elsewhere.post("/dashboard/you/password", &fields).await.status, 303);
@@ -359,7 +359,7 @@ async fn a_new_password_asks_for_the_old_one_and_ends_links_and_other_sessions()
     assert_eq!(back.sign_in(&link).await.status, 303);
     let page = back.get("/dashboard/you").await;
     assert!(
-        !page.text().contains("Present password") && page.text().contains("with a link from an operator"),
+        !page.text().contains("Current password") && page.text().contains("with a link from an operator"),
         "{page}"
     );
     assert_eq!(back.post("/dashboard/you/password", &[("password", SECRET)]).await.status, 303);
@@ -382,7 +382,7 @@ async fn a_member_sees_a_link_that_another_owner_made_and_it_replaces_no_passwor
     let mut posing = Browser::at(&stack.url(""));
     assert_eq!(posing.sign_in(&link).await.status, 303);
     let page = posing.get("/dashboard/you").await;
-    assert!(page.text().contains("Present password"), "{page}");
+    assert!(page.text().contains("Current password"), "{page}");
     let refused = posing.post("/dashboard/you/password", &[("password", "words of someone else")]).await;
     assert_eq!(refused.status, 403, "{refused}");
     assert_eq!(posing.post("/dashboard/sign-out", &[]).await.status, 303);

@@ -144,17 +144,17 @@ async fn every_key_of_a_range_is_in_its_list_the_largest_first() {
     let ranked: Vec<String> = (0..KEYS).rev().map(|n| format!("{n:02}")).collect();
     for range in ["today", "30"] {
         let page = viewer.get(&format!("/dashboard?range={range}&by=key")).await;
-        assert_eq!(labels(&page, "Keys that spent most"), ranked[..10], "{range}: {page}");
+        assert_eq!(labels(&page, "Top keys by spend"), ranked[..10], "{range}: {page}");
         let all = format!("href=\"/dashboard/spend?range={range}&amp;by=key\">");
         assert!(page.text().contains(&format!("{all}5 others</a>")), "{range}: {page}");
-        assert!(page.text().contains(&format!("{all}All keys that spent</a>")), "{range}: {page}");
+        assert!(page.text().contains(&format!("{all}All keys with spend</a>")), "{range}: {page}");
         let list = viewer.get(&format!("/dashboard/spend?range={range}&by=key")).await;
         assert_eq!(labels(&list, "Key"), ranked, "{range}: {list}");
         // 12 of 78 requests.
         assert!(list.text().contains("15.3 %") && list.text().contains(">new<"), "{range}: {list}");
     }
     let list = viewer.get("/dashboard/spend?range=last-month&by=key").await;
-    assert!(list.text().contains("No request was billed in these days."), "{list}");
+    assert!(list.text().contains("No requests were billed in this period."), "{list}");
     let list = viewer.get("/dashboard/spend?by=user").await;
     assert!(list.text().contains("ann</bdi>") && list.text().contains("100.0 %"), "{list}");
 }

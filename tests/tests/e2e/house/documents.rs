@@ -51,7 +51,7 @@ const DOCUMENTS: [&str; 36] = [
 ];
 
 /// Most lines of the architecture document, so that it can be read in one sitting.
-const ARCHITECTURE_LINES: usize = 180;
+const ARCHITECTURE_LINES: usize = 220;
 
 #[test]
 fn documents_link_to_files_headings_and_names_that_are_there() {

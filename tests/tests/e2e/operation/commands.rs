@@ -1,4 +1,4 @@
-//! Commands to a running process, through its admin port: draining upstreams, the filter of log lines, and who may send
+//! Commands to a running process, through its admin port: draining upstreams, the log filter, and who may send
 //! them.
 
 use std::{

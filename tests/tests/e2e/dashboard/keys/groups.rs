@@ -74,7 +74,7 @@ async fn a_group_is_created_filled_changed_and_archived() {
     let deep = owner.post(&school, &[("name", "School"), ("parent_id", &course_id)]).await;
     assert!(deep.status == 422 && deep.text().contains("id=\"parent_id-fault\""), "{deep}");
     assert_eq!(owner.post(&course, &[("name", "Course 102")]).await.status, 303);
-    assert!(owner.get(&course).await.text().contains("Saved: name Course 101 → Course 102."));
+    assert!(owner.get(&course).await.text().contains("Saved. Name: Course 101 → Course 102."));
     let archive = format!("{course}/archive");
     assert!(owner.get(&archive).await.text().contains("Course 102"));
     assert_eq!(stack.call(&key, Script::tokens(100, 50)).send().await.status, 200, "asking archives nothing");

@@ -73,7 +73,7 @@ async fn a_reached_limit_of_a_key_or_a_group_is_raised_for_today_from_the_first_
         assert_eq!(send(&stack, key).await.status, 200, "it counts at once");
         let text = owner.get(page).await.text().to_owned();
         assert!(text.contains(" until <time") && text.contains("</time>, then $"), "{text}");
-        assert!(text.contains("Saved: limit") && text.contains(" UTC"), "{text}");
+        assert!(text.contains("Saved. Limit") && text.contains(" UTC"), "{text}");
         // Its form, sent back unchanged, changes nothing.
         let form = owner.get(&format!("{page}/settings")).await;
         let [amount, until] = filled(&form, "raise", "until");

@@ -152,13 +152,13 @@ async fn a_page_that_was_opened_earlier_takes_nothing_back() {
     assert_eq!((&object["label"], &object["limit"]), (&json!("two"), &json!(20)));
     let asked = owner.post(&path, &form("two", "15")).await;
     assert_eq!(asked.status, 422, "{asked}");
-    let says = "While this page was open, somebody else changed: limit $10.00 → $20.00.";
+    let says = "Somebody else changed this while the page was open. Limit: $10.00 → $20.00.";
     assert!(asked.text().contains(says) && asked.text().contains("id=\"limit-fault\""), "{asked}");
     assert_eq!(stack.show(&key).await["limit"], 20, "asking changes nothing");
     let again = shown(&asked);
     let fields = [("label", "two"), ("limit", "15"), ("resets", ""), ("shown", again.as_str())];
     assert_eq!(owner.post(&path, &fields).await.status, 303);
-    assert!(owner.get(&path).await.text().contains("Saved: limit $20.00 → $15.00."));
+    assert!(owner.get(&path).await.text().contains("Saved. Limit: $20.00 → $15.00."));
 
     let team = group(&stack, json!({"name": "Team", "limits": [{"amount": 20, "per": "month"}]})).await;
     let path = format!("/dashboard/groups/{}", team["id"].as_str().unwrap());
@@ -167,7 +167,7 @@ async fn a_page_that_was_opened_earlier_takes_nothing_back() {
     assert_eq!(owner.post(&path, &fields).await.status, 303);
     let page = owner.get(&path).await;
     assert!(
-        page.text().contains("Saved: name Team → Crew.") && page.text().contains("At most $20 a month."),
+        page.text().contains("Saved. Name: Team → Crew.") && page.text().contains("At most $20 a month."),
         "{page}"
     );
 }
