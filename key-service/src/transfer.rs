@@ -49,6 +49,7 @@ pub(crate) async fn copy(
         Backend::Sqlite(_) => options.store_over(&target, clock).note_first_entries().await?,
         Backend::Redis(_) => {}
     }
+    options.store_over(&target, clock).keep_losses(&options.store_over(&source, clock)).await?;
     for (backend, whose) in [(&source, "--from"), (&target, "--to")] {
         let audited = audit(&options.store_over(backend, clock)).await;
         writeln!(

@@ -25,7 +25,7 @@ pub enum Stage {
     Services,
     /// The same, with a replica of Redis that is waited for and takes over
     Failover,
-    /// The same, with two replicas, one of which is waited for, and a Sentinel
+    /// The same, with two replicas, which are both waited for, and a Sentinel
     Sentinel,
     /// The same without waiting: what a replica that takes over had not received is lost, as docs/store.md says
     Lagging,
@@ -70,6 +70,15 @@ impl Stage {
         }
     }
 
+    /// Replicas that are awaited: all of a master, since any of them may take over.
+    const fn awaited(self) -> Option<&'static str> {
+        match self {
+            Self::Failover | Self::Cluster => Some("1"),
+            Self::Sentinel => Some("2"),
+            Self::Services | Self::Lagging | Self::Clocks | Self::Sqlite => None,
+        }
+    }
+
     /// Settings of the installation.
     pub(super) fn options(self, beside: Option<PathBuf>) -> Options {
         let services =
@@ -78,8 +87,8 @@ impl Stage {
             ("FAREGATE_DRAIN_SECONDS", DRAIN.to_owned()),
             ("FAREGATE_REDIS_JOURNAL_ENTRIES", JOURNAL.to_owned()),
         ];
-        if matches!(self, Self::Failover | Self::Sentinel | Self::Cluster) {
-            env.push(("FAREGATE_REDIS_WAIT_REPLICAS", "1".to_owned()));
+        if let Some(awaited) = self.awaited() {
+            env.push(("FAREGATE_REDIS_WAIT_REPLICAS", awaited.to_owned()));
         }
         Options {
             deployment: if self == Self::Sqlite { Deployment::AllInOne } else { services },

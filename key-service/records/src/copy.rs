@@ -128,19 +128,20 @@ pub async fn copy(
     let pair = Pair { from, to, counts: CopiedCounts::default() };
     let places = known.len() as u64;
     let step = |phase, counts: &CopiedCounts| tell(Step { phase, done: counts.get(), places });
-    let terms = terms(to, &known).await;
     pair.copy(&known, &|counts: &CopiedCounts| step(Phase::Copying, counts)).await?;
-    settle(to, terms).await?;
+    // What is found there since then is waited for, so that a connection which broke during the copy is no harm.
+    let terms = terms(to, &known).await;
     let there: BTreeSet<_> = to.places().await?.into_iter().collect();
     if let Some((space, place)) = there.symmetric_difference(&known).next() {
         return Err(CopyError::Differs(describe(space, *place)));
     }
     let pair = Pair { from, to, counts: CopiedCounts::default() };
     pair.compare(&known, Extent::Whole, &|counts: &CopiedCounts| step(Phase::Comparing, counts)).await?;
+    settle(to, terms).await?;
     Ok(pair.counts.get())
 }
 
-/// The spaces, each with the term before anything is written to it.
+/// The spaces, each with the present term.
 async fn terms<'a>(to: &Arc<dyn Records>, known: &'a BTreeSet<(Space, Place)>) -> Vec<(&'a Space, Term)> {
     let spaces: BTreeSet<_> = known.iter().map(|(space, _)| space).collect();
     stream::iter(spaces).then(async |space| (space, to.term(space).await)).collect().await

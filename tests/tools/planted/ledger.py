@@ -33,6 +33,7 @@ FAILOVER = "key-service/records/src/redis/failover.rs"
 HOLDERS = "key-service/store/src/store/spending/holders.rs"
 WATERMARK = "key-service/records/src/redis/watermark.rs"
 CLUSTER = "key-service/records/src/redis/masters/cluster.rs"
+COPY = "key-service/records/src/copy.rs"
 SERVING = "key-service/records/src/redis/masters/serving.rs"
 LARGE = "redis::a_commit_of_ten_thousand_entries_takes_effect_whole"
 AUDIT = "key-service/audit/src/lib.rs"
@@ -474,6 +475,19 @@ FAULTS = {
         ("a request is not asked again while a slot moves", CLUSTER,
          "Some(Self::Later(MOVING))", "Some(Self::Later(MOVING - MOVING))",
          "moving::questions_about_one_moment_follow_a_slot_that_moves"),
+        ("whatever has the address of a cluster's master is taken for it", SERVER,
+         "        if self.is_shard() {\n            checks.members", "        if false {\n            checks.members",
+         "nodes::a_master_is_found_at_its_new_address_and_what_has_the_old_one_is_not_taken_for_it"),
+        ("a node that the others have removed is believed", CLUSTER,
+         "Ok(slots) if slots.count() == usize::from(SLOTS) =>", "Ok(slots) if slots.count() > 0 =>",
+         "shards::a_master_of_a_shard_that_refuses_writes_for_want_of_replicas_is_left_for_the_one_that_took_over"),
+        ("a copy waits only for what was written in one term", COPY,
+         "    pair.copy(&known, &|counts: &CopiedCounts| step(Phase::Copying, counts)).await?;\n"
+         "    // What is found there since then is waited for, so that a connection which broke during the copy is no harm.\n"
+         "    let terms = terms(to, &known).await;\n",
+         "    let terms = terms(to, &known).await;\n"
+         "    pair.copy(&known, &|counts: &CopiedCounts| step(Phase::Copying, counts)).await?;\n",
+         "copy::tests::a_target_that_connects_anew_during_the_copy_is_waited_for_all_the_same"),
         ("a process that stands still does not serve", REDIS,
          "        if self.is_connected().await? {\n", "        if false {\n",
          "a_redis_is_served_while_a_process_is_connected_that_stands_still"),

@@ -2,12 +2,13 @@
 
 use std::{cell::Cell, sync::Arc};
 
+use async_trait::async_trait;
 use tokio::time::Instant;
 
 use super::*;
 use crate::{
     maps::Maps,
-    records::{Commit, Index, Log, Write},
+    records::{Commit, Committed, Durability, Failure, Index, Log, Term, Write},
     redis,
     sqlite::Sqlite,
     suite::record,
@@ -165,4 +166,53 @@ async fn what_is_changed_in_the_source_meanwhile_is_found() {
         let differs = copy(&from, &to, meanwhile).await;
         assert!(matches!(differs, Err(CopyError::Differs(_))), "{late:?}: {differs:?}");
     }
+}
+
+/// A target that connects anew at some of the writes.
+struct Reconnecting {
+    maps: Maps,
+    term: AtomicU64,
+    settled: AtomicU64,
+}
+
+#[async_trait]
+impl Records for Reconnecting {
+    fn system(&self) -> &'static str {
+        self.maps.system()
+    }
+
+    async fn read(&self, space: &Space, questions: Vec<Question>) -> Result<Vec<Answer>, Failure> {
+        self.maps.read(space, questions).await
+    }
+
+    async fn commit(&self, space: &Space, commit: Commit) -> Result<Committed, Failure> {
+        self.term.fetch_add(1, Ordering::Relaxed);
+        self.maps.commit(space, commit).await
+    }
+
+    async fn places(&self) -> Result<Vec<(Space, Place)>, Failure> {
+        self.maps.places().await
+    }
+
+    async fn term(&self, _space: &Space) -> Term {
+        Term(self.term.load(Ordering::Relaxed))
+    }
+
+    async fn settle(&self, space: &Space, _durability: Durability, since: Term) -> Result<(), Failure> {
+        if since != self.term(space).await {
+            return Err(Failure::Unknown("the connection was replaced".into()));
+        }
+        self.settled.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn a_target_that_connects_anew_during_the_copy_is_waited_for_all_the_same() {
+    let from = filled(maps()).await;
+    let target =
+        Arc::new(Reconnecting { maps: Maps::default(), term: AtomicU64::new(1), settled: AtomicU64::new(0) });
+    let to: Arc<dyn Records> = Arc::clone(&target) as Arc<dyn Records>;
+    copy(&from, &to, |_| ()).await.unwrap();
+    assert_eq!(target.settled.load(Ordering::Relaxed), 50, "each space");
 }

@@ -26,6 +26,8 @@ const MASTERS: &str = "masters";
 const LOSSES: &str = "losses";
 /// Ids that are kept, the latest. Each master has one, and a new one after each start and promotion.
 const MOST_IDS: usize = 512;
+/// Losses that are kept, the latest. Who reads on from before an earlier one is told to go on from before a later one.
+const MOST_LOSSES: usize = 64;
 /// Difference between the clocks of key-services for which a loss allows. Those of ready ones differ by less.
 const MARGIN: i64 = 15_000;
 
@@ -125,6 +127,7 @@ impl Masters {
         let new = masters.iter().filter(|master| master.is_unknown(&known));
         let new: Vec<String> = new.map(|master| master.id().to_owned()).collect();
         history.add(known.into_iter().chain(new));
+        history.bound_losses();
         let are_noted = history.write(masters, names).await?;
         let mut seen = self.0.lock();
         seen.promoted += promoted;
@@ -242,6 +245,14 @@ impl MasterHistory {
         self.ids.drain(..self.ids.len().saturating_sub(MOST_IDS));
     }
 
+    fn bound_losses(&mut self) {
+        let mut times: Vec<_> = self.losses.iter().map(|(id, since)| (*since, id.clone())).collect();
+        times.sort_unstable();
+        for (_, id) in &times[..times.len().saturating_sub(MOST_LOSSES)] {
+            self.losses.remove(id);
+        }
+    }
+
     /// Writes it to masters. Fails if none takes it, and returns whether all do.
     async fn write(&self, masters: &[MasterState], names: &KeySpace) -> RedisResult<bool> {
         let losses: Vec<_> = self.losses.iter().map(|(id, since)| format!("{id}={since}")).collect();
@@ -347,5 +358,16 @@ mod tests {
         assert_eq!((history.ids.len(), &history.ids[0]), (MOST_IDS, &"2".to_owned()));
         assert_eq!(loss("a=12"), Some(("a", 12)));
         assert_eq!(loss(""), None);
+    }
+
+    #[test]
+    fn the_latest_losses_are_kept() {
+        let mut history = MasterHistory::default();
+        for n in (0..200).rev() {
+            history.losses.insert(format!("{n}"), n);
+        }
+        history.bound_losses();
+        assert_eq!(history.losses.len(), MOST_LOSSES);
+        assert_eq!(history.losses.values().min(), Some(&(200 - i64::try_from(MOST_LOSSES).unwrap())));
     }
 }

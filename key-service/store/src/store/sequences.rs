@@ -42,23 +42,62 @@ impl Store {
     /// Epochs of the account's journal, and of its events.
     pub async fn sequences(&self, account: AccountId) -> Result<(Sequence, Sequence), StoreError> {
         let space = names::space(account);
-        let messages::Restores { first_entries, first_events, epochs } =
-            self.read().get(&space, name()).await?.unwrap_or_default();
-        let restored = |firsts: Vec<u64>| -> Vec<Epoch> {
-            let epoch =
-                |(first, number): (u64, &u64)| Epoch { first, begin: EpochBegin::Restored, number: *number };
-            firsts.into_iter().zip(&epochs).map(epoch).collect()
+        let kept: messages::Restores = self.read().get(&space, name()).await?.unwrap_or_default();
+        let (mut entries, mut events) = (Vec::new(), Vec::new());
+        let mut add = |begin, firsts: [u64; 2], number| {
+            let [of_entries, of_events] = firsts.map(|first| Epoch { first, begin, number });
+            entries.push(of_entries);
+            events.push(of_events);
         };
-        let (mut entries, mut events) = (restored(first_entries), restored(first_events));
+        for ((entry, event), number) in kept.first_entries.into_iter().zip(kept.first_events).zip(kept.epochs)
+        {
+            add(EpochBegin::Restored, [entry, event], number);
+        }
+        for ((entry, event), number) in
+            kept.lost_entries.into_iter().zip(kept.lost_events).zip(kept.lost_epochs)
+        {
+            add(EpochBegin::Lost, [entry, event], number);
+        }
         for since in self.records.losses().await? {
-            let since = Timestamp::from_millis(since);
-            let number = next_epoch([], since);
-            let first = self.first_since(&space, names::JOURNAL, since).await?;
-            entries.push(Epoch { first, begin: EpochBegin::Lost, number });
-            let first = self.first_since(&space, names::EVENTS, since).await?;
-            events.push(Epoch { first, begin: EpochBegin::Lost, number });
+            let (firsts, number) = self.lost_since(&space, since).await?;
+            add(EpochBegin::Lost, firsts, number);
         }
         Ok((Sequence::new(entries), Sequence::new(events)))
+    }
+
+    /// Keeps the losses of the store that this one is a copy of, so that exported numbers stay as they are.
+    pub async fn keep_losses(&self, of: &Self) -> Result<(), StoreError> {
+        let losses = of.records.losses().await?;
+        if losses.is_empty() {
+            return Ok(());
+        }
+        for account in self.accounts().await? {
+            let space = names::space(account.id);
+            let mut lost = Vec::with_capacity(losses.len());
+            for since in &losses {
+                lost.push(self.lost_since(&space, *since).await?);
+            }
+            self.change(&space, |view| {
+                let mut kept: messages::Restores = view.get(&name())?.unwrap_or_default();
+                for ([entry, event], epoch) in &lost {
+                    kept.lost_entries.push(*entry);
+                    kept.lost_events.push(*event);
+                    kept.lost_epochs.push(*epoch);
+                }
+                view.put(&name(), &kept);
+                Ok(())
+            })
+            .await?;
+        }
+        Ok(())
+    }
+
+    /// The first entry and the first event that may have been written after a loss of this time, and its epoch.
+    async fn lost_since(&self, space: &Space, since: i64) -> Result<([u64; 2], u64), StoreError> {
+        let since = Timestamp::from_millis(since);
+        let entry = self.first_since(space, names::JOURNAL, since).await?;
+        let event = self.first_since(space, names::EVENTS, since).await?;
+        Ok(([entry, event], next_epoch([], since)))
     }
 
     /// Finds by binary search the first number of a log that may belong to a value of this time or later. Clocks may
@@ -143,6 +182,13 @@ mod tests {
         assert_eq!(entries.after(entries.exported(5), 6), Ok(5));
         assert_eq!(of_events.exported(events - 2), events - 2);
         assert_eq!(of_events.after(events, events), Err(CannotGoOn::MayBeLost(events - 2)));
+
+        // A copy keeps them, although its own servers lost nothing.
+        let copy = in_maps();
+        let copied = records::copy::copy(&store.records, &copy.records, |_| ()).await;
+        copied.unwrap();
+        copy.keep_losses(&store).await.unwrap();
+        assert_eq!(copy.sequences(account).await.unwrap(), (entries.clone(), of_events));
 
         // Nothing was written since the next one.
         records.lose_since(after(70));

@@ -128,6 +128,43 @@ pub(super) async fn address_of(port: watch::Receiver<u16>) -> String {
     address
 }
 
+/// Only where all replicas are awaited, whichever takes over has everything.
+#[tokio::test]
+async fn a_replica_that_was_not_awaited_may_lack_what_was_answered() {
+    let [one, two, three] = [(); 3].map(|()| free_port());
+    let start = |port: u16, of: Option<u16>| {
+        let (port, of) = (port.to_string(), of.map(|of| format!("127.0.0.1 {of}")));
+        let of = of.iter().flat_map(|of| ["--replicaof", of]);
+        RedisServer::start_with(&["--port", &port].into_iter().chain(of).collect::<Vec<_>>())
+    };
+    let mut before = start(one, None);
+    let _awaited = start(two, Some(one));
+    let other = start(three, Some(one));
+    let (address, port) = watch::channel(one);
+    let data_dir = tempfile::tempdir().unwrap();
+    let settings = settings(&format!("redis://{}", address_of(port).await), &data_dir);
+    let settings = Settings { is_marked: false, ..settings };
+    let store = open(&Settings { wait_replicas: 1, ..settings.clone() }).await.unwrap();
+    let careful = open(&Settings { wait_replicas: 2, ..settings }).await.unwrap();
+    follows(&careful).await;
+    // It receives nothing more.
+    other.ask("REPLICAOF NO ONE").unwrap();
+    let terms = [store.term(&space()).await, careful.term(&space()).await];
+    assert_eq!(create(&store, "one").await, Ok(Committed::Written));
+    store.settle(&space(), Durability::Durable, terms[0]).await.unwrap();
+    careful.settle(&space(), Durability::Durable, terms[1]).await.unwrap_err();
+    address.send_replace(three);
+    before.kill();
+    let began = Instant::now();
+    let found = loop {
+        match has(&store, "one").await {
+            Ok(found) => break found,
+            Err(failure) => assert!(began.elapsed() < PATIENCE, "{failure}"),
+        }
+    };
+    assert!(!found, "it is lost");
+}
+
 #[tokio::test]
 async fn a_replica_that_took_over_confirms_nothing_that_the_server_before_still_takes() {
     let [one, two, three] = [(); 3].map(|()| free_port());

@@ -4,9 +4,13 @@ use std::time::Duration;
 
 use ::redis::{Client, FromRedisValue, cmd};
 
-use super::{Question, Records, Redis, SET, Settings, name, open, record};
+use super::{
+    Question, Records, Redis, SET, Settings, name, open, record,
+    replicated::{Replicated, must, until},
+    shards::put,
+};
 use crate::{
-    records::{Answer, Commit, Committed, Name, Set, Space, Write},
+    records::{Answer, Commit, Committed, Durability, Name, Set, Space, Write},
     servers::{Cluster, RedisServer, settings},
 };
 
@@ -22,8 +26,7 @@ struct SlotMove<'a> {
 
 impl<'a> SlotMove<'a> {
     /// Begins to move the slot of a name. The names in it go over one by one.
-    fn begin(cluster: &'a Cluster, name: &str) -> Self {
-        let masters = &cluster.masters[..];
+    fn begin(masters: &'a [RedisServer], name: &str) -> Self {
         let slot: u16 = ask(&masters[0], &["CLUSTER", "KEYSLOT", name]);
         let from = usize::from(slot > 5_460) + usize::from(slot > 10_922);
         let moving = Self { masters, slot, from, to: (from + 1) % masters.len() };
@@ -91,7 +94,7 @@ async fn questions_about_one_moment_follow_a_slot_that_moves() {
     let space = Space::new("whole");
     put(&space, name("one")).await;
     put(&space, other()).await;
-    let moving = SlotMove::begin(&cluster, &format!("{prefix}:{{whole}}"));
+    let moving = SlotMove::begin(&cluster.masters, &format!("{prefix}:{{whole}}"));
     moving.name(&format!("{prefix}:{{whole}}:r1"));
     moving.name(&format!("{prefix}:{{whole}}:r2:7"));
     assert_eq!(found(&store, &space).await, [true, true]);
@@ -101,7 +104,7 @@ async fn questions_about_one_moment_follow_a_slot_that_moves() {
     // A name is absent, and may be at either server: they ask to try again until the slot has moved.
     let space = Space::new("part");
     put(&space, name("one")).await;
-    let moving = SlotMove::begin(&cluster, &format!("{prefix}:{{part}}"));
+    let moving = SlotMove::begin(&cluster.masters, &format!("{prefix}:{{part}}"));
     moving.name(&format!("{prefix}:{{part}}:r1"));
     let end = async {
         tokio::time::sleep(Duration::from_millis(300)).await;
@@ -109,4 +112,42 @@ async fn questions_about_one_moment_follow_a_slot_that_moves() {
     };
     let (found, ()) = tokio::join!(found(&store, &space), end);
     assert_eq!(found, [true, false]);
+}
+
+/// Redis moves a name without waiting for the replicas of the new master.
+#[tokio::test]
+async fn what_a_slot_brings_along_is_lost_with_its_new_master_until_replicas_have_it() {
+    let cluster = Replicated::start().await;
+    let data_dir = tempfile::tempdir().unwrap();
+    let settings = settings(&cluster.url(), &data_dir);
+    let prefix = settings.prefix.clone();
+    let store = open(&Settings { is_marked: false, wait_replicas: 1, ..settings }).await.unwrap();
+    let space = cluster.space_in(5_461..10_923);
+    let term = store.term(&space).await;
+    assert_eq!(put(&store, &space).await, Ok(Committed::Written));
+    store.settle(&space, Durability::Durable, term).await.unwrap();
+
+    cluster.keep_replicas_from_last();
+    let moving = SlotMove::begin(&cluster.nodes[..3], &format!("{prefix}:{{{}}}", space.as_str()));
+    let names = ["r1", "barrier"].map(|name| format!("{prefix}:{{{}}}:{name}", space.as_str()));
+    for name in &names {
+        moving.name(name);
+    }
+    let (slot, new) = (moving.slot.to_string(), cluster.nodes[2].node_id());
+    moving.end();
+    until("the replica to know", || {
+        let nodes = cluster.nodes[5].whole("CLUSTER NODES");
+        nodes.lines().any(|line| line.starts_with(&new) && line.split(' ').any(|word| word == slot))
+    })
+    .await;
+    must(&cluster.nodes[5], "CLUSTER FAILOVER TAKEOVER");
+    until("the replica to take over", || cluster.nodes[5].info("replication").contains("role:master")).await;
+    let asked = async || store.read(&space, vec![Question::Records(vec![name("one")])]).await;
+    let found = loop {
+        match asked().await {
+            Ok(found) => break found,
+            Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+        }
+    };
+    assert_eq!(found, [Answer::Records(vec![None])]);
 }
