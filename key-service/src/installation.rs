@@ -1,10 +1,6 @@
 //! An open installation: its store, and the use-cases that commands and the server need.
 
-use std::{
-    io,
-    sync::{Arc, OnceLock},
-    time::Duration,
-};
+use std::{io, sync::Arc, time::Duration};
 
 use http::Uri;
 use shared::{backoff::Backoff, clock::Clock};
@@ -43,8 +39,8 @@ pub struct Installation {
     pub(crate) management: Arc<Management>,
     /// The address that clients use, if configured.
     public_url: Option<Uri>,
-    /// Why the process must not serve, although it has started.
-    unfit: Arc<OnceLock<String>>,
+    /// The peppers are still to be compared with a part of the store that is missing.
+    is_uncompared: bool,
 }
 
 impl Installation {
@@ -103,11 +99,11 @@ impl Installation {
                 Err(e) => return Err(e.into()),
             }
         };
-        let opened = Self::over(store, common, options, parts);
+        let mut opened = Self::over(store, common, options, parts);
         while let Some(cause) = opened.check_peppers().await? {
             if opened.store.ping().await.is_ok_and(|MissingServers(missing)| !missing.is_empty()) {
                 tracing::warn!(cause, "the pepper is compared later, since a part of the store is missing");
-                tokio::spawn(opened.clone().check_peppers_later());
+                opened.is_uncompared = true;
                 break;
             }
             wait.pause(&cause).await;
@@ -116,17 +112,16 @@ impl Installation {
     }
 
     /// Compares the peppers with a store whose missing part may have the record of them. If they are wrong, the process
-    /// is not ready any more.
-    async fn check_peppers_later(self) {
-        loop {
+    /// ends, as it would have at its start.
+    async fn check_peppers_later(self, shutdown: CancellationToken) {
+        while !shutdown.is_cancelled() {
             sleep(PEPPERS_LATER).await;
             match self.check_peppers().await {
                 Ok(Some(_)) => {}
                 Ok(None) => return,
                 Err(e) => {
-                    tracing::error!("not ready: {e:#}");
-                    let _first = self.unfit.set(format!("{e:#}"));
-                    return;
+                    tracing::error!("stopping: {e:#}");
+                    shutdown.cancel();
                 }
             }
         }
@@ -143,8 +138,8 @@ impl Installation {
             None => management,
         };
         let public_url = options.public_url.clone();
-        let (management, unfit) = (Arc::new(management), Arc::default());
-        Self { store, clock, credentials, management, public_url, unfit }
+        let management = Arc::new(management);
+        Self { store, clock, credentials, management, public_url, is_uncompared: false }
     }
 
     /// Returns whether the store is known to have no installation.
@@ -191,13 +186,12 @@ impl Installation {
         }
     }
 
+    /// Watches the store until `shutdown`, and cancels that if the process must not go on.
     pub fn readiness(&self, shutdown: CancellationToken) -> Readiness {
-        let (ready, unfit) =
-            (readiness(self.store.clone(), self.clock.clone(), shutdown), self.unfit.clone());
-        Arc::new(move || match unfit.get() {
-            Some(why) => Box::pin(std::future::ready(Err(why.clone()))),
-            None => ready(),
-        })
+        if self.is_uncompared {
+            tokio::spawn(self.clone().check_peppers_later(shutdown.clone()));
+        }
+        readiness(self.store.clone(), self.clock.clone(), shutdown)
     }
 }
 
@@ -217,5 +211,42 @@ impl Wait<'_> {
             cause.clone_into(&mut self.logged);
         }
         sleep(self.pauses.pause(self.clock)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use domain::digest::Pepper;
+    use shared::clock::System;
+    use tokio::time::timeout;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Program {
+        #[command(flatten)]
+        common: Common,
+        #[command(flatten)]
+        options: Options,
+    }
+
+    #[tokio::test]
+    async fn a_process_whose_pepper_proves_wrong_once_the_missing_part_of_the_store_is_back_ends() {
+        let Program { common, options } =
+            Program::try_parse_from(["program", "--store", "memory:"]).unwrap_or_else(|e| panic!("{e}"));
+        let clock: Arc<dyn Clock> = Arc::new(System);
+        let store = options.open_store(&clock, true).await.unwrap_or_else(|e| panic!("{e}"));
+        let with = |pepper: &str| {
+            let peppers =
+                Peppers { current: Pepper::from_hex(&pepper.repeat(32).into()).unwrap(), previous: None };
+            let parts = InstallationParts { peppers, clock: clock.clone(), catalog: None };
+            let opened = Installation::over(store.clone(), &common, &options, parts);
+            Installation { is_uncompared: true, ..opened }
+        };
+        assert_eq!(with("5a").check_peppers().await.unwrap(), None);
+        let shutdown = CancellationToken::new();
+        let _ready = with("5b").readiness(shutdown.clone());
+        timeout(12 * PEPPERS_LATER, shutdown.cancelled()).await.unwrap();
     }
 }

@@ -150,9 +150,9 @@ impl StoreState {
         };
         let MissingServers(mut missing) = looked(&self.ping)?;
         let MissingServers(refusing) = looked(&self.write)?;
-        if missing.is_empty() {
-            missing = refusing;
-        }
+        let server = |says: &str| says.split_once(" (").map_or(says, |(server, _)| server).to_owned();
+        let named: Vec<String> = missing.iter().map(|says| server(says)).collect();
+        missing.extend(refusing.into_iter().filter(|says| !named.contains(&server(says))));
         match self.clocks_agree {
             Some(true) if missing.is_empty() => Ok(None),
             Some(true) => Ok(Some(format!("a part of the store is missing: {}", missing.join(", ")))),
@@ -221,12 +221,13 @@ mod tests {
     struct Clocked {
         skew: Mutex<Result<Option<Skew>, StoreError>>,
         missing: Mutex<MissingServers>,
+        refusing: Mutex<MissingServers>,
     }
 
     impl Clocked {
         fn loading() -> Self {
             let skew = Mutex::new(Err(StoreError::Unavailable("still loading".into())));
-            Self { skew, missing: Mutex::default() }
+            Self { skew, missing: Mutex::default(), refusing: Mutex::default() }
         }
 
         fn set(&self, skew: Result<Option<i64>, ()>) {
@@ -279,7 +280,7 @@ mod tests {
         }
 
         async fn try_write(&self) -> Result<MissingServers, StoreError> {
-            Ok(MissingServers::default())
+            Ok(self.refusing.lock().clone())
         }
     }
 
@@ -311,7 +312,17 @@ mod tests {
         sleep(COMPARE_AGAIN * 2).await;
         let says = ready().await.unwrap().unwrap();
         assert!(says.contains("10.0.0.2:6379 (it did not answer in time)"), "{says}");
-        *store.missing.lock() = MissingServers::default();
+        let refusing = ["10.0.0.2:6379 (it refuses writes)", "10.0.0.3:6379 (it is full)"];
+        *store.refusing.lock() = MissingServers(refusing.map(str::to_owned).into());
+        sleep(WRITE_EVERY * 2).await;
+        let says = ready().await.unwrap().unwrap();
+        assert!(
+            says.contains("it did not answer in time") && says.contains("10.0.0.3:6379 (it is full)"),
+            "{says}"
+        );
+        assert!(!says.contains("it refuses writes"), "named once: {says}");
+        (*store.missing.lock(), *store.refusing.lock()) = Default::default();
+        sleep(WRITE_EVERY * 2).await;
         assert_eq!(ready().await, Ok(None));
     }
 }

@@ -174,7 +174,7 @@ impl Drop for Redis {
 /// Marks the store as seen every few seconds.
 async fn mark(client: Arc<Client>, clock: Arc<dyn Clock>) {
     let mut ticks = interval(MARKED_EVERY);
-    ticks.tick().await; // the first is at once, and that was done already
+    ticks.tick().await; // the first is at once: a Redis that was up has its mark
     let mut is_failing = false;
     loop {
         ticks.tick().await;

@@ -192,8 +192,8 @@ pub struct Serving {
 }
 
 impl Serving {
-    /// Prints the addresses, serves until a signal and through the drain pause, then lets `drain` end the services. A
-    /// signal during the start counts too. A second signal ends the pause.
+    /// Prints the addresses, serves until a signal and through the drain pause, then lets `drain` end the services. Ends at
+    /// once, and fails, if the process itself cancels `shutdown`. A signal during the start counts too. A second signal ends the pause.
     pub async fn until_signalled(
         mut self,
         announce: impl FnOnce(&mut StdoutLock<'_>) -> io::Result<()>,
@@ -201,10 +201,13 @@ impl Serving {
     ) -> io::Result<()> {
         announce(&mut io::stdout().lock())?;
         service_manager::tell("READY=1");
-        self.stop.arrival().await;
+        let is_given_up = tokio::select! {
+            () = self.stop.arrival() => false,
+            () = self.shutdown.cancelled() => true,
+        };
         service_manager::tell("STOPPING=1");
         self.stopping.cancel();
-        if !self.drain_pause.is_zero() {
+        if !self.drain_pause.is_zero() && !is_given_up {
             tracing::info!(
                 seconds = self.drain_pause.as_secs(),
                 "stopping soon; requests are still accepted"
@@ -216,7 +219,12 @@ impl Serving {
         drain(self.shutdown.clone()).await?;
         self.shutdown.cancel();
         tokio::join!(traces::flush(), standard_metrics::flush());
-        self.admin.await.map_err(io::Error::other)
+        self.admin.await.map_err(io::Error::other)?;
+        if is_given_up {
+            Err(io::Error::other("the process must not go on; the log says why"))
+        } else {
+            Ok(())
+        }
     }
 }
 

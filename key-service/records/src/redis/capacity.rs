@@ -1,6 +1,7 @@
 //! Whether the masters answer, take writes and have room. A part of their memory is reserved for holds and captures.
 
 use std::{
+    io,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -8,12 +9,13 @@ use std::{
 use futures_util::future::try_join_all;
 use parking_lot::Mutex;
 use redis::{Cmd, RedisResult, cmd};
+use tokio::time::timeout;
 
 use super::{
     admission::field,
-    client::Client,
+    client::{Client, Served},
     key_space::{KeySpace, PARTS},
-    masters::{Wanted, server::Server},
+    masters::{self, Wanted, server::Server},
 };
 use crate::records::{Durability, MissingServers};
 
@@ -23,6 +25,8 @@ const NEARLY_FULL_PERCENT: u128 = 80;
 /// Field of the marks that is written to check whether a server takes writes.
 const PROBE: &str = "probe";
 
+/// Longest time of a ping. Probes give up after 3 s, and are to hear which master is late.
+const PINGING: Duration = Duration::from_millis(2_500);
 /// Time for which one check of the memory counts.
 const LOOK_SERVES: Duration = Duration::from_secs(1);
 /// Acts for which one check of the memory counts. The largest acts, with long lists of models, write a megabyte in all.
@@ -76,8 +80,9 @@ pub(super) async fn try_write(client: &Client, key_space: &KeySpace) -> RedisRes
     client
         .each(async |master: Arc<Server>| {
             let parts = (0..PARTS).filter(|part| client.is_of(&master, key_space.marks(*part).as_bytes()));
-            try_join_all(parts.map(async |part| master.ask(&probe(key_space, part)).await)).await?;
-            Ok(())
+            let parts =
+                try_join_all(parts.map(async |part| master.ask(&probe(key_space, part)).await)).await?;
+            Ok(Served(!parts.is_empty()))
         })
         .await
 }
@@ -87,18 +92,21 @@ pub(super) async fn try_write(client: &Client, key_space: &KeySpace) -> RedisRes
 pub(super) async fn ping(client: &Client, key_space: &KeySpace) -> RedisResult<MissingServers> {
     client
         .each(async |master: Arc<Server>| {
-            master.ask(&cmd("PING")).await?;
-            let since = master.term();
-            let part = (0..PARTS).find(|part| client.is_of(&master, key_space.marks(*part).as_bytes()));
-            match part.map(|part| probe(key_space, part)) {
-                // Writes nothing unless replicas are awaited.
-                Some(write) => {
-                    master.settle(Wanted { write, durability: Durability::Replicated, since }).await
-                }
-                None => Ok(()),
-            }
+            let late = || Err(masters::server::failure(io::ErrorKind::TimedOut, "it did not answer in time"));
+            timeout(PINGING, ping_one(client, key_space, &master)).await.unwrap_or_else(|_| late())
         })
         .await
+}
+
+async fn ping_one(client: &Client, key_space: &KeySpace, master: &Arc<Server>) -> RedisResult<Served> {
+    master.ask(&cmd("PING")).await?;
+    let since = master.term();
+    let part = (0..PARTS).find(|part| client.is_of(master, key_space.marks(*part).as_bytes()));
+    let Some(part) = part else { return Ok(Served(false)) };
+    let (write, durability) = (probe(key_space, part), Durability::Replicated);
+    // Writes nothing unless replicas are awaited.
+    master.settle(Wanted { write, durability, since, is_leaving: false }).await?;
+    Ok(Served(true))
 }
 
 fn probe(key_space: &KeySpace, part: usize) -> Cmd {

@@ -6,10 +6,7 @@ use futures_util::future::join_all;
 use redis::{Cmd, ErrorKind, FromRedisValue, RedisResult, ServerErrorKind, Value};
 use shared::time::Timestamp;
 use shared_observe::traces::{Span, SpanKind};
-use tokio::{
-    sync::Semaphore,
-    time::{Instant, timeout, timeout_at},
-};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::{
     admission::Sync,
@@ -33,16 +30,14 @@ use crate::{
 const MARKING: Duration = Duration::from_secs(5);
 /// Redirections that a call follows one after the other while a cluster moves slots.
 const REDIRECTIONS: u32 = 32;
-/// Number of calls in flight or waiting; further calls are refused. Each holds a batch of some hundred kilobytes at
-/// most.
-const CALLS: usize = 4096;
+/// Whether a master was asked for what it has, and not only whether it is there.
+pub(super) struct Served(pub(super) bool);
 
 /// Client of the configured Redis.
 pub(super) struct Client {
     serving: Serving,
     checks: Arc<Checks>,
     seen: Masters,
-    calls: Semaphore,
 }
 
 impl Client {
@@ -61,7 +56,7 @@ impl Client {
                 Err(e) => return Err(e),
             }
         }
-        Ok(Self { serving, checks, seen: Masters::default(), calls: Semaphore::new(CALLS) })
+        Ok(Self { serving, checks, seen: Masters::default() })
     }
 
     /// All masters, in the order of their addresses.
@@ -120,14 +115,14 @@ impl Client {
         join_all(self.masters().iter().map(|master| master.ask(command))).await
     }
 
-    /// Asks something of every master at once. Succeeds if it does of one, and names the others.
-    pub(super) async fn each<F: Future<Output = RedisResult<()>>>(
+    /// Asks something of every master at once. Succeeds if one served, and names those that failed.
+    pub(super) async fn each<F: Future<Output = RedisResult<Served>>>(
         &self,
         ask: impl Fn(Arc<Server>) -> F,
     ) -> RedisResult<MissingServers> {
         let masters = self.masters();
         let answers = join_all(masters.iter().map(|master| ask(Arc::clone(master)))).await;
-        let is_any_there = answers.iter().any(Result::is_ok);
+        let is_any_there = answers.iter().any(|answer| matches!(answer, Ok(Served(true))));
         let mut missing = Vec::new();
         for (master, answer) in masters.iter().zip(answers) {
             if let Err(e) = answer {
@@ -157,7 +152,8 @@ impl Client {
     /// repeats `write` for this, so `write` must be idempotent. Fails if the term is over.
     pub(super) async fn settle(&self, write: Cmd, durability: Durability, since: Term) -> RedisResult<()> {
         let master = self.serving.master_of(request::key(&write))?;
-        let settled = master.settle(Wanted { write, durability, since }).await;
+        let is_leaving = self.serving.is_leaving(request::key(&write));
+        let settled = master.settle(Wanted { write, durability, since, is_leaving }).await;
         if settled.is_err() {
             self.serving.look_soon();
         }
@@ -178,11 +174,15 @@ impl Client {
         let looked = join_all(masters.iter().map(|master| self.look_at(master))).await;
         let there = self.of_those_there(&masters, looked)?;
         let forgotten = there.iter().map(|(checked, _)| checked.forgotten).max().unwrap_or_default();
-        let count = watermark.next(there.iter().map(|(checked, _)| checked.count), now);
+        let mark = watermark.next(now);
         let is_complete = there.len() == masters.len() && self.serving.uncovered() == 0;
-        let there: Vec<_> = there.into_iter().map(|(_, state)| state).collect();
+        let (checked, there): (Vec<_>, Vec<_>) = there.into_iter().unzip();
         self.seen.look(&there, &self.checks.key_space, now, is_complete).await?;
-        let set = join_all(there.iter().map(|master| watermark.set(&master.connection, count, now))).await;
+        let set = there
+            .iter()
+            .zip(&checked)
+            .map(|(master, checked)| watermark.set(&master.connection, checked, mark));
+        let set = join_all(set).await;
         // A master that refuses the mark keeps its count, and readiness says why.
         if !set.iter().any(Result::is_ok) {
             return set.into_iter().collect::<RedisResult<()>>().map(|()| Losses::default());
@@ -247,13 +247,13 @@ impl Client {
         if let Some(older) = self.checks.watermark.older() {
             return Err(refused(older.clone()));
         }
-        let Ok(_permit) = self.calls.try_acquire() else {
-            return Err(failure(io::ErrorKind::ResourceBusy, "too many calls wait for it"));
-        };
+        let key = request::key(command);
+        let master = self.serving.master_of(key).inspect_err(|_| self.serving.look_soon())?;
+        let _permit = master.admit_call()?;
         let span = Span::current().child(SpanKind::Client, || request::described(command));
         let answer = match timeout_at(Instant::now() + CALL_TIMEOUT, self.persist(command)).await {
             Ok(answer) => answer,
-            Err(_) => Err(self.serving.why_late(request::key(command))),
+            Err(_) => Err(self.serving.why_late(key)),
         };
         if answer.is_err() {
             span.fail("store");
@@ -292,10 +292,10 @@ impl Client {
             let Some(redirection) = Redirection::of(&failed) else { return Err(failed) };
             match redirection {
                 Redirection::Later(longest) if began.elapsed() < longest => redirections = 0,
-                Redirection::Moved(..) | Redirection::Arriving(_) if redirections < REDIRECTIONS => {
+                Redirection::Moved(..) | Redirection::Arriving(..) if redirections < REDIRECTIONS => {
                     redirections += 1;
                 }
-                Redirection::Later(_) | Redirection::Moved(..) | Redirection::Arriving(_) => {
+                Redirection::Later(_) | Redirection::Moved(..) | Redirection::Arriving(..) => {
                     return Err(failed);
                 }
             }

@@ -8,6 +8,7 @@ mod nodes;
 mod outages;
 mod replicated;
 mod secured;
+mod settling;
 mod shards;
 mod torn;
 

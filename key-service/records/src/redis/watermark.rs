@@ -2,16 +2,16 @@
 //!
 //! Every few seconds, a process raises a count in every part of the store, and then in a file of the data directory. If
 //! the count of a part is behind the file's, the store has lost acknowledged writes. A part whose master is away keeps its
-//! count in both places.
+//! count in both places, and goes on from there when the master is back.
 //!
 //! The count is in milliseconds, so that a loss has a length. A mark adds the time since the process's last mark. The
-//! first mark of a process moves the count up to the wall clock, since a store may be restored while no process runs.
+//! first mark of a process moves the counts up to the wall clock, since a store may be restored while no process runs.
 //! Neither a clock nor another process of the same data directory lowers the count.
 
 pub(super) mod rewriting;
 
 use std::{
-    fs, io,
+    array, fs, io,
     path::{Path, PathBuf},
     sync::OnceLock,
     time::Duration,
@@ -66,8 +66,16 @@ pub(super) struct Watermark {
 pub(super) struct Checked {
     /// Length of what the master has forgotten.
     pub(super) forgotten: Duration,
-    /// Highest count of its parts; `None` if it has no marks.
-    pub(super) count: Option<i64>,
+    /// The counts of its parts.
+    remembered: Seen,
+}
+
+/// A mark of all parts that are there.
+#[derive(Clone, Copy)]
+pub(super) struct Mark {
+    /// Time since the process's last mark; `None` for the first one.
+    since: Option<Duration>,
+    now: Timestamp,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -109,7 +117,7 @@ impl Watermark {
     /// Compares the counts in the parts of the store that a master has with those of the last marks.
     pub(super) async fn check(&self, connection: &Connection) -> RedisResult<Checked> {
         let seen = *self.seen.lock();
-        let mut checked = Checked { forgotten: Duration::ZERO, count: None };
+        let mut checked = Checked { forgotten: Duration::ZERO, remembered: [None; PARTS] };
         if seen.iter().all(Option::is_none) {
             return Ok(checked);
         }
@@ -120,7 +128,7 @@ impl Watermark {
         });
         for (part, remembered) in remembered.await? {
             let remembered: Option<i64> = redis::from_redis_value(remembered)?;
-            checked.count = checked.count.max(remembered);
+            checked.remembered[part] = remembered;
             let Some(seen) = seen[part] else { continue };
             let lost = remembered.map(|count| seen.saturating_sub(count).max(0).unsigned_abs());
             match lost.map(Duration::from_millis) {
@@ -134,27 +142,30 @@ impl Watermark {
         Ok(checked)
     }
 
-    /// Returns the count of the next mark, above those that masters remember.
-    pub(super) fn next(&self, remembered: impl Iterator<Item = Option<i64>>, now: Timestamp) -> i64 {
-        let since = self.marked_at.lock().map(|last| last.elapsed());
-        let seen = self.seen.lock().iter().copied().max().flatten();
-        next(remembered.fold(seen, Ord::max).unwrap_or(i64::MIN), since, now)
+    /// Begins the next mark.
+    pub(super) fn next(&self, now: Timestamp) -> Mark {
+        Mark { since: self.marked_at.lock().map(|last| last.elapsed()), now }
     }
 
-    /// Writes a count to the parts of the store that a master has, and the time of the last look at that master.
+    /// Raises the counts in the parts of the store that a master has, and writes the time of the last look at that master.
     pub(super) async fn set(
         &self,
         connection: &Connection,
-        count: i64,
-        looked: Timestamp,
+        checked: &Checked,
+        mark: Mark,
     ) -> RedisResult<()> {
+        let seen = *self.seen.lock();
+        // A part that was away goes on from its own count: a jump to that of the others would look like a long loss, if it
+        // forgot this mark.
+        let counts: [i64; PARTS] = array::from_fn(|part| mark.next(seen[part].max(checked.remembered[part])));
         let marked = ask_parts(connection, |part| {
-            let mut mark = cmd("EVAL");
-            mark.arg(MARK).arg(1).arg(self.key_space.marks(part));
-            mark.arg(&self.directory).arg(count).arg(looked.millis());
-            mark
+            let mut raise = cmd("EVAL");
+            raise.arg(MARK).arg(1).arg(self.key_space.marks(part));
+            raise.arg(&self.directory).arg(counts[part]).arg(mark.now.millis());
+            raise
         });
         for (part, _) in marked.await? {
+            let count = counts[part];
             self.seen.lock()[part] = Some(count);
         }
         Ok(())
@@ -169,11 +180,14 @@ impl Watermark {
     }
 }
 
-/// Returns the next count, at this time and `since` the process's last mark. The first mark catches up with the clock.
-fn next(count: i64, since: Option<Duration>, now: Timestamp) -> i64 {
-    let step = since.unwrap_or_default().clamp(Duration::from_millis(1), MARKED_EVERY);
-    let next = count.saturating_add(i64::try_from(step.as_millis()).unwrap_or(i64::MAX));
-    if since.is_none() { next.max(now.millis()) } else { next }
+impl Mark {
+    /// Returns the count after this one. The first mark of a process, and of a part, catches up with the clock.
+    fn next(self, count: Option<i64>) -> i64 {
+        let step = self.since.unwrap_or_default().clamp(Duration::from_millis(1), MARKED_EVERY);
+        let step = i64::try_from(step.as_millis()).unwrap_or(i64::MAX);
+        let Some(next) = count.map(|count| count.saturating_add(step)) else { return self.now.millis() };
+        if self.since.is_none() { next.max(self.now.millis()) } else { next }
+    }
 }
 
 /// Reads the file, if there is one.

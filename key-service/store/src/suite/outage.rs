@@ -19,13 +19,15 @@ pub struct Unreliable {
     losses: Mutex<Vec<i64>>,
     /// A space that cannot be reached.
     away: OnceLock<Space>,
+    /// Calls to that space hang, instead of failing.
+    is_silent: AtomicBool,
 }
 
 impl Default for Unreliable {
     fn default() -> Self {
         let (calls_left, is_nearly_full) = (AtomicU64::new(u64::MAX), AtomicBool::new(false));
-        let (losses, away) = (Mutex::default(), OnceLock::new());
-        Self { maps: Maps::default(), calls_left, is_nearly_full, losses, away }
+        let (losses, away, is_silent) = (Mutex::default(), OnceLock::new(), AtomicBool::new(false));
+        Self { maps: Maps::default(), calls_left, is_nearly_full, losses, away, is_silent }
     }
 }
 
@@ -61,8 +63,11 @@ impl Unreliable {
         self.maps.count_in(spaces)
     }
 
-    fn reach(&self, space: &Space) -> Result<(), Failure> {
+    async fn reach(&self, space: &Space) -> Result<(), Failure> {
         if self.away.get() == Some(space) {
+            if self.is_silent.load(Ordering::SeqCst) {
+                std::future::pending::<()>().await;
+            }
             return Err(Failure::NotDone("its master is away".into()));
         }
         self.pass()
@@ -82,12 +87,12 @@ impl Records for Unreliable {
     }
 
     async fn read(&self, space: &Space, questions: Vec<Question>) -> Result<Vec<Answer>, Failure> {
-        self.reach(space)?;
+        self.reach(space).await?;
         self.maps.read(space, questions).await
     }
 
     async fn commit(&self, space: &Space, commit: Commit) -> Result<Committed, Failure> {
-        self.reach(space)?;
+        self.reach(space).await?;
         self.maps.commit(space, commit).await
     }
 
@@ -107,9 +112,10 @@ impl Records for Unreliable {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use std::{sync::Arc, time::Duration};
 
     use domain::ledger::histories::{START, generation};
+    use tokio::time::timeout;
 
     use super::*;
     use crate::{
@@ -119,13 +125,28 @@ mod tests {
 
     #[tokio::test]
     async fn an_account_has_holds_and_is_listed_elsewhere_while_its_part_of_the_list_is_away() {
+        is_listed_elsewhere(false).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_account_has_holds_in_time_while_its_part_of_the_list_does_not_answer() {
+        is_listed_elsewhere(true).await;
+    }
+
+    async fn is_listed_elsewhere(is_silent: bool) {
         let records = Arc::new(Unreliable::default());
         let store = over(Arc::<Unreliable>::clone(&records));
         let account = open_account_with(&store, 1, 100).await;
         let key = make_key(&store, account, 1, None).await;
         records.take_away(layout::holders(account).next().unwrap());
-        let opened = store.execute(account, vec![hold(key, generation(1), 5, 7)], START).await.unwrap();
+        records.is_silent.store(is_silent, Ordering::SeqCst);
+        let opened = timeout(
+            Duration::from_secs(1),
+            store.execute(account, vec![hold(key, generation(1), 5, 7)], START),
+        );
+        let opened = opened.await.unwrap().unwrap();
         assert!(opened[0].is_ok(), "{opened:?}");
+        records.is_silent.store(false, Ordering::SeqCst);
         let holders = store.accounts_with_holds().await;
         assert_eq!(holders.accounts, [account]);
         assert!(holders.missing.is_some(), "others may be listed there");

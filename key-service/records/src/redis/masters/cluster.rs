@@ -20,7 +20,7 @@ use tokio::{
 
 use super::{
     server::{Checks, Server, failure},
-    slots::{SLOTS, Slots, host, on_host},
+    slots::{SLOTS, Slots, host, on_host, stranger},
 };
 use crate::redis::connection::{Connection, Nodes, may_pass};
 
@@ -34,6 +34,9 @@ const TELLING: Duration = Duration::from_millis(500);
 const MOVING: Duration = Duration::from_millis(1_400);
 /// The same while the cluster is down.
 const DOWN: Duration = Duration::from_millis(640);
+/// Time after the answer of a node that takes a slot over in which writes to the slot may be there and not at its master. It
+/// is longer than any call.
+const LEAVING: Duration = Duration::from_secs(10);
 
 /// A cluster, as far as it is known.
 pub(in crate::redis) struct Cluster {
@@ -49,6 +52,8 @@ pub(in crate::redis) struct Cluster {
 #[derive(Default)]
 struct SlotTable {
     slots: HashMap<Slot, Arc<Server>>,
+    /// Slots that move away from their masters, and when the node that takes each over was last asked.
+    leaving: HashMap<Slot, Instant>,
     /// The masters by address.
     masters: BTreeMap<String, Arc<Server>>,
     /// Addresses of replicas, which know the slots too.
@@ -60,7 +65,7 @@ pub(in crate::redis) enum Redirection {
     /// Another node has the slot.
     Moved(Slot, String),
     /// Another node takes over the slot, and has the names of the request already.
-    Arriving(String),
+    Arriving(Slot, String),
     /// Nobody answers at the moment. It may be asked again for this time.
     Later(Duration),
 }
@@ -73,7 +78,9 @@ impl Redirection {
             ErrorKind::Server(ServerErrorKind::Moved) => {
                 to.and_then(|(to, slot)| Some(Self::Moved(Slot::new(slot)?, to.to_owned())))
             }
-            ErrorKind::Server(ServerErrorKind::Ask) => to.map(|(to, _)| Self::Arriving(to.to_owned())),
+            ErrorKind::Server(ServerErrorKind::Ask) => {
+                to.and_then(|(to, slot)| Some(Self::Arriving(Slot::new(slot)?, to.to_owned())))
+            }
             ErrorKind::Server(ServerErrorKind::TryAgain) => Some(Self::Later(MOVING)),
             ErrorKind::Server(ServerErrorKind::ClusterDown) => Some(Self::Later(DOWN)),
             _ => None,
@@ -121,7 +128,20 @@ impl Cluster {
 
     /// Notes that a slot has moved to a node.
     pub(in crate::redis) fn moved(&self, slot: Slot, to: &Arc<Server>) {
-        self.table.write().slots.insert(slot, Arc::clone(to));
+        let mut table = self.table.write();
+        table.leaving.remove(&slot);
+        table.slots.insert(slot, Arc::clone(to));
+    }
+
+    /// Notes that the node that takes a slot over is asked about it.
+    pub(in crate::redis) fn leaves(&self, slot: Slot) {
+        self.table.write().leaving.insert(slot, Instant::now());
+    }
+
+    /// Returns whether writes to the slot of a name may be at the node that takes it over.
+    pub(in crate::redis) fn is_leaving(&self, key: &[u8]) -> bool {
+        let table = self.table.read();
+        table.leaving.get(&Slot::for_key(key)).is_some_and(|asked| asked.elapsed() < LEAVING)
     }
 
     /// Reads the slots anew, unless somebody has done so since this was called.
@@ -208,7 +228,12 @@ impl Cluster {
             Some(server) => server.connection().await?.0,
             None => self.nodes.source(address)?.connect(TELLING).await?,
         };
-        self.checks.members.slots(&mut connection, host(address)).await
+        let slots = self.checks.members.slots(&mut connection, host(address)).await?;
+        let is_any_known = !self.table.read().slots.is_empty();
+        if is_any_known && self.checks.members.is_stale(&slots) {
+            return Err(stranger("it may not know who has which slots by now"));
+        }
+        Ok(slots)
     }
 
     /// Replaces the table, and returns the masters that were not known before.
@@ -227,6 +252,13 @@ impl Cluster {
             }
             next.masters.insert(shard.master, master);
             next.replicas.extend(shard.replicas);
+        }
+        let before = std::mem::take(&mut *table);
+        for (slot, asked) in before.leaving {
+            let [old, new] = [&before.slots, &next.slots].map(|slots| slots.get(&slot));
+            if asked.elapsed() < LEAVING && old.zip(new).is_none_or(|(old, new)| Arc::ptr_eq(old, new)) {
+                next.leaving.insert(slot, asked);
+            }
         }
         *table = next;
         fresh

@@ -5,10 +5,10 @@
 //! since: after a failover, or a crash before the disk had them, a server would confirm what it lacks. Callers that come
 //! in the meantime share the next wait.
 
-use std::{collections::HashSet, mem, sync::Arc, time::Duration};
+use std::{collections::HashMap, mem, sync::Arc, time::Duration};
 
 use redis::{
-    Cmd, ErrorKind, Pipeline, RedisError, RedisResult, ServerErrorKind, Value, aio::ConnectionLike, cmd, pipe,
+    Cmd, ErrorKind, RedisError, RedisResult, ServerErrorKind, Value, aio::ConnectionLike, cmd, pipe,
 };
 use tokio::sync::{
     Mutex,
@@ -46,6 +46,8 @@ pub(in crate::redis) struct Wanted {
     pub(in crate::redis) durability: Durability,
     /// Term before the earlier writes.
     pub(in crate::redis) since: Term,
+    /// The slot moves, and the node that takes it over may have carried out the earlier writes.
+    pub(in crate::redis) is_leaving: bool,
 }
 
 /// Queue of waiting writes, and the connection for the waits.
@@ -83,7 +85,7 @@ impl DurabilityWait {
         live: impl Fn() -> Option<Arc<Live>>,
         wanted: Wanted,
     ) -> RedisResult<()> {
-        let Wanted { write, durability, since } = wanted;
+        let Wanted { write, durability, since, is_leaving } = wanted;
         let disk = match (durability, live().map(|live| live.server.sync)) {
             (Durability::Volatile, _) => return Ok(()),
             (Durability::Durable, None) => {
@@ -95,6 +97,9 @@ impl DurabilityWait {
         };
         if !disk && self.replicas == 0 {
             return Ok(());
+        }
+        if is_leaving {
+            return Err(unconfirmed("its slot moves to another master, which may have the write"));
         }
         // The caller that gets the connection waits for all that have joined by then. If it gives up, the others join
         // again.
@@ -119,12 +124,13 @@ impl DurabilityWait {
             let _ = waiter.reply.send(Err(over));
         }
         if let Some(live) = live.filter(|_| !waiters.is_empty()) {
-            let outcome = self.wait(source, &mut connection, &live, &waiters).await;
-            if outcome.is_err() {
+            let outcomes = self.wait(source, &mut connection, &live, &waiters).await;
+            let outcomes = outcomes.unwrap_or_else(|e| {
                 *connection = None;
-            }
-            for waiter in waiters {
-                let _ = waiter.reply.send(outcome.clone());
+                vec![Err(e); waiters.len()]
+            });
+            for (waiter, outcome) in waiters.into_iter().zip(outcomes) {
+                let _ = waiter.reply.send(outcome);
             }
         }
         answer.try_recv().unwrap_or_else(|_| Err(unconfirmed("the wait was given up")))
@@ -133,6 +139,9 @@ impl DurabilityWait {
     fn join(&self, waiter: Waiter) -> RedisResult<()> {
         let mut queue = self.queue.lock();
         if queue.len() >= WAITING {
+            queue.retain(|waiter| !waiter.reply.is_closed());
+        }
+        if queue.len() >= WAITING {
             return Err(unconfirmed("too many writes wait for the disk or for replicas"));
         }
         queue.push(waiter);
@@ -140,14 +149,15 @@ impl DurabilityWait {
     }
 
     /// Asks on one connection, in this order: whether the server has been the master since the term began, then a write
-    /// to each space, then the waits. A server that becomes a replica in between refuses the write or the wait.
+    /// to each space, then the waits. A server that becomes a replica in between refuses the write or the wait. Returns what
+    /// each waiter is answered: a write that is refused, such as one whose slot moves, concerns no other.
     async fn wait(
         &self,
         source: &Source,
         waiting: &mut Option<Waiting>,
         live: &Live,
         waiters: &[Waiter],
-    ) -> RedisResult<()> {
+    ) -> RedisResult<Vec<RedisResult<()>>> {
         waiting.take_if(|waiting| waiting.term != live.term);
         let Waiting { connection, .. } = match waiting {
             Some(waiting) => waiting,
@@ -156,10 +166,14 @@ impl DurabilityWait {
         let mut questions = pipe();
         questions.cmd("INFO").arg("replication");
         // Writes to one space are alike, so one of them stands for all.
-        let mut seen = HashSet::new();
-        let distinct = waiters.iter().filter(|waiter| seen.insert(waiter.write.get_packed_command()));
-        for waiter in distinct {
-            questions.add_command(waiter.write.clone());
+        let (mut distinct, mut places) = (HashMap::new(), Vec::with_capacity(waiters.len()));
+        for waiter in waiters {
+            let next = questions.len();
+            let place = *distinct.entry(waiter.write.get_packed_command()).or_insert(next);
+            if place == next {
+                questions.add_command(waiter.write.clone());
+            }
+            places.push(place);
         }
         if self.replicas > 0 {
             questions.cmd("WAIT").arg(self.replicas).arg(LONGEST_REPLICATION.as_millis().to_string());
@@ -168,29 +182,28 @@ impl DurabilityWait {
         if waits_for_disk {
             questions.cmd("WAITAOF").arg("1").arg("0").arg(LONGEST.as_millis().to_string());
         }
-        let mut answers = ask(connection, &questions).await?;
+        let mut answers = connection.req_packed_commands(&questions, 0, questions.len()).await?;
         if waits_for_disk {
-            let (here, _replicas): (u64, u64) = redis::from_redis_value(take_last(&mut answers))?;
+            let (here, _replicas): (u64, u64) = redis::from_redis_value(take_last(&mut answers)?)?;
             if here == 0 {
                 return Err(unconfirmed("the disk did not confirm in time"));
             }
         }
-        if self.replicas > 0 && redis::from_redis_value::<u32>(take_last(&mut answers))? < self.replicas {
+        if self.replicas > 0 && redis::from_redis_value::<u32>(take_last(&mut answers)?)? < self.replicas {
             return Err(unconfirmed("too few replicas confirmed in time (FAREGATE_REDIS_WAIT_REPLICAS)"));
         }
-        let info: String = redis::from_redis_value(answers.into_iter().next().unwrap_or(Value::Nil))?;
-        if history(&info) == live.server.history { Ok(()) } else { Err(taken_over()) }
+        let answer = |place: usize| answers.get(place).cloned().unwrap_or(Value::Nil).extract_error();
+        let info: String = redis::from_redis_value(answer(0)?)?;
+        if history(&info) == live.server.history {
+            Ok(places.into_iter().map(|place| answer(place).map(drop)).collect())
+        } else {
+            Err(taken_over())
+        }
     }
 }
 
-/// Asks all questions, and fails with the first error among the answers.
-async fn ask(connection: &mut Connection, questions: &Pipeline) -> RedisResult<Vec<Value>> {
-    let answers = connection.req_packed_commands(questions, 0, questions.len()).await?;
-    answers.into_iter().map(Value::extract_error).collect()
-}
-
-fn take_last(answers: &mut Vec<Value>) -> Value {
-    answers.pop().unwrap_or(Value::Nil)
+fn take_last(answers: &mut Vec<Value>) -> RedisResult<Value> {
+    answers.pop().unwrap_or(Value::Nil).extract_error()
 }
 
 /// Connects to the server of the commits.

@@ -11,8 +11,9 @@ use std::{
 
 use redis::{Cmd, ErrorKind, RedisError, RedisResult, ServerErrorKind, Value, aio::ConnectionLike, cmd};
 use shared::{backoff::Backoff, clock::Clock};
+use shared_observe::failure_log::{FailureLog, Failures};
 use tokio::{
-    sync::{Mutex, watch},
+    sync::{Mutex, Semaphore, SemaphorePermit, watch},
     task::yield_now,
     time::{Instant, sleep, timeout, timeout_at},
 };
@@ -36,6 +37,11 @@ use crate::{
 /// error in time to ask another key-service. A quicker restart goes unnoticed; during a longer outage, requests are
 /// answered 503.
 pub(in crate::redis) const CALL_TIMEOUT: Duration = Duration::from_millis(1500);
+/// Number of calls to a master in flight or waiting; further calls are refused. Each holds a batch of some hundred kilobytes
+/// at most.
+const CALLS: usize = 4096;
+/// Longest wait for writes to become durable, the waits of earlier callers included.
+const SETTLING: Duration = Duration::from_secs(4);
 /// Longest time of the first connection, and of each later one, for which no call waits longer than its own deadline.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest wait of a new connection until Redis has written its append-only file anew. Calls that come meanwhile wait as
@@ -77,6 +83,9 @@ pub(in crate::redis) struct Server {
     source: Source,
     checks: Arc<Checks>,
     state: watch::Sender<State>,
+    calls: Semaphore,
+    /// Attempts to connect.
+    failures: FailureLog,
     durability: DurabilityWait,
     /// Time of the last look for the server that took over. It is locked during a look.
     renewed: Mutex<Instant>,
@@ -115,7 +124,8 @@ impl Server {
         let why = failure(io::ErrorKind::NotConnected, "there is no connection yet");
         let state = watch::Sender::new(State::Down { why, since: Instant::now() });
         let (durability, renewed) = (DurabilityWait::new(checks.replicas), Mutex::new(Instant::now()));
-        Arc::new(Self { name, source, checks, state, durability, renewed })
+        let (calls, failures) = (Semaphore::new(CALLS), FailureLog::new());
+        Arc::new(Self { name, source, checks, state, calls, failures, durability, renewed })
     }
 
     /// Returns whether other masters serve on while this one is away.
@@ -126,6 +136,12 @@ impl Server {
     /// Its name in the log.
     fn shown(&self) -> Option<&str> {
         self.is_shard().then_some(&*self.name)
+    }
+
+    /// Counts a call until the permit is dropped. A call that is refused has done nothing.
+    pub(in crate::redis) fn admit_call(&self) -> RedisResult<SemaphorePermit<'_>> {
+        let busy = (ErrorKind::Server(ServerErrorKind::TryAgain), "too many calls wait for it");
+        self.calls.try_acquire().map_err(|_| busy.into())
     }
 
     /// Returns whether there is a connection.
@@ -168,7 +184,12 @@ impl Server {
             while let Some(server) = server.upgrade() {
                 let was_loading = is_loading(&server.why_late());
                 match server.try_to_connect(REWRITING).await {
-                    Ok(()) => return,
+                    Ok(()) => {
+                        if server.failures.succeeded().is_some() {
+                            tracing::info!(server = server.shown(), "connected to Redis again");
+                        }
+                        return;
+                    }
                     Err(failed) => server.log_failure(&failed, was_loading),
                 }
                 drop(server);
@@ -315,7 +336,9 @@ impl Server {
     /// Returns when all earlier writes are durable, which were made since a term began.
     pub(in crate::redis) async fn settle(self: &Arc<Self>, wanted: Wanted) -> RedisResult<()> {
         let since = wanted.since;
-        let settled = self.durability.pass(&self.source, || self.live(), wanted).await;
+        let passed = timeout(SETTLING, self.durability.pass(&self.source, || self.live(), wanted)).await;
+        let late = || Err(failure(io::ErrorKind::TimedOut, "the write was not confirmed in time"));
+        let settled = passed.unwrap_or_else(|_| late());
         if let Err(e) = &settled
             && e.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly)
         {
@@ -333,13 +356,17 @@ impl Server {
         }
     }
 
-    /// Logs why there is no connection. A server that is not ready yet is logged only once.
+    /// Logs why there is no connection: once for a server that is not ready yet, and once a minute else.
     fn log_failure(&self, why: &RedisError, was_loading: bool) {
         let server = self.shown();
         match (is_loading(why), was_loading) {
             (true, true) => {}
             (true, false) => tracing::warn!(error = %why, server, "waiting for Redis"),
-            (false, _) => tracing::warn!(error = %why, server, "cannot connect to Redis; trying again"),
+            (false, _) => {
+                if let Some(Failures { count, seconds, .. }) = self.failures.failed() {
+                    tracing::warn!(error = %why, server, count, seconds, "cannot connect to Redis; trying again");
+                }
+            }
         }
     }
 }

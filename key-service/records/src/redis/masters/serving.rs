@@ -43,6 +43,14 @@ impl Serving {
         }
     }
 
+    /// Returns whether the slot of a name moves, and the node that takes it over answered lately.
+    pub(in crate::redis) fn is_leaving(&self, key: &[u8]) -> bool {
+        match self {
+            Self::One(_) => false,
+            Self::Cluster(cluster) => cluster.is_leaving(key),
+        }
+    }
+
     /// The number of slots that no master has.
     pub(in crate::redis) fn uncovered(&self) -> usize {
         match self {
@@ -100,8 +108,11 @@ impl Serving {
                 cluster.look_soon();
                 Ok(None)
             }
-            (Self::Cluster(cluster), Redirection::Arriving(to)) => cluster.redirected(from, &to).map(Some),
-            (Self::One(_), Redirection::Moved(..) | Redirection::Arriving(_)) => {
+            (Self::Cluster(cluster), Redirection::Arriving(slot, to)) => {
+                cluster.leaves(slot);
+                cluster.redirected(from, &to).map(Some)
+            }
+            (Self::One(_), Redirection::Moved(..) | Redirection::Arriving(..)) => {
                 let why = "it is a node of a cluster: set FAREGATE_STORE to redis+cluster://…";
                 Err((ErrorKind::InvalidClientConfig, why).into())
             }

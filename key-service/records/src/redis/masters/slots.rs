@@ -1,11 +1,15 @@
 //! What the nodes of a cluster say about its slots.
 
-use std::{collections::BTreeSet, io};
+use std::{
+    collections::BTreeSet,
+    io,
+    sync::atomic::{AtomicU64, Ordering},
+};
 
 use parking_lot::RwLock;
-use redis::{RedisError, RedisResult, Value, aio::ConnectionLike, cmd};
+use redis::{RedisError, RedisResult, Value, aio::ConnectionLike, pipe};
 
-use crate::redis::connection::Connection;
+use crate::redis::{admission::field, connection::Connection};
 
 /// Number of slots.
 pub(super) const SLOTS: u16 = 16_384;
@@ -18,6 +22,10 @@ pub(super) struct Slots {
     pub(super) shards: Vec<Shard>,
     /// Ids of all nodes.
     ids: BTreeSet<String>,
+    /// The node cannot reach most of the masters, so others may have taken over.
+    is_cut_off: bool,
+    /// The latest change of masters that the node knows, if it says so.
+    epoch: Option<u64>,
 }
 
 /// Slots, with the addresses of their master and its replicas.
@@ -32,28 +40,42 @@ pub(super) struct Shard {
 /// Ids of the nodes that the cluster has, or had. The address of a node may be another server's by now, even one of another
 /// cluster.
 #[derive(Default)]
-pub(in crate::redis) struct Members(RwLock<BTreeSet<String>>);
+pub(in crate::redis) struct Members {
+    ids: RwLock<BTreeSet<String>>,
+    /// The latest change of masters that any of them knew.
+    epoch: AtomicU64,
+}
 
 impl Members {
     /// Asks a node for the slots. Fails if the node is none of this cluster.
     pub(super) async fn slots(&self, connection: &mut Connection, host: &str) -> RedisResult<Slots> {
-        let mut question = cmd("CLUSTER");
-        question.arg("SLOTS");
-        let answer = connection.req_packed_command(&question).await?.extract_error()?;
-        let slots = Slots::read(&answer, host);
+        let mut questions = pipe();
+        questions.cmd("CLUSTER").arg("SLOTS").cmd("CLUSTER").arg("INFO");
+        let mut answers = connection.req_packed_commands(&questions, 0, 2).await?.into_iter();
+        let answer = answers.next().unwrap_or(Value::Nil).extract_error()?;
+        // Not every user may ask for the state.
+        let state =
+            answers.next().and_then(|state| redis::from_redis_value(state.extract_error().ok()?).ok());
+        let slots = Slots::read(&answer, &state.unwrap_or_else(String::new), host);
         if slots.shards.is_empty() {
             return Err(stranger("no node of the cluster has any slot"));
         }
-        let known = self.0.read();
+        let known = self.ids.read();
         if !known.is_empty() && known.is_disjoint(&slots.ids) {
             return Err(stranger("it is a node of another cluster"));
         }
         Ok(slots)
     }
 
+    /// Returns whether a node may not know of masters that took over.
+    pub(super) fn is_stale(&self, slots: &Slots) -> bool {
+        slots.is_cut_off || slots.epoch.is_some_and(|epoch| epoch < self.epoch.load(Ordering::Relaxed))
+    }
+
     /// Adds the nodes that a node of this cluster knows.
     pub(super) fn add(&self, slots: &Slots) {
-        let mut known = self.0.write();
+        self.epoch.fetch_max(slots.epoch.unwrap_or_default(), Ordering::Relaxed);
+        let mut known = self.ids.write();
         if known.len() >= MOST_IDS {
             known.clear();
         }
@@ -62,10 +84,14 @@ impl Members {
 }
 
 impl Slots {
-    /// Reads an answer to `CLUSTER SLOTS`. A node without a host is on that of the node that answers; one with the host `?`
+    /// Reads the answers to `CLUSTER SLOTS` and `CLUSTER INFO`. A node without a host is on that of the node that answers; one with the host `?`
     /// is not known to it.
-    fn read(answer: &Value, asked_host: &str) -> Self {
-        let mut slots = Self::default();
+    fn read(answer: &Value, state: &str, asked_host: &str) -> Self {
+        let mut slots = Self {
+            is_cut_off: field(state, "cluster_state") == "fail",
+            epoch: field(state, "cluster_current_epoch").parse().ok(),
+            ..Self::default()
+        };
         let Value::Array(shards) = answer else { return slots };
         for shard in shards {
             let Value::Array(parts) = shard else { continue };
@@ -118,8 +144,8 @@ pub(super) fn on_host(known: &str, address: &str) -> String {
     if host(address).is_empty() { format!("{known}{address}") } else { address.to_owned() }
 }
 
-/// Error of a server that is no node of this cluster. It may be one later.
-fn stranger(why: &'static str) -> RedisError {
+/// Error of a server that is no node of this cluster, or not in touch with it. It may be later.
+pub(super) fn stranger(why: &'static str) -> RedisError {
     io::Error::new(io::ErrorKind::NotConnected, why).into()
 }
 
@@ -153,12 +179,28 @@ mod tests {
             master: master.into(),
             replicas: replicas.iter().map(ToString::to_string).collect(),
         };
-        let slots = Slots::read(&answer, "here");
+        let slots = Slots::read(&answer, "", "here");
         let expected =
             [shard(0, 5, "10.0.0.1:1", &["here:2"]), shard(6, 9, "here:4", &[]), shard(12, 12, "::1:7", &[])];
         assert_eq!((slots.count(), slots.shards), (11, expected.into()));
         assert_eq!(slots.ids, [1, 2, 3, 5, 6, 7].map(|port| format!("id-{port}")).into());
-        assert_eq!(Slots::read(&Value::Nil, "here"), Slots::default());
+        assert_eq!(Slots::read(&Value::Nil, "", "here"), Slots::default());
         assert_eq!(on_host("here", ":7000"), "here:7000");
+    }
+
+    #[test]
+    fn a_node_that_is_cut_off_or_has_missed_a_change_of_masters_may_be_stale() {
+        let members = Members::default();
+        let of = |state: &str, epoch: u64| {
+            let state = format!("cluster_state:{state}\r\ncluster_current_epoch:{epoch}\r\n");
+            Slots::read(&Value::Nil, &state, "here")
+        };
+        assert!(!members.is_stale(&of("ok", 7)));
+        members.add(&of("ok", 7));
+        members.add(&of("ok", 3));
+        assert!(!members.is_stale(&of("ok", 7)) && !members.is_stale(&of("ok", 8)));
+        assert!(members.is_stale(&of("ok", 6)));
+        assert!(members.is_stale(&of("fail", 8)));
+        assert!(!members.is_stale(&Slots::read(&Value::Nil, "", "here")), "it may not be asked");
     }
 }

@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// All permissions that the store needs, as documented in docs/store.md; `+waitaof` as well where the server has it, and
-/// `+cluster|slots` in a cluster.
+/// `+cluster|slots +cluster|info` in a cluster.
 const GRANTS: &str = "~store-* +@read +@write +@scripting +@connection +info +time +config|get +bgrewriteaof";
 
 /// Certificates of an authority, as files for a server and as texts for the client.

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use ::redis::{Value, cmd};
+
 use super::{
     Commit, Committed, Durability, Failure, Question, Records, Redis, START, Settings, Space, Write, name,
     open, record,
@@ -9,7 +11,7 @@ use super::{
 };
 use crate::{
     records::{Answer, MissingServers, Term},
-    redis::failover::Losses,
+    redis::{failover::Losses, key_space::PARTS},
     servers::{Cluster, PATIENCE, RedisServer, settings},
 };
 
@@ -86,6 +88,39 @@ async fn a_process_comes_up_without_one_master_and_serves_the_spaces_of_the_othe
     // What is away for long has not forgotten anything.
     let again = Redis::open(&settings, clock()).await.unwrap();
     assert_eq!(again.ping().await, Ok(MissingServers::default()));
+}
+
+#[tokio::test]
+async fn a_shard_that_was_away_for_long_may_lose_its_next_mark_like_any_other() {
+    let mut cluster = Cluster::start();
+    let data_dir = tempfile::tempdir().unwrap();
+    let settings = Settings { is_marked: false, ..settings(&cluster.url(), &data_dir) };
+    let store = open(&settings).await.unwrap();
+    store.client.mark(START).await.unwrap();
+    cluster.kill_one();
+    let later = START.plus(Duration::from_hours(1));
+    let store = Redis::open(&settings, super::at(later)).await.unwrap();
+    store.client.mark(later).await.unwrap();
+    cluster.start_one_again();
+    all_are_served(&store).await;
+    let file = std::fs::read_to_string(data_dir.path().join("redis-seen")).unwrap();
+    let directory = file.split(' ').next().unwrap();
+    let mut before = Vec::new();
+    for part in 0..PARTS {
+        let mut count = cmd("HGET");
+        count.arg(store.key_space.marks(part)).arg(directory);
+        before.push(store.client.ask::<i64>(&count).await.unwrap());
+    }
+    assert!(before.contains(&START.millis()), "no part was away: {before:?}");
+    store.client.mark(later).await.unwrap();
+    for (part, count) in before.into_iter().enumerate() {
+        let mut lose = cmd("HSET");
+        lose.arg(store.key_space.marks(part)).arg(directory).arg(count);
+        store.client.ask::<Value>(&lose).await.unwrap();
+    }
+    let losses = store.client.mark(later).await.unwrap();
+    assert!(losses.forgotten > Duration::ZERO && losses.forgotten < Duration::from_mins(1), "{losses:?}");
+    all_are_served(&store).await;
 }
 
 #[tokio::test]

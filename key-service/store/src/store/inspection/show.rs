@@ -12,6 +12,7 @@ use shared::ids::{AccountId, DepositId, GenerationId, GroupId, KeyId, Management
 use crate::store::{
     base::{Store, message, no_answer},
     layout,
+    spending::holders::PARTS_TRIED,
 };
 
 /// Most links and sessions of a member, and days of a key's refused calls, that are shown: more than most have.
@@ -98,7 +99,7 @@ impl Store {
                 own.extend([names::house(), house(b"r"), house(b"c"), house(b"n")]);
                 own.extend(lists.map(|table| layout::name(table, *b"l")));
                 let listing = layout::name(layout::HOLDERS, *account.as_bytes());
-                others.extend(layout::holders(account).take(1).map(|part| (part, listing.clone())));
+                others.extend(layout::holders(account).take(PARTS_TRIED).map(|part| (part, listing.clone())));
                 own
             }
             Some(ShownObject::Key(id)) => {

@@ -12,7 +12,7 @@ use futures_util::{StreamExt, stream};
 use key_service_ledger::{StoreError, messages::Holder, names};
 use records::{Order, Space};
 use shared::{clock::random_bytes, ids::AccountId, time::Timestamp};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use crate::{
     data::HoldIndex,
@@ -32,9 +32,11 @@ const HOUSE_KEPT_OF_256: u8 = 4;
 /// Parts that are read, and accounts that are checked, concurrently.
 const ASKED_AT_ONCE: usize = 64;
 
-/// Parts that are tried before a hold is refused, and the time after which no further one is.
-const PARTS_TRIED: usize = 6;
-const TRYING: Duration = Duration::from_secs(1);
+/// Parts that are tried before a hold is refused, and the time after which the next one is the last.
+pub(crate) const PARTS_TRIED: usize = 6;
+const TRYING: Duration = Duration::from_millis(600);
+/// Longest time for a part but the last to answer: one whose master hangs leaves time for another.
+const ANSWERING: Duration = Duration::from_millis(300);
 
 /// An account with the part that lists it, and the time of the last listing.
 struct ListedAccount {
@@ -61,9 +63,15 @@ impl Store {
         }
         let mut listed = Ok(());
         for part in layout::holders(account).take(PARTS_TRIED) {
-            listed = self.list_in(&part, account).await;
-            let is_away = matches!(listed, Err(StoreError::Unavailable(_)));
-            if !is_away || began.elapsed() > TRYING {
+            let is_last = began.elapsed() >= TRYING;
+            let listing = self.list_in(&part, account);
+            listed = if is_last {
+                listing.await
+            } else {
+                let late = || Err(StoreError::Unavailable("the list of holders did not answer".into()));
+                timeout(ANSWERING, listing).await.unwrap_or_else(|_| late())
+            };
+            if is_last || !matches!(listed, Err(StoreError::Unavailable(_))) {
                 break;
             }
         }
