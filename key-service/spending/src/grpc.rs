@@ -4,13 +4,9 @@ pub mod deadline;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeMap, future::poll_fn, mem, pin::Pin, sync::Arc, task::Poll};
+use std::{collections::BTreeMap, future::poll_fn, mem, pin::Pin, sync::Arc};
 
-use futures_util::{
-    Stream, StreamExt,
-    future::BoxFuture,
-    stream::{self, FuturesUnordered},
-};
+use futures_util::{Stream, stream};
 use parking_lot::Mutex;
 use shared::clock::{Clock, random_bytes};
 use shared_observe::{
@@ -23,16 +19,16 @@ use shared_rpc::{
     Answer, Call, CallFailure, KeyService, MAX_FRAME_CALLS, Malformed, SessionClock, TracedCall,
     v1::{self, answer, call, key_service_server},
 };
-use tokio::time::Instant;
+use tokio::{sync::Notify, task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
 use tonic::{Code, Request, Response, Status, Streaming};
 use tonic_types::{ErrorDetails, StatusExt};
 
 /// The domain of our `google.rpc.ErrorInfo`.
 const ERROR_DOMAIN: &str = "faregate";
-/// Frames of a session that are answered at the same time, at most. A gateway sends the next one before the slowest call of
-/// the last is answered.
-const MOST_FRAMES: usize = 64;
+/// Most calls of a session without answers when the next frame is read. It is twice a gateway's own bound, so calls that
+/// wait for a part of the store never keep others from being read.
+const MOST_CALLS: usize = 64 * MAX_FRAME_CALLS;
 
 pub struct Grpc {
     service: Arc<dyn KeyService>,
@@ -121,7 +117,8 @@ impl key_service_server::KeyService for Grpc {
             clock: SessionClock::starting(Instant::now()),
             greeted: false,
             is_ending: false,
-            running: FuturesUnordered::new(),
+            running: JoinSet::new(),
+            unanswered: 0,
             answers: Arc::default(),
             instance: self.instance,
             _counted: Counted::by(metrics::gauge!("keyservice_sessions")),
@@ -134,7 +131,24 @@ impl key_service_server::KeyService for Grpc {
 }
 
 /// Answers that were not sent yet, each with the id of its call.
-type Answers = Mutex<Vec<(u64, Result<Answer, CallFailure>)>>;
+#[derive(Default)]
+struct Answers {
+    waiting: Mutex<Vec<(u64, Result<Answer, CallFailure>)>>,
+    arrived: Notify,
+}
+
+impl Answers {
+    fn add(&self, id: u64, answer: Result<Answer, CallFailure>) {
+        self.waiting.lock().push((id, answer));
+    }
+
+    /// Wakes the session if there are answers.
+    fn announce(&self) {
+        if !self.waiting.lock().is_empty() {
+            self.arrived.notify_one();
+        }
+    }
+}
 
 /// A session of a gateway.
 struct SessionStream {
@@ -146,8 +160,11 @@ struct SessionStream {
     greeted: bool,
     /// No more frames are read.
     is_ending: bool,
-    /// Frames with calls that are not answered yet.
-    running: FuturesUnordered<BoxFuture<'static, ()>>,
+    /// A task for each frame with calls that are not answered yet. The tasks go on while the gateway reads nothing, since
+    /// they may hold locks that other sessions wait for.
+    running: JoinSet<()>,
+    /// Calls that were read and whose answers were not sent.
+    unanswered: usize,
     answers: Arc<Answers>,
     instance: u64,
     _counted: Counted,
@@ -161,17 +178,25 @@ impl SessionStream {
             return Ok(Some(self.response(Vec::new())));
         }
         loop {
-            let is_idle = self.running.is_empty() && self.answers.lock().is_empty();
-            if self.is_ending && is_idle {
+            if self.is_ending && self.running.is_empty() && self.unanswered == 0 {
                 return Ok(None);
             }
-            let takes_more = !self.is_ending && self.running.len() < MOST_FRAMES;
+            let takes_more = !self.is_ending && self.unanswered < MOST_CALLS;
             let frame = tokio::select! {
                 biased;
-                answers = answered(&mut self.running, &self.answers) => {
+                () = self.answers.arrived.notified() => {
+                    let answers = mem::take(&mut *self.answers.waiting.lock());
+                    if answers.is_empty() {
+                        continue;
+                    }
+                    self.unanswered = self.unanswered.saturating_sub(answers.len());
                     log(answers.iter().filter_map(|(_, answer)| answer.as_ref().err()));
                     let answers = answers.into_iter().map(|(id, answer)| answer_of(id, answer)).collect();
                     return Ok(Some(self.response(answers)));
+                }
+                Some(ended) = self.running.join_next(), if !self.running.is_empty() => {
+                    ended.map_err(|_| Status::internal("a frame was not answered"))?;
+                    continue;
                 }
                 frame = self.frames.message(), if takes_more => frame?,
                 () = self.shutdown.cancelled(), if !self.is_ending => None,
@@ -191,6 +216,7 @@ impl SessionStream {
         }
         metrics::histogram!("keyservice_frame_calls")
             .record(u32::try_from(frame.calls.len()).unwrap_or(u32::MAX));
+        self.unanswered += frame.calls.len();
         let (mut begun, mut calls) =
             (Vec::with_capacity(frame.calls.len()), Vec::with_capacity(frame.calls.len()));
         for v1::Call { id, request, traceparent } in frame.calls {
@@ -200,21 +226,14 @@ impl SessionStream {
                     begun.push(Some((id, span.clone(), CallTimer::start(CallSide::Server, call.method()))));
                     calls.push(TracedCall { call, span });
                 }
-                Err(malformed) => self.answers.lock().push((id, Err(refused(&malformed)))),
+                Err(malformed) => self.answers.add(id, Err(refused(&malformed))),
             }
         }
-        let (service, answers) = (self.service.clone(), self.answers.clone());
-        self.running.push(Box::pin(async move {
-            let begun = Mutex::new(begun);
-            let reply = |place: usize, answer: Result<Answer, CallFailure>| {
-                let Some((id, span, timer)) = begun.lock().get_mut(place).and_then(Option::take) else {
-                    return;
-                };
-                note(&span, timer, &answer);
-                answers.lock().push((id, answer));
-            };
-            service.handle(calls, &reply).await;
-        }));
+        if calls.is_empty() {
+            self.answers.announce();
+        } else {
+            self.running.spawn(answer_all(self.service.clone(), calls, begun, self.answers.clone()));
+        }
         Ok(())
     }
 
@@ -224,17 +243,34 @@ impl SessionStream {
     }
 }
 
-/// Works on all frames, and returns the answers that this brings, once there are any.
-async fn answered(
-    running: &mut FuturesUnordered<BoxFuture<'static, ()>>,
-    answers: &Answers,
-) -> Vec<(u64, Result<Answer, CallFailure>)> {
+/// A call that was begun: its id, span and timer. It is taken when the call is answered.
+type Begun = Option<(u64, Span, CallTimer)>;
+
+/// Answers all calls of a frame. The answers of one step are announced together.
+async fn answer_all(
+    service: Arc<dyn KeyService>,
+    calls: Vec<TracedCall>,
+    begun: Vec<Begun>,
+    answers: Arc<Answers>,
+) {
+    let (count, begun) = (begun.len(), Mutex::new(begun));
+    let reply = |place: usize, answer: Result<Answer, CallFailure>| {
+        let Some((id, span, timer)) = begun.lock().get_mut(place).and_then(Option::take) else { return };
+        note(&span, timer, &answer);
+        answers.add(id, answer);
+    };
+    let mut handling = service.handle(calls, &reply);
     poll_fn(|context| {
-        while let Poll::Ready(Some(())) = running.poll_next_unpin(context) {}
-        let answers = mem::take(&mut *answers.lock());
-        if answers.is_empty() { Poll::Pending } else { Poll::Ready(answers) }
+        let step = handling.as_mut().poll(context);
+        answers.announce();
+        step
     })
-    .await
+    .await;
+    for place in 0..count {
+        let message = "the call was not answered".into();
+        reply(place, Err(CallFailure { code: Code::Internal, message }));
+    }
+    answers.announce();
 }
 
 /// Records the outcome of a call. A refusal is an answer; a malformed call is the caller's error.

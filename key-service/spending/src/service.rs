@@ -1,8 +1,8 @@
 //! Use-cases of spending: authenticate, authorize, extend, capture and release, for many calls at a time.
 //!
 //! A batch is grouped by account, with one store call per account. At high load, many calls share one read and one
-//! write of a record. A part of the store may be missing, so each account is
-//! decided by itself; the answer to a batch comes once all of its accounts are decided.
+//! write of a record. A part of the store may be missing, so an account waits for others only while their credentials
+//! are looked up, and no longer than [`GATHERING`].
 
 mod adding;
 mod outcome;

@@ -305,7 +305,8 @@ pub type TakeAnswer<'a> = dyn Fn(usize, Result<Answer, CallFailure>) + Send + Sy
 /// The interface of the key-service, also for a gateway in the same process.
 #[async_trait::async_trait]
 pub trait KeyService: Send + Sync {
-    /// Answers every call once, as soon as there is an answer, so that a slow call holds up no other.
+    /// Answers every call once, as soon as there is an answer, so that a slow call holds up others for milliseconds at
+    /// most.
     async fn handle(&self, calls: Vec<TracedCall>, reply: &TakeAnswer<'_>);
 }
 

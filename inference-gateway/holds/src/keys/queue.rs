@@ -9,7 +9,7 @@ use std::{
     collections::VecDeque,
     sync::{
         Arc,
-        atomic::{AtomicU32, Ordering},
+        atomic::{AtomicU32, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -35,7 +35,8 @@ const SPILL_AFTER: Duration = Duration::from_millis(50);
 
 pub(super) type Answered = Result<Answer, CallFailure>;
 
-/// A call that waits for its answer. Copies may have been sent to several key-services; the first answer counts.
+/// A call that waits for its answer. Copies may have been sent to several key-services. The first answer counts; a failure
+/// counts once no other copy may still be answered.
 pub(super) struct Pending {
     pub(super) call: Arc<Call>,
     pub(super) span: Span,
@@ -43,6 +44,10 @@ pub(super) struct Pending {
     made_at: Instant,
     answer: Mutex<Option<oneshot::Sender<Answered>>>,
     copies: AtomicU32,
+    /// Copies that were not answered yet. A call that waits to be sent has one.
+    left: AtomicU32,
+    /// A bit for each session that has sent the call. A call is passed on to no session twice.
+    sent_by: AtomicU64,
 }
 
 impl Pending {
@@ -53,8 +58,9 @@ impl Pending {
         account: Option<AccountId>,
     ) -> (Arc<Self>, oneshot::Receiver<Answered>) {
         let (answer, answered) = oneshot::channel();
-        let (answer, copies, made_at) = (Mutex::new(Some(answer)), AtomicU32::new(0), Instant::now());
-        (Arc::new(Self { call, span, account, made_at, answer, copies }), answered)
+        let (answer, made_at) = (Mutex::new(Some(answer)), Instant::now());
+        let (copies, left, sent_by) = (AtomicU32::new(0), AtomicU32::new(1), AtomicU64::new(0));
+        (Arc::new(Self { call, span, account, made_at, answer, copies, left, sent_by }), answered)
     }
 
     /// Time from which any session may take the call.
@@ -73,8 +79,33 @@ impl Pending {
         waiting.is_some_and(|waiting| waiting.send(answered).is_ok())
     }
 
-    /// Counts a copy that is sent to a key-service.
-    pub(super) fn count_copy(&self) {
+    /// Delivers the failure of a copy, if it is the last. Returns whether a caller was waiting for it.
+    pub(super) fn copy_failed(&self, failure: CallFailure) -> bool {
+        self.left.fetch_sub(1, Ordering::AcqRel) == 1 && self.answer(Err(failure))
+    }
+
+    /// Gives up a copy that will not be answered. Returns false if it is the last, which has to be sent again.
+    fn give_up_copy(&self) -> bool {
+        let others = |left: u32| (left > 1).then(|| left - 1);
+        self.left.fetch_update(Ordering::AcqRel, Ordering::Acquire, others).is_ok()
+    }
+
+    /// Adds a copy for a session. Returns false if the session has sent the call before.
+    fn add_copy(&self, session: usize) -> bool {
+        let is_new = self.sent_by.fetch_or(bit(session), Ordering::AcqRel) & bit(session) == 0;
+        if is_new {
+            self.left.fetch_add(1, Ordering::AcqRel);
+        }
+        is_new
+    }
+
+    fn was_sent_by(&self, session: usize) -> bool {
+        self.sent_by.load(Ordering::Acquire) & bit(session) != 0
+    }
+
+    /// Counts a copy that a session sends to its key-service.
+    pub(super) fn count_copy(&self, session: usize) {
+        self.sent_by.fetch_or(bit(session), Ordering::AcqRel);
         self.copies.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -106,6 +137,8 @@ struct SessionOf {
     instance: u64,
     /// Calls for which this session's key-service is preferred.
     waiting: VecDeque<Arc<Pending>>,
+    /// Slow calls of other sessions, which this one alone sends as well.
+    passed_on: VecDeque<Arc<Pending>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,7 +164,12 @@ pub(super) enum Work {
 impl Queue {
     /// A queue for `sessions` sessions, all away.
     pub(super) fn new(sessions: usize) -> Self {
-        let away = |_| SessionOf { state: SessionState::Away, instance: 0, waiting: VecDeque::new() };
+        let away = |_| SessionOf {
+            state: SessionState::Away,
+            instance: 0,
+            waiting: VecDeque::new(),
+            passed_on: VecDeque::new(),
+        };
         let sessions: Vec<_> = (0..sessions).map(away).collect();
         Self {
             wakers: sessions.iter().map(|_| Notify::new()).collect(),
@@ -157,11 +195,7 @@ impl Queue {
             Some(session) => &mut state.sessions[session].waiting,
             None => &mut state.waiting,
         };
-        if waiting.len() >= 2 * MAX_CALLS {
-            // At least half of the waiting calls are abandoned, so drop those.
-            waiting.retain(|pending| pending.is_wanted());
-        }
-        waiting.push_back(pending);
+        enqueue(waiting, pending);
         self.notify(state);
     }
 
@@ -183,29 +217,32 @@ impl Queue {
         Work::Frame(calls)
     }
 
-    /// Marks the session as away, and puts its unanswered calls in front of all others.
+    /// Marks the session as away, and puts its unanswered calls in front of all others, unless other copies are in flight.
     pub(super) fn requeue(&self, session: usize, unanswered: Vec<Arc<Pending>>) {
         let mut state = self.state.lock();
         state.sessions[session].state = SessionState::Away;
         let own = std::mem::take(&mut state.sessions[session].waiting);
-        for pending in unanswered.into_iter().chain(own).rev() {
+        let unanswered = unanswered.into_iter().filter(|pending| !pending.give_up_copy());
+        for pending in unanswered.chain(own).rev() {
             state.waiting.push_front(pending);
         }
         self.notify(state);
     }
 
-    /// Lets another session send these calls: one that is connected, or the next that is. Returns whether there are others.
-    pub(super) fn pass_on(&self, session: usize, calls: Vec<Arc<Pending>>) -> bool {
+    /// Offers each of these calls to another session that has not sent it: one that is connected, or else the next that
+    /// will be. The copy counts once it is sent, so a failure that comes earlier is the answer.
+    pub(super) fn pass_on(&self, session: usize, calls: Vec<Arc<Pending>>) {
         let mut state = self.state.lock();
         let count = state.sessions.len();
-        let mut others = (1..count).map(|step| (session + step) % count);
-        match others.find(|other| state.sessions[*other].state != SessionState::Away) {
-            Some(other) => state.sessions[other].waiting.extend(calls),
-            None if count > 1 => state.waiting.extend(calls),
-            None => return false,
+        for pending in calls {
+            let others = (1..count).map(|step| (session + step) % count);
+            let untried = others.filter(|other| !pending.was_sent_by(*other));
+            let is_away = |other: &usize| state.sessions[*other].state == SessionState::Away;
+            if let Some(other) = untried.min_by_key(is_away) {
+                enqueue(&mut state.sessions[other].passed_on, pending);
+            }
         }
         self.notify(state);
-        true
     }
 
     /// Marks the session as away, unless all others are away too.
@@ -267,10 +304,20 @@ impl QueueState {
         known.max_by_key(|(_, of)| mixed(account ^ of.instance)).map(|(session, _)| session)
     }
 
-    /// Takes the session's own calls, those for any session, and those that other sessions have left for too long.
+    /// Takes the calls that were passed on to the session, its own, those for any session, and those that other sessions
+    /// have left for too long.
     fn take(&mut self, session: usize, now: Instant) -> Vec<Arc<Pending>> {
-        let own = std::mem::take(&mut self.sessions[session].waiting);
-        let mut calls = Vec::with_capacity((own.len() + self.waiting.len()).min(MAX_FRAME_CALLS));
+        let SessionOf { waiting: own, passed_on, .. } = &mut self.sessions[session];
+        let own = std::mem::take(own);
+        let most = passed_on.len() + own.len() + self.waiting.len();
+        let mut calls = Vec::with_capacity(most.min(MAX_FRAME_CALLS));
+        while calls.len() < MAX_FRAME_CALLS
+            && let Some(pending) = passed_on.pop_front()
+        {
+            if pending.is_wanted() && pending.add_copy(session) {
+                calls.push(pending);
+            }
+        }
         let mut own = fill(&mut calls, own, |_| true);
         self.waiting = fill(&mut calls, std::mem::take(&mut self.waiting), |_| true);
         std::mem::swap(&mut self.sessions[session].waiting, &mut own);
@@ -293,7 +340,7 @@ impl QueueState {
     /// calls of a busy session.
     fn due(&self) -> [Option<usize>; 2] {
         let idle = |of: &SessionOf| matches!(of.state, SessionState::Idle | SessionState::Watching);
-        let has_own = |of: &SessionOf| idle(of) && !of.waiting.is_empty();
+        let has_own = |of: &SessionOf| idle(of) && !(of.waiting.is_empty() && of.passed_on.is_empty());
         let own = self.sessions.iter().position(has_own);
         let busy = self.sessions.iter().any(|of| of.state == SessionState::Busy);
         let threshold = if busy { SECOND_FRAME_THRESHOLD } else { 1 };
@@ -308,6 +355,20 @@ impl QueueState {
         };
         [own, any.filter(|any| own != Some(*any))]
     }
+}
+
+/// Adds a call to a queue, which is bounded by the calls that have callers.
+fn enqueue(waiting: &mut VecDeque<Arc<Pending>>, pending: Arc<Pending>) {
+    if waiting.len() >= 2 * MAX_CALLS {
+        // At least half of the waiting calls are abandoned, so drop those.
+        waiting.retain(|pending| pending.is_wanted());
+    }
+    waiting.push_back(pending);
+}
+
+/// The bit of a session. Of two sessions with the same bit, one is not passed what the other has sent.
+const fn bit(session: usize) -> u64 {
+    1 << (session % 64)
 }
 
 /// Fills a frame with calls that are still wanted and may be taken. Keeps the rest.
@@ -439,20 +500,53 @@ mod tests {
         assert!(!queue.yield_to_others(1), "the last one is asked all the same");
     }
 
+    /// Takes the next frame of a session, as if it was sent.
+    fn send(queue: &Queue, session: usize) -> Vec<Arc<Pending>> {
+        let calls = take(queue, session);
+        calls.iter().for_each(|call| call.count_copy(session));
+        calls
+    }
+
+    fn failure() -> CallFailure {
+        CallFailure { code: tonic::Code::Unavailable, message: "the store is away".into() }
+    }
+
     #[tokio::test]
-    async fn slow_calls_are_passed_on_to_another_session_even_if_it_is_away_for_a_moment() {
+    async fn a_slow_call_is_passed_on_to_every_other_session_once_and_fails_with_its_last_copy() {
+        let queue = idle(3);
+        let mut answered = ask(&queue);
+        let slow = send(&queue, 0);
+        queue.pass_on(0, slow.clone());
+        assert!(send(&queue, 0).is_empty() && send(&queue, 2).is_empty(), "one other session takes it");
+        assert_eq!(send(&queue, 1).len(), 1);
+        queue.pass_on(1, slow.clone());
+        assert!(send(&queue, 0).is_empty());
+        assert_eq!(send(&queue, 2).len(), 1);
+        queue.pass_on(2, slow.clone());
+        assert!((0..3).all(|session| send(&queue, session).is_empty()), "all have it");
+        assert!(!slow[0].copy_failed(failure()));
+        queue.requeue(1, slow.clone());
+        assert!(send(&queue, 2).is_empty(), "a copy is in flight");
+        assert!(answered.try_recv().is_err());
+        assert!(slow[0].copy_failed(failure()));
+        assert_eq!(answered.try_recv().unwrap().unwrap_err(), failure());
+    }
+
+    #[tokio::test]
+    async fn a_slow_call_is_offered_to_a_session_that_is_away_and_its_failure_does_not_wait_for_it() {
         let queue = idle(2);
-        let _slow = ask(&queue);
-        let slow = take(&queue, 0);
+        let (_slow, mut failing) = (ask(&queue), ask(&queue));
+        let slow = send(&queue, 0);
         queue.requeue(1, Vec::new());
-        assert!(queue.pass_on(0, slow.clone()));
-        assert_eq!(take(&queue, 1).len(), 1, "once it is back");
-        assert!(queue.pass_on(0, slow.clone()));
-        assert_eq!(take(&queue, 1).len(), 1);
+        queue.pass_on(0, slow.clone());
+        assert!(slow[1].copy_failed(failure()) && failing.try_recv().unwrap().is_err());
+        assert_eq!(send(&queue, 1).len(), 1, "once it is back");
         let alone = idle(1);
-        let _slow = ask(&alone);
-        let slow = take(&alone, 0);
-        assert!(!alone.pass_on(0, slow), "there is no other");
+        let mut answered = ask(&alone);
+        let slow = send(&alone, 0);
+        alone.pass_on(0, slow.clone());
+        assert!(send(&alone, 0).is_empty(), "there is no other");
+        assert!(slow[0].copy_failed(failure()) && answered.try_recv().unwrap().is_err());
     }
 
     #[tokio::test]

@@ -177,7 +177,7 @@ impl SessionTask {
                 connected.map_err(|e| Status::unavailable(format!("{:#}", anyhow::Error::from(e))))?;
             let mut client: KeyServiceClient<InterceptedService<Channel, PresentToken>> =
                 KeyServiceClient::with_interceptor(channel, token.clone());
-            // No more frames are in flight, so the channel never blocks.
+            // A key-service that reads has room for the frames in flight.
             let (frames, outgoing) = mpsc::channel(MOST_FRAMES);
             let mut answers = client.session(ReceiverStream::new(outgoing)).await?.into_inner();
             let first = answers.message().await?.ok_or_else(closed)?;
@@ -200,7 +200,7 @@ impl SessionTask {
             if free_at.is_some_and(|free_at| free_at <= now) {
                 match self.queue.take(self.number) {
                     Work::Frame(calls) => {
-                        self.send(session, calls, in_flight).await?;
+                        self.send(session, calls, in_flight)?;
                         continue;
                     }
                     Work::End if in_flight.is_empty() => return Ok(()),
@@ -230,7 +230,7 @@ impl SessionTask {
         }
     }
 
-    async fn send(
+    fn send(
         &self,
         session: &mut OpenSession,
         calls: Vec<Arc<Pending>>,
@@ -238,16 +238,16 @@ impl SessionTask {
     ) -> Result<(), Status> {
         metrics::histogram!("gateway_frame_calls").record(u32::try_from(calls.len()).unwrap_or(u32::MAX));
         for pending in &calls {
-            pending.count_copy();
+            pending.count_copy(self.number);
             self.peer.name_in(&pending.span);
         }
         let first_id = in_flight.sent(calls.clone(), Instant::now());
-        session.send(first_id, &calls).await
+        session.send(first_id, &calls)
     }
 
     /// Delivers an answer. Returns whether it ended a frame, and the key-service cannot reach its store.
     fn hear(&self, in_flight: &mut SentFrames, id: u64, told: Heard) -> bool {
-        let deliver = |pending: &Pending, is_passed_on: bool| {
+        let deliver = |pending: &Pending, is_handed_on: bool| {
             let answered = told.answer_to(&pending.call);
             let seen = match &answered {
                 Err(e) if e.code == Code::Unavailable => StoreSeen::Away,
@@ -255,7 +255,7 @@ impl SessionTask {
                 Err(_) | Ok(Answer::Authenticated(Err(_))) => StoreSeen::Unclear,
                 Ok(_) => StoreSeen::Reached,
             };
-            self.deliver(pending, answered, is_passed_on);
+            self.deliver(pending, answered, is_handed_on);
             seen
         };
         match in_flight.answered(id, Instant::now(), deliver) {
@@ -277,11 +277,7 @@ impl SessionTask {
         match in_flight.hedge(Instant::now()) {
             Hedge::None => {}
             // Others are answered: the store is slow for some accounts, or away.
-            Hedge::Slow(first_id, calls) => {
-                if self.queue.pass_on(self.number, calls) {
-                    in_flight.passed_on(first_id);
-                }
-            }
+            Hedge::Slow(calls) => self.queue.pass_on(self.number, calls),
             Hedge::Silent(calls) => {
                 metrics::counter!("gateway_silent_frames_total").increment(1);
                 self.queue.requeue(self.number, calls);
@@ -293,10 +289,14 @@ impl SessionTask {
     }
 
     /// Delivers an answer. A hold that was opened for an absent caller becomes an orphan.
-    fn deliver(&self, pending: &Pending, answered: Answered, hedged: bool) {
+    fn deliver(&self, pending: &Pending, answered: Answered, is_handed_on: bool) {
         let opened = matches!(answered, Ok(Answer::Authorized(Ok(_))));
-        // A late failure is ignored, since another key-service has been asked.
-        let delivered = !(hedged && answered.is_err()) && pending.answer(answered);
+        let delivered = match answered {
+            Ok(answer) => pending.answer(Ok(answer)),
+            // The copy that another session sends in its place counts.
+            Err(_) if is_handed_on => false,
+            Err(failure) => pending.copy_failed(failure),
+        };
         if let (Call::Authorize(authorize), true, false) = (&*pending.call, opened, delivered) {
             self.orphans.add(authorize);
         }

@@ -1,5 +1,7 @@
 //! Sessions with simulated key-services that answer, hang, fail and disconnect as a test demands.
 
+mod slow;
+
 use std::{
     net::SocketAddr,
     pin::Pin,
@@ -65,6 +67,8 @@ struct Fake {
     fails: Arc<AtomicBool>,
     refuses: Arc<AtomicBool>,
     frames: Arc<AtomicUsize>,
+    /// Says when and how each call is answered, in place of all the above.
+    script: Option<slow::Script>,
 }
 
 impl Fake {
@@ -77,6 +81,7 @@ impl Fake {
             fails: Arc::default(),
             refuses: Arc::default(),
             frames: Arc::default(),
+            script: None,
         }
     }
 
@@ -157,6 +162,9 @@ impl KeyService for Fake {
         &self,
         request: Request<Streaming<v1::SessionRequest>>,
     ) -> Result<Response<Self::SessionStream>, Status> {
+        if let Some(script) = &self.script {
+            return Ok(Response::new(script.session(request.into_inner())));
+        }
         let state = (request.into_inner(), self.clone(), Instant::now());
         let frames = stream::unfold(state, async |(mut frames, fake, opened)| {
             let frame = frames.message().await.ok()??;

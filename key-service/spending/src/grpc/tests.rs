@@ -20,6 +20,7 @@ use shared_rpc::{
 use tokio::{
     net::TcpListener,
     sync::{mpsc, watch},
+    time::timeout,
 };
 use tonic::transport::{Channel, Server, server::TcpIncoming};
 
@@ -27,9 +28,11 @@ use super::*;
 
 /// A service with a fixed answer for each kind of call, which refuses late authorizations. It answers those for the model
 /// `away`, and the calls behind them in the frame, when a test lets it.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Clerk {
     ends: watch::Sender<bool>,
+    /// Number of frames of which all calls were answered.
+    handled: watch::Sender<usize>,
 }
 
 fn hold() -> HoldRef {
@@ -113,8 +116,12 @@ impl KeyService for Clerk {
             }
             reply(place, answer(call));
         }
+        self.handled.send_modify(|handled| *handled += 1);
     }
 }
+
+/// Bytes of answers that the network takes from the server while the client reads nothing: those of a frame or two.
+const WINDOW: u32 = 65_535;
 
 async fn connect() -> KeyServiceClient<Channel> {
     connect_to(Clerk::default()).await
@@ -125,8 +132,9 @@ async fn connect_to(clerk: Clerk) -> KeyServiceClient<Channel> {
     let address = listener.local_addr().unwrap();
     let grpc = KeyServiceServer::new(Grpc::new(Arc::new(clerk), CancellationToken::new(), &System));
     tokio::spawn(Server::builder().add_service(grpc).serve_with_incoming(TcpIncoming::from(listener)));
-    let channel = Channel::from_shared(format!("http://{address}")).unwrap().connect().await.unwrap();
-    KeyServiceClient::new(channel)
+    let endpoint = Channel::from_shared(format!("http://{address}")).unwrap();
+    let endpoint = endpoint.initial_stream_window_size(WINDOW).initial_connection_window_size(WINDOW);
+    KeyServiceClient::new(endpoint.connect().await.unwrap())
 }
 
 fn authorize(valid_until: Option<Instant>) -> Call {
@@ -299,27 +307,63 @@ async fn a_frame_that_is_too_large_ends_its_session() {
     assert_eq!(status.code(), Code::InvalidArgument);
 }
 
+/// An authorization for a model, as a frame's call with this id.
+fn authorize_for(id: u64, model: &str) -> v1::Call {
+    let Call::Authorize(call) = authorize(None) else { panic!("an authorization") };
+    let call = Call::Authorize(Authorize { model: model.into(), ..call });
+    let request = Some(call.to_message(SessionClock::starting(Instant::now())));
+    v1::Call { id, request, ..v1::Call::default() }
+}
+
 #[tokio::test]
-async fn a_call_that_waits_holds_up_neither_others_of_its_frame_nor_the_next_frame() {
-    let ends = watch::Sender::new(false);
-    let (frames, mut responses) = open_session_with(Clerk { ends: ends.clone() }).await;
-    let clock = SessionClock::observed(Instant::now(), responses.message().await.unwrap().unwrap().clock_ms);
-    let message = |id, model: &str| {
-        let Call::Authorize(call) = authorize(None) else { panic!("an authorization") };
-        let call = Call::Authorize(Authorize { model: model.into(), ..call });
-        v1::Call { id, request: Some(call.to_message(clock)), ..v1::Call::default() }
-    };
-    for calls in [vec![message(1, "near"), message(2, "away")], vec![message(3, "near")]] {
-        frames.send(v1::SessionRequest { calls }).await.unwrap();
-    }
+async fn calls_that_wait_hold_up_neither_others_of_their_frames_nor_later_frames() {
+    const WAITING: u64 = 200;
+    let clerk = Clerk::default();
+    let (frames, mut responses) = open_session_with(clerk.clone()).await;
+    let waiting = (0..WAITING).map(|id| vec![authorize_for(1_000 + id, "near"), authorize_for(id, "away")]);
+    let sent = tokio::spawn({
+        let all: Vec<_> = waiting.chain([vec![authorize_for(5_000, "near")]]).collect();
+        async move {
+            for calls in all {
+                frames.send(v1::SessionRequest { calls }).await.unwrap();
+            }
+            frames
+        }
+    });
     let mut answered = Vec::new();
-    while answered.len() < 2 {
-        let response = responses.message().await.unwrap().unwrap();
+    while answered.last() != Some(&5_000) {
+        let next = timeout(Duration::from_secs(10), responses.message()).await;
+        let response = next.expect("the last frame is read").unwrap().unwrap();
         answered.extend(response.answers.iter().map(|answer| answer.id));
+        answered.sort_unstable();
     }
-    answered.sort_unstable();
-    assert_eq!(answered, [1, 3]);
-    ends.send_replace(true);
-    let last = responses.message().await.unwrap().unwrap();
-    assert_eq!(last.answers.iter().map(|answer| answer.id).collect::<Vec<_>>(), [2]);
+    let near: Vec<_> = (1_000..1_000 + WAITING).chain([5_000]).collect();
+    assert_eq!(answered, near);
+    clerk.ends.send_replace(true);
+    drop(sent.await.unwrap());
+    let mut late = Vec::new();
+    while let Some(response) = responses.message().await.unwrap() {
+        late.extend(response.answers.iter().map(|answer| answer.id));
+    }
+    late.sort_unstable();
+    assert_eq!(late, (0..WAITING).collect::<Vec<_>>(), "every call is answered before the session ends");
+}
+
+#[tokio::test]
+async fn calls_go_on_while_the_gateway_reads_no_answers() {
+    let clerk = Clerk::default();
+    let (frames, _unread) = open_session_with(clerk.clone()).await;
+    frames.send(v1::SessionRequest { calls: vec![authorize_for(0, "away")] }).await.unwrap();
+    let mut handled = clerk.handled.subscribe();
+    // Frames are read until the answers fill the connection.
+    let large = || (1..=MAX_FRAME_CALLS as u64).map(|id| authorize_for(id, "near")).collect();
+    let is_read = async |handled: &mut watch::Receiver<usize>| {
+        timeout(Duration::from_secs(1), frames.send(v1::SessionRequest { calls: large() })).await.is_ok()
+            && timeout(Duration::from_secs(1), handled.changed()).await.is_ok()
+    };
+    while is_read(&mut handled).await {}
+    let before = *handled.borrow_and_update();
+    clerk.ends.send_replace(true);
+    timeout(Duration::from_secs(10), handled.changed()).await.expect("the first call goes on").unwrap();
+    assert_eq!(*handled.borrow(), before + 1);
 }

@@ -8,7 +8,10 @@ use shared_rpc::{
     Answer, Call, KeyService, SessionClock, TracedCall,
     v1::{self, answer},
 };
-use tokio::{sync::mpsc, time::Instant};
+use tokio::{
+    sync::mpsc::{self, error::TrySendError},
+    time::Instant,
+};
 use tonic::{Status, Streaming};
 
 use crate::keys::queue::{Answered, Pending};
@@ -69,7 +72,7 @@ impl OpenSession {
     }
 
     /// Sends a frame. The calls have ids from the first one on.
-    pub(super) async fn send(&mut self, first_id: u64, calls: &[Arc<Pending>]) -> Result<(), Status> {
+    pub(super) fn send(&mut self, first_id: u64, calls: &[Arc<Pending>]) -> Result<(), Status> {
         match self {
             Self::Remote(session) => {
                 let message = |(id, pending): (u64, &Arc<Pending>)| v1::Call {
@@ -78,7 +81,10 @@ impl OpenSession {
                     traceparent: pending.span.sampled_traceparent(),
                 };
                 let request = v1::SessionRequest { calls: (first_id..).zip(calls).map(message).collect() };
-                session.frames.send(request).await.map_err(|_| closed())
+                session.frames.try_send(request).map_err(|e| match e {
+                    TrySendError::Closed(_) => closed(),
+                    TrySendError::Full(_) => Status::unavailable("the key-service reads no frames"),
+                })
             }
             Self::Local(session) => {
                 let traced = |pending: &Arc<Pending>| TracedCall {

@@ -2,13 +2,16 @@
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
-use shared_rpc::CALL_DEADLINE;
+use shared_rpc::{CALL_DEADLINE, MAX_FRAME_CALLS};
 use tokio::time::Instant;
 
 use crate::keys::queue::Pending;
 
-/// Frames in flight, at most. A key-service answers some more at the same time.
-pub(super) const MOST_FRAMES: usize = 32;
+/// Frames in flight, at most. Those that wait for a part of the store never reach it: one begins every [`SLOW`], and none
+/// outlives [`CALL_DEADLINE`].
+pub(super) const MOST_FRAMES: usize = 512;
+/// Calls in flight, at most. A key-service reads twice this number at the same time.
+const MOST_CALLS: usize = 32 * MAX_FRAME_CALLS;
 /// Time after which a frame with unanswered calls lets the next one go. Frames are normally answered earlier.
 const SLOW: Duration = Duration::from_millis(10);
 /// Frames without any answer that let another one go, each after twice the time of the one before.
@@ -25,8 +28,8 @@ pub(super) struct SentFrames {
     frames: VecDeque<Frame>,
     /// Id of the next call.
     next_id: u64,
-    /// Time of the last frame.
-    sent_at: Option<Instant>,
+    /// Calls in flight.
+    left: usize,
     /// Time of the last answer.
     heard_at: Option<Instant>,
     /// Time of the last answer that came from the store.
@@ -46,8 +49,8 @@ struct Frame {
     sent_at: Instant,
     /// The frame was found slow.
     is_hedged: bool,
-    /// Other sessions have the calls too, so a failure here is no answer.
-    is_passed_on: bool,
+    /// The session was silent, and others send the calls in its place. So a failure here is no answer.
+    is_handed_on: bool,
     /// What the answers so far say about the store: it is away if no call has reached it, and one has failed.
     store: StoreSeen,
 }
@@ -73,11 +76,11 @@ pub(super) enum FrameEnd {
 /// Calls that another session should send as well.
 pub(super) enum Hedge {
     None,
-    /// Other calls are answered. If another session takes these, [`SentFrames::passed_on`] has to know, with this number.
-    Slow(u64, Vec<Arc<Pending>>),
+    /// Other calls are answered.
+    Slow(Vec<Arc<Pending>>),
     /// No call is answered.
     Silent(Vec<Arc<Pending>>),
-    /// The calls had no answer for so long that the session is given up.
+    /// Nothing was answered for so long that the session is given up.
     TooLate,
 }
 
@@ -90,7 +93,7 @@ impl SentFrames {
     pub(super) fn sent(&mut self, calls: Vec<Arc<Pending>>, now: Instant) -> u64 {
         let (first_id, left) = (self.next_id, calls.len());
         self.next_id += left as u64;
-        self.sent_at = Some(now);
+        self.left += left;
         self.unheard += 1;
         let calls = calls.into_iter().map(Some).collect();
         self.frames.push_back(Frame {
@@ -99,7 +102,7 @@ impl SentFrames {
             left,
             sent_at: now,
             is_hedged: false,
-            is_passed_on: false,
+            is_handed_on: false,
             store: StoreSeen::Unclear,
         });
         first_id
@@ -107,12 +110,16 @@ impl SentFrames {
 
     /// Returns the time from which the next frame may be sent; `None` if that depends on an answer.
     pub(super) fn free_at(&self, now: Instant) -> Option<Instant> {
-        let Some(sent_at) = self.sent_at.filter(|_| !self.frames.is_empty()) else { return Some(now) };
-        let waits = self.is_silent || self.frames.len() >= MOST_FRAMES || self.unheard > MOST_UNHEARD;
-        (!waits).then(|| sent_at + SLOW * 2_u32.pow(self.unheard.saturating_sub(1)))
+        let is_last = |frame: &&Frame| frame.first_id + frame.calls.len() as u64 == self.next_id;
+        // Older frames are slow, and nothing waits for them.
+        let Some(last) = self.frames.back() else { return Some(now) };
+        let is_full = self.frames.len() >= MOST_FRAMES || self.left >= MOST_CALLS;
+        let waits = self.is_silent || is_full || self.unheard > MOST_UNHEARD;
+        let slow_at = |last: &Frame| last.sent_at + SLOW * 2_u32.pow(self.unheard.saturating_sub(1));
+        (!waits).then(|| Some(last).filter(is_last).map_or(now, slow_at))
     }
 
-    /// Takes the call with this id, unless it was answered before. `deliver` gets the call, and whether it was passed to
+    /// Takes the call with this id, unless it was answered before. `deliver` gets the call, and whether it was handed on to
     /// others, and returns what its answer says about the store. Returns how the frame ended, if it did.
     pub(super) fn answered(
         &mut self,
@@ -124,12 +131,12 @@ impl SentFrames {
         let at = self.frames.iter().rposition(|frame| frame.first_id <= id)?;
         let frame = &mut self.frames[at];
         let pending = frame.calls.get_mut(usize::try_from(id - frame.first_id).ok()?)?.take()?;
-        match deliver(&pending, frame.is_passed_on) {
+        match deliver(&pending, frame.is_handed_on) {
             StoreSeen::Reached => (frame.store, self.reached_at) = (StoreSeen::Reached, Some(now)),
             StoreSeen::Away if frame.store == StoreSeen::Unclear => frame.store = StoreSeen::Away,
             StoreSeen::Away | StoreSeen::Unclear => {}
         }
-        frame.left -= 1;
+        (frame.left, self.left) = (frame.left - 1, self.left - 1);
         if frame.left > 0 {
             return None;
         }
@@ -149,33 +156,32 @@ impl SentFrames {
         self.frames.iter().map(due).min()
     }
 
-    /// Returns the calls of a frame that other sessions should send as well, if it is due.
+    /// Returns the calls of a frame that other sessions should send as well, if it is due. Drops frames whose callers have
+    /// given up.
     pub(super) fn hedge(&mut self, now: Instant) -> Hedge {
-        if self.frames.front().is_some_and(|frame| frame.sent_at + CALL_DEADLINE <= now) {
-            return Hedge::TooLate;
+        let heard_at = self.heard_at;
+        let is_heard_since = |frame: &Frame| heard_at.is_some_and(|heard_at| heard_at > frame.sent_at);
+        while let Some(old) = self.frames.pop_front_if(|frame| frame.sent_at + CALL_DEADLINE <= now) {
+            if !is_heard_since(&old) {
+                self.frames.push_front(old);
+                return Hedge::TooLate;
+            }
+            self.left -= old.left;
         }
         let is_due = |frame: &&mut Frame| !frame.is_hedged && frame.sent_at + HEDGE_AFTER <= now;
         let Some(frame) = self.frames.iter_mut().find(is_due) else { return Hedge::None };
         frame.is_hedged = true;
-        let calls = frame.wanted();
-        if self.heard_at.is_some_and(|heard_at| heard_at > frame.sent_at) {
-            return Hedge::Slow(frame.first_id, calls);
+        if is_heard_since(frame) {
+            return Hedge::Slow(frame.wanted());
         }
-        frame.is_passed_on = true;
+        frame.is_handed_on = true;
         self.is_silent = true;
-        Hedge::Silent(calls)
+        Hedge::Silent(frame.wanted())
     }
 
-    /// Notes that another session has taken the calls of a slow frame.
-    pub(super) fn passed_on(&mut self, first_id: u64) {
-        if let Some(frame) = self.frames.iter_mut().find(|frame| frame.first_id == first_id) {
-            frame.is_passed_on = true;
-        }
-    }
-
-    /// Returns the calls that other sessions must send, without those that were passed on before.
+    /// Returns the calls that other sessions must send, without those that were handed on before.
     pub(super) fn to_hand_on(&self) -> Vec<Arc<Pending>> {
-        self.frames.iter().filter(|frame| !frame.is_passed_on).flat_map(Frame::wanted).collect()
+        self.frames.iter().filter(|frame| !frame.is_handed_on).flat_map(Frame::wanted).collect()
     }
 }
 
@@ -214,6 +220,11 @@ mod tests {
         assert_eq!(in_flight.free_at(began), Some(began + SLOW), "one call is slow");
         assert_eq!(in_flight.sent(other, began + SLOW), 2);
         assert_eq!(in_flight.answered(2, began, |_, _| StoreSeen::Unclear), Some(FrameEnd::Answered));
+        assert_eq!(
+            in_flight.free_at(began),
+            Some(began),
+            "the last one is answered, and the one before is slow"
+        );
         assert_eq!(in_flight.answered(1, began, |_, _| StoreSeen::Reached), Some(FrameEnd::Answered));
         assert_eq!(in_flight.answered(1, began, |_, _| StoreSeen::Reached), None, "once");
         assert!(in_flight.is_empty());
@@ -250,29 +261,30 @@ mod tests {
         assert_eq!(in_flight.to_hand_on().len(), callers.len() - 1, "none twice");
         in_flight.answered(3, began + HEDGE_AFTER, |_, _| StoreSeen::Reached);
         assert!(in_flight.free_at(now).is_some());
-        let Hedge::Slow(slow, taken) = in_flight.hedge(now + HEDGE_AFTER) else {
-            panic!("others are answered")
-        };
-        assert_eq!((slow, taken.len()), (1, 1));
-        let mut passed_on = |id| {
-            let mut is_passed_on = None;
-            in_flight.answered(id, now, |_, passed_on| {
-                is_passed_on = Some(passed_on);
+        assert!(matches!(in_flight.hedge(now + HEDGE_AFTER), Hedge::Slow(calls) if calls.len() == 1));
+        let mut is_handed_on = |id| {
+            let mut is_handed_on = None;
+            in_flight.answered(id, now, |_, handed_on| {
+                is_handed_on = Some(handed_on);
                 StoreSeen::Away
             });
-            is_passed_on
+            is_handed_on
         };
-        assert_eq!(passed_on(1), Some(false), "nobody else took it, so a failure is its answer");
-        let Hedge::Slow(slow, _taken) = in_flight.hedge(now + HEDGE_AFTER) else {
-            panic!("others are answered")
-        };
-        in_flight.passed_on(slow);
-        let mut is_passed_on = false;
-        in_flight.answered(slow, now, |_, passed_on| {
-            is_passed_on = passed_on;
-            StoreSeen::Away
-        });
-        assert!(is_passed_on);
-        assert!(matches!(in_flight.hedge(began + CALL_DEADLINE), Hedge::TooLate));
+        assert_eq!(is_handed_on(0), Some(true));
+        assert_eq!(is_handed_on(1), Some(false), "others send it as well, and a failure still counts");
+    }
+
+    #[test]
+    fn a_session_is_given_up_for_its_silence_and_not_for_a_call_that_is_never_answered() {
+        let (mut in_flight, began) = (SentFrames::default(), Instant::now());
+        let ((stuck, _stuck), (other, _other), (silent, _silent)) = (calls(1), calls(1), calls(1));
+        in_flight.sent(stuck, began);
+        in_flight.sent(other, began + SLOW);
+        in_flight.answered(1, began + 2 * SLOW, |_, _| StoreSeen::Reached);
+        assert!(matches!(in_flight.hedge(began + CALL_DEADLINE), Hedge::None));
+        assert!(in_flight.is_empty(), "nobody waits for the call any more");
+        in_flight.sent(silent, began + CALL_DEADLINE);
+        assert!(matches!(in_flight.hedge(began + 2 * CALL_DEADLINE), Hedge::TooLate));
+        assert!(!in_flight.is_empty());
     }
 }
