@@ -138,7 +138,7 @@ impl FoldedChoice {
         }
         added += self.carry.held_bytes() - held;
         added += self.add_logprobs(piece.logprobs);
-        self.finish = piece.finish.or(self.finish);
+        self.finish = self.finish.or(piece.finish);
         self.stop = piece.stop.map(|stop| stop.inner().to_owned()).or_else(|| self.stop.take());
         added
     }

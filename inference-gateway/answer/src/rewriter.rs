@@ -62,6 +62,14 @@ impl Rewriter {
         for choice in &chunk.choices {
             self.reach(choice.index);
             self.choices[choice.index].carry.add(&choice.delta);
+            let late;
+            let mut choice = choice;
+            if self.choices[choice.index].progress == ChoiceProgress::Finished {
+                // What was generated is shown, wherever its server says that it ended.
+                let Some(after) = choice.after_end() else { continue };
+                late = after;
+                choice = &late;
+            }
             let Some(first) = self.advance(choice) else { continue };
             // Clients look for one piece of a choice in each chunk.
             if written & (1 << choice.index) != 0 {
@@ -162,7 +170,7 @@ impl Rewriter {
     fn advance(&mut self, choice: &ChunkChoice<'_>) -> Option<bool> {
         let progress = &mut self.choices[choice.index].progress;
         let first = match *progress {
-            ChoiceProgress::Finished => return None,
+            ChoiceProgress::Finished => return Some(false),
             ChoiceProgress::Unseen => true,
             ChoiceProgress::Open => false,
         };

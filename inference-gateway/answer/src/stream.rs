@@ -120,6 +120,23 @@ impl<'a> ChunkChoice<'a> {
         self.size.listed_tokens = listed_tokens(logprobs);
     }
 
+    /// Returns the piece with another delta.
+    pub(super) fn with_delta<'b>(&self, delta: Delta<'b>) -> ChunkChoice<'b>
+    where
+        'a: 'b,
+    {
+        let Self { index, delta: _, logprobs, finish, stop, size } = *self;
+        ChunkChoice { index, delta, logprobs, finish, stop, size }
+    }
+
+    /// Returns the texts of a piece that comes after the reason for the end, which holds.
+    pub(super) fn after_end(&self) -> Option<Self> {
+        let Delta { content, refusal, reasoning, .. } = self.delta;
+        let has_text = [content, refusal, reasoning].into_iter().flatten().any(|text| !text.is_empty());
+        let delta = Delta { content, refusal, reasoning, ..Delta::default() };
+        has_text.then(|| Self { finish: None, ..self.with_delta(delta) })
+    }
+
     /// Makes a piece of the first choice, which goes on.
     pub(super) fn of(delta: Delta<'a>, logprobs: Option<&'a RawValue>) -> Self {
         let size = OutputSize { bytes: delta.added_bytes(), listed_tokens: listed_tokens(logprobs) };
@@ -145,6 +162,16 @@ impl<'a> Chunk<'a> {
             original: None,
             choices,
         }
+    }
+
+    /// Returns the chunk with other pieces.
+    pub(super) fn with_choices<'b>(&self, choices: Vec<ChunkChoice<'b>>) -> Chunk<'b>
+    where
+        'a: 'b,
+    {
+        let Self { model, usage, timings, choice, unknown_finish, odd, is_whole, original, choices: _ } =
+            *self;
+        Chunk { model, usage, timings, choice, unknown_finish, odd, is_whole, original, choices }
     }
 
     /// Puts pieces before those of the chunk.

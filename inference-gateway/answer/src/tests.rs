@@ -215,7 +215,7 @@ fn a_role_is_sent_once_and_thoughts_by_one_name() {
 }
 
 #[test]
-fn pieces_of_calls_keep_their_place() {
+fn pieces_of_calls_belong_to_indexes_that_count_from_zero() {
     let upstream = [
         delta(
             &json!({"tool_calls": [{"index": 1, "id": "c1", "type": "function", "x": 1, "function": {"name": "f", "arguments": ""}}]}),
@@ -229,10 +229,10 @@ fn pieces_of_calls_keep_their_place() {
         rewritten(&mut Rewriter::new(generation(), false), &upstream),
         [
             open(&json!({"role": "assistant", "content": "", "tool_calls": [
-            {"index": 1, "id": "c1", "type": "function", "function": {"name": "f", "arguments": ""}}]})),
-            open(&json!({"tool_calls": [{"index": 1, "function": {"arguments": "{\"q\":"}}]})),
+            {"index": 0, "id": "c1", "type": "function", "function": {"name": "f", "arguments": ""}}]})),
+            open(&json!({"tool_calls": [{"index": 0, "function": {"arguments": "{\"q\":"}}]})),
             open(&json!({"tool_calls": [
-            {"index": 0, "id": "a", "type": "function", "function": {"name": "f"}},
+            {"index": 1, "id": "a", "type": "function", "function": {"name": "f"}},
             {"index": 2, "id": "b", "type": "function", "function": {"name": "g"}}]})),
         ]
     );
@@ -381,7 +381,7 @@ fn timings_count_for_their_choice_alone() {
 }
 
 #[test]
-fn a_choice_finishes_once_and_says_nothing_after_it() {
+fn a_choice_finishes_once_and_its_texts_after_that_are_shown() {
     let mut rewriter = Rewriter::new(generation(), false);
     assert!(!rewriter.is_finished());
     let last = json!({"choices": [{"index": 0, "delta": {"content": "!"}, "finish_reason": "stop", "logprobs": {"content": []}}]});
@@ -392,6 +392,7 @@ fn a_choice_finishes_once_and_says_nothing_after_it() {
         [
             open(&json!({"role": "assistant", "content": "Hi"})),
             json!([{"index": 0, "delta": {"content": "!"}, "logprobs": {"content": [], "refusal": null}, "finish_reason": "stop"}]),
+            open(&json!({"content": "more"})),
         ]
     );
     assert!(rewriter.is_finished());

@@ -13,13 +13,17 @@ use crate::{
     },
     generation::{Generation, Settled, put},
     pieces::call_ids::AnswerCallIds,
+    pieces::halves::Halves,
     pieces::nonsense::Nonsense,
     rewriter::Rewriter,
     stream::Chunk,
 };
 
 /// Writer of the stream that a client reads.
-pub struct StreamWriter(DialectWriter);
+pub struct StreamWriter {
+    dialect: DialectWriter,
+    halves: Halves,
+}
 
 enum DialectWriter {
     /// Chunks of a chat completion, with any number of choices.
@@ -74,33 +78,39 @@ impl StreamWriter {
         }
     }
 
+    fn of(dialect: DialectWriter) -> Self {
+        Self { dialect, halves: Halves::default() }
+    }
+
     fn chat(generation: Generation<'_>, include_usage: bool) -> Self {
-        Self(DialectWriter::Chat(Rewriter::new(generation, include_usage)))
+        Self::of(DialectWriter::Chat(Rewriter::new(generation, include_usage)))
     }
 
     fn turn(turn: Turn, writer: impl TurnWriter + 'static) -> Self {
-        Self(DialectWriter::Turn(Box::new(TurnStream { turn, writer: Box::new(writer), has_begun: false })))
+        Self::of(DialectWriter::Turn(Box::new(TurnStream {
+            turn,
+            writer: Box::new(writer),
+            has_begun: false,
+        })))
     }
 
     fn passed(generation: Generation<'_>, turn: Turn, writer: impl PassedWriter + 'static) -> Self {
-        Self(DialectWriter::Passed(Box::new(PassedStream::new(generation, turn, Box::new(writer)))))
+        Self::of(DialectWriter::Passed(Box::new(PassedStream::new(generation, turn, Box::new(writer)))))
     }
 
     /// Writes what a chunk adds, if anything. An error means that the dialect cannot express the answer.
     pub fn chunk(&mut self, chunk: &Chunk<'_>, out: &mut BytesMut) -> Result<(), Nonsense> {
-        match &mut self.0 {
-            DialectWriter::Chat(rewriter) => {
-                rewriter.chunk(chunk, out);
-                Ok(())
-            }
-            DialectWriter::Turn(stream) => stream.chunk(chunk, out),
-            DialectWriter::Passed(stream) => stream.chunk(chunk, out),
+        let Self { dialect, halves } = self;
+        if halves.are_none_in(chunk) {
+            dialect.chunk(chunk, out)
+        } else {
+            halves.joined(chunk, |chunk| dialect.chunk(chunk, out))
         }
     }
 
     /// Ends what is unfinished, since the upstream has sent everything and told no reason.
     pub fn end_untold(&mut self, out: &mut BytesMut) {
-        match &mut self.0 {
+        match &mut self.dialect {
             DialectWriter::Chat(rewriter) => rewriter.end_untold(out),
             DialectWriter::Turn(stream) => stream.end(stream.turn.untold_reason(), out),
             DialectWriter::Passed(stream) => stream.end(FinishReason::Stop, out),
@@ -110,7 +120,7 @@ impl StreamWriter {
     /// Returns whether the upstream has begun a choice and finished every choice that it began. Any other end is a
     /// failure.
     pub fn is_finished(&self) -> bool {
-        match &self.0 {
+        match &self.dialect {
             DialectWriter::Chat(rewriter) => rewriter.is_finished(),
             DialectWriter::Turn(stream) => stream.turn.end().is_some(),
             DialectWriter::Passed(stream) => stream.is_finished(),
@@ -119,7 +129,7 @@ impl StreamWriter {
 
     /// Counts the choices whose finish reason came.
     pub fn finished_choices(&self) -> u64 {
-        match &self.0 {
+        match &self.dialect {
             DialectWriter::Chat(rewriter) => rewriter.finished_choices(),
             DialectWriter::Turn(_) | DialectWriter::Passed(_) => u64::from(self.is_finished()),
         }
@@ -127,7 +137,7 @@ impl StreamWriter {
 
     /// Ends what is unfinished, since nothing more can be granted.
     pub fn cut(&mut self, out: &mut BytesMut) {
-        match &mut self.0 {
+        match &mut self.dialect {
             DialectWriter::Chat(rewriter) => rewriter.cut(out),
             DialectWriter::Turn(stream) => stream.cut(out),
             DialectWriter::Passed(stream) => stream.cut(out),
@@ -136,7 +146,7 @@ impl StreamWriter {
 
     /// Writes the last events of a stream that succeeded.
     pub fn done(&mut self, settled: Settled, out: &mut BytesMut) {
-        match &mut self.0 {
+        match &mut self.dialect {
             DialectWriter::Chat(rewriter) => rewriter.done(settled.usage, settled.cost, out),
             DialectWriter::Turn(stream) => {
                 stream.cut(out);
@@ -150,7 +160,7 @@ impl StreamWriter {
 
     /// Writes the last event of a failed stream. `settled` is the bill of what came before, if there is one.
     pub fn fail(&mut self, error: &ApiError, settled: Option<Settled>, out: &mut BytesMut) {
-        match &mut self.0 {
+        match &mut self.dialect {
             DialectWriter::Chat(_) => Rewriter::error(error, out),
             DialectWriter::Turn(stream) => stream.writer.fail(error, settled, out),
             DialectWriter::Passed(stream) => stream.fail(error, settled, out),
@@ -159,7 +169,7 @@ impl StreamWriter {
 
     /// Writes bytes that clients ignore, so that proxies on the way do not time out.
     pub fn keep_alive(&self, out: &mut BytesMut) {
-        match &self.0 {
+        match &self.dialect {
             DialectWriter::Chat(_) => put(out, ": keep-alive\n\n"),
             DialectWriter::Turn(stream) => put(out, stream.writer.keep_alive()),
             DialectWriter::Passed(stream) => put(out, stream.keep_alive()),
@@ -168,10 +178,23 @@ impl StreamWriter {
 
     /// Bytes kept until the stream ends.
     pub fn held_bytes(&self) -> usize {
-        match &self.0 {
+        match &self.dialect {
             DialectWriter::Chat(rewriter) => rewriter.held_bytes(),
             DialectWriter::Turn(stream) => stream.turn.held_bytes() + stream.writer.held_bytes(),
             DialectWriter::Passed(stream) => stream.held_bytes(),
+        }
+    }
+}
+
+impl DialectWriter {
+    fn chunk(&mut self, chunk: &Chunk<'_>, out: &mut BytesMut) -> Result<(), Nonsense> {
+        match self {
+            Self::Chat(rewriter) => {
+                rewriter.chunk(chunk, out);
+                Ok(())
+            }
+            Self::Turn(stream) => stream.chunk(chunk, out),
+            Self::Passed(stream) => stream.chunk(chunk, out),
         }
     }
 }
@@ -200,9 +223,6 @@ impl TurnStream {
             self.has_begun = true;
             self.writer.begin(None, out);
         }
-        if self.turn.end().is_none() {
-            let end = TurnEnd { finish, stop: None };
-            self.turn.finish(end, &mut *self.writer, out);
-        }
+        self.turn.finish(TurnEnd { finish, stop: None }, &mut *self.writer, out);
     }
 }

@@ -387,7 +387,7 @@ impl StreamMeter {
         }
         self.is_empty = is_told && !self.has_begun();
         if is_told && self.has_begun() {
-            self.odd.add(Oddity::FinishMissing);
+            self.odd.add_if(Oddity::FinishMissing, self.writer.finished_choices() < self.choices);
             self.writer.end_untold(&mut self.out.0);
             return StreamEnd::Complete;
         }

@@ -80,6 +80,16 @@ impl<'a> RawString<'a> {
         put(rest);
     }
 
+    /// Parts the text before the first half of a surrogate pair at its end, if it ends with one.
+    pub fn cut_half(self) -> Option<(&'a str, &'a str)> {
+        let at = self.0.len().checked_sub(ESCAPE)?;
+        let escape = self.0.get(at..).filter(|escape| is_high(escape))?;
+        let before = &self.0[..at];
+        let backslashes = before.bytes().rev().take_while(|byte| *byte == b'\\').count();
+        // After an odd number of them, the last one escapes the backslash.
+        (backslashes % 2 == 0).then_some((before, escape))
+    }
+
     pub fn is_empty(self) -> bool {
         self.inner().is_empty()
     }

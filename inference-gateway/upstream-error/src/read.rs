@@ -13,7 +13,7 @@ const MOST_LEVELS: usize = 8;
 const MOST_VALUES: usize = 64;
 
 /// Members under which servers put what they say, or an object with it, in the order in which they are looked at.
-const MEMBERS: [&str; 16] = [
+const MEMBERS: [&str; 17] = [
     "error",       // OpenAI and most others: an object, or a text
     "response",    // OpenAI, of a failed response
     "message",     // most; an object at Mistral
@@ -24,6 +24,7 @@ const MEMBERS: [&str; 16] = [
     "base_resp",   // MiniMax
     "errors",      // Cloudflare
     "detail",      // FastAPI: a text, or a list; an object at KoboldCpp
+    "details",     // vLLM behind a proxy of IBM's
     "title",       // NVIDIA
     "reason",      // Google
     "description", // Google
@@ -144,7 +145,7 @@ impl ErrorSearch {
         }
         let is_named_as_message = match name {
             "message" | "msg" | "faultstring" | "status_msg" | "raw" | "" => 0,
-            "error" | "errors" | "detail" => 1,
+            "error" | "errors" | "detail" | "details" => 1,
             _ => 2,
         };
         if !text.is_empty() {

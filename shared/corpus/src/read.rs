@@ -78,9 +78,10 @@ impl Read {
             read.usage = read.usage.or_else(|| chat_usage(&event["usage"]));
             for choice in event["choices"].as_array().into_iter().flatten() {
                 assert_eq!(choice["index"], 0, "one choice was asked for: {event}");
-                assert!(read.finish.is_empty(), "nothing comes behind the end: {event}");
+                let is_text = choice["finish_reason"].is_null() && choice["delta"]["content"].is_string();
+                assert!(read.finish.is_empty() || is_text, "nothing but text comes after the end: {event}");
                 read.add_chat(&choice["delta"]);
-                read.finish = word(&choice["finish_reason"]);
+                read.finish += &word(&choice["finish_reason"]);
             }
         }
         read
@@ -207,22 +208,29 @@ impl Read {
             "text" | "text_delta" => self.text += &word(&block["text"]),
             "thinking" | "thinking_delta" => self.reasoning += &word(&block["thinking"]),
             "tool_use" => self.calls.push([word(&block["name"]), String::new()]),
-            "input_json_delta" => {
-                self.calls.last_mut().expect("a call has begun")[1] += &word(&block["partial_json"]);
-            }
             _ => {}
         }
     }
 
     fn of_message_events(events: &[Value]) -> Self {
         let (mut read, mut usage, mut inputs) = (Self::default(), Value::Null, Vec::new());
+        // Places of the blocks that are calls.
+        let mut begun = Vec::new();
         for event in events {
             match event["type"].as_str().unwrap_or_default() {
                 "message_start" => usage = event["message"]["usage"].clone(),
                 "content_block_start" => {
                     let block = &event["content_block"];
                     read.add_block(block);
-                    inputs.extend((block["type"] == "tool_use").then(|| block["input"].to_string()));
+                    if block["type"] == "tool_use" {
+                        inputs.push(block["input"].to_string());
+                        begun.push(&event["index"]);
+                    }
+                }
+                "content_block_delta" if event["delta"]["type"] == "input_json_delta" => {
+                    let at =
+                        begun.iter().rposition(|index| **index == event["index"]).expect("a call has begun");
+                    read.calls[at][1] += &word(&event["delta"]["partial_json"]);
                 }
                 "content_block_delta" => read.add_block(&event["delta"]),
                 "message_delta" => {

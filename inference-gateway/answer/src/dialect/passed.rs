@@ -44,6 +44,8 @@ pub(crate) struct PassedStream {
     turn: Turn,
     is_whole: bool,
     has_begun: bool,
+    /// An event of the upstream was passed on.
+    has_passed: bool,
     end: Option<PassedEnd>,
 }
 
@@ -57,7 +59,7 @@ enum PassedEnd {
 impl PassedStream {
     pub(crate) fn new(generation: Generation<'_>, turn: Turn, writer: Box<dyn PassedWriter>) -> Self {
         let model = generation.model_json();
-        Self { writer, model, turn, is_whole: false, has_begun: false, end: None }
+        Self { writer, model, turn, is_whole: false, has_begun: false, has_passed: false, end: None }
     }
 
     /// Writes the event of a chunk. The last event is held back, and events after it mean nothing.
@@ -65,16 +67,17 @@ impl PassedStream {
         if self.end.is_some() {
             return Ok(());
         }
-        if chunk.is_whole && !self.has_begun {
+        if chunk.is_whole && !self.has_passed {
             return self.whole(chunk, out);
         }
         let finish = chunk.finish_reasons().next();
         // Clients of the API know no other names of its last event.
         let is_misnamed = chunk.odd.has(Oddity::TerminalEvent);
-        let Some(event) = chunk.original.filter(|_| !is_misnamed) else {
+        let Some(event) = chunk.original.filter(|event| !is_misnamed && !event.kind.is_empty()) else {
             self.left_out(finish, out);
             return Ok(());
         };
+        self.has_passed = true;
         self.writer.pass(&event);
         if finish.is_some() {
             self.end = Some(PassedEnd::Told(LastEvent::of(&event)));

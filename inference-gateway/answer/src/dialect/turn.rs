@@ -147,12 +147,13 @@ impl Turn {
         writer: &mut dyn TurnWriter,
         out: &mut BytesMut,
     ) -> Result<(), Nonsense> {
-        if self.end.is_some() {
-            return Ok(());
-        }
         self.carry.add(&choice.delta);
         for (content, text) in texts(&choice.delta, self.shows_reasoning) {
             self.text(content, Piece { text, logprobs: choice.logprobs }, writer, out);
+        }
+        // Texts after the reason for the end are shown. Calls would contradict it.
+        if self.end.is_some() {
+            return Ok(());
         }
         for (place, call) in choice.delta.calls().iter().enumerate() {
             self.call(call, place, writer, out)?;
@@ -293,8 +294,9 @@ impl Turn {
         }
     }
 
-    /// Closes every block, and notes the end.
+    /// Closes every block, and notes the end, unless that is known.
     pub(crate) fn finish(&mut self, end: TurnEnd, writer: &mut dyn TurnWriter, out: &mut BytesMut) {
+        let end = self.end.take().unwrap_or(end);
         loop {
             let is_whole = self.open.as_ref().is_some_and(|open| open.arguments.is_complete());
             self.close(is_whole || end.finish != FinishReason::Length, writer, out);

@@ -53,7 +53,8 @@ impl Calls {
 
     /// Adds the piece at `place` of the array of calls.
     ///
-    /// SDKs join pieces of the same index, texts end to end. So an id or name that is repeated (llama-cpp-python does
+    /// SDKs join pieces of the same index, texts end to end, and some look calls up in a list by it. So indexes count from
+    /// zero, an id or name that is repeated (llama-cpp-python does
     /// so in every piece) is sent once, and another call under the same index (as from Ollama) gets its own index.
     pub(crate) fn place(&mut self, call: &ToolCall<'_>, place: usize) -> ToolCallDelta {
         let upstream = call.index(place);
@@ -67,7 +68,7 @@ impl Calls {
                 let id = if id.is_empty() && name.is_empty() { PieceId::Sent } else { own_id };
                 return ToolCallDelta { index: upstream, id, name_is_new: true };
             }
-            let index = self.free_index(upstream);
+            let index = self.0.len() as u64;
             let (id, name) = (id.to_owned(), name.to_owned());
             let name_is_new = !name.is_empty();
             self.0.push(SentCall { upstream, index, id, name, has_arguments: adds_arguments });
@@ -81,15 +82,6 @@ impl Calls {
         }
         call.has_arguments |= adds_arguments;
         ToolCallDelta { index: call.index, id: PieceId::Sent, name_is_new }
-    }
-
-    /// Returns the upstream's index, or the next free one if that is taken.
-    fn free_index(&self, upstream: u64) -> u64 {
-        if self.0.iter().any(|call| call.index == upstream) {
-            self.0.iter().map(|call| call.index.saturating_add(1)).max().unwrap_or(upstream)
-        } else {
-            upstream
-        }
     }
 }
 

@@ -200,17 +200,23 @@ pub(crate) fn short(raw: Raw<'_>) -> Result<Option<RawString<'_>>, Nonsense> {
     Ok(read)
 }
 
-impl ToolCall<'_> {
+impl<'a> ToolCall<'a> {
+    /// Returns the call without its arguments.
+    pub(crate) const fn without_arguments(&self) -> Self {
+        let Self { index, id, name, arguments: _, extra_content } = *self;
+        Self { index, id, name, arguments: None, extra_content }
+    }
+
     /// Returns the upstream's index or, for calls sent whole without one, the place in the array.
     pub(crate) fn index(&self, place: usize) -> u64 {
         self.index.unwrap_or(place as u64)
     }
 
-    pub(crate) fn id(&self) -> Option<RawString<'_>> {
+    pub(crate) fn id(&self) -> Option<RawString<'a>> {
         self.id
     }
 
-    pub(crate) fn name(&self) -> Option<RawString<'_>> {
+    pub(crate) fn name(&self) -> Option<RawString<'a>> {
         self.name
     }
 

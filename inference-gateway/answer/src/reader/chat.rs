@@ -54,6 +54,7 @@ struct RawChunk<'a> {
     errors: Raw<'a>,
     message: Raw<'a>,
     detail: Raw<'a>,
+    details: Raw<'a>,
     fault: Raw<'a>,
     base_resp: Raw<'a>,
 }
@@ -89,6 +90,8 @@ struct RawMessage<'a> {
     reasoning_text: Raw<'a>,
     /// Reasoning, under the name that other servers use.
     thinking: Raw<'a>,
+    /// Reasoning, under the name of the channel that gpt-oss writes it to.
+    analysis: Raw<'a>,
     /// Reasoning in parts, at OpenRouter and MiniMax. OpenRouter's are signed.
     reasoning_details: Raw<'a>,
     /// What Google adds.
@@ -322,7 +325,8 @@ impl RawChunk<'_> {
         let status = object::<RawStatus<'_>>(self.base_resp).and_then(|status| number(status.status_code));
         let told =
             [self.errors, self.detail, self.fault].into_iter().flatten().any(|value| !is_hollow(value));
-        told || filled(self.message).is_some() || status.is_some_and(|status| status != 0)
+        told || filled(self.message).or(filled(self.details)).is_some()
+            || status.is_some_and(|status| status != 0)
     }
 }
 
@@ -373,7 +377,8 @@ impl<'a> RawMessage<'a> {
     /// Returns the reasoning under any of its names, as a text or in another form. Servers that use two names send the same
     /// text under both, or nothing under one.
     fn thoughts(&self) -> (Option<RawString<'a>>, Raw<'a>) {
-        let names = [self.reasoning_content, self.reasoning, self.reasoning_text, self.thinking];
+        let names =
+            [self.reasoning_content, self.reasoning, self.reasoning_text, self.thinking, self.analysis];
         if let Some(told) = names.into_iter().find_map(filled) {
             return (Some(told), None);
         }

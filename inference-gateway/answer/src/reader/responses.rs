@@ -249,6 +249,11 @@ impl ResponsesReader {
     /// Reads a whole response.
     fn whole<'a>(&mut self, body: &'a str) -> Result<Event<'a>, Nonsense> {
         let response: RawResponse<'_> = serde_json::from_str(body)?;
+        // Some servers send the state so far as an event, without a name for it.
+        let is_begun = matches!(word(response.status), "queued" | "in_progress");
+        if is_begun && response.output.is_none_or(is_hollow) && response.error.is_none_or(is_hollow) {
+            return Ok(Event::nothing());
+        }
         let mut out = Pieces::default();
         if let Some(output) = response.output {
             self.output(output, &mut out)?;

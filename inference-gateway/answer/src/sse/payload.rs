@@ -142,11 +142,13 @@ impl Text {
             Self::Short(line) => line,
             Self::Long(line) => &line.start,
         };
-        let value = match beginning.strip_prefix(b"data")? {
-            [] => beginning.slice(4..),
-            [b':', b' ', ..] => beginning.slice(6..),
-            [b':', ..] => beginning.slice(5..),
-            _ => return None,
+        let value = match beginning.strip_prefix(b"data") {
+            Some([]) => beginning.slice(4..),
+            Some([b':', b' ', ..]) => beginning.slice(6..),
+            Some([b':', ..]) => beginning.slice(5..),
+            // llama.cpp names the field of an error so.
+            None if beginning.starts_with(b"error: {") => beginning.slice(7..),
+            Some(_) | None => return None,
         };
         Some(match self {
             Self::Short(_) => Self::Short(value),

@@ -640,9 +640,6 @@ proptest! {
                     sent.entry(kind).or_default().push_str(text);
                 }
             }
-            if choice["index"] == 0 && choice["finish_reason"].is_string() {
-                break;
-            }
         }
         let events = streamed(&messages(), &chunks, true);
         if events.last().unwrap().0 == "message_stop" {

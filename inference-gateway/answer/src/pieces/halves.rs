@@ -1,0 +1,119 @@
+//! Characters that a stream cuts in two. JSON spells one beyond the first 65,536 as two escapes, and some servers send
+//! them in two pieces. A client that decodes each piece by itself would read two replacement characters.
+
+use raw_json::RawString;
+
+use super::parts::{CallArguments, Delta, ToolCall};
+use crate::stream::{Chunk, ChunkChoice};
+
+/// Most halves that are kept. Each text of each choice has one at most.
+const MOST_HALVES: usize = 64;
+
+/// A text that pieces add to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum TextOf {
+    Content,
+    Refusal,
+    Reasoning,
+    /// Arguments of the call with this index.
+    Call(u64),
+}
+
+/// First halves of characters, each with its choice and the text that it belongs to.
+#[derive(Default)]
+pub(crate) struct Halves(Vec<(usize, TextOf, String)>);
+
+/// The texts of a piece after they were joined with the halves before them, as JSON strings.
+#[derive(Default)]
+struct Joined {
+    /// Content, refusal and reasoning.
+    texts: [Option<String>; 3],
+    arguments: Vec<Option<String>>,
+}
+
+impl Halves {
+    /// Returns whether a chunk has no halves of characters, so that it is written as it is.
+    pub(crate) fn are_none_in(&self, chunk: &Chunk<'_>) -> bool {
+        let ends_with_half = |text: &RawString<'_>| text.cut_half().is_some();
+        let has_half = |delta: &Delta<'_>| {
+            let arguments = delta.calls().iter().filter_map(ToolCall::arguments);
+            [delta.content, delta.refusal, delta.reasoning]
+                .into_iter()
+                .flatten()
+                .chain(arguments)
+                .any(|text| ends_with_half(&text))
+        };
+        self.0.is_empty() && !chunk.choices.iter().any(|choice| has_half(&choice.delta))
+    }
+
+    /// Passes on a chunk with whole characters, and keeps the halves at the ends of its texts.
+    pub(crate) fn joined<R>(&mut self, chunk: &Chunk<'_>, write: impl FnOnce(&Chunk<'_>) -> R) -> R {
+        let joined: Vec<Joined> = chunk.choices.iter().map(|choice| self.join(choice)).collect();
+        let choices = chunk.choices.iter().zip(&joined).map(|(choice, joined)| joined.piece(choice));
+        write(&chunk.with_choices(choices.collect()))
+    }
+
+    fn join(&mut self, choice: &ChunkChoice<'_>) -> Joined {
+        let (index, delta) = (choice.index, &choice.delta);
+        let texts = [
+            (TextOf::Content, delta.content),
+            (TextOf::Refusal, delta.refusal),
+            (TextOf::Reasoning, delta.reasoning),
+        ];
+        let is_last = choice.finish.is_some();
+        let texts = texts.map(|(of, text)| self.text(index, of, text, is_last));
+        let calls = delta.calls().iter().enumerate();
+        let arguments = calls
+            .map(|(place, call)| self.text(index, TextOf::Call(call.index(place)), call.arguments(), false));
+        Joined { texts, arguments: arguments.collect() }
+    }
+
+    /// Returns a text with the half before it and without the half at its end; `None` if it stays as it is.
+    fn text(
+        &mut self,
+        choice: usize,
+        of: TextOf,
+        text: Option<RawString<'_>>,
+        is_last: bool,
+    ) -> Option<String> {
+        let is_of_text = |(at, known, _): &(usize, TextOf, String)| (*at, *known) == (choice, of);
+        let kept = self.0.iter().position(is_of_text).filter(|_| is_last || text.is_some());
+        let before = kept.map(|at| self.0.swap_remove(at).2);
+        let after = text.and_then(RawString::cut_half).filter(|_| !is_last && self.0.len() < MOST_HALVES);
+        if before.is_none() && after.is_none() {
+            return None;
+        }
+        let text = text.map_or("", RawString::inner);
+        let text = after.map_or(text, |(text, half)| {
+            self.0.push((choice, of, half.to_owned()));
+            text
+        });
+        Some(format!("\"{}{text}\"", before.unwrap_or_default()))
+    }
+}
+
+impl Joined {
+    fn piece<'a>(&'a self, choice: &'a ChunkChoice<'_>) -> ChunkChoice<'a> {
+        let [content, refusal, reasoning] = self.texts.each_ref().map(Option::as_ref);
+        let old = &choice.delta;
+        let calls = old.calls().iter().zip(&self.arguments).map(|(call, joined)| ToolCall {
+            arguments: or(joined.as_ref(), call.arguments()).map(CallArguments::Text),
+            ..call.without_arguments()
+        });
+        let delta = Delta {
+            content: or(content, old.content),
+            refusal: or(refusal, old.refusal),
+            reasoning: or(reasoning, old.reasoning),
+            tool_calls: calls.collect(),
+            reasoning_details: old.reasoning_details,
+            extra_content: old.extra_content,
+            parts: old.parts,
+            signed: old.signed,
+        };
+        choice.with_delta(delta)
+    }
+}
+
+fn or<'a>(joined: Option<&'a String>, otherwise: Option<RawString<'a>>) -> Option<RawString<'a>> {
+    joined.map(|joined| RawString::trusted(joined)).or(otherwise)
+}
