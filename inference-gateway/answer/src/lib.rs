@@ -8,6 +8,7 @@ mod dialect;
 mod fold;
 mod folded;
 mod generation;
+mod halves;
 mod pieces;
 mod reader;
 mod rewriter;

@@ -3,7 +3,6 @@
 pub(crate) mod call_ids;
 pub(crate) mod calls;
 pub(crate) mod finish;
-pub(crate) mod halves;
 pub(crate) mod logprobs;
 pub(crate) mod loose;
 pub(crate) mod nonsense;

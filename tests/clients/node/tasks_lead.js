@@ -84,7 +84,7 @@ export const LEAD = [
     allowed: 7,
     async act(at) {
       await at.follow('link', 'API keys', 'nav.main');
-      for (const name of ['one', 'two', 'three']) await at.pressAt(`input[aria-label^="Choose course-${name} "]`);
+      for (const name of ['one', 'two', 'three']) await at.pressAt(`input[aria-label^="Select course-${name} "]`);
       await at.follow('button', 'Move …');
       await at.choose('Group', await at.person.page.$eval('option ::-p-text(Engineering)', (option) => option.value));
       await at.follow('button', 'Move 3 API keys');

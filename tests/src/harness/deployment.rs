@@ -46,12 +46,12 @@ pub enum Deployment {
 }
 
 impl Deployment {
-    /// Services over this form of Redis, which [`SWAPPED`] may replace.
+    /// Services over this form of Redis, which `FAREGATE_TEST_SWAPPED` may replace.
     pub fn services(gateways: usize, key_services: usize, redis: Form) -> Self {
         Self::Services { gateways, key_services, redis: as_asked(redis) }
     }
 
-    /// Several `faregate` processes over this form of Redis, which [`SWAPPED`] may replace.
+    /// Several `faregate` processes over this form of Redis, which `FAREGATE_TEST_SWAPPED` may replace.
     pub fn side_by_side(processes: usize, redis: Form) -> Self {
         Self::SideBySide { processes, redis: as_asked(redis) }
     }

@@ -54,7 +54,7 @@ fn reference_payloads(bytes: &[u8]) -> Vec<Vec<u8>> {
                     let payload: Vec<u8> = std::mem::take(&mut data);
                     // The last line's end is no part of the payload.
                     payloads.extend(payload.split_last().map(|(_, payload)| payload.to_vec()));
-                } else if name == b"data" {
+                } else if name == b"data" || field.starts_with(b"error: {") {
                     data.extend_from_slice(value.strip_prefix(b" ").unwrap_or(value));
                     data.push(b'\n');
                 }

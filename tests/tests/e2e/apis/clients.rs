@@ -351,7 +351,7 @@ fn assert_forwarded(stack: &Stack) {
             assert_eq!(body.get(dropped), None, "{dropped}");
         }
     }
-    let broken = ["cut", "no end", "error event", "no finish reason", "abort"];
+    let broken = ["cut", "no end", "error event", "abort"];
     for tag in broken.map(|name| format!("broken: {name}")) {
         assert!(bodies(&tag).len() <= 2, "{tag} is tried once by each client");
     }

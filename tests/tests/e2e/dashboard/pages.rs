@@ -410,7 +410,7 @@ async fn a_generation_s_page_shows_its_course_and_what_each_kind_of_token_cost()
         let upstream = entry["upstream"].as_str().unwrap();
         for shown in [
             "Accepted",
-            "Authorized, and sent to",
+            "Authorized and sent to",
             "First token",
             "chat, streamed",
             "<bdi>u-1</bdi>",

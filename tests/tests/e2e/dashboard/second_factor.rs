@@ -134,7 +134,7 @@ async fn a_lost_second_factor_is_removed_by_another_owner_or_an_operator() {
     );
     assert_eq!(owner.post(&own, &[]).await.status, 409, "the own takes a code");
     let remove = ["members", "remove-second-factor", "--account", "default", "--name", "owner"];
-    assert!(stack.cli(&remove).contains("is removed"));
+    assert!(stack.cli(&remove).contains("has been removed"));
     let link = stack.cli(&["sign-in-link", "--account", "default"]);
     assert_eq!(Browser::at(&stack.url("")).sign_in(&link).await.status, 303);
 }

@@ -258,7 +258,7 @@ async fn after_a_failover_that_lost_entries_no_export_passes_over_the_bills_that
     serve(4).await;
 
     let refused = export(5).unwrap_err();
-    assert!(refused.contains("a replica of Redis took over, and 5 may have been lost"), "{refused}");
+    assert!(refused.contains("a Redis replica took over, so 5 may have been lost"), "{refused}");
     let (_, sure) = refused.trim_end().rsplit_once("--after ").unwrap();
     let again = export(sure.parse().unwrap()).unwrap();
     assert!(again.len() >= 4 && again.is_sorted() && *again.last().unwrap() > 1_000_000, "{again:?}");

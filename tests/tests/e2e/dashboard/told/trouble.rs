@@ -191,7 +191,12 @@ async fn a_webhook_that_gets_nothing_any_more_says_why_in_the_list_and_on_the_fi
     let list = owner.get("/dashboard/webhooks").await;
     assert!(!list.text().contains("class=\"gone\""), "it is not over, but broken: {list}");
     let page = owner.get("/dashboard").await;
-    assert!(page.text().contains(" was disabled: it answered 410, ") && page.text().contains(&url), "{page}");
+    assert!(
+        page.text().contains(" was disabled ")
+            && page.text().contains(": it answered 410.")
+            && page.text().contains(&url),
+        "{page}"
+    );
 }
 
 #[apply(fact)]

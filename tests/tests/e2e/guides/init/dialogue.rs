@@ -23,7 +23,7 @@ async fn a_person_is_asked_for_what_no_flag_says() {
         ("there is no vendor \"no one\"", ""),
         (VENDOR, "3\n"),
         ("replace RESOURCE with your own value):", "nowhere\n"),
-        ("is not an address", ""),
+        ("is not an http(s) address", ""),
         ("RESOURCE with your own value):", address.as_str()),
         (MODEL, "\n"),
         (MODEL, "lark-mini\n"),

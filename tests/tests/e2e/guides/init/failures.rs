@@ -155,7 +155,7 @@ async fn a_check_that_fails_leaves_no_file_and_a_free_model_costs_nothing() {
     let printed = folder
         .init(&[], &["--vendor", "vllm", "--address", &address, "--model", "lark", "--free", "--check"]);
     assert!(
-        printed.as_ref().unwrap().contains("13 tokens of prompt and 5 of output cost 0 USD"),
+        printed.as_ref().unwrap().contains("13 prompt tokens and 5 output tokens cost 0 USD"),
         "{printed:?}"
     );
 }

@@ -86,7 +86,7 @@ async fn what_goes_wrong_at_a_vendor_is_said_with_its_own_variable_and_address_a
         } else {
             let guarded = vendor("authorization", "Bearer sk-init-secret-0123456789").await;
             let wants = case.fails(&folder, None, &guarded.url(&case.path), &lark);
-            case.assert_says(&wants, &["(401)", "wants a credential", "--api-key-env"]);
+            case.assert_says(&wants, &["(401)", "needs a credential", "--api-key-env"]);
         }
         let key = case.variable.and(Some(KEY));
         let closed = format!("http://127.0.0.1:{}{}", free_port(), case.path);

@@ -3,7 +3,7 @@
 
 use raw_json::RawString;
 
-use super::parts::{CallArguments, Delta, ToolCall};
+use crate::pieces::parts::{CallArguments, Delta, ToolCall};
 use crate::stream::{Chunk, ChunkChoice};
 
 /// Most halves that are kept. Each text of each choice has one at most.
