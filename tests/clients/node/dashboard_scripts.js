@@ -134,7 +134,7 @@ export function addOverview(owner) {
     const says = () => owner.page.$eval('.chart .box', (box) => (box.hidden ? '' : box.innerText));
     const days = await owner.page.$$('.chart .ground');
     await days.at(-1).hover();
-    assert.match(await says(), /^\d{4}-\d\d-\d\d[^]*Model Max\s+\$\d[^]*Sum\s+\$\d/);
+    assert.match(await says(), /^\d{4}-\d\d-\d\d[^]*Model Max\s+\$\d[^]*Total\s+\$\d/);
     const ofParts = (part) => owner.page.$$eval(part, (all) => all.map((one) => one.className.split(' ').at(-1)));
     assert.deepEqual(await ofParts('.chart .box .swatch'), await ofParts('.chart .legend i'), 'each part has its colour');
     await (await owner.the('heading', 'Overview')).hover();
@@ -183,7 +183,7 @@ export function addOverview(owner) {
       else await owner.page.waitForFunction(() => document.querySelector('main h1').dataset.first !== 'true', { polling: 100 });
       assert.equal(await owner.page.evaluate(isFirst), enters);
       await (await owner.page.$$('.chart .ground')).at(-1).hover();
-      assert.match(await owner.page.$eval('.chart .box', (box) => box.innerText), /Sum/, 'the chart works as before');
+      assert.match(await owner.page.$eval('.chart .box', (box) => box.innerText), /Total/, 'the chart works as before');
     }
   });
   fact('a model has the same colour on every page and in every order', async () => {
