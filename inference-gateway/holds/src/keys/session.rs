@@ -200,7 +200,7 @@ impl SessionTask {
             if free_at.is_some_and(|free_at| free_at <= now) {
                 match self.queue.take(self.number) {
                     Work::Frame(calls) => {
-                        self.send(session, calls, in_flight)?;
+                        self.send(session, &calls, in_flight)?;
                         continue;
                     }
                     Work::End if in_flight.is_empty() => return Ok(()),
@@ -233,16 +233,16 @@ impl SessionTask {
     fn send(
         &self,
         session: &mut OpenSession,
-        calls: Vec<Arc<Pending>>,
+        calls: &[Arc<Pending>],
         in_flight: &mut SentFrames,
     ) -> Result<(), Status> {
         metrics::histogram!("gateway_frame_calls").record(u32::try_from(calls.len()).unwrap_or(u32::MAX));
-        for pending in &calls {
+        for pending in calls {
             pending.count_copy(self.number);
             self.peer.name_in(&pending.span);
         }
-        let first_id = in_flight.sent(calls.clone(), Instant::now());
-        session.send(first_id, &calls)
+        let first_id = in_flight.sent(calls.to_vec(), Instant::now());
+        session.send(first_id, calls)
     }
 
     /// Delivers an answer. Returns whether it ended a frame, and the key-service cannot reach its store.
