@@ -8,7 +8,6 @@ mod dialect;
 mod fold;
 mod folded;
 mod generation;
-mod halves;
 mod pieces;
 mod reader;
 mod rewriter;

@@ -1,5 +1,7 @@
 //! Writers of a stream, one for each dialect of clients.
 
+mod halves;
+
 use bytes::BytesMut;
 use reply::Reply;
 use shared::{error::ApiError, generation::FinishReason};
@@ -12,12 +14,12 @@ use crate::{
         turn::{Turn, TurnEnd, TurnWriter},
     },
     generation::{Generation, Settled, put},
-    halves::Halves,
     pieces::call_ids::AnswerCallIds,
     pieces::nonsense::Nonsense,
     rewriter::Rewriter,
     stream::Chunk,
 };
+use halves::Halves;
 
 /// Writer of the stream that a client reads.
 pub struct StreamWriter {
