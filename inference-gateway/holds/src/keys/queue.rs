@@ -503,7 +503,9 @@ mod tests {
     /// Takes the next frame of a session, as if it was sent.
     fn send(queue: &Queue, session: usize) -> Vec<Arc<Pending>> {
         let calls = take(queue, session);
-        calls.iter().for_each(|call| call.count_copy(session));
+        for call in &calls {
+            call.count_copy(session);
+        }
         calls
     }
 

@@ -56,7 +56,7 @@ async fn a_commit_at_the_node_that_takes_its_slot_over_is_not_confirmed_by_the_r
 async fn a_space_whose_slot_moves_fails_no_other_space_that_waits_with_it() {
     let (cluster, _data_dir, store, moving, names) = replicated().await;
     let other = Space::new(
-        (0..)
+        (0..1_000_000)
             .map(|n| format!("other-{n}"))
             .find(|other| {
                 let slot = cluster.nodes[0].ask(&format!("CLUSTER KEYSLOT {other}")).unwrap();
@@ -103,7 +103,7 @@ async fn calls_that_wait_for_one_master_leave_room_for_those_to_others() {
     let store = open(&Settings { is_marked: false, ..settings(&cluster.url(), &data_dir) }).await.unwrap();
     let [stopped, other] = [2, 0].map(|master: usize| {
         let slots = [0..5_461, 0..0, 10_923..16_384][master].clone();
-        let name = (0..).map(|n| format!("account-{n}")).find(|name| {
+        let name = (0..1_000_000).map(|n| format!("account-{n}")).find(|name| {
             let slot = cluster.masters[0].ask(&format!("CLUSTER KEYSLOT {name}")).unwrap();
             slots.contains(&slot[1..].parse::<u32>().unwrap())
         });
