@@ -2,7 +2,7 @@
 //!
 //! A batch is grouped by account, with one store call per account. At high load, many calls share one read and one
 //! write of a record. A part of the store may be missing, so an account waits for others only while their credentials
-//! are looked up, and no longer than [`GATHERING`].
+//! are looked up, and no longer than `GATHERING`.
 
 mod adding;
 mod outcome;
