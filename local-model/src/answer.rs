@@ -146,7 +146,7 @@ impl<'a> AnswerWriter<'a> {
     /// Adds a value of a schema to a text, or its beginning if the answer has no room for more.
     fn filled(&mut self, before: &[u32], schema: &Value, text: String) -> Result<String, Halt> {
         let room = self.limit.saturating_sub(before.len());
-        fill::fill(&mut self.reader, (before, room), schema, text)
+        fill::fill(&mut self.reader, before, room, schema, text)
     }
 
     /// Writes a call of a tool, and more of them while the model begins others.

@@ -72,7 +72,8 @@ pub(crate) fn check(schema: &Value) -> Result<(), ApiError> {
 /// Adds a value of a schema to a text, or as much of it as there is room for.
 pub(crate) fn fill(
     reader: &mut Reader<'_>,
-    (before, room): (&[u32], usize),
+    before: &[u32],
+    room: usize,
     schema: &Value,
     text: String,
 ) -> Result<String, Halt> {

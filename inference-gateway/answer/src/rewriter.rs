@@ -109,7 +109,7 @@ impl Rewriter {
         self.end(|_| FinishReason::Length, out);
     }
 
-    /// Ends every unfinished choice, since the upstream has sent everything and told no reasons.
+    /// Ends every unfinished choice, since the upstream has sent everything but gave no finish reason.
     pub(crate) fn end_untold(&mut self, out: &mut BytesMut) {
         self.end(|calls| if calls.is_empty() { FinishReason::Stop } else { FinishReason::ToolCalls }, out);
     }

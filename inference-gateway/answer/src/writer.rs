@@ -110,7 +110,7 @@ impl StreamWriter {
         }
     }
 
-    /// Ends what is unfinished, since the upstream has sent everything and told no reason.
+    /// Ends what is unfinished, since the upstream has sent everything but gave no finish reason.
     pub fn end_untold(&mut self, out: &mut BytesMut) {
         match &mut self.dialect {
             DialectWriter::Chat(rewriter) => rewriter.end_untold(out),

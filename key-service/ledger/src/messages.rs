@@ -694,8 +694,8 @@ pub struct HeldPart {
     #[prost(sfixed64, tag = "2")]
     pub held_at: i64,
 }
-/// Restores of an account from a backup, and losses of servers, each of which begins numbers of exported entries and events
-/// anew. Losses of this store's own servers are kept by these. Set `house`, name `n`.
+/// Restores of an account from a backup, and losses of the stores that it was copied from. After each, exported entries and
+/// events get new, higher numbers. Redis keeps its own losses. Set `house`, name `n`.
 #[derive(serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -709,10 +709,10 @@ pub struct Restores {
     /// Epoch of each restore, which is greater than the one before.
     #[prost(uint64, repeated, tag = "3")]
     pub epochs: ::prost::alloc::vec::Vec<u64>,
-    /// Losses of a store that this one was copied from: the number of the first entry that may have the number of a lost one.
+    /// Losses of a store that this one was copied from: the first number that a lost entry may have had.
     #[prost(uint64, repeated, tag = "4")]
     pub lost_entries: ::prost::alloc::vec::Vec<u64>,
-    /// The same of events.
+    /// The same for events.
     #[prost(uint64, repeated, tag = "5")]
     pub lost_events: ::prost::alloc::vec::Vec<u64>,
     /// Epoch of each loss.

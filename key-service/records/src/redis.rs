@@ -102,8 +102,7 @@ impl Redis {
         let directory = format!("{:016x}", u64::from_be_bytes(random_bytes(&*clock)));
         let watermark = Watermark::open(key_space.clone(), settings.data_dir.as_deref(), directory)?;
         let origin = RedisOrigin::new(&settings.address, &settings.certificates)?;
-        let wanted = (settings.volatile_allowed, settings.is_marked, settings.wait_replicas);
-        let checks = Checks::new(key_space.clone(), watermark, Arc::clone(&clock), wanted);
+        let checks = Checks::new(key_space.clone(), watermark, Arc::clone(&clock), settings);
         let client = Arc::new(Box::pin(Client::connect(origin, checks)).await?);
         if settings.is_marked && client.is_up() {
             Box::pin(client.mark(clock.now())).await?.report();

@@ -45,7 +45,7 @@ use domain::{
 use key_service_credentials::Credentials;
 use key_service_store::store::{Credential, Hour, Ledger, StoreError};
 
-/// A prompt bound that an exact count can replace takes at most one fourth of what is available.
+/// While an exact count could still replace a prompt's estimate, the estimate may take at most a quarter of what is left.
 const BOUND_SHARE: i64 = 4;
 /// Longest wait of a call for others of its batch whose credentials are still looked up.
 const GATHERING: Duration = Duration::from_millis(5);

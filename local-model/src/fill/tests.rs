@@ -11,7 +11,7 @@ fn written(schema: &Value, temperature: f32) -> Value {
     let prompt = model.tokenizer.encode("<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n");
     let sampler = Sampler::new(temperature, Vec::new(), 1);
     let mut reader = Reader::new(&model, sampler, Box::new(|| false));
-    let text = fill(&mut reader, (&prompt, 1000), schema, String::new()).unwrap();
+    let text = fill(&mut reader, &prompt, 1000, schema, String::new()).unwrap();
     serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}"))
 }
 

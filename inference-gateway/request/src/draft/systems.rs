@@ -63,8 +63,8 @@ impl Draft {
         Ok(edits)
     }
 
-    /// Makes messages that follow each other a text of the user: within the message of the user before or after them, or
-    /// else of its own, since many templates want roles to alternate.
+    /// Turns consecutive system messages into user text. It joins the user message before or after them, since many
+    /// templates want roles to alternate, and is a message of its own only without such a neighbour.
     fn as_user(&self, run: &[SystemPlace], is_after_user: bool, edits: &mut Edits) -> Result<(), ApiError> {
         let (start, end, text) = (run[0].at.start, run[run.len() - 1].at.end, self.texts(run)?);
         if text.is_empty() {

@@ -43,7 +43,7 @@ pub(in crate::redis) struct Cluster {
     nodes: Nodes,
     checks: Arc<Checks>,
     table: RwLock<SlotTable>,
-    /// Time at which the last look began. It is locked during a look.
+    /// When the slots were last looked up. Locked during a lookup, so that there is one at a time.
     looked: Mutex<Option<Instant>>,
     /// Number of nodes asked so far, so that each is asked in turn.
     asked: AtomicUsize,
