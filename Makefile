@@ -76,7 +76,7 @@ test-slow:
 	tests/tools/install.sh
 	cargo build --profile checked --workspace --bins --tests
 	cargo test --profile checked --workspace --test e2e -- --test-threads $(TEST_THREADS) --ignored $(NOT_ALONE)
-	FAREGATE_TEST_SWAPPED=1 cargo test --profile checked --workspace --test e2e -- --test-threads $(TEST_THREADS) services $(OF_ONE_FORM)
+	FAREGATE_TEST_SWAPPED=1 cargo test --profile checked --workspace --test e2e -- --test-threads $(TEST_THREADS) --include-ignored services $(OF_ONE_FORM)
 
 faults:
 	tests/tools/faults.py

@@ -78,7 +78,7 @@ pub struct Options {
           value_parser = clap::value_parser!(u32).range(0..=16), global = true)]
     pub redis_wait_replicas: u32,
 
-    /// PEM file of the CA that signed the certificate of a rediss:// server [default: the public CAs]
+    /// PEM file of the certificate authority that signed the certificate of a rediss:// server [default: the public authorities]
     #[arg(long, env = "FAREGATE_REDIS_TLS_CA", value_name = "FILE", global = true)]
     pub redis_tls_ca: Option<PathBuf>,
 

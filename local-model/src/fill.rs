@@ -3,6 +3,8 @@
 //! There is no grammar engine. The model drafts what comes next, and what the schema allows of the draft is taken: the next
 //! property, a number within its bounds, a text up to its length. Everything else is written for the model.
 
+use std::{collections::HashSet, ops::RangeInclusive};
+
 use serde_json::{Value, json};
 use shared::error::{ApiError, Code};
 
@@ -108,6 +110,9 @@ fn refused<T>(reason: &str) -> Result<T, Halt> {
 impl Filler<'_, '_> {
     /// Writes a value of a schema.
     fn value(&mut self, schema: &Value, depth: usize) -> Result<(), Halt> {
+        if self.text.len() > MAX_BYTES {
+            return Err(Halt::Ended("length"));
+        }
         if depth > MAX_DEPTH {
             return refused("it refers to itself without end");
         }
@@ -163,9 +168,6 @@ impl Filler<'_, '_> {
 
     /// Lets the model continue the text and `opening`, unless the answer has no room left.
     fn draft(&mut self, opening: &str, is_enough: impl Fn(&str) -> bool) -> Result<String, Halt> {
-        if self.text.len() > MAX_BYTES {
-            return Err(Halt::Ended("length"));
-        }
         let Some(reader) = &mut self.reader else { return Ok(String::new()) };
         if self.text.len() >= self.room && reader.count(&self.text) >= self.room {
             return Err(Halt::Ended("length"));
@@ -226,7 +228,7 @@ impl Filler<'_, '_> {
             };
             return self.option(&[(*text).into()]);
         }
-        let (least, most) = lengths(schema, "minLength", "maxLength")?;
+        let (least, most) = lengths(schema, "minLength", "maxLength")?.into_inner();
         let written =
             self.draft("\"", |written| closed(written).is_some() || written.chars().count() > most)?;
         let written = closed(&written).unwrap_or(&written);
@@ -246,10 +248,11 @@ impl Filler<'_, '_> {
         if !required.iter().all(is_listed) {
             return refused("a property is required, but not listed");
         }
+        let required: HashSet<&str> = required.iter().filter_map(Value::as_str).collect();
         self.text.push('{');
         let (mut is_first, mut next) = (true, None);
         for (name, part) in listed.into_iter().flatten() {
-            if !required.contains(&Value::from(name.as_str())) {
+            if !required.contains(name.as_str()) {
                 if next.is_none() && depth < MAX_OPTIONAL_DEPTH {
                     next = Some(self.next_name()?);
                 }
@@ -279,7 +282,7 @@ impl Filler<'_, '_> {
 
     /// Writes a list, which goes on while it must, or while the model would go on.
     fn array(&mut self, schema: &Value, depth: usize) -> Result<(), Halt> {
-        let (least, most) = lengths(schema, "minItems", "maxItems")?;
+        let (least, most) = lengths(schema, "minItems", "maxItems")?.into_inner();
         self.text.push('[');
         for count in 0..most.min(MAX_LENGTH) {
             if count >= least.max(usize::from(self.reader.is_none() && depth < MAX_OPTIONAL_DEPTH)) {
@@ -299,13 +302,13 @@ impl Filler<'_, '_> {
 }
 
 /// Reads the bounds of a length.
-fn lengths(schema: &Value, least: &str, most: &str) -> Result<(usize, usize), Halt> {
+fn lengths(schema: &Value, least: &str, most: &str) -> Result<RangeInclusive<usize>, Halt> {
     let bound = |word| schema.get(word).and_then(Value::as_u64).and_then(|it| usize::try_from(it).ok());
     let (low, high) = (bound(least).unwrap_or(0), bound(most).unwrap_or(usize::MAX));
     if low > high || low > MAX_LENGTH {
-        return refused(&format!("{least} is too large"));
+        return refused(&format!("{least} is above {most}, or above {MAX_LENGTH}"));
     }
-    Ok((low, high))
+    Ok(low..=high)
 }
 
 /// The text before the quote that ends it, if there is one.

@@ -36,10 +36,15 @@ def run(program, folder):
     began = time.monotonic()
     # What Cargo sets for tests that it runs.
     environment = {**os.environ, "CARGO_MANIFEST_DIR": str(folder)}
-    ended = subprocess.run(
-        [program], cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        errors="replace", timeout=LONGEST, check=False,
-    )
+    try:
+        ended = subprocess.run(
+            [program], cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            errors="replace", timeout=LONGEST, check=False,
+        )
+    except subprocess.TimeoutExpired as late:
+        # What it wrote so far comes as bytes.
+        written = (late.stdout or b"").decode(errors="replace")
+        ended = subprocess.CompletedProcess([program], 1, f"{written}\nstill running after {LONGEST} seconds\n")
     return program, ended, time.monotonic() - began
 
 

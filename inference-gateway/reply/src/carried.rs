@@ -6,14 +6,17 @@
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use shared_catalog::Upstream;
 
 /// Beginning of every such string.
 const PREFIX: &str = "fg1.";
 /// Digits of the server in it.
 const SERVER_DIGITS: usize = 16;
-/// Most parts of a string: more than any answer has.
-const MOST_PARTS: usize = 4096;
+/// Most parts of an answer: more than any has.
+pub const MOST_PARTS: usize = 4096;
+/// Most characters of a string: more than is kept of an answer.
+const MOST_CHARS: usize = 16 << 20;
 
 /// The server that made a part: an address and a model, since a vendor refuses what another model of its own signed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -100,9 +103,15 @@ pub fn server_of(text: &str) -> Option<ServerId> {
 
 /// Reads a string; `None` for any other text, or one that was cut.
 pub fn read(text: &str) -> Option<(ServerId, Vec<PlacedPart>)> {
-    let (server, parts) = split(text)?;
-    let parts: Vec<PlacedPart> = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(parts).ok()?).ok()?;
-    (parts.len() <= MOST_PARTS).then_some((server, parts))
+    let (server, parts) = split(text).filter(|_| text.len() <= MOST_CHARS)?;
+    let json = URL_SAFE_NO_PAD.decode(parts).ok()?;
+    // Parts take several times the memory of their JSON, and are counted before.
+    let parts: Vec<&RawValue> = serde_json::from_slice(&json).ok()?;
+    if parts.len() > MOST_PARTS {
+        return None;
+    }
+    let parts = parts.into_iter().map(|part| serde_json::from_str(part.get()).ok());
+    Some((server, parts.collect::<Option<_>>()?))
 }
 
 /// Reads Google's signature from the JSON of an `extra_content`.
@@ -147,6 +156,12 @@ mod tests {
         assert!(is_carried(&text) && server_of(&text) == Some(ServerId(7)));
         let (server, read) = read(&text).unwrap();
         assert!(server == ServerId(7) && read == parts);
+    }
+
+    #[test]
+    fn no_more_parts_are_read_than_an_answer_has() {
+        let text = |count| carry(ServerId(7), &vec![part("a"); count]);
+        assert!(read(&text(MOST_PARTS)).is_some() && read(&text(MOST_PARTS + 1)).is_none());
     }
 
     #[test]

@@ -14,7 +14,7 @@ mod unread;
 
 pub(crate) use body::{AnswerEnd, Draft, whole};
 pub(crate) use call_ids::{nine, plain};
-pub(crate) use carried::{of_details, of_extra, parts_of};
+pub(crate) use carried::{of_details, of_extra, parts_at, parts_of};
 pub(crate) use conversation::{Arguments, Conversation, EarlierAnswer, ToolAnswer};
 pub(crate) use image::{FORMATS, image_data, image_url};
 pub(crate) use params::{
@@ -23,4 +23,5 @@ pub(crate) use params::{
 };
 pub(crate) use places::{MessageList, RefusablePlaces};
 pub use terms::ChatTerms;
+pub(crate) use terms::{Edits, edited};
 pub(crate) use tools::{Function, MAX_NAME, MAX_TOOLS, json_schema, name, unsupported_kind};

@@ -4,7 +4,7 @@ use holds::OpenHold;
 use http::HeaderValue;
 use hyper::body::Incoming;
 use routing::{AttemptOutcome, affinity};
-use shared_catalog::{UpstreamApi, UpstreamKind};
+use shared_catalog::{ImageUrls, UpstreamApi, UpstreamKind};
 use shared_observe::traces::Span;
 use shared_rpc::{Extended, Extension};
 use upstream_error::RefusedLimit;
@@ -209,7 +209,9 @@ impl Generator {
             }
             answered = send(limit, refused).await;
         }
-        if answered.is_ok() && (refused != known || most.is_some()) {
+        // What a server fetches for a client may change between two tries, and make the first one fail.
+        let teaches = job.forward.image_urls == ImageUrls::Data;
+        if teaches && answered.is_ok() && (refused != known || most.is_some()) {
             upstream.learn(refused, most);
         }
         let limit = limit.unwrap_or(first);

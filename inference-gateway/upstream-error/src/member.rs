@@ -69,6 +69,9 @@ const NAMES: [(&str, RefusedMember); 7] = [
     ("max_tokens", RefusedMember::LimitName),
     ("store", RefusedMember::Store),
 ];
+/// Words that servers also use for a member's value. A limit has a name that a server knows and a value that it refuses
+/// more often than an unknown name.
+const OF_VALUES: [&str; 4] = ["unexpected", "invalid argument", "not allowed", "is not available"];
 /// Words with which servers refuse a member that they do not know.
 const REFUSALS: [&str; 14] = [
     "unsupported",           // OpenAI's newer models
@@ -100,8 +103,18 @@ impl RefusedMember {
         if text.contains(NINE_CHARACTERS) {
             return Some(Self::CallIds);
         }
-        let refuses = REFUSALS.iter().any(|words| text.contains(words));
-        let named = NAMES.iter().find(|(name, _)| refuses && names(&text, name));
+        let refusals: Vec<&str> = REFUSALS.into_iter().filter(|words| text.contains(words)).collect();
+        let refuses = |member: Self| match member {
+            Self::LimitName => status < 500 && refusals.iter().any(|words| !OF_VALUES.contains(words)),
+            // A server that fails may quote the whole request.
+            Self::CacheSalt | Self::CacheKey | Self::Store => status < 500 && !refusals.is_empty(),
+            Self::WholeAnswer
+            | Self::CallIds
+            | Self::StreamOptions
+            | Self::ParallelToolCalls
+            | Self::Include => !refusals.is_empty(),
+        };
+        let named = NAMES.iter().find(|(name, member)| refuses(*member) && names(&text, name));
         let is_encrypted = || NOT_ENCRYPTED.iter().any(|words| text.contains(words));
         named.map(|(_, member)| *member).or_else(|| is_encrypted().then_some(Self::Include))
     }
@@ -172,9 +185,15 @@ mod tests {
             r#"{"error":{"message":"max_tokens is too large: 131072"}}"#,
             r#"{"error":{"message":"Unknown model: the app store's"}}"#.replace("store's", "restored").as_str(),
             r#"{"error":{"message":"Unsupported value: 'temperature'"}}"#,
+            r#"{"error":{"message":"max_tokens: unexpected value 200000"}}"#,
+            r#"{"error":{"message":"max_completion_tokens of 200000 is not allowed"}}"#,
             r#"{"error":{"message":"my_stream_options_x is unknown"}}"#,
         ] {
             assert_eq!(RefusedMember::find(body.as_bytes(), 400), None, "{body}");
+        }
+        for member in ["max_tokens", "store", "cache_salt"] {
+            let quoted = format!("an unknown failure at {{{member}: 9}}");
+            assert_eq!(RefusedMember::find(quoted.as_bytes(), 500), None, "{quoted}");
         }
         let both = RefusedMembers::default().with(RefusedMember::Store).with(RefusedMember::WholeAnswer);
         assert!(both.contains(RefusedMember::Store) && !both.contains(RefusedMember::CallIds));

@@ -1,11 +1,11 @@
-//! What a server has refused of requests, which it is not sent again.
+//! Members and limits that a server has refused. Later requests are sent without them.
 
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 
 use upstream_error::RefusedMembers;
 
-/// What a server has refused. A refusal counts once the server took the same request without the member: no client can
-/// make a server say so of a request that it would take.
+/// What a server has refused. A refusal counts once the server took the same request without the member. Requests for
+/// which the server fetches something teach nothing, since a client could make the first try fail.
 pub(crate) struct Learned {
     refused: AtomicU16,
     most_output: AtomicU64,

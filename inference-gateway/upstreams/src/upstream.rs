@@ -191,7 +191,10 @@ impl Upstream {
     /// stream may hold one grant at a time.
     pub fn shows_progress(&self, forward: &Forward) -> bool {
         let is_of_chat = self.form(forward).api() == UpstreamApi::Chat;
-        is_of_chat && (self.dialect.progress != ProgressReports::None || self.entry.streams_every_token)
+        // Progress is asked for together with `stream_options`.
+        let is_reported = self.dialect.progress != ProgressReports::None
+            && !self.refused().contains(RefusedMember::StreamOptions);
+        is_of_chat && (is_reported || self.entry.streams_every_token)
     }
 
     /// Returns whether this whole answer is requested as a stream and folded: the server would count only its first choice,
@@ -230,7 +233,7 @@ impl Upstream {
     /// Notes what the server took a request without. It gets no other until the catalogue is read again.
     pub fn learn(&self, refused: RefusedMembers, most_output: Option<u64>) {
         if self.learned.learn(refused, most_output) {
-            tracing::warn!(upstream = %self, ?refused, most_output, "an upstream refuses members of requests; it gets none of them from now on");
+            tracing::warn!(upstream = %self, ?refused, most_output, "an upstream refuses members or a limit of requests; later requests go without them until the catalogue is read again");
         }
     }
 

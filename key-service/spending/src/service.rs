@@ -47,7 +47,7 @@ use key_service_store::store::{Credential, Hour, Ledger, StoreError};
 
 /// While an exact count could still replace a prompt's estimate, the estimate may take at most a quarter of what is left.
 const BOUND_SHARE: i64 = 4;
-/// Longest wait of a call for others of its batch whose credentials are still looked up.
+/// Longest time that a call waits for calls of its batch whose credentials are still being looked up.
 const GATHERING: Duration = Duration::from_millis(5);
 
 /// Authorizes and bills spending. Cheap to share behind an `Arc`.

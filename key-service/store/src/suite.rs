@@ -82,7 +82,7 @@ pub fn in_maps() -> Arc<Store> {
 }
 
 /// The list of cases, written once. Cases of money run over every backend. The store keeps nouns in the same way in each,
-/// and the suite of `records` compares the backends, so that cases of nouns run over maps and one real backend.
+/// and the suite of `records` compares the backends, so that cases of nouns run over maps, SQLite in memory and a Redis Cluster.
 #[cfg(test)]
 macro_rules! contract {
     ($store:ident: $subject:ty) => {
@@ -290,7 +290,7 @@ contract!(in_maps: super::subjects::InMaps);
 #[cfg(test)]
 contract!(sqlite: super::subjects::InFile, money only);
 #[cfg(test)]
-contract!(sqlite_in_memory: super::subjects::InMemory, money only);
+contract!(sqlite_in_memory: super::subjects::InMemory);
 #[cfg(test)]
 contract!(sqlite_reopened: super::subjects::Reopened, money only);
 #[cfg(test)]

@@ -16,6 +16,13 @@ fn written(schema: &Value, temperature: f32) -> Value {
 }
 
 #[test]
+fn a_small_schema_of_a_large_value_ends_at_a_bound() {
+    let lists = |schema: Value| json!({"type": "array", "minItems": 200, "items": schema});
+    let nested = (0..5).fold(json!({"type": "object", "properties": {}}), |schema, _| lists(schema));
+    assert!(check(&nested).is_ok(), "only an answer would end");
+}
+
+#[test]
 fn every_value_is_one_of_its_schema_however_wild_the_model() {
     let tree = json!({
         "$defs": {"node": {

@@ -282,8 +282,20 @@ const fn default_share_cache() -> bool {
 }
 
 impl RawUpstream {
+    /// Returns the form of earlier messages, with the defaults of the server's kind.
+    fn history(&self) -> HistoryForm {
+        let kind = *self.kind.get_ref();
+        HistoryForm {
+            reasoning_param: self.reasoning_param.unwrap_or(ReasoningParam::of(kind)),
+            system_messages: self.system_messages.unwrap_or(SystemMessages::of(kind)),
+            call_ids: self.call_ids,
+            thought_signatures: self.thought_signatures,
+        }
+    }
+
     /// Checks the upstream at this position, from 1, among the model's.
     fn check(self, id: &str, place: usize) -> Result<Upstream, Fault> {
+        let history = self.history();
         let name = self.name.map_or_else(|| Ok(format!("upstream-{place}")), name)?;
         let (at, kind) = (self.kind.span(), self.kind.into_inner());
         let fault = |reason: &str| (Some(at.clone()), reason.to_owned());
@@ -318,7 +330,7 @@ impl RawUpstream {
         if speaks.contains(&UpstreamApi::Messages) {
             access.name_version_of_messages();
         }
-        let Self { limit_param, call_ids, thought_signatures, weight, prompt_overhead, .. } = self;
+        let Self { limit_param, weight, prompt_overhead, .. } = self;
         let Self {
             left_before_head, cache_breakpoints, compaction, share_cache, streams_every_token, ..
         } = self;
@@ -333,12 +345,7 @@ impl RawUpstream {
             speaks,
             access,
             limit_param,
-            history: HistoryForm {
-                reasoning_param: self.reasoning_param.unwrap_or(ReasoningParam::of(kind)),
-                system_messages: self.system_messages.unwrap_or(SystemMessages::of(kind)),
-                call_ids,
-                thought_signatures,
-            },
+            history,
             weight,
             prompt_overhead,
             left_before_head,

@@ -6,10 +6,10 @@ use shared::{error::ApiError, json::Kind};
 
 /// Member of an earlier answer in the draft: a list of what clients carry. No server gets it.
 pub(crate) const CARRIED: &str = "carried";
-/// Type of an element of `reasoning_details` by which clients of chats carry it.
+/// Type of an element of `reasoning_details` in which clients of chats send it back.
 const ENCRYPTED: &str = "reasoning.encrypted";
 
-/// Reads the parts of an earlier answer in the draft that are wanted by server and kind.
+/// Reads the parts of an earlier answer in the draft that are wanted by server and kind, in the order of its calls.
 pub(crate) fn parts_of(
     message: &Members<'_, '_>,
     wants: impl Fn(ServerId, &CarriedPart) -> bool,
@@ -18,11 +18,19 @@ pub(crate) fn parts_of(
     let Some(list) = message.get(CARRIED) else { return found };
     let read = list.each_if_any(ANY_NUMBER, |text| {
         if let Some((server, parts)) = carried::read(&text.string()?) {
-            found.extend(parts.into_iter().filter(|PlacedPart(_, part)| wants(server, part)));
+            let room = carried::MOST_PARTS - found.len();
+            found.extend(parts.into_iter().filter(|PlacedPart(_, part)| wants(server, part)).take(room));
         }
         Ok(())
     });
+    found.sort_by_key(|PlacedPart(place, _)| *place);
     if read.is_ok() { found } else { Vec::new() }
+}
+
+/// Returns the parts before the call at this place, of parts in the order of calls.
+pub(crate) fn parts_at(parts: &[PlacedPart], place: u64) -> impl Iterator<Item = &CarriedPart> {
+    let from = parts.partition_point(|PlacedPart(at, _)| *at < place);
+    parts[from..].iter().take_while(move |PlacedPart(at, _)| *at == place).map(|PlacedPart(_, part)| part)
 }
 
 /// Reads what a client of chats carries beside an answer: a string of ours, or the list as its vendor has it.

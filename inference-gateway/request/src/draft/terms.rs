@@ -11,7 +11,7 @@ use shared_catalog::{CallIds, HistoryForm, ReasoningParam, SystemMessages, Upstr
 use super::{
     body::Draft,
     call_ids::nine,
-    carried::{CARRIED, parts_of},
+    carried::{CARRIED, parts_at, parts_of},
     places::{AnsweredPlace, Mark},
 };
 
@@ -92,17 +92,8 @@ impl Draft {
     }
 
     /// Writes the chat with these edits. It lacks only its last byte.
-    pub(crate) fn edited(&self, mut edits: Edits) -> Vec<u8> {
-        edits.sort_by_key(|(at, _)| at.start);
-        let added: usize = edits.iter().map(|(_, with)| with.len()).sum();
-        let (mut json, mut kept) = (Vec::with_capacity(self.json.len() + added + 1), 0);
-        for (at, with) in edits {
-            json.extend_from_slice(&self.json[kept..at.start]);
-            json.extend_from_slice(with.as_bytes());
-            kept = at.end;
-        }
-        json.extend_from_slice(&self.json[kept..]);
-        json
+    pub(crate) fn edited(&self, edits: Edits) -> Vec<u8> {
+        edited(&self.json, edits)
     }
 
     /// Returns a part of the draft, which begins and ends between characters.
@@ -120,6 +111,20 @@ impl Draft {
             edits.push((id.clone(), taken));
         }
     }
+}
+
+/// Writes JSON with these edits, and has room for one byte more.
+pub(crate) fn edited(json: &[u8], mut edits: Edits) -> Vec<u8> {
+    edits.sort_by_key(|(at, _)| at.start);
+    let added: usize = edits.iter().map(|(_, with)| with.len()).sum();
+    let (mut out, mut kept) = (Vec::with_capacity(json.len() + added + 1), 0);
+    for (at, with) in edits {
+        out.extend_from_slice(&json[kept..at.start]);
+        out.extend_from_slice(with.as_bytes());
+        kept = at.end;
+    }
+    out.extend_from_slice(&json[kept..]);
+    out
 }
 
 /// The members at the end of an earlier answer.
@@ -140,15 +145,15 @@ impl EarlierEnd<'_> {
             edits.push((self.place.members.clone(), members));
         }
         let signature = |place: usize| {
-            parts.iter().rev().find_map(|PlacedPart(at, part)| match part {
-                CarriedPart::CallSignature { signature } if *at == place as u64 => Some(&**signature),
-                CarriedPart::CallSignature { .. }
-                | CarriedPart::Thought { .. }
+            let signatures = parts_at(&parts, place as u64).filter_map(|part| match part {
+                CarriedPart::CallSignature { signature } => Some(&**signature),
+                CarriedPart::Thought { .. }
                 | CarriedPart::Redacted { .. }
                 | CarriedPart::Encrypted { .. }
                 | CarriedPart::Detail(_)
                 | CarriedPart::TextSignature { .. } => None,
-            })
+            });
+            signatures.last()
         };
         let signs = terms.history.thought_signatures;
         let is_signed = (0..self.calls.len()).any(|place| signature(place).is_some());

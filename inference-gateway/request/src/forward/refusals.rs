@@ -1,13 +1,14 @@
 //! A body without what its server refuses, made anew for each request: few servers refuse anything.
 
-use std::ops::Range;
-
 use bytes::Bytes;
 use raw_json::{ANY_NUMBER, Members, Value};
 use shared::error::ApiError;
 use upstream_error::{RefusedMember, RefusedMembers};
 
-use crate::{draft::nine, trimmed::trimmed};
+use crate::{
+    draft::{Edits, edited, nine},
+    trimmed::trimmed,
+};
 
 /// Member of a client that some servers refuse.
 const PARALLEL: &str = "parallel_tool_calls";
@@ -31,7 +32,7 @@ pub(super) fn without(rest: Bytes, refused: RefusedMembers) -> Bytes {
         };
         // This crate wrote the body, so it can be read.
         let Ok(members) = Members::of_body(&body) else { return rest };
-        let mut edits: Vec<(Range<usize>, String)> = Vec::new();
+        let mut edits = Edits::new();
         for (name, member) in
             [(PARALLEL, RefusedMember::ParallelToolCalls), (INCLUDE, RefusedMember::Include)]
         {
@@ -76,18 +77,6 @@ fn each_id(messages: &Value<'_, '_>, take: &mut dyn FnMut(&Value<'_, '_>)) -> Re
         Ok(())
     })?;
     Ok(())
-}
-
-fn edited(body: &[u8], mut edits: Vec<(Range<usize>, String)>) -> Vec<u8> {
-    edits.sort_by_key(|(at, _)| at.start);
-    let (mut out, mut kept) = (Vec::with_capacity(body.len()), 0);
-    for (at, with) in edits {
-        out.extend_from_slice(&body[kept..at.start]);
-        out.extend_from_slice(with.as_bytes());
-        kept = at.end;
-    }
-    out.extend_from_slice(&body[kept..]);
-    out
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use super::{
     calls,
     chat::{EMPTY, Hub, LEFT_OUT, ToolChoice, member},
 };
-use crate::names::dropped::DroppedNames;
+use crate::{draft::parts_at, names::dropped::DroppedNames};
 
 /// Member of the chat with the sequences that end an answer. This API has none.
 const STOP: &str = "stop";
@@ -166,7 +166,7 @@ fn items(
 
 /// Writes the encrypted reasoning of an earlier answer that came before the call at this place.
 fn reasoning_items(carried: &[PlacedPart], place: u64, open: &mut impl FnMut(&mut String), out: &mut String) {
-    for PlacedPart(_, part) in carried.iter().filter(|PlacedPart(at, _)| *at == place) {
+    for part in parts_at(carried, place) {
         match part {
             CarriedPart::Encrypted { id, content } => {
                 open(out);

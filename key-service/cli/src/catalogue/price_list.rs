@@ -195,7 +195,7 @@ fn litellm(id: &str, model: &Map<String, Value>) -> anyhow::Result<ListedModel> 
     // Other lists have a model's rates beside its tiers.
     let tiers = model.get(TIERS).and_then(Value::as_array).filter(|_| !model.contains_key(LITELLM[0]));
     for tier in tiers.into_iter().flatten() {
-        read.litellm_tier(tier.as_object().context("a tier is no object")?)?;
+        read.litellm_tier(tier.as_object().context("a tier is not an object")?)?;
     }
     for (name, value) in model.iter().filter(|(name, _)| tiers.is_none() || *name != TIERS) {
         let (rate, border) = above(name).map_or((name.as_str(), None), |(rate, border)| (rate, Some(border)));
@@ -246,7 +246,7 @@ impl RatesRead {
         let border = (border > 0).then_some(border);
         for (field, name) in LITELLM.iter().enumerate().take(FIRST_PER_UNIT) {
             if let Some(value) = tier.get(*name) {
-                let number = value.as_f64().with_context(|| format!("{name} is no number"))?;
+                let number = value.as_f64().with_context(|| format!("{name} is not a number"))?;
                 self.put(border, field, &format!("{number}e6")).with_context(|| (*name).to_owned())?;
             }
         }

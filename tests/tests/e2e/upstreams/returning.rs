@@ -179,3 +179,22 @@ async fn what_a_server_refuses_is_left_out_of_a_second_try_and_then_of_all_reque
         assert_eq!(posts, 3, "{name}: the second request needs one try");
     }
 }
+
+/// A client decides what the server fetches, which may fail at the first try alone.
+#[apply(fact)]
+async fn a_request_for_which_a_server_fetches_an_image_teaches_nothing() {
+    let (stack, servers) = stack().await;
+    let key = stack.key().await;
+    let (name, url) = ("together", stack.url("/v1/chat/completions"));
+    let (_, stand_in) = servers.iter().find(|(preset, _)| preset.name == name).unwrap();
+    let image = json!([{"type": "image_url", "image_url": {"url": "https://images.example.com/cat.png"}}]);
+    for _ in 0..2 {
+        let mut body = Client::new(UpstreamApi::Chat).body(name);
+        body["stream"] = json!(true);
+        body["messages"][0]["content"] = image.clone();
+        let answer = stack.http.send_as(&key.secret, Method::POST, &url, Some(body)).await;
+        assert_eq!(answer.status, 200, "{answer}");
+    }
+    let posts = stand_in.asked().into_iter().filter(|asked| asked.method == Method::POST).count();
+    assert_eq!(posts, 4, "each request needs two tries");
+}

@@ -7,9 +7,12 @@ use reply::carried::{CarriedPart, PlacedPart};
 use shared::{error::ApiError, json::Kind};
 
 use super::cache::Breakpoints;
-use crate::hub::{
-    calls,
-    chat::{EMPTY, member},
+use crate::{
+    draft::parts_at,
+    hub::{
+        calls,
+        chat::{EMPTY, member},
+    },
 };
 
 #[derive(Default)]
@@ -119,7 +122,7 @@ impl Turns {
 
     /// Writes the thoughts of an earlier answer that came before the call at this place.
     fn thoughts(&mut self, carried: &[PlacedPart], place: u64, out: &mut String) {
-        for PlacedPart(_, part) in carried.iter().filter(|PlacedPart(at, _)| *at == place) {
+        for part in parts_at(carried, place) {
             let (kind, members) = match part {
                 CarriedPart::Thought { text, signature } => {
                     ("thinking", vec![("thinking", text), ("signature", signature)])

@@ -1,4 +1,4 @@
-//! Has Redis write its append-only file anew after each start, before anything else is written.
+//! Has Redis rewrite its append-only file after each start, before anything else is written.
 //!
 //! A crash or a full disk may leave half a transaction at the end of the file. With `aof-load-truncated yes`, its
 //! default, Redis then cuts off the last command, and goes on behind the others. At the start after that, these take
@@ -87,9 +87,7 @@ impl Rewriting {
                 state @ (FileState::Old | FileState::Failed) => {
                     if self.has_just_begun(&server) {
                         if state == FileState::Failed {
-                            return Err(waiting(
-                                "Redis cannot write its append-only file anew, as its log says",
-                            ));
+                            return Err(waiting("Redis cannot rewrite its append-only file; see its log"));
                         }
                     } else if refuses_torn_files(&ask).await || !self.begin(&server, &ask).await? {
                         return Ok(None);
@@ -100,7 +98,7 @@ impl Rewriting {
                 }
             }
             if began.elapsed() >= patience {
-                return Err(waiting("Redis writes its append-only file anew after its start"));
+                return Err(waiting("Redis is rewriting its append-only file after its start"));
             }
             sleep((began.elapsed() / 4).clamp(shortest, longest)).await;
         }
@@ -169,7 +167,7 @@ impl Rewriting {
             // An error may say that another process was first. The next look shows what came of it.
             Ok(_) | Err(_) => {}
         }
-        tracing::info!("Redis was started: it writes its append-only file anew");
+        tracing::info!("Redis was started and is rewriting its append-only file");
         let mut began = self.began.lock();
         began.retain(|_, at| at.elapsed() < AGAIN_AFTER);
         began.insert(server.to_owned(), Instant::now());
