@@ -2,6 +2,7 @@
 
 use std::{borrow::Cow, fmt, str::FromStr};
 
+use minicbor::{Decode, Encode};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use uuid::{Uuid, fmt::Simple};
@@ -74,6 +75,25 @@ macro_rules! id {
                     return Err(invalid);
                 }
                 Uuid::try_parse(hex).map(Self).map_err(|_| invalid)
+            }
+        }
+
+        impl<C> minicbor::Encode<C> for $name {
+            fn encode<W: minicbor::encode::Write>(
+                &self,
+                encoder: &mut minicbor::Encoder<W>,
+                _: &mut C,
+            ) -> Result<(), minicbor::encode::Error<W::Error>> {
+                encoder.bytes(self.0.as_bytes())?.ok()
+            }
+        }
+
+        impl<'b, C> minicbor::Decode<'b, C> for $name {
+            fn decode(
+                decoder: &mut minicbor::Decoder<'b>,
+                _: &mut C,
+            ) -> Result<Self, minicbor::decode::Error> {
+                Self::from_slice(decoder.bytes()?).ok_or_else(|| minicbor::decode::Error::message("not an id"))
             }
         }
 
@@ -163,12 +183,16 @@ id!(
 );
 
 /// The owner of a credential.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[cbor(flat)]
 pub enum Principal {
     /// An API key of the account.
-    ApiKey(AccountId, KeyId),
+    #[n(0)]
+    ApiKey(#[n(0)] AccountId, #[n(1)] KeyId),
     /// A management key of the account.
-    ManagementKey(AccountId, ManagementKeyId),
+    #[n(1)]
+    ManagementKey(#[n(0)] AccountId, #[n(1)] ManagementKeyId),
 }
 
 impl Principal {

@@ -12,6 +12,7 @@ pub mod json;
 pub mod money;
 mod names;
 mod schema;
+pub mod stored;
 pub mod text;
 mod timing;
 pub mod tokens;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use minicbor::{Decode, Encode};
 use schemars::json_schema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
@@ -14,8 +15,9 @@ const DECIMALS: i64 = 9;
 /// An amount in nano-USD (1e-9 $).
 ///
 /// Deliberately without `Add` and `Sub`: arithmetic on money can fail, so methods return an `Option`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct NanoUsd(i64);
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
+#[cbor(transparent)]
+pub struct NanoUsd(#[n(0)] i64);
 
 impl NanoUsd {
     pub const ZERO: Self = Self(0);

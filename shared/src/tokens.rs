@@ -1,31 +1,42 @@
+use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
 /// Usage of a request as the model server counts it. `completion` includes reasoning tokens.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct Usage {
     /// Tokens of the prompt, cached tokens included.
+    #[n(0)]
     pub prompt: u64,
     /// Prompt tokens that the model server had cached; at most `prompt`.
+    #[n(1)]
     pub cached: u64,
     /// Tokens generated, over all choices.
+    #[n(2)]
     pub completion: u64,
     /// Parts of the above that may have separate prices.
     #[serde(default, skip_serializing_if = "UsageDetails::is_empty")]
+    #[cbor(n(3), skip_if = "UsageDetails::is_empty")]
     pub details: UsageDetails,
 }
 
 /// Parts of a usage that may have separate prices. All zero for most requests.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 #[serde(default)]
 pub struct UsageDetails {
     /// Prompt tokens written to the cache for some minutes.
+    #[n(0)]
     pub cache_write: u64,
     /// Prompt tokens written to the cache for an hour or longer; not included in `cache_write`.
+    #[n(1)]
     pub cache_write_long: u64,
+    #[n(2)]
     pub audio_input: u64,
     /// Number of images in the prompt. `prompt` includes their tokens.
+    #[n(3)]
     pub images: u64,
+    #[n(4)]
     pub reasoning: u64,
+    #[n(5)]
     pub audio_output: u64,
 }
 

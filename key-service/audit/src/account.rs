@@ -30,7 +30,7 @@ use crate::{
 pub(super) struct AccountMoment {
     /// `None` if the record is lost.
     pub(super) record: Option<AccountRecord>,
-    profile: Option<messages::AccountProfile>,
+    profile: Option<AccountProfile>,
     due: Vec<Vec<u8>>,
     deposited: Vec<Vec<u8>>,
     has_entries: bool,
@@ -76,10 +76,9 @@ impl Books<'_> {
             return Err(no_answer());
         };
         let [account, profile] = &records[..] else { return Err(no_answer()) };
-        let account = account.as_ref().map(message::<messages::Account>).transpose()?;
         let moment = AccountMoment {
-            record: account.as_ref().map(codec::read_account),
-            profile: profile.as_ref().map(message).transpose()?,
+            record: account.as_ref().map(value).transpose()?,
+            profile: profile.as_ref().map(value).transpose()?,
             due,
             deposited,
             has_entries: !entry.is_empty(),
@@ -142,8 +141,8 @@ impl Books<'_> {
 
     async fn account_of_name(&self, name: &str) -> Result<Option<AccountId>, StoreError> {
         let (space, of_name) = layout::account_name(name);
-        let owner = self.read().get::<messages::AccountName>(&space, of_name).await?;
-        Ok(owner.and_then(|owner| AccountId::from_slice(&owner.account)))
+        let owner = self.read().get::<AccountName>(&space, of_name).await?;
+        Ok(owner.map(|owner| owner.account))
     }
 
     /// Reads the amounts of the deposits. Compares each deposit with the list of deposits and with its payment.
@@ -159,9 +158,9 @@ impl Books<'_> {
         for entries in moment.deposited.chunks(AT_ONCE) {
             let ids = entries.iter().map(|entry| deposit_id(entry)).collect::<Result<Vec<_>, _>>()?;
             let records = ids.iter().map(|id| names::deposit(*id)).collect();
-            let records = self.read().get_all::<messages::Deposit>(&space, records).await?;
+            let records = self.read().get_all::<LedgerRecord>(&space, records).await?;
             for ((entry, id), record) in entries.iter().zip(ids).zip(records) {
-                let Some(LedgerRecord::Deposited(deposited)) = record.and_then(codec::read_deposit) else {
+                let Some(LedgerRecord::Deposited(deposited)) = record else {
                     auditor.missing(Stored::Deposit(id));
                     continue;
                 };

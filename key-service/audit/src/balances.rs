@@ -88,17 +88,17 @@ impl Balanced {
     ) -> Result<Self, StoreError> {
         let (budget, last_entry, opening) = match of {
             BudgetOwner::Key(_) => {
-                let read = codec::read_key(message(money)?).ok_or_else(|| damaged("a key"))?;
-                let profile = profile.map(message::<messages::KeyProfile>).transpose()?;
+                let read: Balance<Key> = value(money)?;
+                let profile = profile.map(value::<KeyProfile>).transpose()?;
                 (read.of.budget, read.last_entry, profile.map(|profile| profile.opening))
             }
             BudgetOwner::Group(_) => {
-                let read = codec::read_group(message(money)?).ok_or_else(|| damaged("a group"))?;
-                let profile = profile.map(message::<messages::GroupProfile>).transpose()?;
+                let read: Balance<Group> = value(money)?;
+                let profile = profile.map(value::<GroupProfile>).transpose()?;
                 (read.of.budget, read.last_entry, profile.map(|profile| profile.opening))
             }
         };
-        Ok(Self { last_entry, of, budget, opening: codec::usd(opening.unwrap_or(0)), holds: holds.of(of) })
+        Ok(Self { last_entry, of, budget, opening: opening.unwrap_or(NanoUsd::ZERO), holds: holds.of(of) })
     }
 
     /// Passes the bounds to an audit before its first entry.

@@ -5,9 +5,9 @@ use std::collections::{HashMap, HashSet};
 use domain::audit::{Auditor, Figure, Quantity};
 use key_service_ledger::{
     StoreError,
-    messages::{AccountProfile, GroupProfile},
     names::nouns as layout,
-    reading::{message, no_answer},
+    reading::{no_answer, value},
+    stored::{AccountProfile, GroupProfile},
 };
 use records::{Answer, Index, Order, Question, Space};
 use shared::ids::GroupId;
@@ -31,10 +31,11 @@ impl Books<'_> {
             return Err(no_answer());
         };
         let profile = profile.into_iter().next().flatten();
-        let profile = profile.as_ref().map(message::<AccountProfile>).transpose()?.unwrap_or_default();
+        let profile = profile.as_ref().map(value::<AccountProfile>).transpose()?;
+        let (of_keys, of_groups) = profile.map_or((0, 0), |profile| (profile.keys, profile.groups));
         let keys: HashSet<_> = keys.iter().filter_map(|entry| entry.first_chunk::<ID>()).collect();
-        count(auditor, Figure::Keys, profile.keys, keys.len());
-        count(auditor, Figure::Groups, profile.groups, groups.len());
+        count(auditor, Figure::Keys, of_keys, keys.len());
+        count(auditor, Figure::Groups, of_groups, groups.len());
         let groups: Vec<GroupId> = groups.iter().filter_map(|id| GroupId::from_slice(id)).collect();
         for ids in groups.chunks(AT_ONCE) {
             self.prove_counts_of_groups(space, ids, auditor).await?;
@@ -60,10 +61,11 @@ impl Books<'_> {
         };
         let (keys, children) = (by_group(&keys), by_group(&children));
         for (id, profile) in ids.iter().zip(&profiles) {
-            let profile = profile.as_ref().map(message::<GroupProfile>).transpose()?.unwrap_or_default();
+            let profile = profile.as_ref().map(value::<GroupProfile>).transpose()?;
+            let (of_keys, of_children) = profile.map_or((0, 0), |profile| (profile.keys, profile.children));
             let listed = |of: &HashMap<GroupId, usize>| of.get(id).copied().unwrap_or_default();
-            count(auditor, Figure::KeysOfGroup(*id), profile.keys, listed(&keys));
-            count(auditor, Figure::ChildGroups(*id), profile.children, listed(&children));
+            count(auditor, Figure::KeysOfGroup(*id), of_keys, listed(&keys));
+            count(auditor, Figure::ChildGroups(*id), of_children, listed(&children));
         }
         Ok(())
     }

@@ -76,8 +76,8 @@ impl Books<'_> {
             return Err(no_answer());
         };
         let [account, kept] = &records[..] else { return Err(no_answer()) };
-        let account = account.as_ref().map(message::<messages::Account>).transpose()?.unwrap_or_default();
-        let kept = kept.as_ref().map(message::<messages::EventsKept>).transpose()?;
+        let account = account.as_ref().map(value::<AccountRecord>).transpose()?.unwrap_or_default();
+        let kept = kept.as_ref().map(value::<EventsKept>).transpose()?;
         Ok(EventIndexes {
             first: kept.map_or(1, |kept| kept.first),
             last: account.events.min(u64::MAX - 1),
@@ -86,7 +86,7 @@ impl Books<'_> {
     }
 
     async fn first_event(&self, space: &Space) -> Result<u64, StoreError> {
-        let kept = self.read().get::<messages::EventsKept>(space, names::events()).await?;
+        let kept = self.read().get::<EventsKept>(space, names::events()).await?;
         Ok(kept.map_or(1, |kept| kept.first))
     }
 
@@ -135,7 +135,7 @@ impl Books<'_> {
                 return Err(no_answer());
             };
             for (name, record) in records {
-                let messages::Told { event } = message(&record)?;
+                let Told { event } = value(&record)?;
                 // A page may repeat a record of an earlier one.
                 let entry = names::told_at(event, &name);
                 if event <= last && seen.insert(name) && !entries.remove(&entry) {

@@ -129,7 +129,7 @@ impl Books<'_> {
         mut each: impl FnMut(GenerationId, Option<Generation>) + Send,
     ) -> Result<(), StoreError> {
         let space = names::space(account);
-        let kept = self.read().get::<messages::House>(&space, names::house()).await?;
+        let kept = self.read().get::<House>(&space, names::house()).await?;
         let kept = kept.unwrap_or_else(|| house::begin(account));
         let last = names::part(self.clock.now(), names::TEN_MINUTES).saturating_add(SETS_AHEAD);
         let parts = kept.held.iter().map(|held| held.part).chain(kept.generations..=last);
@@ -159,7 +159,7 @@ impl Books<'_> {
 
 /// A generation, if it can be read.
 fn read(record: &Record) -> Option<Generation> {
-    codec::read_generation(message::<messages::Generation>(record).ok()?)
+    value(record).ok().filter(|read| *read != Generation::None)
 }
 
 /// Reports the differences between a hold and its entry.

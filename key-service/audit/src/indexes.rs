@@ -270,18 +270,17 @@ fn entries_of(
     match of {
         BudgetOwner::Key(id) => {
             if let Some(profile) = profile {
-                let profile: messages::KeyProfile = message(profile)?;
+                let profile: KeyProfile = value(profile)?;
                 entries.must.push((layout::KEYS, name_entry(id, &profile.label, &profile.hint)));
             }
             if let Some(money) = money {
-                let read = codec::read_key(message(money)?).ok_or_else(|| damaged("a key"))?;
+                let read: Balance<Key> = value(money)?;
                 entries.of_key(id, &read.of);
             }
         }
         BudgetOwner::Group(id) => {
             if let Some(money) = money {
-                let read = codec::read_group(message(money)?).ok_or_else(|| damaged("a group"))?;
-                let Group { parent, .. } = read.of;
+                let Group { parent, .. } = value::<Balance<Group>>(money)?.of;
                 entries.must.push((layout::GROUPS, id.as_bytes().to_vec()));
                 let of_parent = |parent: GroupId| [&parent.as_bytes()[..], id.as_bytes()].concat();
                 entries.must.extend(parent.map(|parent| (layout::CHILD_GROUPS, of_parent(parent))));

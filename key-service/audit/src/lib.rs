@@ -197,10 +197,10 @@ impl Books<'_> {
         let [account, house] = records else { return Err(no_answer()) };
         let Some(most) = self.journal_entries else {
             // Such a store drops no entries, but the store it was copied from may have.
-            let house = house.as_ref().map(message::<messages::House>).transpose()?;
+            let house = house.as_ref().map(value::<House>).transpose()?;
             return Ok(house.map_or(1, |house| house.journal.max(1)));
         };
-        let account = account.as_ref().map(message::<messages::Account>).transpose()?.unwrap_or_default();
+        let account = account.as_ref().map(value::<AccountRecord>).transpose()?.unwrap_or_default();
         let fewest = most.min(FEWEST_KEPT);
         Ok(account.entries.saturating_add(1).saturating_sub(fewest).max(1))
     }
@@ -298,7 +298,7 @@ impl Books<'_> {
             let figure = Figure::Listed(key, day, model);
             reading.auditor.quantity(figure, Quantity::Count(0), Quantity::Count(1));
         }
-        let house = self.read().get::<messages::House>(&names::space(account), names::house()).await?;
+        let house = self.read().get::<House>(&names::space(account), names::house()).await?;
         let is_dropped = house.is_some_and(|house| house.sums > names::day_part(day));
         Ok(reading.sums.load(&mut reading.auditor, day, (!is_dropped).then_some(found)))
     }

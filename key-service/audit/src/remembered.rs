@@ -24,7 +24,7 @@ use crate::{
 pub(super) struct RememberedBills {
     account: AccountId,
     /// What housekeeping had dropped when the audit began.
-    house: messages::House,
+    house: House,
     /// Bills that differed from the last entry so far. A later entry may have changed them.
     doubted: BTreeMap<GenerationId, Settlement>,
 }
@@ -128,12 +128,12 @@ fn with_house(names: Vec<Name>) -> Question {
     Question::Records(std::iter::once(names::house()).chain(names).collect())
 }
 
-fn read_house(account: AccountId, house: Option<&Record>) -> Result<messages::House, StoreError> {
-    Ok(house.map(message).transpose()?.unwrap_or_else(|| house::begin(account)))
+fn read_house(account: AccountId, house: Option<&Record>) -> Result<House, StoreError> {
+    Ok(house.map(value).transpose()?.unwrap_or_else(|| house::begin(account)))
 }
 
 /// Returns whether the set of a bill still exists.
-fn must_have(house: &messages::House, name: &Name, ending: Ending) -> bool {
+fn must_have(house: &House, name: &Name, ending: Ending) -> bool {
     let part = name.set.part;
     match ending {
         Ending::Captured | Ending::Late => {
@@ -144,7 +144,7 @@ fn must_have(house: &messages::House, name: &Name, ending: Ending) -> bool {
 }
 
 fn fits(
-    house: &messages::House,
+    house: &House,
     generation: GenerationId,
     bill: &Settlement,
     record: Option<&Record>,
@@ -152,8 +152,8 @@ fn fits(
     match record {
         None => !must_have(house, &name(generation, bill.ending), bill.ending),
         Some(record) => {
-            let read = message::<messages::Generation>(record).ok().and_then(codec::read_generation);
-            matches!(read, Some(Generation::Closed(remembered)) if remembered == *bill)
+            let read = value(record);
+            matches!(read, Ok(Generation::Closed(remembered)) if remembered == *bill)
         }
     }
 }

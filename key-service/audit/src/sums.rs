@@ -61,19 +61,12 @@ struct SumWithEntries {
 impl RecordedSum {
     /// Reads a record of a set with sums of days.
     pub(super) fn read(table: u8, record: &Record) -> Result<Self, StoreError> {
-        let read = || {
-            Some(match table {
-                names::SUMS => {
-                    Self::of(codec::read_counts(message(record).ok()?)?, |of| DayCounters::Payer(of.into()))
-                }
-                names::SPEND => Self::of(codec::read_margin(message(record).ok()?)?, DayCounters::Model),
-                names::GROUP_SPEND => {
-                    Self::of(codec::read_group_day(message(record).ok()?)?, DayCounters::Group)
-                }
-                _ => Self::of(codec::read_user_day(message(record).ok()?)?, DayCounters::Users),
-            })
-        };
-        read().ok_or_else(|| damaged("sums of a day"))
+        Ok(match table {
+            names::SUMS => Self::of(value(record)?, |of| DayCounters::Payer(Box::new(of))),
+            names::SPEND => Self::of(value(record)?, DayCounters::Model),
+            names::GROUP_SPEND => Self::of(value(record)?, DayCounters::Group),
+            _ => Self::of(value(record)?, DayCounters::Users),
+        })
     }
 
     fn of<T>(Balance { of, last_entry }: Balance<T>, counters: impl FnOnce(T) -> DayCounters) -> Self {

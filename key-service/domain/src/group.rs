@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use minicbor::{Decode, Encode};
+use serde::Serialize;
 use shared::{
     ids::{AccountId, GroupId},
     time::Timestamp,
@@ -42,12 +44,15 @@ pub struct NewGroup {
 }
 
 /// Default settings of keys made in a group.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct KeyDefaults {
     /// Bounds of each key. Only its bounds matter; nothing is spent from it.
+    #[n(0)]
     pub budget: Budget,
     /// Seconds from creation to expiry of a key.
+    #[n(1)]
     pub expires_in_seconds: Option<u64>,
+    #[n(2)]
     pub metadata: Metadata,
 }
 

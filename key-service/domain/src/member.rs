@@ -2,6 +2,8 @@
 
 use std::{fmt, time::Duration};
 
+use minicbor::{Decode, Encode};
+use serde::Serialize;
 use shared::{
     ids::{GroupId, MemberId, SessionId},
     time::Timestamp,
@@ -34,31 +36,43 @@ pub struct Member {
     pub second_factor: Option<SecondFactor>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct MadeLink {
+    #[n(0)]
     pub by: LinkMaker,
+    #[n(1)]
     pub at: Timestamp,
 }
 
 /// The maker of a sign-in link.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[cbor(flat)]
 pub enum LinkMaker {
     /// An operator, with a command.
+    #[n(0)]
     Operator,
     /// The member, in the dashboard.
+    #[n(1)]
     Member,
     /// Another owner of the account, by name.
-    Owner(String),
+    #[n(2)]
+    Owner(#[n(0)] String),
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[cbor(flat)]
 pub enum Role {
     /// Changes everything.
+    #[n(0)]
     Owner,
     /// Sees everything but margins, and changes nothing.
+    #[n(1)]
     Viewer,
     /// Manages the API keys of a group and its child groups, and sees nothing else of the account.
-    Lead(GroupId),
+    #[n(2)]
+    Lead(#[n(0)] GroupId),
 }
 
 impl LinkMaker {
@@ -108,8 +122,9 @@ impl Role {
 }
 
 /// The hash of a password, with its algorithm, parameters and salt, in the PHC string format.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PasswordHash(pub String);
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(transparent)]
+pub struct PasswordHash(#[n(0)] pub String);
 
 /// A change of a member. Fields that are `None` stay as they are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

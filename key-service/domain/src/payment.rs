@@ -1,5 +1,6 @@
 //! Payments have ids from the operator's billing system, so that each is added to an account's credit only once.
 
+use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 use shared::{
     ids::{AccountId, DepositId},
@@ -44,10 +45,14 @@ impl PaymentId {
     }
 }
 
+shared::stored_as_text! { PaymentId: PaymentId::as_str, PaymentId::stored; }
+
 /// A payment that was added to an account's credit.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct Payment {
+    #[n(0)]
     pub id: PaymentId,
+    #[n(1)]
     pub at: Timestamp,
 }
 

@@ -5,6 +5,8 @@ mod signature;
 
 use std::time::Duration;
 
+use minicbor::{Decode, Encode};
+use serde::Serialize;
 use shared::{
     backoff::jittered,
     ids::{EventId, WebhookId},
@@ -47,12 +49,17 @@ pub struct Webhook {
 }
 
 /// Reason why nothing is sent to a webhook.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[cbor(index_only)]
 pub enum DisabledReason {
     /// An owner disabled the webhook.
+    #[n(0)]
     Owner,
     /// An event could not be delivered for 24 hours.
+    #[n(1)]
     Failing,
+    #[n(2)]
     Gone,
 }
 
@@ -86,21 +93,30 @@ pub struct Delivery {
     pub attempts: u32,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct Attempt {
+    #[n(0)]
     pub event: EventId,
+    #[n(1)]
     pub kind: String,
     /// Time at which the attempt began.
+    #[n(2)]
     pub at: Timestamp,
+    #[n(3)]
     pub milliseconds: u64,
+    #[n(4)]
     pub answer: ReceiverAnswer,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[cbor(flat)]
 pub enum ReceiverAnswer {
-    Status(u16),
+    #[n(0)]
+    Status(#[n(0)] u16),
     /// Reason why there was no response.
-    None(String),
+    #[n(1)]
+    None(#[n(0)] String),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,27 +6,27 @@ pub(crate) mod written;
 
 use domain::{
     event::Event,
-    ledger::{self, CallEvents, Command, EntriesBefore, Outcome, Record, RecordId, Refused, State, Told},
+    ledger::{self, CallEvents, Command, EntriesBefore, Outcome, Record, RecordId, Refused, State, Told as ToldOnce},
     usage::{self, counting_groups, part_of_user},
 };
 use records::{Commit, Revision, Write};
 use shared::{
     ids::{AccountId, DepositId, GenerationId, KeyId},
+    stored,
     time::Timestamp,
 };
 
 use self::missing::Missing;
 use crate::{
     batch::{commands::Commands, written::WrittenEvents},
-    codec::{self, AccountRecord, Balance},
     copies::{
         Copies, Expired, GroupSum, ModelSum, PayerSum, PayersOf, Slot, TheAccount, TheEvents, TheHouse,
         TheTurn, ToldName, UserSum,
     },
     kept::{Retention, dropped},
     names::{self, PayerName},
+    stored::{AccountRecord, Balance, EntryRecord, EventsKept, Told},
 };
-use prost::Message;
 
 /// Outcomes of the commands of a call.
 pub type Outcomes = Vec<Result<Outcome, Refused>>;
@@ -130,11 +130,11 @@ impl<'a> Batch<'a> {
         let mut number = None;
         if let (Some(RecordId::Generation(id)), Some(entry)) = (command.record(), &entry) {
             let last_entry = account.entries + self.effects.entries.len() as u64 + 1;
-            let mut written = codec::write_entry(id, entry, balances);
+            let mut written = EntryRecord::of(id, entry, balances);
             if after.account.billed_at < account.money.billed_at {
                 written.went_back = std::mem::replace(&mut account.went_back, last_entry);
             }
-            self.effects.entries.push(written.encode_to_vec());
+            self.effects.entries.push(stored::write(&written));
             number = Some(last_entry);
             self.count(usage::added(&before.record, entry), last_entry);
         }
@@ -330,14 +330,14 @@ impl Effects {
 
     /// Adds an event, unless its threshold was reported before. `last` is the number of the account's last event before
     /// the change.
-    pub(crate) fn tell(&mut self, copies: &mut Copies, last: u64, Told { once, event }: Told) {
+    pub(crate) fn tell(&mut self, copies: &mut Copies, last: u64, ToldOnce { once, event }: ToldOnce) {
         if let Some(name) = once.map(ToldName) {
             copies.told.presume_absent(&name);
             if copies.told(&name) != Some(None) {
                 return;
             }
             let number = last + self.events_len() + 1;
-            copies.set_told(&name, Some(number));
+            copies.set_told(&name, Some(Told { event: number }));
             self.told.push((number, name.0));
         }
         self.events.push(event);
@@ -358,7 +358,7 @@ impl Effects {
         let Some(written) = self.written_events() else { return };
         let Some(kept) = copies.events(&TheEvents) else { return };
         let bytes = kept.bytes.saturating_add(written.bytes);
-        copies.set_events(&TheEvents, codec::EventsKept { bytes, ..kept });
+        copies.set_events(&TheEvents, EventsKept { bytes, ..kept });
     }
 
     /// Makes the commit of the decisions.

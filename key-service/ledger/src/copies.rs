@@ -12,7 +12,7 @@ pub(crate) use self::kinds::{
     ToldName, UserSum,
 };
 use self::table::{CopyTable, Touched};
-use super::codec::OldestEvent;
+use crate::stored::OldestEvent;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Slot {

@@ -1,175 +1,171 @@
 //! Fuzz targets of the ledger's records: any bytes are either a value that survives writing and reading, or no value.
 
-use domain::ledger::Payer;
-use prost::Message;
+use std::sync::Arc;
+
+use domain::{
+    ledger::{
+        Account, Bounds, Budget, Counted, Deposited, Ending, EntriesBefore, Entry, Group, Hold, Key, LastDeposit, Missing,
+        Payer, Progress, Rate, Record as Generation, Rotation, Settlement, Window,
+    },
+    payment::{Payment, PaymentId},
+    usage::{Counts, DayTotal, GroupDay, GroupKeys, HoursOfDay, Margin, PartCounts, UserDay},
+};
 use records::{Record, Revision};
 use shared::{
-    ids::{DepositId, GenerationId, GroupId, KeyId},
+    calendar::Per,
+    generation::{Course, FinishReason, ModelApi, Origin},
+    ids::{DepositId, GenerationId, GroupId, KeyId, RequestId},
+    money::NanoUsd,
+    stored,
     time::Timestamp,
+    tokens::{Usage, UsageDetails},
+    wire::Raise,
 };
 use shared_fuzz::{Examples, Input, fuzz};
 
 use crate::{
     copies::{
-        GroupSum, ModelSum, PayerSum, PayersOf, RecordKind, TheAccount, TheEvents, TheTurn, ToldName, UserSum,
+        GroupSum, ModelSum, PayerSum, PayersOf, RecordKind, TheAccount, TheEvents, TheHouse, TheTurn, ToldName, UserSum,
     },
-    messages::{self, generation::State},
     names::{DueMoney, PayerName, read_due, spending_key},
+    stored::{
+        AccountRecord, Balance, EntryRecord, EventsKept, HeldPart, House, PayerSpan, PayersOfKey, Told, Turn,
+    },
 };
 
-const AT: i64 = 1_795_140_665_000;
+const AT: Timestamp = Timestamp::from_millis(1_795_140_665_000);
 
-fn examples() -> Examples {
-    Examples::of(written_money().into_iter().chain(written_sums()))
-}
-
-fn at() -> Timestamp {
-    Timestamp::from_millis(AT)
+const fn nanos(nanos: i64) -> NanoUsd {
+    NanoUsd::from_nanos(nanos)
 }
 
 fn key() -> KeyId {
-    KeyId::new(at(), [1; 10])
+    KeyId::new(AT, [1; 10])
 }
 
 fn group() -> GroupId {
-    GroupId::new(at(), [2; 10])
+    GroupId::new(AT, [2; 10])
 }
 
-fn bounds() -> messages::Bounds {
-    let missing = Some(messages::Missing { since: AT, part: 1 << 31 });
-    let rate = messages::Rate { per_minute: 60, taken: 7, at: AT, missing };
-    let raised = Some(messages::Raise { amount: 8, until: AT + 1 });
-    messages::Bounds {
-        windows: vec![messages::Window { per: 1, amount: 5, start: AT, used: 3, raised }],
+fn payer() -> Payer {
+    Payer { key: key(), model: "Model Flash".into(), groups: [Some(group()), None] }
+}
+
+fn budget() -> Budget {
+    let missing = Missing { since: AT, part: 1 << 31 };
+    let rate = Rate { per_minute: 60, taken: 7, at: AT, missing };
+    let raised = Some(Raise { amount: nanos(8), until: AT });
+    let bounds = Bounds {
+        windows: vec![Window { per: Per::Day, amount: nanos(5), start: AT, used: nanos(3), raised }],
         requests_per_minute: Some(rate),
         tokens_per_minute: Some(rate),
         max_in_flight: Some(4),
         in_flight: 2,
-        models: Some(messages::Models { ids: vec!["m".into()] }),
+        models: Some(vec!["m".into()]),
         limit_raised: raised,
-    }
+    };
+    Budget { limit: Some(nanos(9)), used: nanos(4), held: nanos(1), bounds: Some(Box::new(bounds)) }
 }
 
-fn progress() -> messages::Progress {
-    messages::Progress {
-        prompt: 12,
-        cached: 4,
-        completion: 5,
-        cost: 3,
-        upstream_cost: Some(2),
-        ..Default::default()
+fn usage() -> Usage {
+    Usage { details: UsageDetails { reasoning: 3, ..UsageDetails::default() }, ..Usage::of(12, 4, 5) }
+}
+
+fn origin() -> Option<Arc<Origin>> {
+    let request = Some(RequestId::new(AT, [4; 10]));
+    Some(Arc::new(Origin { api: ModelApi::Chat, stream: true, user: Some("ann".into()), request }))
+}
+
+fn course() -> Option<Arc<Course>> {
+    let (upstream, finish_reason) = (Some("a".into()), Some(FinishReason::Stop));
+    Some(Arc::new(Course { upstream, latency_ms: Some(900), finish_reason, ..Course::default() }))
+}
+
+fn bill() -> Settlement {
+    Settlement {
+        payer: payer(),
+        origin: origin(),
+        usage: usage(),
+        cost: nanos(3),
+        upstream_cost: Some(nanos(2)),
+        charged: nanos(3),
+        ending: Ending::Expired,
+        estimated: false,
+        at: AT,
+        course: course(),
     }
 }
 
 fn written_money() -> Vec<Vec<u8>> {
-    let (key, group) = (key(), group());
-    let budget = Some(messages::Budget { limit: Some(9), used: 4, held: 1, bounds: Some(bounds()) });
-    let progress = progress();
-    let payer = messages::Payer {
-        key: key.as_bytes().to_vec(),
-        model: "Model Flash".into(),
-        group: group.as_bytes().to_vec(),
-        parent: Vec::new(),
-    };
-    let generation = |state| {
-        let (payer, progress) = (Some(payer.clone()), Some(progress.clone()));
-        let origin = messages::Origin { api: 1, stream: true, user: "ann".into(), request: vec![4; 16] };
-        messages::Generation { payer, progress, origin: Some(origin), state: Some(state) }.encode_to_vec()
-    };
-    let missing_of_key = Some(messages::Missing { since: AT, part: u32::MAX });
-    let hold = messages::Hold {
-        amount: 7,
+    let missing = [Some(Missing { since: AT, part: u32::MAX }), None, None];
+    let hold = Hold {
+        payer: payer(),
+        origin: origin(),
+        amount: nanos(7),
+        reported: Progress { usage: usage(), cost: nanos(3), upstream_cost: Some(nanos(2)), course: course() },
         lease_until: 9,
-        counted_levels: 5,
-        counted_tokens: 12,
-        missing_of_key,
-        ..messages::Hold::default()
+        counted: Counted { levels: [true, false, true], tokens: 12, missing },
     };
-    let bill = messages::Bill { charged: 3, expired: true, estimated: false, at: AT, late: false };
-    let group_record = messages::Group {
-        budget: budget.clone(),
-        parent: group.as_bytes().to_vec(),
-        archived_at: Some(AT),
-        last_entry: 3,
-    };
-    let key_record = messages::Key {
-        budget,
-        group: group.as_bytes().to_vec(),
-        credential: 2,
-        previous_until: Some(AT),
+    let group_money = Group { budget: budget(), parent: Some(group()), archived_at: Some(AT) };
+    let key_money = Key {
+        budget: budget(),
+        group: Some(group()),
+        rotation: Rotation { current: 2, previous_until: Some(AT) },
         expires_at: Some(AT),
         last_used_at: Some(AT),
-        last_entry: 3,
-        ..messages::Key::default()
+        ..Key::default()
     };
-    let account = messages::Account {
-        credit: 9,
-        held: 1,
+    let money = Account {
+        credit: nanos(9),
+        held: nanos(1),
         tick: 4,
-        last_deposit: Some(messages::LastDeposit { credit: 5, at: AT }),
-        entries: 3,
-        events: 2,
-        last_expiry: AT,
-        billed_at: AT,
-        ordered_since: AT,
-        went_back: 2,
+        last_deposit: Some(LastDeposit { credit: nanos(5), at: AT }),
+        billed_at: Some(AT),
     };
-    let deposit =
-        messages::Deposit { amount: 5, credit: 9, note: "n".into(), payment_id: "pay_1".into(), at: AT };
+    let (last_expiry, ordered_since) = (Some(AT), Some(AT));
+    let account = AccountRecord { money, entries: 3, events: 2, last_expiry, ordered_since, went_back: 2 };
+    let payment = Some(Payment { id: PaymentId::parse("pay_1").unwrap(), at: AT });
+    let deposited = Deposited { amount: nanos(5), credit: Some(nanos(9)), note: "n".into(), payment };
+    let held = vec![HeldPart { part: 5, held_at: AT }];
     vec![
-        account.encode_to_vec(),
-        key_record.encode_to_vec(),
-        group_record.encode_to_vec(),
-        generation(State::Hold(hold)),
-        generation(State::Bill(bill)),
-        deposit.encode_to_vec(),
-        messages::EventsKept { first: 3, bytes: 900 }.encode_to_vec(),
-        messages::Turn { of: vec![7; 8] }.encode_to_vec(),
+        stored::write(&account),
+        stored::write(&Balance { of: key_money, last_entry: 3 }),
+        stored::write(&Balance { of: group_money, last_entry: 3 }),
+        stored::write(&Generation::Open(hold)),
+        stored::write(&Generation::Closed(bill())),
+        stored::write(&Generation::Deposited(deposited)),
+        stored::write(&EventsKept { first: 3, bytes: 900 }),
+        stored::write(&Turn { of: [7; 8] }),
+        stored::write(&Told { event: 7 }),
+        stored::write(&House { generations: 9, held, expired: 2, sums: 1, journal: 0 }),
     ]
 }
 
-fn written_sums() -> [Vec<u8>; 4] {
-    let (key, group) = (key(), group());
-    let sums = messages::Sums {
-        requests: 2,
-        usage: Some(progress()),
-        tokens: 7,
-        charged: 3,
-        hours: Some(messages::HourColumns { hours: vec![7, 23], counts: Some(columns(2)) }),
-        ..Default::default()
-    };
-    let of_group = |below, parent| messages::GroupPartSums {
-        model: "Model Flash".into(),
-        below,
-        parent,
-        sums: Some(messages::Sums { usage: None, ..sums.clone() }),
-    };
-    let parts = vec![of_group(false, group.as_bytes().to_vec()), of_group(true, Vec::new())];
-    let of_groups = messages::GroupSums { parts, last_entry: 4 };
-    let name = PayerName::of(&Payer { key, model: "Model Flash".into(), groups: [Some(group), None] });
-    let listed = messages::ListedPayer { name: name.to_vec(), first: 7, last: 9 };
-    let of_users = messages::UserSums {
-        users: vec!["ann".into(), "bob".into()],
-        counts: Some(columns(3)),
-        last_entry: 4,
-    };
-    [
-        of_groups.encode_to_vec(),
-        messages::KeyPayers { payers: vec![listed], whole_from: 3 }.encode_to_vec(),
-        of_users.encode_to_vec(),
-        sums.encode_to_vec(),
-    ]
+fn part(requests: u64) -> PartCounts {
+    PartCounts { requests, prompt: 300, cached: 0, completion: 5, charged: nanos(-7) }
 }
 
-/// Columns of this many parts.
-fn columns(parts: usize) -> messages::CountColumns {
-    messages::CountColumns {
-        requests: vec![2; parts],
-        prompt: vec![300; parts],
-        cached: vec![0; parts],
-        completion: vec![5; parts],
-        charged: vec![-7; parts],
+fn written_sums() -> [Vec<u8>; 5] {
+    let hours = HoursOfDay::read(vec![(7, part(2)), (23, part(1))]).unwrap();
+    let counts = Counts { requests: 3, usage: usage(), charged: nanos(3), ..Counts::default() };
+    let mut of_group = GroupDay::default();
+    for keys in [GroupKeys::Own(Some(group())), GroupKeys::Below] {
+        of_group.add("Model Flash", keys, 7, counts);
     }
+    let span = PayerSpan { name: PayerName::of(&payer()), first: 7, last: 9 };
+    let named = vec![("ann".into(), part(1)), ("bob".into(), part(2))];
+    let model = DayTotal { of: Margin::from(counts), hours: hours.clone() };
+    [
+        stored::write(&Balance { of: DayTotal { of: counts, hours }, last_entry: 4 }),
+        stored::write(&Balance { of: model, last_entry: 4 }),
+        stored::write(&Balance { of: of_group, last_entry: 4 }),
+        stored::write(&Balance { of: UserDay::of(named, part(9)), last_entry: 4 }),
+        stored::write(&PayersOfKey { payers: vec![span], whole_from: 3 }),
+    ]
+}
+
+fn examples() -> Examples {
+    Examples::of(written_money().into_iter().chain(written_sums()))
 }
 
 #[test]
@@ -178,6 +174,7 @@ fn records_of_money() {
         is_written_as_read::<TheAccount>(input.bytes());
         is_written_as_read::<TheTurn>(input.bytes());
         is_written_as_read::<TheEvents>(input.bytes());
+        is_written_as_read::<TheHouse>(input.bytes());
         is_written_as_read::<KeyId>(input.bytes());
         is_written_as_read::<GroupId>(input.bytes());
         is_written_as_read::<GenerationId>(input.bytes());
@@ -199,11 +196,22 @@ fn records_of_money() {
 }
 
 fn is_written_as_read<K: RecordKind>(bytes: &[u8]) {
-    let Some(value) = K::read(bytes) else { return };
-    let Some(written) = K::write(&value).map(|message| message.encode_to_vec()) else {
-        panic!("a value that was read has no record");
-    };
-    assert!(K::read(&written) == Some(value), "{bytes:?} is written as {written:?}");
+    let Ok(value) = stored::read::<K::Value>(bytes) else { return };
+    let written = stored::write(&value);
+    assert!(stored::read(&written).is_ok_and(|read: K::Value| read == value), "{bytes:?} is written as {written:?}");
+}
+
+#[test]
+fn entries_of_the_journal() {
+    let settlement = bill();
+    let entry = Entry { settlement, delta: nanos(3), used_after: nanos(9) };
+    let before = EntriesBefore { key: 3, groups: [2, 0] };
+    let written = stored::write(&EntryRecord::of(GenerationId::new(AT, [5; 10]), &entry, before));
+    assert_eq!(stored::read::<EntryRecord>(&written).unwrap().bill, entry.settlement);
+    fuzz(&Examples::of([written]), |input: &Input| {
+        let Ok(entry) = stored::read::<EntryRecord>(input.bytes()) else { return };
+        assert_eq!(stored::read::<EntryRecord>(&stored::write(&entry)).ok(), Some(entry));
+    });
 }
 
 #[test]

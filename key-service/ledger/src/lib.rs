@@ -2,19 +2,14 @@
 //! the records still equal the copies.
 
 mod batch;
-pub mod codec;
 mod copies;
 mod error;
 mod kept;
 mod lanes;
-/// Messages generated from `proto/store/v1`, which documents them. `make generate` writes them.
-#[allow(missing_docs, clippy::pedantic, reason = "generated code")]
-#[rustfmt::skip]
-pub mod messages;
 pub mod names;
-mod show;
 #[cfg(feature = "testing")]
 pub mod stepped;
+pub mod stored;
 pub mod sums;
 pub mod view;
 

@@ -9,7 +9,9 @@ use domain::{
     ledger::{GroupChain, Hold, Payer},
     usage::Day,
 };
+use minicbor::{Decode, Encode, decode, encode};
 use records::{Index, Log, Name, Set, Space};
+use serde::{Serialize, Serializer};
 use shared::{
     ids::{AccountId, DepositId, EventId, GenerationId, GroupId, KeyId},
     money::NanoUsd,
@@ -72,6 +74,30 @@ pub fn space(account: AccountId) -> Space {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PayerName(Arc<[u8]>);
 
+impl<C> Encode<C> for PayerName {
+    fn encode<W: encode::Write>(
+        &self,
+        encoder: &mut minicbor::Encoder<W>,
+        _: &mut C,
+    ) -> Result<(), encode::Error<W::Error>> {
+        encoder.bytes(&self.0)?.ok()
+    }
+}
+
+impl<'b, C> Decode<'b, C> for PayerName {
+    fn decode(decoder: &mut minicbor::Decoder<'b>, _: &mut C) -> Result<Self, decode::Error> {
+        let name = decoder.bytes()?;
+        let is_payer = Self::read(name).is_some();
+        is_payer.then(|| Self(name.into())).ok_or_else(|| decode::Error::message("not a payer"))
+    }
+}
+
+impl Serialize for PayerName {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&hex::encode(&self.0))
+    }
+}
+
 impl PayerName {
     /// The name of a payer among [`SUMS`].
     pub fn of(Payer { key, model, groups }: &Payer) -> Self {
@@ -91,10 +117,6 @@ impl PayerName {
 
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
-    }
-
-    pub(crate) fn from_bytes(bytes: &[u8]) -> Self {
-        Self(bytes.into())
     }
 
     /// Reads the payer from a name among [`SUMS`]; `None` for any other bytes.

@@ -13,14 +13,13 @@ use shared::{
 
 use crate::{
     batch::{Batch, Decided, Effects, Outcomes, commands::Commands},
-    codec,
     copies::{Copies, Expired, Slot, TheAccount},
     kept::Retention,
     lanes::change::Change,
-    messages, names,
+    names,
+    sums::journal::{JournalEntry, read_entry},
     view::View,
 };
-use prost::Message;
 
 /// A lane between two steps.
 #[derive(Clone)]
@@ -155,8 +154,6 @@ impl Books {
 }
 
 fn entry(value: &[u8]) -> Option<(GenerationId, Entry)> {
-    let messages::Entry { generation, bill, delta, used_after, .. } = messages::Entry::decode(value).ok()?;
-    let GenerationRecord::Closed(settlement) = codec::read_generation(bill?)? else { return None };
-    let entry = Entry { settlement, delta: codec::usd(delta), used_after: codec::usd(used_after) };
-    Some((GenerationId::from_slice(&generation)?, entry))
+    let JournalEntry { generation, entry, .. } = read_entry(0, value)?;
+    Some((generation, entry))
 }

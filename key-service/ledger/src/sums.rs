@@ -12,16 +12,14 @@ use domain::{
     usage::{Counts, Day, DayTotal, GroupDay, Margin, USER_PARTS, UserDay},
 };
 use futures_util::{StreamExt, TryStreamExt, stream};
-use prost::Message;
 use records::{Answer, Cursor, Name, Question, Record, Records, Set, Space};
 use shared::ids::{AccountId, GroupId, KeyId};
 
 use crate::{
-    codec::{self, PayersOfKey},
     error::StoreError,
-    messages,
     names::{self, PayerName},
-    view::FORM,
+    stored::{Balance, PayersOfKey},
+    view::reading::{no_answer, value},
 };
 
 /// Days read at a time: a month.
@@ -234,7 +232,7 @@ impl<'a> SumsReader<'a> {
         let records = self.named(keys.iter().map(|key| names::payers(*key)).collect()).await?;
         let read = |record: Option<Record>| match record {
             None => Ok(PayersOfKey::default()),
-            Some(record) => codec::read_payers(message(&record)?).ok_or_else(damaged),
+            Some(record) => value(&record),
         };
         records.into_iter().map(read).collect()
     }
@@ -308,7 +306,7 @@ fn days_of(days: &RangeInclusive<Day>) -> Vec<Day> {
 fn read_models(records: &[(Vec<u8>, Record)]) -> Result<BTreeMap<String, DayTotal<Margin>>, StoreError> {
     let read = |(name, record): &(Vec<u8>, Record)| {
         let model = name.strip_prefix(b"m").and_then(|model| String::from_utf8(model.to_vec()).ok());
-        let sums = codec::read_margin(message(record)?).ok_or_else(damaged)?;
+        let sums: Balance<DayTotal<Margin>> = value(record)?;
         Ok((model.ok_or_else(damaged)?, sums.of))
     };
     records.iter().map(read).collect()
@@ -317,34 +315,21 @@ fn read_models(records: &[(Vec<u8>, Record)]) -> Result<BTreeMap<String, DayTota
 fn read_group(record: Option<&Record>) -> Result<GroupDay, StoreError> {
     match record {
         None => Ok(GroupDay::default()),
-        Some(record) => Ok(codec::read_group_day(message(record)?).ok_or_else(damaged)?.of),
+        Some(record) => Ok(value::<Balance<GroupDay>>(record)?.of),
     }
 }
 
 fn read_users(record: Option<&Record>) -> Result<UserDay, StoreError> {
     match record {
         None => Ok(UserDay::default()),
-        Some(record) => Ok(codec::read_user_day(message(record)?).ok_or_else(damaged)?.of),
+        Some(record) => Ok(value::<Balance<UserDay>>(record)?.of),
     }
 }
 
 fn read_payer(record: &Record) -> Result<DayTotal<Counts>, StoreError> {
-    Ok(codec::read_counts(message::<messages::Sums>(record)?).ok_or_else(damaged)?.of)
-}
-
-/// The message of a record.
-fn message<M: Message + Default>(record: &Record) -> Result<M, StoreError> {
-    if record.form() > FORM {
-        return Err(StoreError::Damaged("a record of a later version".into()));
-    }
-    M::decode(record.message()).map_err(|e| StoreError::Damaged(e.to_string()))
+    Ok(value::<Balance<DayTotal<Counts>>>(record)?.of)
 }
 
 fn damaged() -> StoreError {
     StoreError::Damaged("sums cannot be read".into())
-}
-
-/// Error of an answer that does not fit its question.
-fn no_answer() -> StoreError {
-    StoreError::Damaged("an answer to another question".into())
 }

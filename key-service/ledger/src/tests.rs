@@ -18,11 +18,10 @@ use domain::{
             key, new_hold, of_history,
         },
     },
-    usage::{self, GroupDay, Margin, UserDay},
+    usage::{self, DayTotal, GroupDay, Margin, UserDay},
 };
 use futures_util::FutureExt;
 use proptest::{collection::vec, prelude::*, test_runner::TestRunner};
-use prost::Message;
 use records::{
     Answer, Commit, Failure, Index, Log, Order, Question, Record, Records, Revision, Write,
     maps::{Fault, Maps},
@@ -38,14 +37,13 @@ use shared::{
 };
 
 use crate::{
-    codec::{self, AccountRecord},
     copies::{Copies, Expired, GroupSum, ModelSum, PayerSum, PayersOf, Slot, UserSum},
     error::StoreError,
     kept::{EVENTS_KEPT, EventBounds, Retention},
     lanes::{change::Change, lane::Lanes, turn::ATTEMPTS_WITHOUT_TURN},
-    messages,
     names::{self, PayerName},
-    view::FORM,
+    stored::{AccountRecord, Balance, EntryRecord},
+    view::{FORM, reading},
 };
 
 const KEPT: Retention = Retention {
@@ -242,7 +240,7 @@ impl Installation {
         let Some(trail) = self.model.trails.get(&account) else { return };
         let expected =
             (1..).zip(&trail.journal).zip(trail.before()).map(|((number, (id, entry)), before)| {
-                (number, codec::write_entry(*id, entry, before).encode_to_vec())
+                (number, shared::stored::write(&EntryRecord::of(*id, entry, before)))
             });
         assert_eq!(self.values(account, names::JOURNAL).await, expected.collect::<Vec<_>>());
         let mut sums = BTreeMap::<_, Margin>::new();
@@ -264,7 +262,7 @@ impl Installation {
         let Some(Answer::Records(records)) = answers.unwrap().pop() else { panic!("records were asked for") };
         for (record, expected) in records.into_iter().zip(sums.values()) {
             let record = record.unwrap();
-            let kept = codec::read_margin(messages::Sums::decode(record.message()).unwrap()).unwrap();
+            let kept: Balance<DayTotal<Margin>> = reading::value(&record).unwrap();
             assert_eq!(kept.of.of, *expected);
             let requests: u64 = kept.of.hours.iter().map(|(_, counts)| counts.requests).sum();
             assert_eq!(requests, expected.sums.requests, "the hours have every request");
@@ -492,9 +490,9 @@ async fn a_change_that_is_refused_after_lost_commits_gives_the_turn_back() {
         decided += 1;
         if decided <= 2 * ATTEMPTS_WITHOUT_TURN {
             // Another process writes the account before the refusal is confirmed.
-            let message = codec::write_account(&AccountRecord { money, ..AccountRecord::default() });
+            let value = AccountRecord { money, ..AccountRecord::default() };
             let record =
-                Record::of(Revision(decided.to_be_bytes().repeat(2).try_into().unwrap()), FORM, &message);
+                Record::of(Revision(decided.to_be_bytes().repeat(2).try_into().unwrap()), FORM, &value);
             let put = Commit { guards: Vec::new(), writes: vec![Write::Put(names::account(), record)] };
             records.commit(&space, put).now_or_never().unwrap().unwrap();
         }

@@ -9,12 +9,15 @@ pub mod reading;
 use std::{collections::HashMap, sync::Arc};
 
 use foldhash::fast::RandomState;
-use prost::Message;
+use minicbor::{Decode, Encode};
 use records::{
     Answer, Commit, Committed, Durability, Failure, Guard, Index, Name, Question, Record, Records, Revision,
     Set, Space, Write,
 };
-use shared::clock::{Clock, random_bytes};
+use shared::{
+    clock::{Clock, random_bytes},
+    stored,
+};
 
 pub use self::reading::{FORM, tell_damage};
 use crate::error::StoreError;
@@ -79,7 +82,7 @@ impl View {
     }
 
     /// Returns the record of this name after the change so far; `None` if it does not exist.
-    pub fn get<M: Message + Default>(&mut self, name: &Name) -> Result<Option<M>, Unreadable> {
+    pub fn get<T: for<'b> Decode<'b, ()>>(&mut self, name: &Name) -> Result<Option<T>, Unreadable> {
         let Some(seen) = self.look(name) else { return Ok(None) };
         let message = match (&seen.next, &seen.record) {
             (Some(Next::Put(message)), _) => Ok(Some(&message[..])),
@@ -87,7 +90,7 @@ impl View {
             (None, Some(record)) if record.form() > FORM => Err(()),
             (None, Some(record)) => Ok(Some(record.message())),
         };
-        let read = |message: Option<&[u8]>| message.map(M::decode).transpose().map_err(|_| ());
+        let read = |message: Option<&[u8]>| message.map(stored::read).transpose().map_err(|_| ());
         message.and_then(read).map_err(|()| {
             if let Some(space) = &self.space {
                 tell_damage(space, name);
@@ -106,9 +109,9 @@ impl View {
     }
 
     /// Writes a record. The record is read first and guarded, so that no unread record is overwritten.
-    pub fn put(&mut self, name: &Name, message: &impl Message) {
+    pub fn put(&mut self, name: &Name, value: &impl Encode<()>) {
         if let Some(seen) = self.look(name) {
-            seen.next = Some(Next::Put(message.encode_to_vec()));
+            seen.next = Some(Next::Put(stored::write(value)));
         }
     }
 

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use prost::Message;
+use minicbor::Encode;
 
 /// Words of a commit that keeps no other commit waiting, as [`Commit::words`] counts them. In Redis it takes a few
 /// milliseconds.
@@ -71,20 +71,18 @@ impl Record {
 
     /// Makes a record whose message is these bytes.
     pub fn new(revision: Revision, form: u8, message: &[u8]) -> Self {
-        let mut bytes = Vec::with_capacity(Self::HEAD + message.len());
+        let mut bytes = Vec::with_capacity((Self::HEAD + message.len()).max(128));
         bytes.extend(revision.0);
         bytes.push(form);
         bytes.extend(message);
         Self(bytes)
     }
 
-    /// Makes a record of a message.
-    pub fn of(revision: Revision, form: u8, message: &impl Message) -> Self {
-        let mut bytes = vec![0; Self::HEAD + message.encoded_len()];
-        bytes[..Revision::SIZE].copy_from_slice(&revision.0);
-        bytes[Revision::SIZE] = form;
-        message.encode_raw(&mut &mut bytes[Self::HEAD..]);
-        Self(bytes)
+    /// Makes a record of a value.
+    pub fn of(revision: Revision, form: u8, value: &impl Encode<()>) -> Self {
+        let mut record = Self::new(revision, form, &[]);
+        shared::stored::append(value, &mut record.0);
+        record
     }
 
     /// Reads the bytes of a record; `None` if they are too short.

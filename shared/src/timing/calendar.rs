@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Datelike, Days, Months, NaiveDate, Utc};
+use minicbor::{Decode, Encode};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -11,16 +12,21 @@ use crate::timing::time::Timestamp;
 const HOUR: i64 = 60 * 60 * 1_000;
 
 /// Length of a calendar window. The names are wire format: add, never rename.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[cbor(index_only)]
 pub enum Per {
     /// From a full hour to the next.
+    #[n(0)]
     Hour,
     /// From midnight to midnight.
+    #[n(1)]
     Day,
     /// From Monday to Monday.
+    #[n(2)]
     Week,
     /// From the first of a month to the first of the next.
+    #[n(3)]
     Month,
 }
 

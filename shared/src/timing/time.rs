@@ -3,6 +3,7 @@
 use std::{fmt, time::Duration};
 
 use chrono::{DateTime, NaiveDateTime, SecondsFormat, Timelike, Utc};
+use minicbor::{Decode, Encode};
 use schemars::json_schema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -12,8 +13,9 @@ pub fn millis(duration: Duration) -> u64 {
 }
 
 /// An instant: milliseconds since 1970-01-01T00:00:00Z, within the years 0 to 9999.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Timestamp(i64);
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
+#[cbor(transparent)]
+pub struct Timestamp(#[n(0)] i64);
 
 /// The first instant of the year 0. RFC 3339 cannot write earlier ones.
 const FIRST_MILLI: i64 = -62_167_219_200_000;

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, fmt};
 
+use minicbor::{Decode, Encode};
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
@@ -45,11 +46,13 @@ pub struct Limit {
 }
 
 /// A bound that applies until an instant, instead of a limit's own amount.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize, JsonSchema)]
 pub struct Raise {
     /// Amount that may be spent until then.
+    #[n(0)]
     pub amount: NanoUsd,
     /// Instant from which the limit's own amount applies again.
+    #[n(1)]
     pub until: Timestamp,
 }
 

@@ -1,6 +1,7 @@
 //! Daily usage counters by payer, updated by every settlement.
 
 mod counts;
+mod packed;
 mod parts;
 mod ranking;
 

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use minicbor::{Decode, Encode};
+use serde::Serialize;
 use shared::{ids::GroupId, time::Timestamp};
 
 use crate::ledger::GroupChain;
@@ -9,20 +11,26 @@ use crate::ledger::GroupChain;
 /// Least time between two records of a management key's last use, so that reads rarely cause a write.
 pub const USE_NOTED_EVERY: Duration = Duration::from_mins(1);
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[cbor(index_only)]
 pub enum Scope {
     #[default]
+    #[n(0)]
     Full,
+    #[n(1)]
     Read,
 }
 
 shared::names! { Scope: Full = "full", Read = "read" }
 
 /// Rights of a management key or of a member.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct Access {
+    #[n(0)]
     pub scope: Scope,
     /// Limits the rights to the API keys of this group and its child groups; `None` is the whole account.
+    #[n(1)]
     pub group: Option<GroupId>,
 }
 

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use hex::FromHex as _;
+use minicbor::{Decode, Encode};
 use shared::secret::{ExposeSecret, SecretString};
 
 /// The secret key of the hash. Without the pepper, a stolen store has no usable keys and cannot be used to guess one.
@@ -100,8 +101,9 @@ impl fmt::Debug for ForeignKey {
 }
 
 /// A BLAKE3 hash: of a key, `blake3::keyed_hash(pepper, plaintext)`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Digest([u8; 32]);
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
+#[cbor(transparent)]
+pub struct Digest(#[cbor(n(0), with = "minicbor::bytes")] [u8; 32]);
 
 impl Digest {
     /// The unkeyed BLAKE3 hash of data that is not secret, to tell requests apart.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use minicbor::{Decode, Encode};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use shared::{ids::MemberId, secret::SecretString, time::Timestamp};
 use totp_rs::{Builder, Secret, Totp};
@@ -23,19 +24,24 @@ const RECOVERY_BYTES: usize = 10;
 const RECOVERY_GROUP: usize = 4;
 
 /// A random number. The secret is derived from it, the pepper and the member.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FactorId(pub [u8; 16]);
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(transparent)]
+pub struct FactorId(#[cbor(n(0), with = "minicbor::bytes")] pub [u8; 16]);
 
 /// A second factor as stored. Without the pepper, it reveals neither the secret nor a recovery code.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct SecondFactor {
     /// The secret is derived from this number, the pepper and the member.
+    #[n(0)]
     pub id: FactorId,
     /// Digest of the secret. It shows which pepper the secret was derived from.
+    #[n(1)]
     pub secret: Digest,
     /// Time step of the last accepted code. Codes of this and earlier steps are refused.
+    #[n(2)]
     pub last_step: u64,
     /// Keyed hashes of the unused recovery codes.
+    #[n(3)]
     pub recovery: Vec<Digest>,
 }
 

@@ -1,5 +1,7 @@
 //! Bounds of a budget: calendar windows, rates ([`Rate`]), requests in flight, models.
 
+use minicbor::{Decode, Encode};
+use serde::Serialize;
 use shared::{
     calendar::Per,
     money::NanoUsd,
@@ -10,45 +12,61 @@ use shared::{
 use super::rate::{Missing, Rate};
 
 /// Money of a key or of a group, with bounds.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct Budget {
     /// Most that may ever be spent, unless it is raised ([`Budget::limit_at`]); `None` for no limit.
+    #[n(0)]
     pub limit: Option<NanoUsd>,
+    #[n(1)]
     pub used: NanoUsd,
+    #[n(2)]
     pub held: NanoUsd,
     /// Further bounds. Most keys have none, so `None` saves memory.
+    #[n(3)]
     pub bounds: Option<Box<Bounds>>,
 }
 
 /// Bounds besides the lifetime limit, each with its current state.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct Bounds {
     /// Applies instead of the lifetime limit for a time.
+    #[n(6)]
     pub limit_raised: Option<Raise>,
     /// Bounds on the spend in calendar windows, at most one per length.
+    #[n(0)]
     pub windows: Vec<Window>,
+    #[n(1)]
     pub requests_per_minute: Option<Rate>,
     /// Bound on the tokens of admitted requests.
+    #[n(2)]
     pub tokens_per_minute: Option<Rate>,
     /// Largest number of requests at a time.
+    #[n(3)]
     pub max_in_flight: Option<u64>,
     /// Open holds that began while the budget had any further bounds.
+    #[n(4)]
     pub in_flight: u64,
     /// Ids of the models that may be used; `None` is all.
+    #[n(5)]
     pub models: Option<Vec<String>>,
 }
 
 /// A bound on the spend in each calendar window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct Window {
+    #[n(0)]
     pub per: Per,
     /// Amount that may be spent in a window, unless it is raised ([`Window::amount_at`]).
+    #[n(1)]
     pub amount: NanoUsd,
     /// Applies instead of the amount for a time.
+    #[n(4)]
     pub raised: Option<Raise>,
     /// Beginning of the current window; for the first window, when the bound was set, or just after the account's last
     /// bill if that is later.
+    #[n(2)]
     pub start: Timestamp,
+    #[n(3)]
     pub used: NanoUsd,
 }
 

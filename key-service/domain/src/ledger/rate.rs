@@ -7,6 +7,8 @@
 
 use std::time::Duration;
 
+use minicbor::{Decode, Encode};
+use serde::Serialize;
 use shared::{rates::RateLimit, time::Timestamp};
 
 /// Units of a rate per request or token. A bound of N per minute then refills N units per millisecond.
@@ -25,24 +27,30 @@ const ROUNDING: i64 = RATE_UNITS / 1_000;
 const BUCKET_LEAD: Duration = Duration::from_secs(1);
 
 /// A bucket of `per_minute` requests or tokens that refills evenly.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct Rate {
     /// Requests or tokens allowed in a minute; above zero.
+    #[n(0)]
     pub per_minute: u64,
     /// Units missing from the bucket at the time `at`. Requests that used more tokens than expected may have taken more
     /// than the bucket holds.
+    #[n(1)]
     pub taken: i64,
+    #[n(2)]
     pub at: Timestamp,
     /// Share of what was taken that is missing at the time `at`.
+    #[n(3)]
     pub missing: Missing,
 }
 
 /// Share of the tokens taken since a time that has not refilled yet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct Missing {
     /// When the bucket was last counted as full. All that was taken before has refilled.
+    #[n(0)]
     pub since: Timestamp,
     /// Numerator over `u32::MAX`.
+    #[n(1)]
     pub part: u32,
 }
 

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use minicbor::{Decode, Encode};
+use serde::Serialize;
 use shared::{
     generation::{Course, Origin},
     ids::{GroupId, KeyId, RequestId},
@@ -14,13 +16,17 @@ use super::rate::Missing;
 use crate::payment::Payment;
 
 /// Progress of a generation: tokens with their cost, and its course.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct Progress {
+    #[n(0)]
     pub usage: Usage,
+    #[n(1)]
     pub cost: NanoUsd,
     /// Cost of the tokens to the operator; `None` if unknown.
+    #[n(2)]
     pub upstream_cost: Option<NanoUsd>,
     /// How the generation went; `None` if its gateway did not report it.
+    #[cbor(n(3), with = "shared::stored::shared_value", has_nil)]
     pub course: Option<Arc<Course>>,
 }
 
@@ -28,55 +34,77 @@ pub struct Progress {
 pub type GroupChain = [Option<GroupId>; 2];
 
 /// Who pays for a generation, as of its beginning.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode, Serialize)]
 pub struct Payer {
+    #[n(0)]
     pub key: KeyId,
     /// The model's id in the catalogue.
+    #[n(1)]
     pub model: String,
+    #[n(2)]
     pub groups: GroupChain,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct Hold {
+    #[n(0)]
     pub payer: Payer,
     /// How the caller asked; `None` if its gateway did not report it.
+    #[cbor(n(1), with = "shared::stored::shared_value", has_nil)]
     pub origin: Option<Arc<Origin>>,
     /// Amount held at the key and at each group.
+    #[n(2)]
     pub amount: NanoUsd,
     /// Last usage that the gateway reported, which an expiry bills.
+    #[n(3)]
     pub reported: Progress,
     /// Tick of the account at which the hold expires, unless it is extended.
+    #[n(4)]
     pub lease_until: u64,
+    #[n(5)]
     pub counted: Counted,
 }
 
 /// What a hold counts at the bounds of the budgets that pay: a request in flight, and tokens in a rate.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct Counted {
     /// Budgets that had bounds when the hold was opened, and count the hold: key, group, parent.
+    #[n(0)]
     pub levels: [bool; 3],
     /// Tokens counted so far; zero if no budget counts.
+    #[n(1)]
     pub tokens: u64,
     /// What was missing from each budget's token rate when it counted the hold; absent without a rate.
+    #[cbor(n(2), skip_if = "nothing_is_missing")]
     pub missing: [Option<Missing>; 3],
 }
 
 /// The bill of a generation.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct Settlement {
+    #[n(0)]
     pub payer: Payer,
     /// How the caller asked; `None` if its gateway did not report it, or the hold was lost.
+    #[cbor(n(1), with = "shared::stored::shared_value", has_nil)]
     pub origin: Option<Arc<Origin>>,
+    #[n(2)]
     pub usage: Usage,
+    #[n(3)]
     pub cost: NanoUsd,
     /// Cost of the usage to the operator; `None` if unknown.
+    #[n(4)]
     pub upstream_cost: Option<NanoUsd>,
     /// Amount billed: the cost, or less if the money was used up.
+    #[n(5)]
     pub charged: NanoUsd,
+    #[n(6)]
     pub ending: Ending,
+    #[n(7)]
     pub estimated: bool,
+    #[n(8)]
     pub at: Timestamp,
     /// How the generation went; `None` if its gateway did not report it.
+    #[cbor(n(9), with = "shared::stored::shared_value", has_nil)]
     pub course: Option<Arc<Course>>,
 }
 
@@ -90,6 +118,10 @@ impl Payer {
     pub fn is_in(&self, group: GroupId) -> bool {
         self.groups.contains(&Some(group))
     }
+}
+
+const fn nothing_is_missing([key, group, parent]: &[Option<Missing>; 3]) -> bool {
+    key.is_none() && group.is_none() && parent.is_none()
 }
 
 impl Counted {
@@ -121,14 +153,19 @@ impl Settlement {
 }
 
 /// The way in which a billed generation ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[cbor(index_only)]
 pub enum Ending {
     /// The gateway reported the final usage. A later capture changes nothing.
+    #[n(0)]
     Captured,
     /// The lease ran out and the last report was billed. A late capture replaces this bill.
+    #[n(1)]
     Expired,
     /// A capture came after all bills of its time were dropped. The generation may have been billed before, so nothing
     /// is charged or counted.
+    #[n(2)]
     Late,
 }
 
@@ -144,25 +181,35 @@ impl Ending {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct Deposited {
+    #[n(0)]
     pub amount: NanoUsd,
     /// Credit just after the deposit; `None` for deposits of a version that did not record it.
+    #[n(1)]
     pub credit: Option<NanoUsd>,
     /// Reason, for people; may be empty.
+    #[n(2)]
     pub note: String,
     /// The payment, if the operator gave its id.
+    #[n(3)]
     pub payment: Option<Payment>,
 }
 
 /// The record under a command's idempotency id.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[cbor(flat)]
 pub enum Record {
     #[default]
+    #[n(0)]
     None,
-    Open(Hold),
-    Closed(Settlement),
-    Deposited(Deposited),
+    #[n(1)]
+    Open(#[n(0)] Hold),
+    #[n(2)]
+    Closed(#[n(0)] Settlement),
+    #[n(3)]
+    Deposited(#[n(0)] Deposited),
 }
 
 impl Record {
@@ -187,8 +234,10 @@ pub struct Entry {
 }
 
 /// Numbers of the previous entries of the same key, group and parent group. Zero for none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct EntriesBefore {
+    #[n(0)]
     pub key: u64,
+    #[n(1)]
     pub groups: [u64; 2],
 }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use minicbor::{Decode, Encode};
+use serde::Serialize;
 use shared::{ids::GroupId, money::NanoUsd, time::Timestamp};
 
 use super::{
@@ -13,17 +15,22 @@ use super::{
 pub const MOST_CARRIED: Duration = Duration::from_hours(24);
 
 /// Money and lease time of an account.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct Account {
     /// Prepaid credit: deposits raise it, settlements lower it, corrections may give some back.
+    #[n(0)]
     pub credit: NanoUsd,
     /// Part of the credit that open holds cover.
+    #[n(1)]
     pub held: NanoUsd,
     /// Lease time: the number of ticks so far.
+    #[n(2)]
     pub tick: u64,
     /// The last deposit; thresholds of the credit are parts of it.
+    #[n(3)]
     pub last_deposit: Option<LastDeposit>,
     /// Time of the journal's last entry. Later entries have no earlier time, unless a clock was far ahead.
+    #[n(4)]
     pub billed_at: Option<Timestamp>,
 }
 
@@ -36,35 +43,46 @@ impl Account {
 }
 
 /// The last deposit of an account.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct LastDeposit {
     /// Credit just after the deposit.
+    #[n(0)]
     pub credit: NanoUsd,
+    #[n(1)]
     pub at: Timestamp,
 }
 
 /// The ledger's part of a key.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct Key {
+    #[n(0)]
     pub budget: Budget,
     /// The group, whose bounds apply too.
+    #[n(1)]
     pub group: Option<GroupId>,
     /// Credentials that the key accepts.
+    #[n(2)]
     pub rotation: Rotation,
     /// Instant from which the key is refused.
+    #[n(3)]
     pub expires_at: Option<Timestamp>,
+    #[n(4)]
     pub revoked_at: Option<Timestamp>,
     /// The key is refused until its owner enables it again.
+    #[n(5)]
     pub disabled: bool,
+    #[n(6)]
     pub last_used_at: Option<Timestamp>,
 }
 
 /// Credentials of a key, by number: a key begins with credential 0, and each rotation adds the next.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct Rotation {
     /// Number of the current credential, which is the number of rotations so far.
+    #[n(0)]
     pub current: u64,
     /// Instant from which the previous credential is refused; `None` if the rotation refused it at once.
+    #[n(1)]
     pub previous_until: Option<Timestamp>,
 }
 
@@ -82,13 +100,16 @@ impl Rotation {
 }
 
 /// The ledger's part of a group.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct Group {
     /// Money and bounds shared by the keys of the group and its child groups.
+    #[n(0)]
     pub budget: Budget,
     /// The parent group, whose bounds apply too. A parent has no parent.
+    #[n(1)]
     pub parent: Option<GroupId>,
     /// The keys of the group and its child groups are refused from this time.
+    #[n(2)]
     pub archived_at: Option<Timestamp>,
 }
 

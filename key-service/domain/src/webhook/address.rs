@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use serde::{Serialize, Serializer};
 use shared::{
     network::{Network, is_public},
     wire::MAX_URL_CHARS,
@@ -76,6 +77,14 @@ fn carried(address: IpAddr) -> IpAddr {
             Ipv4Addr::new(a, b, c, d).into()
         }
         _ => address,
+    }
+}
+
+shared::stored_as_text! { WebhookUrl: WebhookUrl::as_str, |text| WebhookUrl::stored(text).ok(); }
+
+impl Serialize for WebhookUrl {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.text)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Kinds of the ledger's records, with their names and messages.
+//! Kinds of the ledger's records, with their names and values.
 
 use std::hash::Hash;
 
@@ -6,28 +6,21 @@ use domain::{
     ledger::{Group, Key, Record as GenerationRecord},
     usage::{Counts, Day, DayTotal, GroupDay, Margin, UserDay},
 };
-use prost::Message;
+use minicbor::{Decode, Encode};
 use records::Name;
 use shared::ids::{DepositId, GenerationId, GroupId, KeyId};
 
-use super::super::{
-    codec::{self, AccountRecord, Balance},
+use crate::{
     names::{self, PayerName},
+    stored::{AccountRecord, Balance, EventsKept, House, PayersOfKey, Told, Turn},
 };
-use crate::messages;
 
 /// A kind of ledger record. The implementing type is its id.
 pub(crate) trait RecordKind: Clone + Eq + Hash {
-    /// Type of the value. The default means that the record is absent.
-    type Value: Clone + PartialEq + Default;
+    /// Type of the value. The default means that the record is absent, and is never written.
+    type Value: Clone + PartialEq + Default + Encode<()> + for<'b> Decode<'b, ()>;
 
     fn name(&self) -> Name;
-
-    /// Encodes a value as a message; `None` for a default without one.
-    fn write(value: &Self::Value) -> Option<impl Message>;
-
-    /// Decodes a message; `None` if no program writes such a message.
-    fn read(message: &[u8]) -> Option<Self::Value>;
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -67,62 +60,29 @@ impl RecordKind for TheAccount {
     fn name(&self) -> Name {
         names::account()
     }
-
-    fn write(value: &Self::Value) -> Option<impl Message> {
-        value.as_ref().map(codec::write_account)
-    }
-
-    fn read(message: &[u8]) -> Option<Self::Value> {
-        Some(Some(codec::read_account(&messages::Account::decode(message).ok()?)))
-    }
 }
 
 impl RecordKind for TheTurn {
-    type Value = Option<[u8; 8]>;
+    type Value = Option<Turn>;
 
     fn name(&self) -> Name {
         names::turn()
     }
-
-    fn write(value: &Self::Value) -> Option<impl Message> {
-        value.map(|of| messages::Turn { of: of.to_vec() })
-    }
-
-    fn read(message: &[u8]) -> Option<Self::Value> {
-        Some(Some(messages::Turn::decode(message).ok()?.of.try_into().ok()?))
-    }
 }
 
 impl RecordKind for TheEvents {
-    type Value = codec::EventsKept;
+    type Value = EventsKept;
 
     fn name(&self) -> Name {
         names::events()
     }
-
-    fn write(value: &Self::Value) -> Option<impl Message> {
-        Some(messages::EventsKept { first: value.first, bytes: value.bytes })
-    }
-
-    fn read(message: &[u8]) -> Option<Self::Value> {
-        let messages::EventsKept { first, bytes } = messages::EventsKept::decode(message).ok()?;
-        Some(codec::EventsKept { first, bytes })
-    }
 }
 
 impl RecordKind for TheHouse {
-    type Value = Option<messages::House>;
+    type Value = Option<House>;
 
     fn name(&self) -> Name {
         names::house()
-    }
-
-    fn write(value: &Self::Value) -> Option<impl Message> {
-        value.clone()
-    }
-
-    fn read(message: &[u8]) -> Option<Self::Value> {
-        messages::House::decode(message).ok().map(Some)
     }
 }
 
@@ -132,14 +92,6 @@ impl RecordKind for KeyId {
     fn name(&self) -> Name {
         names::key(*self)
     }
-
-    fn write(value: &Self::Value) -> Option<impl Message> {
-        value.as_ref().map(codec::write_key)
-    }
-
-    fn read(message: &[u8]) -> Option<Self::Value> {
-        codec::read_key(messages::Key::decode(message).ok()?).map(Some)
-    }
 }
 
 impl RecordKind for GroupId {
@@ -147,14 +99,6 @@ impl RecordKind for GroupId {
 
     fn name(&self) -> Name {
         names::group(*self)
-    }
-
-    fn write(value: &Self::Value) -> Option<impl Message> {
-        value.as_ref().map(codec::write_group)
-    }
-
-    fn read(message: &[u8]) -> Option<Self::Value> {
-        codec::read_group(messages::Group::decode(message).ok()?).map(Some)
     }
 }
 
@@ -164,14 +108,6 @@ impl RecordKind for GenerationId {
     fn name(&self) -> Name {
         names::generation(*self)
     }
-
-    fn write(value: &Self::Value) -> Option<impl Message> {
-        codec::write_generation(value)
-    }
-
-    fn read(message: &[u8]) -> Option<Self::Value> {
-        codec::read_generation(messages::Generation::decode(message).ok()?)
-    }
 }
 
 impl RecordKind for Expired {
@@ -179,14 +115,6 @@ impl RecordKind for Expired {
 
     fn name(&self) -> Name {
         names::expired(self.0)
-    }
-
-    fn write(value: &Self::Value) -> Option<impl Message> {
-        codec::write_generation(value)
-    }
-
-    fn read(message: &[u8]) -> Option<Self::Value> {
-        codec::read_generation(messages::Generation::decode(message).ok()?)
     }
 }
 
@@ -196,14 +124,6 @@ impl RecordKind for DepositId {
     fn name(&self) -> Name {
         names::deposit(*self)
     }
-
-    fn write(value: &Self::Value) -> Option<impl Message> {
-        codec::write_deposit(value)
-    }
-
-    fn read(message: &[u8]) -> Option<Self::Value> {
-        codec::read_deposit(messages::Deposit::decode(message).ok()?)
-    }
 }
 
 impl RecordKind for PayerSum {
@@ -212,29 +132,13 @@ impl RecordKind for PayerSum {
     fn name(&self) -> Name {
         names::of_payer(self.0, &self.1)
     }
-
-    fn write(value: &Self::Value) -> Option<impl Message> {
-        Some(codec::write_counts(value))
-    }
-
-    fn read(message: &[u8]) -> Option<Self::Value> {
-        codec::read_counts(messages::Sums::decode(message).ok()?)
-    }
 }
 
 impl RecordKind for PayersOf {
-    type Value = codec::PayersOfKey;
+    type Value = PayersOfKey;
 
     fn name(&self) -> Name {
         names::payers(self.0)
-    }
-
-    fn write(value: &Self::Value) -> Option<impl Message> {
-        Some(codec::write_payers(value))
-    }
-
-    fn read(message: &[u8]) -> Option<Self::Value> {
-        codec::read_payers(messages::KeyPayers::decode(message).ok()?)
     }
 }
 
@@ -244,14 +148,6 @@ impl RecordKind for ModelSum {
     fn name(&self) -> Name {
         names::of_model(self.0, &self.1)
     }
-
-    fn write(value: &Self::Value) -> Option<impl Message> {
-        Some(codec::write_margin(value))
-    }
-
-    fn read(message: &[u8]) -> Option<Self::Value> {
-        codec::read_margin(messages::Sums::decode(message).ok()?)
-    }
 }
 
 impl RecordKind for GroupSum {
@@ -259,14 +155,6 @@ impl RecordKind for GroupSum {
 
     fn name(&self) -> Name {
         names::of_group(self.0, self.1)
-    }
-
-    fn write(value: &Self::Value) -> Option<impl Message> {
-        Some(codec::write_group_day(value))
-    }
-
-    fn read(message: &[u8]) -> Option<Self::Value> {
-        codec::read_group_day(messages::GroupSums::decode(message).ok()?)
     }
 }
 
@@ -276,28 +164,12 @@ impl RecordKind for UserSum {
     fn name(&self) -> Name {
         names::of_users(self.0, self.1)
     }
-
-    fn write(value: &Self::Value) -> Option<impl Message> {
-        Some(codec::write_user_day(value))
-    }
-
-    fn read(message: &[u8]) -> Option<Self::Value> {
-        codec::read_user_day(messages::UserSums::decode(message).ok()?)
-    }
 }
 
 impl RecordKind for ToldName {
-    type Value = Option<u64>;
+    type Value = Option<Told>;
 
     fn name(&self) -> Name {
         names::told(&self.0)
-    }
-
-    fn write(value: &Self::Value) -> Option<impl Message> {
-        value.map(|event| messages::Told { event })
-    }
-
-    fn read(message: &[u8]) -> Option<Self::Value> {
-        Some(Some(messages::Told::decode(message).ok()?.event))
     }
 }

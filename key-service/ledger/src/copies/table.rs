@@ -5,7 +5,10 @@ use std::collections::HashMap;
 use foldhash::fast::RandomState;
 use records::{Guard, Name, Record, Revision, Write};
 
-use crate::{copies::kinds::RecordKind, view::FORM};
+use crate::{
+    copies::kinds::RecordKind,
+    view::{FORM, reading},
+};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Copy<K: RecordKind> {
@@ -96,11 +99,8 @@ impl<K: RecordKind> Touched for Copy<K> {
     fn write(&self, revision: Revision) -> Option<Write> {
         let next = self.next.as_ref().filter(|next| Some(*next) != self.value.as_ref())?;
         let name = self.name.clone();
-        let message = K::write(next).filter(|_| *next != K::Value::default());
-        Some(match message {
-            Some(message) => Write::Put(name, Record::of(revision, FORM, &message)),
-            None => Write::Remove(name),
-        })
+        let is_absent = *next == K::Value::default();
+        Some(if is_absent { Write::Remove(name) } else { Write::Put(name, Record::of(revision, FORM, next)) })
     }
 
     fn settle(&mut self, revision: Revision) {
@@ -126,8 +126,7 @@ impl<K: RecordKind> Touched for Copy<K> {
         self.seen = record.map(Record::revision);
         self.value = match record {
             None => Some(K::Value::default()),
-            Some(record) if record.form() > FORM => None,
-            Some(record) => K::read(record.message()),
+            Some(record) => reading::value(record).ok().filter(|value| *value != K::Value::default()),
         };
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use domain::usage::Day;
 use shared::ids::{AccountId, GenerationId};
 
-use crate::{messages::House, names};
+use crate::{names, stored::House};
 
 /// An account may have sets from this long before its creation, since clocks differ.
 const CLOCKS_DIFFER: Duration = Duration::from_mins(10);

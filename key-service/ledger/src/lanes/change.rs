@@ -4,7 +4,7 @@ use domain::{
     event::Event,
     ledger::{Account, Group, Key, Told},
 };
-use prost::Message;
+use minicbor::{Decode, Encode};
 use records::{Index, Name, Write};
 use shared::{
     ids::{GroupId, KeyId},
@@ -13,8 +13,8 @@ use shared::{
 
 use crate::{
     batch::Effects,
-    codec::{AccountRecord, Balance},
     copies::{Copies, Slot, TheAccount, TheTurn},
+    stored::{AccountRecord, Balance},
     view::{Unreadable, View},
 };
 
@@ -112,7 +112,7 @@ impl<'a> Change<'a> {
     }
 
     /// Reads any other record of the account's space; `None` if there is none.
-    pub fn get<M: Message + Default>(&mut self, name: &Name) -> Result<Option<M>, Unreadable> {
+    pub fn get<T: for<'b> Decode<'b, ()>>(&mut self, name: &Name) -> Result<Option<T>, Unreadable> {
         self.view.get(name)
     }
 
@@ -121,7 +121,7 @@ impl<'a> Change<'a> {
         self.view.has(name)
     }
 
-    pub fn put(&mut self, name: &Name, message: &impl Message) {
+    pub fn put(&mut self, name: &Name, message: &impl Encode<()>) {
         self.view.put(name, message);
     }
 

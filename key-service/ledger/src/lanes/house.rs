@@ -9,7 +9,6 @@ mod tests;
 use std::{collections::BTreeSet, time::Duration};
 
 use domain::{ledger::REMEMBERED, usage::Day};
-use prost::Message;
 use records::{Answer, Commit, Committed, Failure, Guard, Order, Question, Record, Revision, Set, Write};
 use shared::{clock::random_bytes, ids::AccountId, time::Timestamp};
 use tokio::time::Instant;
@@ -18,9 +17,9 @@ pub use crate::kept::dropped::begin;
 use crate::{
     kept::Retention,
     lanes::lane::{Lane, Lanes},
-    messages::{self, HeldPart},
     names,
-    view::FORM,
+    stored::{HeldPart, House},
+    view::{FORM, reading},
 };
 
 /// Time between two rounds for an account: how long it takes until one more part of its generations is old.
@@ -92,7 +91,8 @@ impl Lanes {
             None => None,
             Some(house) if house.form() > FORM => return Ok(None),
             Some(house) => {
-                Some(messages::House::decode(house.message()).map_err(|e| Failure::Damaged(e.to_string()))?)
+                let read = reading::value::<House>(house);
+                Some(read.map_err(|error| Failure::Damaged(error.to_string()))?)
             }
         };
         let open = (due.len() <= MOST_HOLDS).then(|| parts(due));
@@ -119,12 +119,12 @@ impl Lanes {
 
 /// Sets to drop, and the record of what was dropped.
 struct Drops {
-    house: messages::House,
+    house: House,
     sets: Vec<Set>,
 }
 
 impl Drops {
-    const fn new(house: messages::House) -> Self {
+    const fn new(house: House) -> Self {
         Self { house, sets: Vec::new() }
     }
 
@@ -134,10 +134,10 @@ impl Drops {
         let Self { house, sets } = self;
         house.held.retain_mut(|held| {
             if open.contains(&held.part) {
-                held.held_at = now.millis();
+                held.held_at = now;
                 return true;
             }
-            let is_kept = Timestamp::from_millis(held.held_at).plus(REMEMBERED) > now;
+            let is_kept = held.held_at.plus(REMEMBERED) > now;
             if !is_kept {
                 sets.push(Set { table: names::GENERATIONS, part: held.part });
             }
@@ -149,7 +149,7 @@ impl Drops {
             if !open.contains(&part) {
                 sets.push(Set { table: names::GENERATIONS, part });
             } else if house.held.len() < MOST_HELD_PARTS {
-                house.held.push(HeldPart { part, held_at: now.millis() });
+                house.held.push(HeldPart { part, held_at: now });
             } else {
                 return;
             }

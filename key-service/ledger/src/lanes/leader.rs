@@ -36,6 +36,7 @@ use crate::{
         turn::ATTEMPTS_WITHOUT_TURN,
     },
     names,
+    stored::Turn,
     view::{self, View},
 };
 
@@ -135,7 +136,7 @@ impl Lanes {
         match self.records.commit(&lane.space, Commit { guards, writes: Vec::new() }).await? {
             Committed::Written => {
                 copies.roll_back();
-                if copies.turn.get(&TheTurn) == Some(&Some(mine)) {
+                if copies.turn.get(&TheTurn) == Some(&Some(Turn { of: mine })) {
                     self.set_turn(lane, copies, None).await?;
                 }
                 Ok(Some(()))
@@ -317,7 +318,7 @@ impl Lanes {
 
     /// Makes the commit of the decisions.
     fn prepare(&self, copies: &mut Copies, view: &View, effects: Effects, mine: [u8; 8]) -> DecidedCommit {
-        if copies.turn.get(&TheTurn) == Some(&Some(mine)) {
+        if copies.turn.get(&TheTurn) == Some(&Some(Turn { of: mine })) {
             // The turn ends with the commit.
             copies.set_turn(&TheTurn, None);
         }

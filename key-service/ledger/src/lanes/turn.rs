@@ -9,6 +9,7 @@ use tokio::time::sleep;
 use crate::{
     copies::{Copies, Slot, TheTurn},
     lanes::lane::{Lane, Lanes},
+    stored::Turn,
 };
 
 /// Lost attempts after which a caller takes the turn.
@@ -51,7 +52,7 @@ impl Lanes {
             let present = copies.turn.get(&TheTurn).copied().flatten();
             match present {
                 None if !is_wanted => return Ok(()),
-                Some(turn) if turn == mine => return Ok(()),
+                Some(turn) if turn.of == mine => return Ok(()),
                 Some(turn) if looks < TURN_LOOKS => {
                     sleep(TURN_LOOK).await;
                     self.read(lane, copies, vec![Slot::Turn]).await?;
@@ -77,7 +78,7 @@ impl Lanes {
         of: Option<[u8; 8]>,
     ) -> Result<(), Failure> {
         copies.turn(&TheTurn);
-        copies.set_turn(&TheTurn, of);
+        copies.set_turn(&TheTurn, of.map(|of| Turn { of }));
         let revision = Revision(random_bytes(&*self.clock));
         let (guards, writes) = copies.changes(revision);
         match self.records.commit(&lane.space, Commit { guards, writes }).await? {

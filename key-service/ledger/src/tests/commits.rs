@@ -14,9 +14,9 @@ use shared::{
 use super::{KEPT, START, account, group, key};
 use crate::{
     batch::{Batch, Decided, commands::Commands},
-    codec::{AccountRecord, Balance},
     copies::{Copies, Slot, TheAccount},
     names,
+    stored::{AccountRecord, Balance},
 };
 
 /// Copies of an account with a key, which is in a group with a parent or in none.

@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use prost::Message;
+use minicbor::Decode;
 use records::{Answer, Index, Log, Name, Order, Question, Record, Records, Set, Space};
 
 use crate::error::StoreError;
@@ -32,25 +32,29 @@ impl SpaceReader<'_> {
         }
     }
 
-    /// Reads the messages of these names, with `None` for each that is absent.
-    pub async fn get_all<M: Message + Default>(
+    /// Reads the values of these names, with `None` for each that is absent.
+    pub async fn get_all<T: for<'b> Decode<'b, ()>>(
         self,
         space: &Space,
         names: Vec<Name>,
-    ) -> Result<Vec<Option<M>>, StoreError> {
+    ) -> Result<Vec<Option<T>>, StoreError> {
         if names.is_empty() {
             return Ok(Vec::new());
         }
         let records = self.records_of(space, names.clone()).await?;
         let read = |(name, record): (&Name, &Option<Record>)| {
-            let read = record.as_ref().map(message).transpose();
+            let read = record.as_ref().map(value).transpose();
             read.inspect_err(|_| tell_damage(space, name))
         };
         names.iter().zip(&records).map(read).collect()
     }
 
-    /// The message of this name.
-    pub async fn get<M: Message + Default>(self, space: &Space, name: Name) -> Result<Option<M>, StoreError> {
+    /// Reads the value of this name.
+    pub async fn get<T: for<'b> Decode<'b, ()>>(
+        self,
+        space: &Space,
+        name: Name,
+    ) -> Result<Option<T>, StoreError> {
         Ok(self.get_all(space, vec![name]).await?.pop().flatten())
     }
 
@@ -96,12 +100,12 @@ pub fn tell_damage(space: &Space, name: &Name) {
     tracing::error!(space, table, part, name, "a record cannot be read; requests that need it are refused");
 }
 
-/// The message of a record.
-pub fn message<M: Message + Default>(record: &Record) -> Result<M, StoreError> {
+/// Reads the value of a record.
+pub fn value<'b, T: Decode<'b, ()>>(record: &'b Record) -> Result<T, StoreError> {
     if record.form() > FORM {
         return Err(StoreError::Damaged("a record of a later version".into()));
     }
-    M::decode(record.message()).map_err(|e| StoreError::Damaged(e.to_string()))
+    shared::stored::read(record.message()).map_err(|e| StoreError::Damaged(e.to_string()))
 }
 
 /// Error of an answer that does not fit its question.

@@ -1,42 +1,55 @@
 //! Counters and sums. All of them are bounded.
 
+use minicbor::{Decode, Encode};
+use serde::Serialize;
 use shared::{money::NanoUsd, tokens::Usage};
 
 /// Bound on every counter: the largest integer that JSON readers with doubles keep exact.
 pub const COUNTED: u64 = (1 << 53) - 1;
 
 /// Counters of a day. None exceeds [`COUNTED`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct Counts {
     /// Billed generations, including free ones.
+    #[n(0)]
     pub requests: u64,
+    #[n(1)]
     pub usage: Usage,
     /// Amount charged. Below zero on a day when corrections gave back more than was billed.
+    #[n(2)]
     pub charged: NanoUsd,
     /// Known cost of the generations to the operator. May be below zero, like `charged`.
+    #[n(3)]
     pub upstream_cost: NanoUsd,
     /// Amount charged for generations with a known upstream cost. The margin is this minus `upstream_cost`.
+    #[n(4)]
     pub charged_at_known_cost: NanoUsd,
 }
 
 /// Sums over several keys. None exceeds [`COUNTED`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct Sums {
     /// Billed generations, including free ones.
+    #[n(0)]
     pub requests: u64,
     /// Tokens of prompts and completions.
+    #[n(1)]
     pub tokens: u64,
     /// Amount charged. Below zero if corrections gave back more than was billed.
+    #[n(2)]
     pub charged: NanoUsd,
 }
 
 /// Sums over several keys, with the cost to the operator. No amount exceeds [`COUNTED`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct Margin {
+    #[n(0)]
     pub sums: Sums,
     /// Known cost of the generations to the operator. May be below zero, like the charges.
+    #[n(1)]
     pub upstream_cost: NanoUsd,
     /// Amount charged for generations with a known upstream cost.
+    #[n(2)]
     pub charged_at_known_cost: NanoUsd,
 }
 

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use minicbor::{Decode, Encode};
+use serde::Serialize;
 use shared::{ids::GroupId, money::NanoUsd};
 
 use crate::{
@@ -17,7 +19,7 @@ pub const USER_PARTS: u8 = 8;
 const NAMED_USERS: usize = 32;
 
 /// Counts of a part of a day: fewer kinds than a day has. None exceeds [`COUNTED`](crate::books::usage::COUNTED).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PartCounts {
     /// Billed generations, including free ones.
     pub requests: u64,
@@ -67,7 +69,7 @@ impl From<PartCounts> for Sums {
 }
 
 /// Counts of the hours of a day that have any, in order.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct HoursOfDay(Vec<(u8, PartCounts)>);
 
 impl HoursOfDay {
@@ -99,9 +101,11 @@ impl HoursOfDay {
 }
 
 /// Counts of a day, in total and by hour.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct DayTotal<T> {
+    #[n(0)]
     pub of: T,
+    #[n(1)]
     pub hours: HoursOfDay,
 }
 
@@ -120,26 +124,41 @@ impl DayTotal<Margin> {
 }
 
 /// Which keys a group's sum counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Encode, Decode, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[cbor(flat)]
 pub enum GroupKeys {
     /// Keys in the group while it had this parent. A reader limited to the parent sees these counts, but not those from
     /// when the group had another parent.
-    Own(Option<GroupId>),
+    #[n(0)]
+    Own(#[n(0)] Option<GroupId>),
     /// Keys in its child groups.
+    #[n(1)]
     Below,
 }
 
 /// Counts of a group on a day, ordered by model and keys.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct GroupDay(Vec<GroupPart>);
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Serialize)]
+#[cbor(transparent)]
+pub struct GroupDay(#[n(0)] Vec<GroupPart>);
 
 /// Counts of a model and of some keys of a group on a day.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct GroupPart {
     /// The model's id in the catalogue.
+    #[cbor(n(0), with = "shared::stored::shared_text")]
     pub model: Arc<str>,
+    #[n(1)]
     pub keys: GroupKeys,
+    #[n(2)]
     pub total: DayTotal<Margin>,
+}
+
+impl<'b, C> Decode<'b, C> for GroupDay {
+    fn decode(decoder: &mut minicbor::Decoder<'b>, context: &mut C) -> Result<Self, minicbor::decode::Error> {
+        let parts = Vec::decode(decoder, context)?;
+        Self::read(parts).ok_or_else(|| minicbor::decode::Error::message("parts out of order"))
+    }
 }
 
 impl GroupDay {
@@ -176,7 +195,7 @@ pub fn counting_groups([group, parent]: GroupChain) -> impl Iterator<Item = (Gro
 
 /// Counts of some users on a day. The first users of a day are named, in the order of their first bills; later users
 /// are counted together. So a named user's counts are complete.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct UserDay {
     named: Vec<(Arc<str>, PartCounts)>,
     others: PartCounts,

@@ -1,0 +1,219 @@
+//! The ledger's stored records, each under the name that its comment gives, in the space of an account. Their form, and how
+//! it may change, is that of [`shared::stored`].
+
+mod nouns;
+
+use std::time::Duration;
+
+use domain::{
+    ledger::{Account, EntriesBefore, Entry, Settlement},
+    usage::Day,
+};
+use minicbor::{Decode, Encode};
+use serde::Serialize;
+use shared::{ids::GenerationId, money::NanoUsd, time::Timestamp};
+
+pub use self::nouns::*;
+use crate::{
+    kept::Retention,
+    names::{PayerName, day_part},
+};
+
+/// How far out of order the entries of earlier programs may be.
+const MOST_DISORDER: Duration = Duration::from_hours(2);
+
+/// Most payers that a key's list has. A key has several if it uses several models or moves between groups.
+const MOST_LISTED: usize = 200;
+
+/// Money of an account, with numbers that only the store needs. Set `money`, name `a`. Every command guards it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize)]
+pub struct AccountRecord {
+    /// Credit, its held part, lease time, and the last deposit.
+    #[n(0)]
+    pub money: Account,
+    /// Number of the last entry of the journal.
+    #[n(1)]
+    pub entries: u64,
+    /// Number of the last event.
+    #[n(2)]
+    pub events: u64,
+    /// Time of the last expiry of a hold.
+    #[n(3)]
+    pub last_expiry: Option<Timestamp>,
+    /// Entries since this time are in order. Earlier programs wrote the ones before.
+    #[n(4)]
+    pub ordered_since: Option<Timestamp>,
+    /// Number of the last entry at which times went back after a clock had been far ahead; zero if they never did.
+    #[n(5)]
+    pub went_back: u64,
+}
+
+impl AccountRecord {
+    /// Returns whether bills of expiries may still be remembered.
+    pub(crate) fn remembers_expiries(&self, kept: Retention, now: Timestamp) -> bool {
+        self.last_expiry.is_some_and(|last| last.plus(kept.expired) > now)
+    }
+
+    /// Returns how far entries around this time may be out of order: zero for programs that write them in order.
+    pub fn disorder(&self, at: Timestamp) -> Duration {
+        let is_ordered = self.ordered_since.is_none_or(|since| at > since.plus(MOST_DISORDER));
+        if self.money.billed_at.is_some() && is_ordered { Duration::ZERO } else { MOST_DISORDER }
+    }
+}
+
+/// A balance, with the number of the entry that changed it last. Set `money`, names `k` and a key's id, and `g` and a
+/// group's id; sets of days: the sums of payers (`sums`, `p` and the payer), models (`spend`, `m` and the model), groups
+/// (`group_spend`, `g` and the group) and users (`users`, `u` and the part's number).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize)]
+pub struct Balance<T> {
+    #[n(0)]
+    pub of: T,
+    #[n(1)]
+    pub last_entry: u64,
+}
+
+/// The events that an account keeps. Set `money`, name `e`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
+pub struct EventsKept {
+    /// Number of the oldest event, or of the next one if none is kept.
+    #[n(0)]
+    pub first: u64,
+    #[n(1)]
+    pub bytes: i64,
+}
+
+impl Default for EventsKept {
+    fn default() -> Self {
+        Self { first: 1, bytes: 0 }
+    }
+}
+
+/// The turn of a key-service that has lost to others. Set `money`, name `t`. All spending guards it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
+pub struct Turn {
+    /// Random number that the owner of the turn has drawn.
+    #[cbor(n(0), with = "minicbor::bytes")]
+    pub of: [u8; 8],
+}
+
+/// A threshold that was reported. Set `told`, name: holder, bound, percent, beginning and amount.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
+pub struct Told {
+    /// Number of the event.
+    #[n(0)]
+    pub event: u64,
+}
+
+/// An entry of the journal. Log `journal`.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
+pub struct EntryRecord<B = Settlement> {
+    #[n(0)]
+    pub generation: GenerationId,
+    /// The bill after this entry.
+    #[n(1)]
+    pub bill: B,
+    /// Change of the amount billed for the generation.
+    #[n(2)]
+    pub delta: NanoUsd,
+    /// The key's `used` after this entry.
+    #[n(3)]
+    pub used_after: NanoUsd,
+    /// Numbers of the last entries before this one of the same key, group and parent group; 0 for none.
+    #[n(4)]
+    pub before: EntriesBefore,
+    /// Only of an entry at which times went back: number of the one before at which they did; 0 for none.
+    #[n(5)]
+    pub went_back: u64,
+}
+
+impl<'a> EntryRecord<&'a Settlement> {
+    pub(crate) const fn of(generation: GenerationId, entry: &'a Entry, before: EntriesBefore) -> Self {
+        let Entry { settlement: bill, delta, used_after } = entry;
+        Self { generation, bill, delta: *delta, used_after: *used_after, before, went_back: 0 }
+    }
+}
+
+/// The payers of a key, so that its sums are found without those of other keys. Set `payers`, name `k` and the key's id.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize)]
+pub struct PayersOfKey {
+    #[n(0)]
+    pub payers: Vec<PayerSpan>,
+    /// From this day on, all payers are listed. A number as in the names of sets.
+    #[n(1)]
+    pub whole_from: u32,
+}
+
+/// A payer, with the parts of the first and of the last day on which it has sums.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
+pub struct PayerSpan {
+    #[n(0)]
+    pub name: PayerName,
+    #[n(1)]
+    pub first: u32,
+    #[n(2)]
+    pub last: u32,
+}
+
+impl PayersOfKey {
+    /// Adds a payer's sums of a day to the list. Drops payers without sums since the day `kept`, and the oldest payers
+    /// if there are too many.
+    pub(crate) fn list(&mut self, name: &PayerName, day: Day, kept: Option<Day>) {
+        let day = day_part(day);
+        self.payers.retain(|payer| kept.is_none_or(|kept| payer.last >= day_part(kept)));
+        match self.payers.iter_mut().find(|payer| payer.name == *name) {
+            Some(payer) => (payer.first, payer.last) = (payer.first.min(day), payer.last.max(day)),
+            None => self.payers.push(PayerSpan { name: name.clone(), first: day, last: day }),
+        }
+        if self.payers.len() > MOST_LISTED
+            && let Some((place, oldest)) = self.payers.iter().enumerate().min_by_key(|(_, payer)| payer.last)
+        {
+            self.whole_from = self.whole_from.max(oldest.last + 1);
+            self.payers.swap_remove(place);
+        }
+    }
+
+    /// Returns whether the list names this payer's sums of the day.
+    pub fn finds(&self, name: &[u8], day: Day) -> bool {
+        let day = day_part(day);
+        let is_it =
+            |payer: &PayerSpan| payer.name.as_bytes() == name && (payer.first..=payer.last).contains(&day);
+        day < self.whole_from || self.payers.iter().any(is_it)
+    }
+}
+
+/// Sets of an account that were dropped since their records were old. Set `house`, name `h`.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
+pub struct House {
+    /// First part of the set `generations` that may still exist.
+    #[n(0)]
+    pub generations: u32,
+    /// Earlier parts that were kept because of open holds.
+    #[n(1)]
+    pub held: Vec<HeldPart>,
+    /// First day of the set `expired` that may still exist.
+    #[n(2)]
+    pub expired: u32,
+    /// First day of the sets with sums of days that may still exist.
+    #[n(3)]
+    pub sums: u32,
+    /// First entry of the journal if the account was copied from a store that drops old entries; zero if it was not.
+    #[n(4)]
+    pub journal: u64,
+}
+
+/// A part of the set `generations` that has open holds, or had some lately.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
+pub struct HeldPart {
+    #[n(0)]
+    pub part: u32,
+    /// Last time at which the part had an open hold.
+    #[n(1)]
+    pub held_at: Timestamp,
+}
+
+/// The oldest event that an account keeps, as of the last check. Not stored.
+#[derive(Clone, Copy)]
+pub(crate) struct OldestEvent {
+    pub(crate) number: u64,
+    pub(crate) at: Timestamp,
+}

@@ -1,0 +1,172 @@
+//! The stored form of values: CBOR, with the fields of a struct as an array in the order of their numbers.
+//!
+//! A field's number is never used again. A program skips fields that it does not know, and loses them when it writes
+//! the value. So a record that an earlier program must not write has a higher form.
+
+use std::convert::Infallible;
+
+use minicbor::{
+    Decode, Decoder, Encode,
+    decode::Error,
+    encode::{Error as EncodeError, Write},
+};
+
+/// Appends the stored form of a value.
+#[expect(clippy::expect_used, reason = "a vector takes all bytes, and no stored type refuses to be written")]
+pub fn append(value: &impl Encode<()>, to: &mut Vec<u8>) {
+    let written: Result<(), EncodeError<Infallible>> = minicbor::encode(value, to);
+    written.expect("a value is written to memory");
+}
+
+/// Writes the stored form of a value.
+pub fn write(value: &impl Encode<()>) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(128);
+    append(value, &mut bytes);
+    bytes
+}
+
+/// Reads a value from all of these bytes.
+pub fn read<'a, T: Decode<'a, ()>>(bytes: &'a [u8]) -> Result<T, Error> {
+    let mut decoder = Decoder::new(bytes);
+    let value = decoder.decode()?;
+    if decoder.position() < bytes.len() {
+        return Err(Error::message("bytes after the value"));
+    }
+    Ok(value)
+}
+
+/// Stores a type as text. `$write` makes the text of a value, and `$read` the value of a text.
+#[macro_export]
+macro_rules! stored_as_text {
+    ($($of:ty: $write:expr, $read:expr;)+) => {$(
+        impl<C> ::minicbor::Encode<C> for $of {
+            fn encode<W: ::minicbor::encode::Write>(
+                &self,
+                encoder: &mut ::minicbor::Encoder<W>,
+                _: &mut C,
+            ) -> Result<(), ::minicbor::encode::Error<W::Error>> {
+                encoder.str(AsRef::<str>::as_ref(&($write)(self)))?.ok()
+            }
+        }
+
+        impl<'b, C> ::minicbor::Decode<'b, C> for $of {
+            fn decode(
+                decoder: &mut ::minicbor::Decoder<'b>,
+                _: &mut C,
+            ) -> Result<Self, ::minicbor::decode::Error> {
+                ($read)(decoder.str()?).ok_or_else(|| ::minicbor::decode::Error::message("an unknown text"))
+            }
+        }
+    )+};
+}
+
+/// Optional values behind an [`Arc`](std::sync::Arc). A value with a variant that this program does not know is `None`.
+pub mod shared_value {
+    use std::sync::Arc;
+
+    use super::{Decode, Decoder, Encode, EncodeError, Error, Write};
+
+    pub fn encode<C, T: Encode<C>, W: Write>(
+        value: &Option<Arc<T>>,
+        encoder: &mut minicbor::Encoder<W>,
+        context: &mut C,
+    ) -> Result<(), EncodeError<W::Error>> {
+        value.as_deref().encode(encoder, context)
+    }
+
+    pub fn decode<'b, C, T: Decode<'b, C>>(
+        decoder: &mut Decoder<'b>,
+        context: &mut C,
+    ) -> Result<Option<Arc<T>>, Error> {
+        let begins = decoder.position();
+        match Option::<T>::decode(decoder, context) {
+            Ok(value) => Ok(value.map(Arc::new)),
+            Err(error) if error.is_unknown_variant() => {
+                decoder.set_position(begins);
+                decoder.skip()?;
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    #[expect(clippy::unnecessary_wraps, reason = "the derived code asks for an option")]
+    pub const fn nil<T>() -> Option<Option<Arc<T>>> {
+        Some(None)
+    }
+
+    pub const fn is_nil<T>(value: &Option<Arc<T>>) -> bool {
+        value.is_none()
+    }
+}
+
+/// Texts behind an [`Arc`](std::sync::Arc).
+pub mod shared_text {
+    use std::sync::Arc;
+
+    use super::{Decoder, EncodeError, Error, Write};
+
+    pub fn encode<C, W: Write>(
+        text: &Arc<str>,
+        encoder: &mut minicbor::Encoder<W>,
+        _: &mut C,
+    ) -> Result<(), EncodeError<W::Error>> {
+        encoder.str(text)?.ok()
+    }
+
+    pub fn decode<C>(decoder: &mut Decoder<'_>, _: &mut C) -> Result<Arc<str>, Error> {
+        Ok(decoder.str()?.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::{
+        generation::{ModelApi, Origin},
+        ids::RequestId,
+        time::Timestamp,
+    };
+
+    /// A record of an earlier program, of this one, and of a later one.
+    #[derive(Debug, PartialEq, Encode)]
+    struct Later {
+        #[n(0)]
+        origin: (u8, bool, Option<&'static str>),
+        #[n(1)]
+        count: u64,
+        #[n(2)]
+        added: &'static str,
+    }
+
+    #[derive(Debug, PartialEq, Decode)]
+    struct Ours {
+        #[cbor(n(0), with = "shared_value", has_nil)]
+        origin: Option<Arc<Origin>>,
+        #[n(1)]
+        count: u64,
+        #[n(3)]
+        missing: Option<u64>,
+    }
+
+    #[test]
+    fn fields_of_later_programs_are_skipped_and_missing_ones_are_none() {
+        let written = write(&Later { origin: (9, true, None), count: 7, added: "x" });
+        assert_eq!(read::<Ours>(&written).unwrap(), Ours { origin: None, count: 7, missing: None });
+        let written = write(&Later { origin: (1, true, Some("u")), count: 7, added: "x" });
+        let origin = Origin { api: ModelApi::Chat, stream: true, user: Some("u".into()), request: None };
+        assert_eq!(read::<Ours>(&written).unwrap().origin.as_deref(), Some(&origin));
+    }
+
+    #[test]
+    fn an_id_has_16_bytes_and_nothing_follows_a_value() {
+        let id = RequestId::new(Timestamp::from_millis(1), [7; 10]);
+        let mut written = write(&id);
+        assert_eq!(read::<RequestId>(&written).unwrap(), id);
+        written.push(0);
+        assert!(read::<RequestId>(&written).is_err());
+        assert!(read::<RequestId>(&[0x42, 1, 2]).is_err(), "two bytes");
+    }
+}
