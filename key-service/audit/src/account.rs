@@ -8,10 +8,9 @@ use domain::{
 };
 use key_service_ledger::{
     StoreError,
-    codec::{self, AccountRecord},
-    messages,
     names::{self, nouns as layout},
-    reading::{message, no_answer},
+    reading::{no_answer, value},
+    stored::{AccountName, AccountProfile, AccountRecord},
 };
 use records::{Answer, Log, Order, Question, Space};
 use shared::{

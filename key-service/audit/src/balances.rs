@@ -4,12 +4,13 @@ use std::collections::HashMap;
 
 use domain::{
     audit::{Auditor, BudgetOwner},
-    ledger::Budget,
+    ledger::{Budget, Group, Key},
 };
 use key_service_ledger::{
-    StoreError, codec, messages,
+    StoreError,
     names::{self, DueMoney, nouns as layout},
-    reading::{message, no_answer},
+    reading::{no_answer, value},
+    stored::{Balance, GroupProfile, KeyProfile},
 };
 use records::{Answer, Index, Order, Question, Record, Space};
 use shared::{

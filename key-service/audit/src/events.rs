@@ -7,8 +7,9 @@ use domain::{
     event::Event,
 };
 use key_service_ledger::{
-    StoreError, messages, names,
-    reading::{message, no_answer},
+    StoreError, names,
+    reading::{no_answer, value},
+    stored::{AccountRecord, EventsKept, Told},
 };
 use records::{Answer, Cursor, Index, Order, Question, Set, Space};
 use shared::ids::EventId;

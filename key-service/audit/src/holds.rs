@@ -7,9 +7,10 @@ use domain::{
     ledger::{Hold, Record as Generation},
 };
 use key_service_ledger::{
-    StoreError, codec, house, messages,
+    StoreError, house,
     names::{self, DueMoney},
-    reading::{message, no_answer},
+    reading::{no_answer, value},
+    stored::House,
 };
 use records::{Answer, Cursor, Order, Question, Record, Set, Space};
 use shared::{

@@ -10,12 +10,13 @@ use domain::{
     ledger::{Group, Key},
 };
 use key_service_ledger::{
-    StoreError, codec, messages,
+    StoreError,
     names::{
         self,
         nouns::{self as layout, expiry_entry, group_entry, name_entry, status_entry},
     },
-    reading::{message, no_answer},
+    reading::{no_answer, value},
+    stored::{Balance, KeyProfile},
 };
 use records::{Answer, Index, Name, Order, Question, Record, Space};
 use shared::ids::{GroupId, KeyId};

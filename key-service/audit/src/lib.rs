@@ -28,10 +28,10 @@ use domain::{
 };
 use key_service_ledger::{
     StoreError,
-    codec::AccountRecord,
     journal::JournalEntry,
-    messages, names,
-    reading::{message, no_answer},
+    names,
+    reading::{no_answer, value},
+    stored::{AccountRecord, House},
     sums::SumsReader,
 };
 use records::{Answer, Order, Question, Record, Space};

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use domain::usage::Day;
-use key_service_ledger::{StoreError, codec::PayersOfKey, names::PayerName, sums::SumsReader};
+use key_service_ledger::{StoreError, names::PayerName, stored::PayersOfKey, sums::SumsReader};
 use shared::ids::KeyId;
 
 use crate::sums::RecordedSum;

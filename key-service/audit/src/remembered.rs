@@ -7,10 +7,11 @@ use domain::{
     ledger::{Ending, Record as Generation, Settlement},
 };
 use key_service_ledger::{
-    StoreError, codec, house,
+    StoreError, house,
     journal::JournalEntry,
-    messages, names,
-    reading::{message, no_answer},
+    names,
+    reading::{no_answer, value},
+    stored::House,
 };
 use records::{Answer, Name, Order, Question, Record, Space};
 use shared::ids::{AccountId, GenerationId};
@@ -143,12 +144,7 @@ fn must_have(house: &House, name: &Name, ending: Ending) -> bool {
     }
 }
 
-fn fits(
-    house: &House,
-    generation: GenerationId,
-    bill: &Settlement,
-    record: Option<&Record>,
-) -> bool {
+fn fits(house: &House, generation: GenerationId, bill: &Settlement, record: Option<&Record>) -> bool {
     match record {
         None => !must_have(house, &name(generation, bill.ending), bill.ending),
         Some(record) => {

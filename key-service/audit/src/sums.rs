@@ -9,9 +9,9 @@ use domain::{
 };
 use key_service_ledger::{
     StoreError,
-    codec::{self, Balance},
     names::{self, PayerName},
-    reading::message,
+    reading::value,
+    stored::Balance,
 };
 use records::Record;
 use shared::{
@@ -19,10 +19,7 @@ use shared::{
     time::Timestamp,
 };
 
-use crate::{
-    expiries::{Adds, Expiries},
-    reading::damaged,
-};
+use crate::expiries::{Adds, Expiries};
 
 /// Most sums in memory, in about 200 MB: all days of most journals, or two days of 100,000 keys. The oldest day is
 /// compared first.

@@ -6,7 +6,9 @@ pub(crate) mod written;
 
 use domain::{
     event::Event,
-    ledger::{self, CallEvents, Command, EntriesBefore, Outcome, Record, RecordId, Refused, State, Told as ToldOnce},
+    ledger::{
+        self, CallEvents, Command, EntriesBefore, Outcome, Record, RecordId, Refused, State, Told as ToldOnce,
+    },
     usage::{self, counting_groups, part_of_user},
 };
 use records::{Commit, Revision, Write};

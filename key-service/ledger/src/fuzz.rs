@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use domain::{
     ledger::{
-        Account, Bounds, Budget, Counted, Deposited, Ending, EntriesBefore, Entry, Group, Hold, Key, LastDeposit, Missing,
-        Payer, Progress, Rate, Record as Generation, Rotation, Settlement, Window,
+        Account, Bounds, Budget, Counted, Deposited, Ending, EntriesBefore, Entry, Group, Hold, Key,
+        LastDeposit, Missing, Payer, Progress, Rate, Record as Generation, Rotation, Settlement, Window,
     },
     payment::{Payment, PaymentId},
     usage::{Counts, DayTotal, GroupDay, GroupKeys, HoursOfDay, Margin, PartCounts, UserDay},
@@ -25,7 +25,8 @@ use shared_fuzz::{Examples, Input, fuzz};
 
 use crate::{
     copies::{
-        GroupSum, ModelSum, PayerSum, PayersOf, RecordKind, TheAccount, TheEvents, TheHouse, TheTurn, ToldName, UserSum,
+        GroupSum, ModelSum, PayerSum, PayersOf, RecordKind, TheAccount, TheEvents, TheHouse, TheTurn,
+        ToldName, UserSum,
     },
     names::{DueMoney, PayerName, read_due, spending_key},
     stored::{
@@ -102,7 +103,12 @@ fn written_money() -> Vec<Vec<u8>> {
         payer: payer(),
         origin: origin(),
         amount: nanos(7),
-        reported: Progress { usage: usage(), cost: nanos(3), upstream_cost: Some(nanos(2)), course: course() },
+        reported: Progress {
+            usage: usage(),
+            cost: nanos(3),
+            upstream_cost: Some(nanos(2)),
+            course: course(),
+        },
         lease_until: 9,
         counted: Counted { levels: [true, false, true], tokens: 12, missing },
     };
@@ -198,7 +204,10 @@ fn records_of_money() {
 fn is_written_as_read<K: RecordKind>(bytes: &[u8]) {
     let Ok(value) = stored::read::<K::Value>(bytes) else { return };
     let written = stored::write(&value);
-    assert!(stored::read(&written).is_ok_and(|read: K::Value| read == value), "{bytes:?} is written as {written:?}");
+    assert!(
+        stored::read(&written).is_ok_and(|read: K::Value| read == value),
+        "{bytes:?} is written as {written:?}"
+    );
 }
 
 #[test]

@@ -1,11 +1,9 @@
 //! Records, requests and answers of the store.
 
 use key_service_ledger::StoreError;
-pub use key_service_ledger::journal::JournalEntry;
+pub use key_service_ledger::{journal::JournalEntry, stored::Credential};
 use shared::{
-    ids::{
-        AccountId, DepositId, GenerationId, GroupId, KeyId, ManagementKeyId, MemberId, Principal, WebhookId,
-    },
+    ids::{AccountId, DepositId, GenerationId, GroupId, KeyId, ManagementKeyId, MemberId, WebhookId},
     money::NanoUsd,
     time::Timestamp,
 };
@@ -180,21 +178,6 @@ pub enum Created {
     BadRaise(BadRaise),
     /// The account has reached its bound on keys.
     TooMany,
-}
-
-/// A credential, as the index stores it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Credential {
-    pub owner: Principal,
-    /// Number of the credential among the key's ([`domain::ledger::Rotation`]).
-    pub number: u64,
-}
-
-impl Credential {
-    /// The credential that a key is made with.
-    pub const fn first(owner: Principal) -> Self {
-        Self { owner, number: 0 }
-    }
 }
 
 /// Answer to the rotation of a key.

@@ -12,7 +12,21 @@ use crate::timing::time::Timestamp;
 const HOUR: i64 = 60 * 60 * 1_000;
 
 /// Length of a calendar window. The names are wire format: add, never rename.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Encode,
+    Decode,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 #[cbor(index_only)]
 pub enum Per {

@@ -13,7 +13,7 @@ pub fn millis(duration: Duration) -> u64 {
 }
 
 /// An instant: milliseconds since 1970-01-01T00:00:00Z, within the years 0 to 9999.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode)]
 #[cbor(transparent)]
 pub struct Timestamp(#[n(0)] i64);
 
@@ -116,6 +116,18 @@ impl fmt::Display for Timestamp {
         let at = DateTime::<Utc>::from_timestamp_millis(self.0).unwrap_or_default();
         let format = if at.nanosecond() == 0 { SecondsFormat::Secs } else { SecondsFormat::Millis };
         f.write_str(&at.to_rfc3339_opts(format, true))
+    }
+}
+
+impl<'b, C> Decode<'b, C> for Timestamp {
+    fn decode(decoder: &mut minicbor::Decoder<'b>, _: &mut C) -> Result<Self, minicbor::decode::Error> {
+        let millis = decoder.i64()?;
+        let at = Self::from_millis(millis);
+        if at.0 == millis {
+            Ok(at)
+        } else {
+            Err(minicbor::decode::Error::message("not a time of the years 0 to 9999"))
+        }
     }
 }
 

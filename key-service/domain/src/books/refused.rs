@@ -2,23 +2,30 @@
 
 use std::sync::Arc;
 
+use minicbor::{Decode, Encode};
+use serde::Serialize;
 use shared::{
     generation::Origin,
     ids::{KeyId, RefusalId, RequestId},
     time::Timestamp,
 };
 
-/// A refused call of a known key.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A refused call of a known key. The log `refused calls` keeps the last thousand.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct RefusedCall {
     /// Identifier, which begins with the time of the call.
+    #[n(0)]
     pub id: RefusalId,
+    #[n(1)]
     pub key: KeyId,
     /// Error code in the public API.
+    #[n(2)]
     pub reason: String,
     /// The requested model; `None` if the key may not make calls at all, which is checked first.
+    #[n(3)]
     pub model: Option<String>,
     /// How the caller asked; `None` if there is no model, or if the gateway did not say.
+    #[cbor(n(4), with = "shared::stored::shared_value", has_nil)]
     pub origin: Option<Arc<Origin>>,
 }
 

@@ -1,7 +1,7 @@
 //! Stored records of the nouns, beside their money. Unless a comment says otherwise, they are in the space of the
 //! account.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
 
 use domain::{
     access::Access,
@@ -14,8 +14,7 @@ use domain::{
 use minicbor::{Decode, Encode};
 use serde::{Serialize, Serializer};
 use shared::{
-    generation::Origin,
-    ids::{AccountId, EventId, GroupId, KeyId, MemberId, Principal, RefusalId},
+    ids::{AccountId, EventId, GroupId, MemberId, Principal},
     money::NanoUsd,
     time::Timestamp,
 };
@@ -346,25 +345,6 @@ pub struct RefusedDays {
     /// Days since 1970, in ascending order.
     #[n(0)]
     pub days: Vec<u32>,
-}
-
-/// A refused call. Log `refused calls`, which keeps the last thousand.
-#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
-pub struct RefusedCallRecord {
-    /// Begins with the time of the call.
-    #[n(0)]
-    pub id: RefusalId,
-    #[n(1)]
-    pub key: KeyId,
-    /// Error code in the public API.
-    #[n(2)]
-    pub reason: String,
-    /// The requested model; absent if the key may not call at all, which is found before anything else.
-    #[n(3)]
-    pub model: Option<String>,
-    /// Absent if there is no model.
-    #[cbor(n(4), with = "shared::stored::shared_value", has_nil)]
-    pub origin: Option<Arc<Origin>>,
 }
 
 /// What is kept of refused calls. Set `house`, name `c`.

@@ -11,19 +11,17 @@ use domain::{
 };
 use futures_util::{StreamExt, TryStreamExt, future::try_join_all, stream};
 use key_service_ledger::{
-    Change, StoreError,
-    codec::{AccountRecord, read_account},
-    messages::{self, AccountName, AccountProfile},
-    names,
+    Change, StoreError, names,
+    stored::{AccountName, AccountProfile, AccountRecord, IdList},
     view::View,
 };
 use records::Space;
-use shared::{ids::AccountId, time::Timestamp};
+use shared::ids::AccountId;
 
 use crate::{
     data::{AccountSummary, Funds, NewAccount},
     store::{
-        base::{Store, message},
+        base::{Store, value},
         books::refused,
         layout,
     },
@@ -48,18 +46,18 @@ impl Store {
     ) -> Result<bool, StoreError> {
         let NewAccount { id, name, created_at } = account;
         let (space, of_name) = layout::account_name(&name);
-        let mine = AccountName { account: id.as_bytes().to_vec(), created_at: created_at.millis() };
+        let mine = AccountName { account: id, created_at };
         let decide = |view: &mut View| {
             view.presume_absent(&of_name);
             if let Some(taken) = view.get::<AccountName>(&of_name)? {
                 return Ok(taken);
             }
             view.put(&of_name, &mine);
-            Ok(mine.clone())
+            Ok(mine)
         };
         let owner = self.change(&space, decide).await?;
         // Another caller may have died between writing the name and the account.
-        let owner_id = owner_of_name(&owner)?;
+        let owner_id = owner.account;
         let profile = AccountProfile { name, created_at: owner.created_at, keys: 0, groups: 0 };
         self.complete_account(owner_id, &profile, act).await?;
         Ok(owner_id == id)
@@ -84,7 +82,7 @@ impl Store {
     pub async fn account_named(&self, name: &str) -> Result<Option<AccountId>, StoreError> {
         let (space, of_name) = layout::account_name(name);
         let Some(owner) = self.read().get::<AccountName>(&space, of_name).await? else { return Ok(None) };
-        let id = owner_of_name(&owner)?;
+        let id = owner.account;
         let profile: Option<AccountProfile> =
             self.read().get(&layout::space(id), layout::account_profile()).await?;
         Ok(profile.filter(|profile| profile.name == name).map(|_| id))
@@ -97,7 +95,7 @@ impl Store {
         let found = self.read().records_of(&layout::space(account), asked).await?;
         let [Some(money), Some(profile), refused] = &found[..] else { return Ok(None) };
         let (AccountRecord { money, .. }, AccountProfile { name, keys, groups, .. }) =
-            (read_account(&message(money)?), message(profile)?);
+            (value(money)?, value(profile)?);
         let (credit, held) = (money.credit, money.held);
         Ok(Some(Funds { name, credit, held, keys, groups, has_refused: refused.is_some() }))
     }
@@ -107,9 +105,7 @@ impl Store {
         &self,
         account: AccountId,
     ) -> Result<Option<AccountRecord>, StoreError> {
-        let money: Option<messages::Account> =
-            self.read().get(&layout::space(account), names::account()).await?;
-        Ok(money.as_ref().map(read_account))
+        self.read().get(&layout::space(account), names::account()).await
     }
 
     /// Creates the account of a name, unless it exists already.
@@ -146,7 +142,7 @@ impl Store {
         let named = records.into_iter().map(|(name, record)| {
             let name = String::from_utf8(name);
             let name = name.map_err(|_| StoreError::Damaged("the name of an account".into()))?;
-            Ok::<_, StoreError>((owner_of_name(&message(&record)?)?, name))
+            Ok::<_, StoreError>((value::<AccountName>(&record)?.account, name))
         });
         named.collect()
     }
@@ -154,7 +150,6 @@ impl Store {
     async fn summary(&self, id: AccountId) -> Result<Option<AccountSummary>, StoreError> {
         let found = self.money_and_profile(id).await?;
         Ok(found.map(|(AccountRecord { money, .. }, AccountProfile { name, created_at, keys, .. })| {
-            let created_at = Timestamp::from_millis(created_at);
             AccountSummary { id, name, credit: money.credit, held: money.held, keys, created_at }
         }))
     }
@@ -167,19 +162,15 @@ impl Store {
         let asked = vec![names::account(), layout::account_profile()];
         let found = self.read().records_of(&layout::space(account), asked).await?;
         let [Some(money), Some(profile)] = &found[..] else { return Ok(None) };
-        Ok(Some((read_account(&message(money)?), message(profile)?)))
+        Ok(Some((value(money)?, value(profile)?)))
     }
 }
 
 /// Inserts an id into a sorted list.
-pub(crate) fn insert_id(list: &mut messages::IdList, id: &[u8; 16]) {
-    if let Err(place) = list.ids.binary_search_by(|other| other.as_slice().cmp(id)) {
-        list.ids.insert(place, id.to_vec());
+pub(crate) fn insert_id<T: Ord>(list: &mut IdList<T>, id: T) {
+    if let Err(place) = list.ids.binary_search(&id) {
+        list.ids.insert(place, id);
     }
-}
-
-fn owner_of_name(owner: &AccountName) -> Result<AccountId, StoreError> {
-    AccountId::from_slice(&owner.account).ok_or_else(|| StoreError::Damaged("the account of a name".into()))
 }
 
 #[cfg(test)]
@@ -200,7 +191,7 @@ mod tests {
         let store = Store::new(Arc::new(Maps::default()), Arc::new(System), kept);
         let new = |n| NewAccount { id: account(n), name: "Acme".into(), created_at: START };
         let (space, name) = layout::account_name("Acme");
-        let left = AccountName { account: account(1).as_bytes().to_vec(), created_at: START.millis() };
+        let left = AccountName { account: account(1), created_at: START };
         let put = |view: &mut View| {
             view.put(&name, &left);
             Ok(())

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-pub(crate) use key_service_ledger::reading::{message, no_answer};
+pub(crate) use key_service_ledger::reading::{no_answer, value};
 use key_service_ledger::{
     EventBounds, Lanes, Retention, StoreError,
     reading::SpaceReader,

@@ -14,9 +14,9 @@ use domain::{
     usage::{Day, GroupDay},
 };
 use key_service_ledger::{
-    StoreError, codec,
+    StoreError,
     journal::read_entry,
-    messages, names,
+    names,
     sums::{AccountDay, OtherSums, PayerDay, SumsReader},
 };
 use records::{Answer, Order, Question, Space};
@@ -148,8 +148,8 @@ impl Store {
         ids: &[DepositId],
     ) -> Result<Vec<Deposit>, StoreError> {
         let names = ids.iter().map(|id| names::deposit(*id)).collect();
-        let records = self.read().get_all::<messages::Deposit>(space, names).await?;
-        let read = ids.iter().zip(records).map(|(id, record)| match record.and_then(codec::read_deposit) {
+        let records = self.read().get_all::<LedgerRecord>(space, names).await?;
+        let read = ids.iter().zip(records).map(|(id, record)| match record {
             Some(LedgerRecord::Deposited(deposited)) => Ok(Deposit { id: *id, deposited }),
             Some(LedgerRecord::None | LedgerRecord::Open(_) | LedgerRecord::Closed(_)) | None => {
                 Err(StoreError::Damaged(format!("deposit {id}")))

@@ -6,31 +6,20 @@
 mod management_keys;
 
 use domain::digest::Digest;
-use key_service_ledger::{
-    StoreError,
-    messages::{self, PepperRecord},
-    view::View,
-};
+use key_service_ledger::{StoreError, stored::PepperRecord};
 use records::{Name, Space};
-use shared::ids::{AccountId, KeyId, ManagementKeyId, Principal};
 
 use crate::{
     data::Credential,
     store::{base::Store, layout},
 };
 
-/// Classes of credentials, as their records number them.
-const API_KEY: u32 = 0;
-const MANAGEMENT_KEY: u32 = 1;
-
 impl Store {
     /// Finds the credential with this digest. Owner and number never change, so callers may cache them. Credentials of
     /// revoked keys are found too. The ledger refuses a credential that a rotation ended; the key's next rotation
     /// removes it, unless it is the key's first one.
     pub async fn find_credential(&self, digest: Digest) -> Result<Option<Credential>, StoreError> {
-        let found =
-            self.read().get::<messages::Credential>(&layout::credentials(&digest), name_of(&digest)).await?;
-        found.as_ref().map(read).transpose()
+        self.read().get(&layout::credentials(&digest), name_of(&digest)).await
     }
 
     /// Reads the record of the peppers that credentials were made with ([`domain::pepper_record`]), if there is one.
@@ -74,8 +63,8 @@ impl Store {
         let name = name_of(digest);
         self.change(&layout::credentials(digest), |view| {
             view.presume_absent(&name);
-            let credential = decide(present(view, &name)?);
-            view.put(&name, &write(credential));
+            let credential = decide(view.get(&name)?);
+            view.put(&name, &credential);
             Ok(credential)
         })
         .await
@@ -86,7 +75,7 @@ impl Store {
     pub(crate) async fn forget_credential(&self, digest: &Digest, credential: Credential) {
         let (space, name) = (layout::credentials(digest), name_of(digest));
         let forgotten = self.note(&space, |view| {
-            if present(view, &name)? == Some(credential) {
+            if view.get(&name)? == Some(credential) {
                 view.remove(&name);
             }
             Ok(())
@@ -97,36 +86,10 @@ impl Store {
     }
 }
 
-fn present(view: &mut View, name: &Name) -> Result<Option<Credential>, StoreError> {
-    view.get::<messages::Credential>(name)?.as_ref().map(read).transpose()
-}
-
 fn name_of(digest: &Digest) -> Name {
     layout::name(layout::CREDENTIALS, *digest.as_bytes())
 }
 
 fn pepper_place() -> (Space, Name) {
     (Space::new("installation"), layout::name(layout::INSTALLATION, *b"p"))
-}
-
-fn write(Credential { owner, number }: Credential) -> messages::Credential {
-    let (class, account, owner) = match owner {
-        Principal::ApiKey(account, key) => (API_KEY, account, *key.as_bytes()),
-        Principal::ManagementKey(account, key) => (MANAGEMENT_KEY, account, *key.as_bytes()),
-    };
-    messages::Credential { class, account: account.as_bytes().to_vec(), owner: owner.to_vec(), number }
-}
-
-fn read(credential: &messages::Credential) -> Result<Credential, StoreError> {
-    let messages::Credential { class, account, owner, number } = credential;
-    let account = AccountId::from_slice(account);
-    let owner = account.and_then(|account| match *class {
-        API_KEY => KeyId::from_slice(owner).map(|key| Principal::ApiKey(account, key)),
-        MANAGEMENT_KEY => {
-            ManagementKeyId::from_slice(owner).map(|key| Principal::ManagementKey(account, key))
-        }
-        _ => None,
-    });
-    let owner = owner.ok_or_else(|| StoreError::Damaged("the owner of a credential".into()))?;
-    Ok(Credential { owner, number: *number })
 }

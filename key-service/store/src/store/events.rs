@@ -1,14 +1,17 @@
 //! Events of accounts. Each account numbers its events and keeps them within
 //! [`EventBounds`](key_service_ledger::EventBounds).
 
-use key_service_ledger::{StoreError, messages, names};
+use key_service_ledger::{
+    StoreError, names,
+    stored::{EventsKept, Told},
+};
 use records::{Answer, Question, Space};
 use shared::ids::{AccountId, EventId, KeyId};
 
 use crate::{
     data::{EventSlice, EventsPage, Found, NumberedEvent, Order},
     store::{
-        base::{Store, message, no_answer},
+        base::{Store, no_answer, value},
         books::search::{READ_AT_ONCE, Scan},
         layout,
     },
@@ -40,7 +43,7 @@ impl Store {
         EventSlice { order, behind, limit }: EventSlice,
     ) -> Result<Found<NumberedEvent, u64>, StoreError> {
         let space = layout::space(account);
-        let kept = self.read().get::<messages::EventsKept>(&space, names::events()).await?;
+        let kept = self.read().get::<EventsKept>(&space, names::events()).await?;
         let first = kept.map_or(1, |kept| kept.first);
         // One event more than wanted shows whether there are more.
         let at_once = if search.is_whole() { limit.min(READ_AT_ONCE) + 1 } else { READ_AT_ONCE };
@@ -81,7 +84,7 @@ impl Store {
                 return Err(no_answer());
             };
             let kept = kept.into_iter().next().flatten();
-            let kept: Option<messages::EventsKept> = kept.as_ref().map(message).transpose()?;
+            let kept: Option<EventsKept> = kept.as_ref().map(value).transpose()?;
             let first = kept.map_or(1, |kept| kept.first);
             // The log may still have values that are no longer kept.
             if from < first {
@@ -97,7 +100,7 @@ impl Store {
     /// Returns which of these thresholds a kept event reports, given the thresholds' names.
     pub async fn are_told(&self, account: AccountId, names: Vec<Vec<u8>>) -> Result<Vec<bool>, StoreError> {
         let names = names.iter().map(|name| names::told(name)).collect();
-        let told = self.read().get_all::<messages::Told>(&layout::space(account), names).await?;
+        let told = self.read().get_all::<Told>(&layout::space(account), names).await?;
         Ok(told.into_iter().map(|told| told.is_some()).collect())
     }
 

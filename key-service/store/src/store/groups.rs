@@ -12,9 +12,8 @@ use domain::{
     key::ApiKey,
 };
 use key_service_ledger::{
-    StoreError,
-    messages::{self, ExternalId},
-    names,
+    StoreError, names,
+    stored::{Balance, ExternalId},
 };
 use records::{Answer, Index, Question};
 use shared::ids::{AccountId, GroupId, KeyId};
@@ -197,8 +196,8 @@ impl Store {
             return Ok(TopGroups { ids, are_all: true });
         }
         let names = ids.iter().map(|id| names::group(*id)).collect();
-        let found = self.read().get_all::<messages::Group>(&space, names).await?;
-        let used = found.iter().map(|group| group.as_ref()?.budget.as_ref().map(|budget| budget.used));
+        let found = self.read().get_all::<Balance<domain::ledger::Group>>(&space, names).await?;
+        let used = found.iter().map(|group| Some(group.as_ref()?.of.budget.used));
         let mut by_use: Vec<_> = used.zip(ids).collect();
         by_use.sort_by_key(|(used, _)| std::cmp::Reverse(*used));
         let ids = by_use.into_iter().take(most).map(|(_, id)| id).collect();
@@ -216,7 +215,7 @@ impl Store {
         for some in external_ids.chunks(READ_AT_ONCE) {
             let names = some.iter().map(|id| external_id(id)).collect();
             for found in self.read().get_all::<ExternalId>(&space, names).await? {
-                groups.push(found.map(|found| group_id(&found.group)).transpose()?);
+                groups.push(found.map(|found| found.group));
             }
         }
         Ok(groups)

@@ -1,6 +1,6 @@
 //! Idempotency keys: the result of each key's request, until the key expires.
 
-use key_service_ledger::{Change, StoreError, messages::IdempotencyKey};
+use key_service_ledger::{Change, StoreError, stored::IdempotencyKey};
 use records::{Name, Order};
 use shared::ids::AccountId;
 
@@ -59,25 +59,17 @@ pub(crate) fn earlier(
 ) -> Result<Option<Earlier>, StoreError> {
     let Some(attempt) = attempt else { return Ok(None) };
     let kept = change.get::<IdempotencyKey>(&name_of(attempt))?;
-    let Some(kept) = kept.filter(|kept| kept.expires_at > attempt.now.millis()) else { return Ok(None) };
-    if kept.request != attempt.request.as_bytes() {
-        return Ok(Some(Earlier::OtherRequest));
-    }
-    let made = kept.made.try_into();
-    made.map(|made| Some(Earlier::Made(made)))
-        .map_err(|_| StoreError::Damaged("what an idempotency key made".into()))
+    let Some(kept) = kept.filter(|kept| kept.expires_at > attempt.now) else { return Ok(None) };
+    let is_same = kept.request == attempt.request;
+    Ok(Some(if is_same { Earlier::Made(kept.made) } else { Earlier::OtherRequest }))
 }
 
 /// Stores the attempt's result under its idempotency key, if it has one. An expired record may be overwritten; its
 /// index entry stays until it is pruned.
 pub(crate) fn keep(change: &mut Change<'_>, attempt: Option<&Idempotency>, made: &[u8; 16]) {
     let Some(attempt) = attempt else { return };
-    let Idempotency { key, request, now: _, expires_at } = attempt;
-    let kept = IdempotencyKey {
-        request: request.as_bytes().to_vec(),
-        made: made.to_vec(),
-        expires_at: expires_at.millis(),
-    };
+    let Idempotency { key, request, now: _, expires_at } = *attempt;
+    let kept = IdempotencyKey { request, made: *made, expires_at };
     change.enter(layout::IDEMPOTENCY_ENDS, [&end_of(&kept)[..], key.as_bytes()].concat());
     change.put(&name_of(attempt), &kept);
 }
@@ -88,5 +80,5 @@ fn name_of(attempt: &Idempotency) -> Name {
 
 /// First part of an idempotency key's index entry.
 fn end_of(kept: &IdempotencyKey) -> [u8; 8] {
-    layout::time(shared::time::Timestamp::from_millis(kept.expires_at))
+    layout::time(kept.expires_at)
 }

@@ -14,9 +14,8 @@ use domain::{
     key::{ApiKey, KeyPatch, NewKey},
 };
 use key_service_ledger::{
-    Change, StoreError,
-    messages::{AccountProfile, KeyProfile},
-    names,
+    Change, StoreError, names,
+    stored::{AccountProfile, KeyProfile},
 };
 use shared::ids::{AccountId, KeyId, Principal};
 

@@ -13,7 +13,7 @@ use domain::{
 };
 use key_service_ledger::{
     Change, StoreError,
-    messages::{self, IdList, MemberName},
+    stored::{IdList, MemberName, MemberRecord},
 };
 use records::Name;
 use shared::ids::{AccountId, MemberId};
@@ -24,7 +24,7 @@ use crate::{
         accounts::insert_id,
         base::Store,
         layout,
-        members::member_records::{member_id, member_name, name_name, read_member, write_member},
+        members::member_records::{member_name, name_name, read_member, write_member},
     },
 };
 
@@ -43,12 +43,12 @@ impl Store {
     /// The account's members, oldest first.
     pub async fn members(&self, account: AccountId) -> Result<Vec<Member>, StoreError> {
         let space = layout::space(account);
-        let list = self.read().get::<IdList>(&space, list_name()).await?.unwrap_or_default();
-        let ids: Vec<_> = list.ids.iter().map(|id| member_id(id)).collect::<Result<_, _>>()?;
-        let members = self.read().get_all(&space, ids.iter().map(|id| member_name(*id)).collect()).await?;
+        let list = self.read().get::<IdList<MemberId>>(&space, list_name()).await?.unwrap_or_default();
+        let names = list.ids.iter().map(|id| member_name(*id)).collect();
+        let members = self.read().get_all(&space, names).await?;
         // Members may have been removed since the list was read.
-        let members = ids.into_iter().zip(members).filter_map(|(id, member)| Some((id, member?)));
-        members.map(|(id, member)| read_member(id, member)).collect()
+        let members = list.ids.into_iter().zip(members);
+        Ok(members.filter_map(|(id, member)| Some(read_member(id, member?))).collect())
     }
 
     /// Finds a member of the account by name, through an index.
@@ -57,9 +57,8 @@ impl Store {
         let Some(named) = self.read().get::<MemberName>(&space, name_name(name)).await? else {
             return Ok(None);
         };
-        let id = member_id(&named.member)?;
-        let member = self.read().get(&space, member_name(id)).await?;
-        member.map(|member| read_member(id, member)).transpose()
+        let member = self.read().get(&space, member_name(named.member)).await?;
+        Ok(member.map(|member| read_member(named.member, member)))
     }
 
     /// Changes some fields of a member. A new role writes an event. `false` if there is no such member.
@@ -72,7 +71,7 @@ impl Store {
         let name = member_name(id);
         let update = |change: &mut Change<'_>| {
             let Some(member) = change.get(&name)? else { return Ok(false) };
-            let member = read_member(id, member)?;
+            let member = read_member(id, member);
             member.role_event(&fields).into_iter().for_each(|event| change.event(event));
             change.put(&name, &write_member(&member.changed(fields.clone())));
             Ok(true)
@@ -92,7 +91,7 @@ impl Store {
         let name = member_name(member.id);
         let replace = |change: &mut Change<'_>| {
             let Some(found) = change.get(&name)? else { return Ok(false) };
-            let found = read_member(member.id, found)?;
+            let found = read_member(member.id, found);
             if found.second_factor != member.second_factor {
                 return Ok(false);
             }
@@ -115,10 +114,11 @@ impl Store {
         let records = self.some_records_of(account, id).await?;
         let name = member_name(id);
         let remove = |change: &mut Change<'_>| {
-            let (found, list) = (change.get::<messages::Member>(&name)?, change.get::<IdList>(&list_name())?);
+            let (found, list) =
+                (change.get::<MemberRecord>(&name)?, change.get::<IdList<MemberId>>(&list_name())?);
             let Some(found) = found else { return Ok(false) };
             let mut list = list.unwrap_or_default();
-            list.ids.retain(|other| other != id.as_bytes());
+            list.ids.retain(|other| *other != id);
             change.put(&list_name(), &list);
             change.remove(&name);
             change.remove(&name_name(&found.name));
@@ -142,13 +142,13 @@ fn add_member(
     let (of_member, of_name) = (member_name(member.id), name_name(&member.name));
     change.presume_absent(&of_member);
     change.presume_absent(&of_name);
-    let (money, list) = (change.account()?, change.get::<IdList>(&list_name())?);
+    let (money, list) = (change.account()?, change.get::<IdList<MemberId>>(&list_name())?);
     if money.is_none() {
         return Err(StoreError::no_account(account));
     }
     match change.get::<MemberName>(&of_name)? {
         // An earlier attempt of the same caller created the member.
-        Some(named) if named.member == member.id.as_bytes() => return Ok(MemberCreated::Made),
+        Some(named) if named.member == member.id => return Ok(MemberCreated::Made),
         Some(_) => return Ok(MemberCreated::NameTaken),
         None => {}
     }
@@ -159,10 +159,10 @@ fn add_member(
     if change.has_record(&of_member) {
         return Err(StoreError::Conflict(format!("{} has another name", member.id)));
     }
-    insert_id(&mut list, member.id.as_bytes());
+    insert_id(&mut list, member.id);
     change.put(&list_name(), &list);
     change.put(&of_member, &write_member(member));
-    change.put(&of_name, &MemberName { member: member.id.as_bytes().to_vec() });
+    change.put(&of_name, &MemberName { member: member.id });
     change.event(act.event(0, None, None, member.invitation()));
     Ok(MemberCreated::Made)
 }

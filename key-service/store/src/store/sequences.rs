@@ -5,7 +5,10 @@ use domain::{
     event::Event,
     sequence::{Epoch, EpochBegin, Sequence, next_epoch},
 };
-use key_service_ledger::{StoreError, messages, names};
+use key_service_ledger::{
+    StoreError, names,
+    stored::{AccountRecord, Restores},
+};
 use records::{Log, Name, Order, Space};
 use shared::{ids::AccountId, time::Timestamp};
 
@@ -18,15 +21,15 @@ impl Store {
         let now = self.clock.now();
         for account in self.accounts().await? {
             let space = names::space(account.id);
-            let of_replaced: Option<messages::Restores> = match replaced {
+            let of_replaced: Option<Restores> = match replaced {
                 // A damaged record must not block the restore that it makes necessary.
                 Some(replaced) => replaced.read().get(&space, name()).await.unwrap_or_default(),
                 None => None,
             };
             let of_replaced = of_replaced.as_ref().and_then(last_epoch);
             self.change(&space, |view| {
-                let Some(account) = view.get::<messages::Account>(&names::account())? else { return Ok(()) };
-                let mut restores: messages::Restores = view.get(&name())?.unwrap_or_default();
+                let Some(account) = view.get::<AccountRecord>(&names::account())? else { return Ok(()) };
+                let mut restores: Restores = view.get(&name())?.unwrap_or_default();
                 let epoch = next_epoch(last_epoch(&restores).into_iter().chain(of_replaced), now);
                 restores.first_entries.push(account.entries + 1);
                 restores.first_events.push(account.events + 1);
@@ -42,7 +45,7 @@ impl Store {
     /// Epochs of the account's journal, and of its events.
     pub async fn sequences(&self, account: AccountId) -> Result<(Sequence, Sequence), StoreError> {
         let space = names::space(account);
-        let kept: messages::Restores = self.read().get(&space, name()).await?.unwrap_or_default();
+        let kept: Restores = self.read().get(&space, name()).await?.unwrap_or_default();
         let (mut entries, mut events) = (Vec::new(), Vec::new());
         let mut add = |begin, firsts: [u64; 2], number| {
             let [of_entries, of_events] = firsts.map(|first| Epoch { first, begin, number });
@@ -78,7 +81,7 @@ impl Store {
                 lost.push(self.lost_since(&space, *since).await?);
             }
             self.change(&space, |view| {
-                let mut kept: messages::Restores = view.get(&name())?.unwrap_or_default();
+                let mut kept: Restores = view.get(&name())?.unwrap_or_default();
                 for ([entry, event], epoch) in &lost {
                     kept.lost_entries.push(*entry);
                     kept.lost_events.push(*event);
@@ -132,7 +135,7 @@ fn time(log: Log, number: u64, value: &[u8]) -> Result<Timestamp, StoreError> {
     Ok(at)
 }
 
-fn last_epoch(restores: &messages::Restores) -> Option<u64> {
+fn last_epoch(restores: &Restores) -> Option<u64> {
     restores.epochs.last().copied()
 }
 

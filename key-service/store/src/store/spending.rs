@@ -4,7 +4,7 @@ pub(crate) mod holders;
 mod house;
 
 use async_trait::async_trait;
-use key_service_ledger::{StoreError, messages, names};
+use key_service_ledger::{StoreError, names, stored::AccountRecord};
 use records::{MissingServers, Order, timed};
 use shared::{ids::AccountId, time::Timestamp};
 
@@ -82,12 +82,12 @@ impl Ledger for Store {
 
     async fn due_holds(&self, account: AccountId, after: Option<Cursor>) -> Result<DueHolds, StoreError> {
         let space = layout::space(account);
-        let Some(account) = self.read().get::<messages::Account>(&space, names::account()).await? else {
+        let Some(account) = self.read().get::<AccountRecord>(&space, names::account()).await? else {
             return Ok(DueHolds::default());
         };
         let from = after.map(|Cursor(from)| hex::decode(from)).transpose();
         let from = from.map_err(|_| StoreError::Conflict("a cursor of another listing".into()))?;
-        let to = account.tick.saturating_add(1).to_be_bytes().to_vec();
+        let to = account.money.tick.saturating_add(1).to_be_bytes().to_vec();
         let range = (from.unwrap_or_default(), Some(to));
         let due = self.read().entries(&space, names::DUE, range, Order::Ascending, HOLDS_AT_ONCE).await?;
         let next = due.last().filter(|_| due.len() == HOLDS_AT_ONCE);

@@ -6,18 +6,19 @@ mod records;
 use ::records::{Space, Write};
 use key_service_ledger::{
     Change, StoreError,
-    messages::{PendingDeliveries, WebhookAccount, WebhookList},
+    stored::{IdList, PendingDeliveries, WebhookAccount, WebhookRecord},
 };
 use shared::ids::{AccountId, WebhookId};
 
 use crate::{
     data::{Idempotency, WebhookCreated},
     store::{
+        accounts::insert_id,
         base::Store,
         idempotency::{self, Earlier},
         layout,
         webhooks::records::{
-            attempts, delivery, list, pending, read, read_pending, unreadable, webhook, write_webhook,
+            attempts, delivery, list, pending, read_pending, read_webhook, unreadable, webhook, write_webhook,
         },
     },
 };
@@ -61,15 +62,13 @@ impl Store {
                     }
                     None => {}
                 }
-                let mut listed = change.get::<WebhookList>(&list())?.unwrap_or_default();
-                let others = listed.ids.iter().filter(|other| other[..] != id.as_bytes()[..]).count();
+                let mut listed = change.get::<IdList<WebhookId>>(&list())?.unwrap_or_default();
+                let others = listed.ids.iter().filter(|other| **other != id).count();
                 if others as u64 >= most {
                     return Ok(WebhookCreated::TooMany);
                 }
                 if others == listed.ids.len() {
-                    listed.ids.push(id.as_bytes().to_vec());
-                    // The order of ids is the order of creation.
-                    listed.ids.sort_unstable();
+                    insert_id(&mut listed, id);
                     change.put(&list(), &listed);
                     change.presume_absent(&webhook(id));
                     change.put(&webhook(id), &write_webhook(&new));
@@ -83,14 +82,12 @@ impl Store {
     /// The account's webhooks, oldest first.
     pub async fn webhooks(&self, account: AccountId) -> Result<Vec<StoredWebhook>, StoreError> {
         let space = layout::space(account);
-        let listed = self.read().get::<WebhookList>(&space, list()).await?.unwrap_or_default();
-        let ids = listed.ids.iter().map(|id| WebhookId::from_slice(id));
-        let ids: Vec<WebhookId> =
-            ids.collect::<Option<_>>().ok_or_else(|| unreadable("the list of webhooks"))?;
-        let found = self.read().get_all(&space, ids.iter().map(|id| webhook(*id)).collect()).await?;
+        let listed = self.read().get::<IdList<WebhookId>>(&space, list()).await?.unwrap_or_default();
+        let names = listed.ids.iter().map(|id| webhook(*id)).collect();
+        let found = self.read().get_all(&space, names).await?;
         // A webhook removed in between is absent.
-        let found = ids.into_iter().zip(found).filter_map(|(id, found)| Some((id, found?)));
-        found.map(|(id, found)| read(id, found)).collect()
+        let found = listed.ids.into_iter().zip(found);
+        Ok(found.filter_map(|(id, found)| Some(read_webhook(id, found?))).collect())
     }
 
     /// Changes a webhook by [`StoredWebhook::with`]. If that disables it, its deliveries are dropped. `None` if the
@@ -106,9 +103,9 @@ impl Store {
             .change(account, |change| {
                 let waiting = change.get::<PendingDeliveries>(&pending(id))?;
                 let Some(before) = change.get(&webhook(id))? else { return Ok(None) };
-                let before = read(id, before)?;
+                let before = read_webhook(id, before);
                 let waiting = waiting.unwrap_or_default();
-                let deliveries: Vec<_> = waiting.deliveries.iter().filter_map(read_pending).collect();
+                let deliveries: Vec<_> = waiting.deliveries.iter().map(read_pending).collect();
                 let after = before.clone().with(&patch, deliveries.iter(), act.at);
                 change.put(&webhook(id), &write_webhook(&after));
                 if after.webhook.disabled.is_some() {
@@ -131,14 +128,14 @@ impl Store {
         self.lanes
             .change(account, |change| {
                 let waiting = change.get::<PendingDeliveries>(&pending(id))?.unwrap_or_default();
-                let mut listed = change.get::<WebhookList>(&list())?.unwrap_or_default();
-                let Some(before) = change.get(&webhook(id))? else { return Ok(None) };
-                listed.ids.retain(|other| other[..] != id.as_bytes()[..]);
+                let mut listed = change.get::<IdList<WebhookId>>(&list())?.unwrap_or_default();
+                let Some(before) = change.get::<WebhookRecord>(&webhook(id))? else { return Ok(None) };
+                listed.ids.retain(|other| *other != id);
                 change.put(&list(), &listed);
                 change.remove(&webhook(id));
                 change.remove(&attempts(id));
                 drop_deliveries(change, id, &waiting);
-                Ok(Some(read(id, before)?.webhook))
+                Ok(Some(read_webhook(id, before).webhook))
             })
             .await
     }
@@ -174,7 +171,7 @@ impl Store {
 /// Removes all deliveries of a webhook. The record of waiting deliveries guards them.
 fn drop_deliveries(change: &mut Change<'_>, id: WebhookId, waiting: &PendingDeliveries) {
     for waiting in &waiting.deliveries {
-        change.write(Write::Remove(delivery(id, &waiting.event)));
+        change.write(Write::Remove(delivery(id, waiting.event)));
     }
     change.remove(&pending(id));
 }

@@ -2,10 +2,18 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "panics are fine as test failures")]
 
-use domain::ledger::Record;
-use key_service_ledger::{codec, messages, names, view::View};
+use domain::ledger::{Key, Record};
+use key_service_ledger::{
+    names,
+    stored::{AccountRecord, Balance},
+    view::View,
+};
+use minicbor::{Decode, Encode};
 use records::{Name, Write};
-use shared::ids::{AccountId, GenerationId, KeyId};
+use shared::{
+    ids::{AccountId, GenerationId, KeyId},
+    money::NanoUsd,
+};
 
 use crate::store::{Store, StoreError};
 
@@ -37,23 +45,25 @@ impl Store {
             match fault {
                 Fault::Used(key) => {
                     let key = &names::key(key);
-                    change(view, key, |key: &mut messages::Key| key.budget.as_mut().unwrap().used += 1)?;
+                    change(view, key, |key: &mut Balance<Key>| add_one(&mut key.of.budget.used))?;
                 }
                 Fault::Credit => {
-                    change(view, &names::account(), |account: &mut messages::Account| account.credit += 1)?;
+                    change(view, &names::account(), |account: &mut AccountRecord| {
+                        add_one(&mut account.money.credit)
+                    })?;
                 }
                 Fault::LostEntry(_) => {
                     let entry = lost.as_ref().unwrap();
                     // Balances say that nothing was written; the amounts do not.
-                    change(view, &names::account(), |account: &mut messages::Account| account.entries = 0)?;
+                    change(view, &names::account(), |account: &mut AccountRecord| account.entries = 0)?;
                     let key = names::key(entry.entry.settlement.payer.key);
-                    change(view, &key, |key: &mut messages::Key| key.last_entry = 0)?;
+                    change(view, &key, |key: &mut Balance<Key>| key.last_entry = 0)?;
                     view.write(Write::Trim { log: names::JOURNAL, first: entry.number + 1 });
                 }
                 Fault::PhantomHold(phantom, like) => {
-                    let like: messages::Generation = view.get(&names::generation(like))?.unwrap_or_default();
-                    if let Some(Record::Open(hold)) = codec::read_generation(like.clone()) {
-                        view.enter(names::DUE, names::due(phantom, &hold));
+                    let like: Record = view.get(&names::generation(like))?.unwrap_or_default();
+                    if let Record::Open(hold) = &like {
+                        view.enter(names::DUE, names::due(phantom, hold));
                     }
                     let phantom = names::generation(phantom);
                     view.presume_absent(&phantom);
@@ -67,14 +77,18 @@ impl Store {
 }
 
 /// Changes a record, once it is read.
-fn change<M: prost::Message + Default>(
+fn change<T: Encode<()> + for<'b> Decode<'b, ()>>(
     view: &mut View,
     name: &Name,
-    change: impl FnOnce(&mut M),
+    change: impl FnOnce(&mut T),
 ) -> Result<(), StoreError> {
-    if let Some(mut message) = view.get::<M>(name)? {
-        change(&mut message);
-        view.put(name, &message);
+    if let Some(mut value) = view.get::<T>(name)? {
+        change(&mut value);
+        view.put(name, &value);
     }
     Ok(())
+}
+
+fn add_one(amount: &mut NanoUsd) {
+    *amount = amount.checked_add(NanoUsd::from_nanos(1)).unwrap();
 }

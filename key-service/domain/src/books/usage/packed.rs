@@ -38,7 +38,10 @@ fn take(bytes: &mut &[u8]) -> Option<u64> {
     None
 }
 
-fn push_counts(bytes: &mut Vec<u8>, PartCounts { requests, prompt, cached, completion, charged }: PartCounts) {
+fn push_counts(
+    bytes: &mut Vec<u8>,
+    PartCounts { requests, prompt, cached, completion, charged }: PartCounts,
+) {
     // Small amounts below zero are short too.
     let charged = charged.nanos();
     let charged = ((charged << 1) ^ (charged >> 63)).cast_unsigned();
@@ -81,11 +84,7 @@ impl<'b, C> Decode<'b, C> for HoursOfDay {
 
 /// Users, and their counts, the last of which are those of all others.
 impl<C> Encode<C> for UserDay {
-    fn encode<W: Write>(
-        &self,
-        encoder: &mut Encoder<W>,
-        _: &mut C,
-    ) -> Result<(), EncodeError<W::Error>> {
+    fn encode<W: Write>(&self, encoder: &mut Encoder<W>, _: &mut C) -> Result<(), EncodeError<W::Error>> {
         encoder.array(2)?.array(self.named().len() as u64)?;
         let mut bytes = Vec::with_capacity(16 * (self.named().len() + 1));
         for (user, counts) in self.named() {
@@ -119,8 +118,7 @@ mod tests {
     fn counts_are_read_as_they_were_written() {
         for nanos in [0, 1, -1, 63, -64, i64::MAX, i64::MIN] {
             let charged = NanoUsd::from_nanos(nanos);
-            let counts =
-                PartCounts { requests: 1, prompt: 127, cached: 128, completion: u64::MAX, charged };
+            let counts = PartCounts { requests: 1, prompt: 127, cached: 128, completion: u64::MAX, charged };
             let mut bytes = Vec::new();
             push_counts(&mut bytes, counts);
             let mut rest = &bytes[..];

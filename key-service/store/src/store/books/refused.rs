@@ -4,7 +4,7 @@ use std::{cmp::Reverse, collections::BTreeMap, ops::RangeInclusive};
 
 use key_service_ledger::{
     StoreError,
-    messages::{RefusedCount, RefusedDay, RefusedDays},
+    stored::{RefusedCount, RefusedDay, RefusedDays},
     view::View,
 };
 use records::{Answer, Name, Question, Set};
@@ -14,7 +14,7 @@ use shared::{
 };
 
 use crate::store::{
-    base::{Store, message, no_answer},
+    base::{Store, no_answer, value},
     layout,
 };
 use domain::usage::{Day, Hour};
@@ -99,7 +99,7 @@ impl Store {
             for (name, record) in records {
                 let key = name.split_first().filter(|(tag, _)| **tag == b'k');
                 let Some(key) = key.and_then(|(_, id)| KeyId::from_slice(id)) else { continue };
-                let counts = message::<RefusedDay>(&record)?.counts;
+                let counts = value::<RefusedDay>(&record)?.counts;
                 let sum = counts.iter().fold(0, |sum: u64, of| sum.saturating_add(of.count));
                 keys.insert(key, sum);
             }

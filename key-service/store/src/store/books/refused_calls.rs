@@ -1,12 +1,11 @@
 //! The last refused calls of an account, one by one. Their counts are kept longer.
 
-use std::{cmp::Reverse, sync::Arc};
+use std::cmp::Reverse;
 
 use domain::refused::RefusedCall;
-use key_service_ledger::{StoreError, codec, messages};
-use prost::Message;
+use key_service_ledger::{StoreError, stored::RefusedCalls};
 use records::{Name, Order, Write};
-use shared::ids::{AccountId, KeyId, RefusalId};
+use shared::{ids::AccountId, stored};
 
 use crate::store::{base::Store, layout};
 
@@ -23,10 +22,10 @@ impl Store {
         account: AccountId,
         calls: &[RefusedCall],
     ) -> Result<(), StoreError> {
-        let values: Vec<_> = calls.iter().map(|call| written(call).encode_to_vec()).collect();
+        let values: Vec<_> = calls.iter().map(stored::write).collect();
         for values in values.chunks(APPENDED_AT_ONCE) {
             self.note(&layout::space(account), |view| {
-                let mut kept: messages::RefusedCalls = view.get(&numbers())?.unwrap_or_default();
+                let mut kept: RefusedCalls = view.get(&numbers())?.unwrap_or_default();
                 let (log, first) = (layout::REFUSED_CALLS, kept.last + 1);
                 kept.last += values.len() as u64;
                 view.put(&numbers(), &kept);
@@ -45,8 +44,8 @@ impl Store {
         let values =
             self.read().values(&space, layout::REFUSED_CALLS, all, order, REFUSED_CALLS_KEPT).await?;
         let read = |(number, value): (u64, Vec<u8>)| {
-            let call = messages::RefusedCall::decode(&value[..]).ok().and_then(read);
-            call.ok_or_else(|| StoreError::Damaged(format!("refused call {number}")))
+            let call = stored::read::<RefusedCall>(&value);
+            call.map_err(|_| StoreError::Damaged(format!("refused call {number}")))
         };
         let mut calls: Vec<_> = values.into_iter().map(read).collect::<Result<_, _>>()?;
         // Each key-service adds several calls at once, some time after they were refused.
@@ -58,26 +57,4 @@ impl Store {
 /// Name of the record with the numbers of the calls.
 fn numbers() -> Name {
     layout::name(layout::HOUSE, *b"c")
-}
-
-fn written(call: &RefusedCall) -> messages::RefusedCall {
-    let RefusedCall { id, key, reason, model, origin } = call;
-    messages::RefusedCall {
-        id: id.as_bytes().to_vec(),
-        key: key.as_bytes().to_vec(),
-        reason: reason.clone(),
-        model: model.clone().unwrap_or_default(),
-        origin: origin.as_deref().map(codec::write_origin),
-    }
-}
-
-fn read(call: messages::RefusedCall) -> Option<RefusedCall> {
-    let messages::RefusedCall { id, key, reason, model, origin } = call;
-    Some(RefusedCall {
-        id: RefusalId::from_slice(&id)?,
-        key: KeyId::from_slice(&key)?,
-        reason,
-        model: Some(model).filter(|model| !model.is_empty()),
-        origin: origin.and_then(codec::read_origin).map(Arc::new),
-    })
 }

@@ -3,11 +3,9 @@
 use std::time::Duration;
 
 use key_service_ledger::{
-    StoreError,
-    codec::{self, AccountRecord},
-    messages, names,
+    StoreError, names,
+    stored::{AccountRecord, EntryRecord},
 };
-use prost::Message;
 use records::Order;
 use shared::{ids::AccountId, time::Timestamp};
 
@@ -50,7 +48,7 @@ impl Run {
         let space = names::space(account);
         let first =
             store.read().values(&space, names::JOURNAL, self.first..=self.first, Order::Ascending, 1).await?;
-        let entry = first.first().and_then(|(_, value)| messages::Entry::decode(&value[..]).ok());
+        let entry = first.first().and_then(|(_, value)| shared::stored::read::<EntryRecord>(value).ok());
         // Dropped or unreadable entries do not show an earlier run.
         let before = entry.map(|entry| entry.went_back).filter(|before| *before < self.first);
         Ok(Some(Self { first: before.unwrap_or_default().max(1), next: Some(self.first) }))
@@ -84,11 +82,11 @@ impl Store {
     }
 
     async fn money(&self, account: AccountId) -> Result<AccountRecord, StoreError> {
-        let found = self.read().get::<messages::Account>(&names::space(account), names::account()).await;
+        let found = self.read().get::<AccountRecord>(&names::space(account), names::account()).await;
         match found {
             // Pages show whatever can be read.
             Err(StoreError::Damaged(_)) => Ok(AccountRecord::default()),
-            found => Ok(found?.as_ref().map(codec::read_account).unwrap_or_default()),
+            found => Ok(found?.unwrap_or_default()),
         }
     }
 }

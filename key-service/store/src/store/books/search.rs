@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use key_service_ledger::{StoreError, codec, messages, names};
+use key_service_ledger::{StoreError, names, stored::Balance};
 use shared::{
     ids::{AccountId, GenerationId, GroupId, KeyId},
     time::Timestamp,
@@ -17,7 +17,7 @@ use crate::{
     },
 };
 use domain::{
-    ledger::{CLOCK_LEAD, Ending, MOST_LEAD, Record},
+    ledger::{self, CLOCK_LEAD, Ending, MOST_LEAD, Record},
     search::EntrySearch,
 };
 
@@ -273,11 +273,11 @@ impl Chain {
         let space = names::space(account);
         Ok(match self {
             Self::Key(id) => {
-                let key = store.read().get::<messages::Key>(&space, names::key(id)).await?;
+                let key = store.read().get::<Balance<ledger::Key>>(&space, names::key(id)).await?;
                 key.map_or(0, |key| key.last_entry)
             }
             Self::Group(id) => {
-                let group = store.read().get::<messages::Group>(&space, names::group(id)).await?;
+                let group = store.read().get::<Balance<ledger::Group>>(&space, names::group(id)).await?;
                 group.map_or(0, |group| group.last_entry)
             }
         })
@@ -373,8 +373,8 @@ impl Store {
         keys: &[KeyId],
     ) -> Result<HashMap<KeyId, u64>, StoreError> {
         let names = keys.iter().map(|key| names::key(*key)).collect();
-        let found = self.read().get_all::<messages::Key>(&names::space(account), names).await?;
-        let last = |(id, key): (&KeyId, Option<messages::Key>)| Some((*id, key?.last_entry));
+        let found = self.read().get_all::<Balance<ledger::Key>>(&names::space(account), names).await?;
+        let last = |(id, key): (&KeyId, Option<Balance<ledger::Key>>)| Some((*id, key?.last_entry));
         Ok(keys.iter().zip(found).filter_map(last).collect())
     }
 
@@ -385,13 +385,13 @@ impl Store {
         generation: GenerationId,
     ) -> Result<Option<Timestamp>, StoreError> {
         let names = vec![names::generation(generation), names::expired(generation)];
-        let found = match self.read().get_all::<messages::Generation>(&names::space(account), names).await {
+        let found = match self.read().get_all::<Record>(&names::space(account), names).await {
             Err(StoreError::Damaged(_)) => Vec::new(),
             found => found?,
         };
-        let bill = |found| match codec::read_generation(found) {
-            Some(Record::Closed(bill)) => Some(bill.at),
-            Some(Record::None | Record::Open(_) | Record::Deposited(_)) | None => None,
+        let bill = |found| match found {
+            Record::Closed(bill) => Some(bill.at),
+            Record::None | Record::Open(_) | Record::Deposited(_) => None,
         };
         Ok(found.into_iter().flatten().filter_map(bill).max())
     }

@@ -9,13 +9,13 @@ use domain::{
 };
 use key_service_ledger::{
     StoreError,
-    messages::{UpstreamHour, UpstreamHours},
+    stored::{UpstreamHour, UpstreamHours},
     view::View,
 };
 use records::{Answer, Question, Set, Space};
 
 use crate::store::{
-    base::{Store, message, no_answer},
+    base::{Store, no_answer, value},
     layout,
 };
 
@@ -61,7 +61,7 @@ impl Store {
             let page = self.read().ask(&space(), vec![Question::Set(set, cursor)]).await?.pop();
             let Some(Answer::Set(records, next)) = page else { return Err(no_answer()) };
             for (name, record) in &records {
-                let hours = message::<UpstreamHours>(record)?.hours;
+                let hours = value::<UpstreamHours>(record)?.hours;
                 let recent = hours.iter().filter(|kept| i64::from(kept.hour) >= since.0);
                 let sum = recent.fold(UpstreamCalls::default(), |sum, kept| sum.plus(read(kept)));
                 if sum.bills > 0 {

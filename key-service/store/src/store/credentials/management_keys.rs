@@ -4,17 +4,17 @@
 //! a key, and a visible key can always be revoked.
 
 use domain::{
-    access::{Access, Scope, is_noted},
+    access::is_noted,
     event::{Act, EventKind},
 };
 use key_service_ledger::{
     Change, StoreError,
-    messages::{self, IdList, ManagementKeyOwner},
+    stored::{IdList, ManagementKeyOwner, ManagementKeyRecord},
     view::View,
 };
 use records::{Name, Space};
 use shared::{
-    ids::{AccountId, GroupId, ManagementKeyId, Principal},
+    ids::{AccountId, ManagementKeyId, Principal},
     time::Timestamp,
 };
 
@@ -32,12 +32,16 @@ impl Store {
         if self.account_money(account).await?.is_none() {
             return Err(StoreError::no_account(account));
         }
-        let list = self.read().get::<IdList>(&layout::space(account), list_name()).await?.unwrap_or_default();
+        let list = self
+            .read()
+            .get::<IdList<ManagementKeyId>>(&layout::space(account), list_name())
+            .await?
+            .unwrap_or_default();
         if !has_room(&list, id, key.most) {
             return Ok(false);
         }
         let (space, of_owner) = owner_record(id);
-        let owner = ManagementKeyOwner { account: account.as_bytes().to_vec() };
+        let owner = ManagementKeyOwner { account };
         let own = |view: &mut View| {
             view.presume_absent(&of_owner);
             if !view.has(&of_owner) {
@@ -57,12 +61,10 @@ impl Store {
     /// The account's management keys, oldest first.
     pub async fn management_keys(&self, account: AccountId) -> Result<Vec<ManagementKey>, StoreError> {
         let space = layout::space(account);
-        let list = self.read().get::<IdList>(&space, list_name()).await?.unwrap_or_default();
-        let id = |bytes: &Vec<u8>| ManagementKeyId::from_slice(bytes).ok_or_else(damaged);
-        let ids: Vec<_> = list.ids.iter().map(id).collect::<Result<_, _>>()?;
-        let keys = self.read().get_all(&space, ids.iter().map(|id| key_name(*id)).collect()).await?;
-        let keys = ids.into_iter().zip(keys).filter_map(|(id, key)| Some((id, key?)));
-        keys.map(|(id, key)| read_key(id, key).ok_or_else(damaged)).collect()
+        let list = self.read().get::<IdList<ManagementKeyId>>(&space, list_name()).await?.unwrap_or_default();
+        let names = list.ids.iter().map(|id| key_name(*id)).collect();
+        let keys = self.read().get_all(&space, names).await?;
+        Ok(list.ids.into_iter().zip(keys).filter_map(|(id, key)| Some(read_key(id, key?))).collect())
     }
 
     /// Finds a management key of the account.
@@ -72,7 +74,7 @@ impl Store {
         id: ManagementKeyId,
     ) -> Result<Option<ManagementKey>, StoreError> {
         let key = self.read().get(&layout::space(account), key_name(id)).await?;
-        key.map(|key| read_key(id, key).ok_or_else(damaged)).transpose()
+        Ok(key.map(|key| read_key(id, key)))
     }
 
     /// Records the use of a management key, unless a use less than [`domain::access::USE_NOTED_EVERY`] earlier is
@@ -85,11 +87,11 @@ impl Store {
     ) -> Result<bool, StoreError> {
         let name = key_name(id);
         let note = |view: &mut View| {
-            let Some(mut key) = view.get::<messages::ManagementKey>(&name)? else { return Ok(false) };
-            if !is_noted(key.last_used_at.map(Timestamp::from_millis), now) {
+            let Some(mut key) = view.get::<ManagementKeyRecord>(&name)? else { return Ok(false) };
+            if !is_noted(key.last_used_at, now) {
                 return Ok(false);
             }
-            key.last_used_at = Some(now.millis());
+            key.last_used_at = Some(now);
             view.put(&name, &key);
             Ok(true)
         };
@@ -106,9 +108,7 @@ impl Store {
         let Some(owner) = self.read().get::<ManagementKeyOwner>(&space, of_owner).await? else {
             return Ok(None);
         };
-        let account = AccountId::from_slice(&owner.account)
-            .ok_or_else(|| StoreError::Damaged("the owner of a management key".into()))?;
-        self.lanes.change(account, |change| revoke(change, id, act)).await
+        self.lanes.change(owner.account, |change| revoke(change, id, act)).await
     }
 }
 
@@ -117,7 +117,7 @@ fn add_key(change: &mut Change<'_>, new: &NewManagementKey, act: &Act) -> Result
     let NewManagementKey { account, key, digest: _, most } = new;
     let name = key_name(key.id);
     change.presume_absent(&name);
-    let (money, list) = (change.account()?, change.get::<IdList>(&list_name())?);
+    let (money, list) = (change.account()?, change.get::<IdList<ManagementKeyId>>(&list_name())?);
     if money.is_none() {
         return Err(StoreError::no_account(*account));
     }
@@ -128,7 +128,7 @@ fn add_key(change: &mut Change<'_>, new: &NewManagementKey, act: &Act) -> Result
     if change.has_record(&name) {
         return Ok(true);
     }
-    insert_id(&mut list, key.id.as_bytes());
+    insert_id(&mut list, key.id);
     change.put(&list_name(), &list);
     change.put(&name, &write_key(key));
     change.event(act.event(0, None, None, key.creation()));
@@ -142,19 +142,19 @@ fn revoke(
     act: &Act,
 ) -> Result<Option<ManagementKey>, StoreError> {
     let name = key_name(id);
-    let Some(mut key) = change.get::<messages::ManagementKey>(&name)? else { return Ok(None) };
+    let Some(mut key) = change.get::<ManagementKeyRecord>(&name)? else { return Ok(None) };
     if key.revoked_at.is_none() {
-        key.revoked_at = Some(act.at.to_whole_seconds().millis());
+        key.revoked_at = Some(act.at.to_whole_seconds());
         change.put(&name, &key);
         let revoked = EventKind::ManagementKeyRevoked { management_key_id: id, name: key.name.clone() };
         change.event(act.event(0, None, None, revoked));
     }
-    read_key(id, key).map(Some).ok_or_else(damaged)
+    Ok(Some(read_key(id, key)))
 }
 
 /// Returns whether a key is in the list or may be added.
-fn has_room(list: &IdList, id: ManagementKeyId, most: u64) -> bool {
-    (list.ids.len() as u64) < most || list.ids.iter().any(|other| other == id.as_bytes())
+fn has_room(list: &IdList<ManagementKeyId>, id: ManagementKeyId, most: u64) -> bool {
+    (list.ids.len() as u64) < most || list.ids.contains(&id)
 }
 
 fn list_name() -> Name {
@@ -171,48 +171,13 @@ fn owner_record(id: ManagementKeyId) -> (Space, Name) {
     (space, layout::name(layout::MANAGEMENT_KEY_OWNERS, *id.as_bytes()))
 }
 
-fn damaged() -> StoreError {
-    StoreError::Damaged("a management key".into())
+fn write_key(key: &ManagementKey) -> ManagementKeyRecord {
+    let ManagementKey { id: _, name, hint, access, created_at, expires_at, last_used_at, revoked_at } =
+        key.clone();
+    ManagementKeyRecord { name, hint, access, created_at, expires_at, last_used_at, revoked_at }
 }
 
-fn write_key(key: &ManagementKey) -> messages::ManagementKey {
-    let ManagementKey { id: _, name, hint, access, created_at, expires_at, last_used_at, revoked_at } = key;
-    messages::ManagementKey {
-        name: name.clone(),
-        hint: hint.clone(),
-        scope: access.scope.as_str().to_owned(),
-        group: access.group.map(|group| group.as_bytes().to_vec()).unwrap_or_default(),
-        created_at: created_at.millis(),
-        expires_at: expires_at.map(Timestamp::millis),
-        last_used_at: last_used_at.map(Timestamp::millis),
-        revoked_at: revoked_at.map(Timestamp::millis),
-    }
+fn read_key(id: ManagementKeyId, key: ManagementKeyRecord) -> ManagementKey {
+    let ManagementKeyRecord { name, hint, access, created_at, expires_at, last_used_at, revoked_at } = key;
+    ManagementKey { id, name, hint, access, created_at, expires_at, last_used_at, revoked_at }
 }
-
-/// Reads a key; `None` if no program writes such a record.
-fn read_key(id: ManagementKeyId, key: messages::ManagementKey) -> Option<ManagementKey> {
-    let messages::ManagementKey {
-        name,
-        hint,
-        scope,
-        group,
-        created_at,
-        expires_at,
-        last_used_at,
-        revoked_at,
-    } = key;
-    let group = if group.is_empty() { None } else { Some(GroupId::from_slice(&group)?) };
-    Some(ManagementKey {
-        id,
-        name,
-        hint,
-        access: Access { scope: Scope::parse(&scope)?, group },
-        created_at: Timestamp::from_millis(created_at),
-        expires_at: expires_at.map(Timestamp::from_millis),
-        last_used_at: last_used_at.map(Timestamp::from_millis),
-        revoked_at: revoked_at.map(Timestamp::from_millis),
-    })
-}
-
-#[cfg(test)]
-mod fuzz;

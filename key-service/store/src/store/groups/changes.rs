@@ -7,7 +7,7 @@ use domain::{
 };
 use key_service_ledger::{
     Change, StoreError,
-    messages::{AccountProfile, ExternalId, GroupProfile},
+    stored::{AccountProfile, ExternalId, GroupProfile},
 };
 use shared::{ids::GroupId, money::NanoUsd};
 
@@ -25,13 +25,13 @@ use crate::{
 pub(super) fn find(change: &mut Change<'_>, id: GroupId) -> Result<Option<Group>, StoreError> {
     let profile = change.get::<GroupProfile>(&layout::group_profile(id))?;
     let Some(spend) = change.group(id)? else { return Ok(None) };
-    from_profile(id, spend, profile.ok_or_else(|| damaged("the profile of a group"))?).map(Some)
+    Ok(Some(from_profile(id, spend, profile.ok_or_else(|| damaged("the profile of a group"))?)))
 }
 
 /// Finds the group of the account that has this external id.
 pub(crate) fn with_external_id(change: &mut Change<'_>, id: &str) -> Result<Option<GroupId>, StoreError> {
     let found = change.get::<ExternalId>(&external_id(id))?;
-    found.map(|found| group_id(&found.group)).transpose()
+    Ok(found.map(|found| found.group))
 }
 
 /// Creates a group, unless the idempotency key is taken or another group has the external id; a repetition changes
@@ -96,11 +96,11 @@ pub(crate) fn insert_group(change: &mut Change<'_>, group: &Group) -> Result<boo
     let account = account.ok_or_else(|| damaged("the profile of the account"))?;
     change.put(&of_account, &AccountProfile { groups: account.groups + 1, ..account });
     let budget = Budget { held: NanoUsd::ZERO, ..spend.budget.clone() };
-    let opening = budget.used.nanos();
+    let opening = budget.used;
     change.set_group(*id, ledger::Group { budget, ..spend.clone() });
     change.put(&of_group, &GroupProfile { opening, ..to_profile(group) });
     if let Some(name) = &group.external_id {
-        change.put(&external_id(name), &ExternalId { group: id.as_bytes().to_vec() });
+        change.put(&external_id(name), &ExternalId { group: *id });
     }
     change.enter(layout::GROUPS, id.as_bytes().to_vec());
     move_group(change, *id, None, spend.parent)?;
@@ -115,8 +115,10 @@ pub(super) fn update(
 ) -> Result<GroupUpdated, StoreError> {
     let judged = may_have_parent(change, id, patch.parent.flatten())?;
     let name = layout::group_profile(id);
-    let profile = change.get::<GroupProfile>(&name)?.unwrap_or_default();
-    let Some(before) = find(change, id)? else { return Ok(GroupUpdated::NotFound) };
+    let profile = change.get::<GroupProfile>(&name)?;
+    let (Some(before), Some(profile)) = (find(change, id)?, profile) else {
+        return Ok(GroupUpdated::NotFound);
+    };
     let mut group = match before.clone().updated(patch, judged, act.at) {
         Ok(group) => group,
         Err(reason) => return Ok(GroupUpdated::NotChanged(reason)),

@@ -7,12 +7,16 @@ use std::collections::{BTreeMap, btree_map};
 
 use domain::audit::Audit;
 use key_service_audit::Books;
-use key_service_ledger::{StoreError, house, messages, names, view::View};
+use key_service_ledger::{
+    StoreError, house, names,
+    stored::{AccountProfile, House, ManagementKeyOwner},
+    view::View,
+};
 use records::Order;
 use shared::ids::AccountId;
 
 use crate::store::{
-    base::{Store, message},
+    base::{Store, value},
     layout,
 };
 
@@ -37,15 +41,14 @@ impl Store {
         }
         for part in layout::parts("management-keys") {
             for (_, owner) in self.all_of_set(&part, layout::MANAGEMENT_KEY_OWNERS).await? {
-                let owner: messages::ManagementKeyOwner = message(&owner)?;
-                others.extend(AccountId::from_slice(&owner.account));
+                let owner: ManagementKeyOwner = value(&owner)?;
+                others.push(owner.account);
             }
         }
         for id in others {
             if let btree_map::Entry::Vacant(unnamed) = accounts.entry(id) {
                 let profile = layout::account_profile();
-                let profile: Option<messages::AccountProfile> =
-                    self.read().get(&layout::space(id), profile).await?;
+                let profile: Option<AccountProfile> = self.read().get(&layout::space(id), profile).await?;
                 unnamed.insert(profile.map_or_else(|| id.to_string(), |profile| profile.name));
             }
         }
@@ -61,9 +64,9 @@ impl Store {
                 continue;
             };
             let note = |view: &mut View| {
-                let house = view.get::<messages::House>(&names::house())?;
+                let house = view.get::<House>(&names::house())?;
                 let house = house.unwrap_or_else(|| house::begin(account));
-                view.put(&names::house(), &messages::House { journal: first, ..house });
+                view.put(&names::house(), &House { journal: first, ..house });
                 Ok(())
             };
             self.change(&space, note).await?;

@@ -2,15 +2,27 @@
 
 use std::str::FromStr;
 
-use key_service_ledger::{StoreError, messages, names};
-use prost::Message;
+use domain::{
+    ledger::{Group, Key, Record as LedgerRecord},
+    usage::{Counts, DayTotal, GroupDay, Margin, UserDay},
+};
+use key_service_ledger::{
+    StoreError, names,
+    stored::{
+        AccountProfile, AccountRecord, Balance, DeliveryAttempts, EventsKept, ExpiringValue, ExternalId,
+        GroupProfile, Holder, House, IdList, KeyProfile, LatestLink, ManagementKeyOwner, ManagementKeyRecord,
+        MemberName, MemberRecord, PayersOfKey, PendingDeliveries, RefusedCalls, RefusedDay, RefusedDays,
+        Restores, Told, Turn, WebhookRecord,
+    },
+};
+use minicbor::Decode;
 use records::{Answer, Name, Order, Question, Record, Set, Space};
 use serde::Serialize;
 use serde_json::{Value, json};
 use shared::ids::{AccountId, DepositId, GenerationId, GroupId, KeyId, ManagementKeyId, MemberId, WebhookId};
 
 use crate::store::{
-    base::{Store, message, no_answer},
+    base::{Store, no_answer, value},
     layout,
     spending::holders::PARTS_TRIED,
 };
@@ -58,13 +70,13 @@ impl FromStr for ShownObject {
 /// A record, in readable form.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ShownRecord {
-    /// The set under its name in `proto/store`, with the part if the set has parts.
+    /// The set under its name in the store, with the part if the set has parts.
     pub set: String,
     /// Name in the set: text, a letter and a hexadecimal id, or hexadecimal digits.
     pub name: String,
     /// Commit that wrote the record last; null if it cannot be read.
     pub revision: Option<String>,
-    /// The message; `{"damaged": …}` with the number of its bytes if it cannot be read.
+    /// The value; `{"damaged": …}` with the number of its bytes if it cannot be read.
     pub record: Value,
 }
 
@@ -105,8 +117,7 @@ impl Store {
             Some(ShownObject::Key(id)) => {
                 let mut own = vec![names::key(id), layout::key_profile(id)];
                 let days = layout::name(layout::HOUSE, *b"r");
-                let days =
-                    self.read_sound::<messages::RefusedDays>(&space, days).await?.unwrap_or_default().days;
+                let days = self.read_sound::<RefusedDays>(&space, days).await?.unwrap_or_default().days;
                 let of_day =
                     |day: u32| layout::of_part(layout::REFUSED, day, layout::tagged(b'k', id.as_bytes()));
                 own.extend(days.into_iter().rev().take(MOST).map(of_day));
@@ -114,7 +125,7 @@ impl Store {
             }
             Some(ShownObject::Group(id)) => {
                 let profile = layout::group_profile(id);
-                let found = self.read_sound::<messages::GroupProfile>(&space, profile.clone()).await?;
+                let found = self.read_sound::<GroupProfile>(&space, profile.clone()).await?;
                 let mut own = vec![names::group(id), profile];
                 let external_id = found.and_then(|profile| profile.external_id);
                 own.extend(external_id.map(|id| layout::name(layout::EXTERNAL_IDS, id.as_bytes())));
@@ -140,7 +151,7 @@ impl Store {
     async fn of_member(&self, space: &Space, id: MemberId) -> Result<Vec<Name>, StoreError> {
         let of_id = |table| layout::name(table, layout::tagged(b'm', id.as_bytes()));
         let mut own = vec![of_id(layout::MEMBERS)];
-        let member = self.read_sound::<messages::Member>(space, of_id(layout::MEMBERS)).await?;
+        let member = self.read_sound::<MemberRecord>(space, of_id(layout::MEMBERS)).await?;
         let named = member.map(|member| layout::tagged(b'n', member.name.as_bytes()));
         own.extend(named.map(|named| layout::name(layout::MEMBERS, named)));
         own.push(of_id(layout::EXPIRING));
@@ -152,11 +163,11 @@ impl Store {
     }
 
     /// A record that may be absent or damaged.
-    async fn read_sound<M: Message + Default>(
+    async fn read_sound<T: for<'b> Decode<'b, ()>>(
         &self,
         space: &Space,
         name: Name,
-    ) -> Result<Option<M>, StoreError> {
+    ) -> Result<Option<T>, StoreError> {
         self.read().get(space, name).await.or_else(|error| match error {
             StoreError::Damaged(_) => Ok(None),
             StoreError::Unavailable(_) | StoreError::Busy(_) | StoreError::Conflict(_) => Err(error),
@@ -191,7 +202,7 @@ fn has_parts(table: u8) -> bool {
     of_times.contains(&table) || names::SETS_OF_DAYS.contains(&table)
 }
 
-/// The name of a set in `proto/store`.
+/// The name of a set in the store.
 fn set_name(table: u8) -> &'static str {
     match table {
         names::MONEY => "money",
@@ -234,41 +245,48 @@ fn name_text(Name { set, key }: &Name) -> String {
     }
 }
 
-/// The message of a record in a set of the account.
+/// The value of a record in a set of the account.
 fn read(table: u8, key: &[u8], record: &Record) -> Option<Value> {
     match (table, key.first()?) {
-        (names::MONEY, b'a') => json_of::<messages::Account>(record),
-        (names::MONEY, b'e') => json_of::<messages::EventsKept>(record),
-        (names::MONEY, b't') => json_of::<messages::Turn>(record),
-        (names::MONEY, b'k') => json_of::<messages::Key>(record),
-        (names::MONEY, b'g') => json_of::<messages::Group>(record),
-        (names::GENERATIONS | names::EXPIRED, _) => json_of::<messages::Generation>(record),
-        (names::DEPOSITS, _) => json_of::<messages::Deposit>(record),
-        (layout::PROFILES, b'a') => json_of::<messages::AccountProfile>(record),
-        (layout::PROFILES, b'k') => json_of::<messages::KeyProfile>(record),
-        (layout::PROFILES, b'g') => json_of::<messages::GroupProfile>(record),
-        (layout::EXTERNAL_IDS, _) => json_of::<messages::ExternalId>(record),
-        (layout::MANAGEMENT_KEYS | layout::MEMBERS, b'l') => json_of::<messages::IdList>(record),
-        (layout::MANAGEMENT_KEYS, b'k') => json_of::<messages::ManagementKey>(record),
-        (layout::MANAGEMENT_KEY_OWNERS, _) => json_of::<messages::ManagementKeyOwner>(record),
-        (layout::MEMBERS, b'm') => json_of::<messages::Member>(record),
-        (layout::MEMBERS, b'n') => json_of::<messages::MemberName>(record),
-        (layout::EXPIRING, b'm') => json_of::<messages::LatestLink>(record),
-        (layout::EXPIRING, _) => json_of::<messages::ExpiringRecord>(record),
-        (layout::WEBHOOKS, b'l') => json_of::<messages::WebhookList>(record),
-        (layout::WEBHOOKS, b'w') => json_of::<messages::Webhook>(record),
-        (layout::WEBHOOKS, b'p') => json_of::<messages::PendingDeliveries>(record),
-        (layout::WEBHOOKS, b'a') => json_of::<messages::DeliveryAttempts>(record),
-        (layout::REFUSED, _) => json_of::<messages::RefusedDay>(record),
-        (layout::HOUSE, b'h') => json_of::<messages::House>(record),
-        (layout::HOUSE, b'r') => json_of::<messages::RefusedDays>(record),
-        (layout::HOUSE, b'c') => json_of::<messages::RefusedCalls>(record),
-        (layout::HOUSE, b'n') => json_of::<messages::Restores>(record),
-        (layout::HOLDERS, _) => json_of::<messages::Holder>(record),
+        (names::MONEY, b'a') => json_of::<AccountRecord>(record),
+        (names::MONEY, b'e') => json_of::<EventsKept>(record),
+        (names::MONEY, b't') => json_of::<Turn>(record),
+        (names::MONEY, b'k') => json_of::<Balance<Key>>(record),
+        (names::MONEY, b'g') => json_of::<Balance<Group>>(record),
+        (names::GENERATIONS | names::EXPIRED, _) => json_of::<LedgerRecord>(record),
+        (names::DEPOSITS, _) => json_of::<LedgerRecord>(record),
+        (layout::PROFILES, b'a') => json_of::<AccountProfile>(record),
+        (layout::PROFILES, b'k') => json_of::<KeyProfile>(record),
+        (layout::PROFILES, b'g') => json_of::<GroupProfile>(record),
+        (layout::EXTERNAL_IDS, _) => json_of::<ExternalId>(record),
+        (layout::MANAGEMENT_KEYS, b'l') => json_of::<IdList<ManagementKeyId>>(record),
+        (layout::MEMBERS, b'l') => json_of::<IdList<MemberId>>(record),
+        (layout::WEBHOOKS, b'l') => json_of::<IdList<WebhookId>>(record),
+        (layout::MANAGEMENT_KEYS, b'k') => json_of::<ManagementKeyRecord>(record),
+        (layout::MANAGEMENT_KEY_OWNERS, _) => json_of::<ManagementKeyOwner>(record),
+        (names::SUMS, _) => json_of::<Balance<DayTotal<Counts>>>(record),
+        (names::SPEND, _) => json_of::<Balance<DayTotal<Margin>>>(record),
+        (names::GROUP_SPEND, _) => json_of::<Balance<GroupDay>>(record),
+        (names::USERS, _) => json_of::<Balance<UserDay>>(record),
+        (names::PAYERS, _) => json_of::<PayersOfKey>(record),
+        (names::TOLD, _) => json_of::<Told>(record),
+        (layout::MEMBERS, b'm') => json_of::<MemberRecord>(record),
+        (layout::MEMBERS, b'n') => json_of::<MemberName>(record),
+        (layout::EXPIRING, b'm') => json_of::<LatestLink>(record),
+        (layout::EXPIRING, _) => json_of::<ExpiringValue>(record),
+        (layout::WEBHOOKS, b'w') => json_of::<WebhookRecord>(record),
+        (layout::WEBHOOKS, b'p') => json_of::<PendingDeliveries>(record),
+        (layout::WEBHOOKS, b'a') => json_of::<DeliveryAttempts>(record),
+        (layout::REFUSED, _) => json_of::<RefusedDay>(record),
+        (layout::HOUSE, b'h') => json_of::<House>(record),
+        (layout::HOUSE, b'r') => json_of::<RefusedDays>(record),
+        (layout::HOUSE, b'c') => json_of::<RefusedCalls>(record),
+        (layout::HOUSE, b'n') => json_of::<Restores>(record),
+        (layout::HOLDERS, _) => json_of::<Holder>(record),
         _ => None,
     }
 }
 
-fn json_of<M: Message + Default + Serialize>(record: &Record) -> Option<Value> {
-    serde_json::to_value(message::<M>(record).ok()?).ok()
+fn json_of<'b, T: Decode<'b, ()> + Serialize>(record: &'b Record) -> Option<Value> {
+    serde_json::to_value(value::<T>(record).ok()?).ok()
 }

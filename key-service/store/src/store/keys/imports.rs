@@ -15,7 +15,7 @@ use domain::{
     ledger,
 };
 use futures_util::{StreamExt, TryStreamExt, stream};
-use key_service_ledger::{Change, StoreError, messages::AccountProfile, names};
+use key_service_ledger::{Change, StoreError, names, stored::AccountProfile};
 use key_service_moving::{DigestOwner, Import, ImportRefused, Plan, Present};
 use shared::ids::{AccountId, GroupId, KeyId, Principal};
 
@@ -218,8 +218,8 @@ fn make(
 ) -> Result<Result<Plan, ImportRefused>, StoreError> {
     let mut present = Present::default();
     let is_account = change.account()?.is_some();
-    let profile = change.get::<AccountProfile>(&layout::account_profile())?.unwrap_or_default();
-    (present.keys, present.groups) = (profile.keys, profile.groups);
+    let profile = change.get::<AccountProfile>(&layout::account_profile())?;
+    (present.keys, present.groups) = profile.map_or((0, 0), |profile| (profile.keys, profile.groups));
     for id in reserved {
         present.owners.push(if change.key(*id)?.is_some() {
             DigestOwner::Key

@@ -12,7 +12,7 @@ use domain::{
 };
 use key_service_ledger::{
     Change, StoreError,
-    messages::{KeyProfile, key_profile},
+    stored::{self, KeyProfile},
 };
 use shared::{ids::Principal, time::Timestamp};
 
@@ -32,7 +32,7 @@ const MOST_ATTEMPTS: u32 = 100;
 #[expect(clippy::large_enum_variant, reason = "an answer is moved once")]
 enum RotationOutcome {
     /// The answer, and the credentials that the key no longer accepts.
-    Answered(Rotated, Vec<key_profile::Rotated>),
+    Answered(Rotated, Vec<stored::Rotated>),
     /// The credential does not have the next number.
     Stale,
 }
@@ -69,10 +69,8 @@ impl Store {
                 RotationOutcome::Answered(rotated, outdated) => (rotated, outdated),
                 RotationOutcome::Stale => continue,
             };
-            for key_profile::Rotated { number, digest } in outdated {
-                if let Ok(digest) = digest.try_into().map(Digest::from_bytes) {
-                    self.forget_credential(&digest, Credential { owner, number }).await;
-                }
+            for stored::Rotated { number, digest } in outdated {
+                self.forget_credential(&digest, Credential { owner, number }).await;
             }
             match (&rotated, written) {
                 (Rotated::New(_), _) | (_, None) => {}
@@ -114,7 +112,7 @@ fn foreseen(key: &ApiKey, profile: &KeyProfile, new: &NewCredential, now: Timest
 /// Number of the credential that an earlier rotation made with this digest.
 fn number_of(profile: &KeyProfile, digest: &Digest) -> Option<u64> {
     let mut rotated = profile.rotated.iter();
-    rotated.find(|rotated| rotated.digest == digest.as_bytes()).map(|rotated| rotated.number)
+    rotated.find(|rotated| rotated.digest == *digest).map(|rotated| rotated.number)
 }
 
 /// Gives a key a new credential that was written with the next number; a repetition changes nothing.
@@ -146,8 +144,8 @@ fn rotate(
     }
     // The key's first credential is not in the list and stays.
     let (mut kept, outdated): (Vec<_>, Vec<_>) =
-        profile.rotated.iter().cloned().partition(|rotated| rotated.number + 1 >= number);
-    kept.push(key_profile::Rotated { number, digest: new.digest.as_bytes().to_vec() });
+        profile.rotated.iter().copied().partition(|rotated| rotated.number + 1 >= number);
+    kept.push(stored::Rotated { number, digest: new.digest });
     put(change, &before, &key, KeyProfile { rotated: kept, ..profile })?;
     change.event(act.event(0, Some(new.key), key.spend.group, key.rotation_event(act.at)));
     idempotency::keep(change, attempt, new.key.as_bytes());

@@ -7,17 +7,16 @@ use domain::{
     ledger::{self, Holder},
 };
 use key_service_ledger::{
-    Change, StoreError, codec,
-    messages::{self, AccountProfile, KeyProfile},
-    names,
+    Change, StoreError, names,
+    stored::{AccountProfile, Balance, KeyProfile},
 };
 use records::{Index, Record};
 use shared::ids::{GroupId, KeyId};
 
 use crate::store::{
-    base::{damaged, message},
+    base::{damaged, value},
     groups,
-    keys::profile::{api_key, with_texts},
+    keys::profile::{api_key, profile_of},
     layout,
 };
 
@@ -38,9 +37,8 @@ pub(crate) fn insert_key(change: &mut Change<'_>, key: &ApiKey) -> Result<bool, 
     let account = account.ok_or_else(|| damaged("the profile of an account"))?;
     change.put(&layout::account_profile(), &AccountProfile { keys: account.keys + 1, ..account });
     let ApiKey { id, spend, .. } = key;
-    let profile = KeyProfile { opening: spend.budget.used.nanos(), ..KeyProfile::default() };
     change.set_key(*id, spend.clone());
-    change.put(&layout::key_profile(*id), &with_texts(profile, key));
+    change.put(&layout::key_profile(*id), &profile_of(key, spend.budget.used, Vec::new()));
     change.enter(layout::KEYS, name_entry_of(key));
     if let Some(entry) = names::spender(spend.budget.used, *id) {
         change.enter(names::SPENDERS, entry);
@@ -84,7 +82,7 @@ pub(crate) fn put(
 ) -> Result<(), StoreError> {
     let id = after.id;
     change.set_key(id, after.spend.clone());
-    change.put(&layout::key_profile(id), &with_texts(profile, after));
+    change.put(&layout::key_profile(id), &profile_of(after, profile.opening, profile.rotated));
     move_entry(change, layout::KEYS, Some(name_entry_of(before)), Some(name_entry_of(after)));
     let of_group = |key: &ApiKey| key.spend.group.map(|group| layout::group_entry(group, id));
     move_entry(change, layout::KEYS_OF_GROUPS, of_group(before), of_group(after));
@@ -148,8 +146,7 @@ pub(crate) fn read(
     money: &Record,
     profile: Option<&Record>,
 ) -> Result<(ApiKey, KeyProfile), StoreError> {
-    let money = codec::read_key(message::<messages::Key>(money)?);
-    let money = money.ok_or_else(|| damaged("money of a key"))?;
-    let profile = message::<KeyProfile>(profile.ok_or_else(|| damaged("the profile of a key"))?)?;
-    Ok((api_key(id, money.of, &profile), profile))
+    let Balance { of: spend, .. } = value(money)?;
+    let profile = value::<KeyProfile>(profile.ok_or_else(|| damaged("the profile of a key"))?)?;
+    Ok((api_key(id, spend, &profile), profile))
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use domain::digest::Digest;
-use key_service_ledger::{StoreError, messages::Attempts, view::View};
+use key_service_ledger::{StoreError, stored::Attempts, view::View};
 use records::{Name, Order, Space};
 use shared::time::Timestamp;
 
@@ -32,14 +32,14 @@ impl Store {
         let count = |view: &mut View| {
             remove_expired(view, &ends, now);
             let counted = match view.get::<Attempts>(&of_count)? {
-                Some(before) if before.until > now.millis() => {
+                Some(before) if before.until > now => {
                     Attempts { count: before.count.saturating_add(1), until: before.until }
                 }
                 before => {
                     if let Some(expired) = before {
                         view.leave(layout::ATTEMPT_ENDS, end(&of_count, expired));
                     }
-                    let first = Attempts { count: 1, until: until.millis() };
+                    let first = Attempts { count: 1, until };
                     view.enter(layout::ATTEMPT_ENDS, end(&of_count, first));
                     first
                 }
@@ -80,7 +80,7 @@ fn remove_expired(view: &mut View, ends: &[Vec<u8>], now: Timestamp) {
     for entry in ends {
         let name = layout::name(layout::ATTEMPTS, entry.get(TIME_BYTES..).unwrap_or_default());
         match view.get::<Attempts>(&name) {
-            Ok(Some(counted)) if counted.until <= now.millis() => remove(view, &name, counted),
+            Ok(Some(counted)) if counted.until <= now => remove(view, &name, counted),
             Ok(Some(_) | None) => view.leave(layout::ATTEMPT_ENDS, entry.clone()),
             Err(_) => {}
         }
@@ -95,7 +95,7 @@ fn remove(view: &mut View, name: &Name, counted: Attempts) {
 
 /// The entry of a count in [`layout::ATTEMPT_ENDS`].
 fn end(name: &Name, counted: Attempts) -> Vec<u8> {
-    [&layout::time(Timestamp::from_millis(counted.until))[..], &name.key].concat()
+    [&layout::time(counted.until)[..], &name.key].concat()
 }
 
 /// Space and name of the record of a count.

@@ -11,7 +11,7 @@ use domain::{
 };
 use key_service_ledger::{
     Change, StoreError,
-    messages::{self, LatestLink},
+    stored::{ExpiringValue, LatestLink},
     view::View,
 };
 use records::{Index, Name, Order};
@@ -23,9 +23,9 @@ use shared::{
 use crate::{
     data::{ExpiringRecord, RecordKind},
     store::{
-        base::{Store, message},
+        base::{Store, value},
         layout,
-        members::member_records::{member_id, member_name, read_member},
+        members::member_records::{member_name, read_member},
     },
 };
 
@@ -85,19 +85,18 @@ impl Store {
         now: Timestamp,
     ) -> Result<Option<(ExpiringRecord, Member)>, StoreError> {
         let (space, of_record) = (layout::space(account), record_name(kind, &name));
-        let Some(found) = self.read().get::<messages::ExpiringRecord>(&space, of_record.clone()).await?
-        else {
+        let Some(found) = self.read().get::<ExpiringValue>(&space, of_record.clone()).await? else {
             return Ok(None);
         };
-        let id = member_id(&found.member)?;
+        let id = found.member;
         // It is read again together with the member, since it may have been taken in between.
         let found = self.read().records_of(&space, vec![of_record, member_name(id)]).await?;
         let [Some(record), Some(member)] = &found[..] else { return Ok(None) };
-        let record = read_record(kind, name, message(record)?)?;
+        let record = read_record(kind, name, value(record)?);
         if record.expires_at <= now || record.member != id {
             return Ok(None);
         }
-        Ok(Some((record, read_member(id, message(member)?)?)))
+        Ok(Some((record, read_member(id, value(member)?))))
     }
 
     /// Finds a record like [`Self::record`] and removes it. Of several concurrent calls, only one gets it.
@@ -110,14 +109,14 @@ impl Store {
     ) -> Result<Option<(ExpiringRecord, Member)>, StoreError> {
         let of_record = record_name(kind, &name);
         let take = |view: &mut View| {
-            let Some(found) = view.get::<messages::ExpiringRecord>(&of_record)? else { return Ok(None) };
+            let Some(found) = view.get::<ExpiringValue>(&of_record)? else { return Ok(None) };
             remove(view, &of_record, &found);
-            let record = read_record(kind, name, found)?;
+            let record = read_record(kind, name, found);
             let Some(member) = view.get(&member_name(record.member))? else { return Ok(None) };
             if record.expires_at <= now {
                 return Ok(None);
             }
-            let member = read_member(record.member, member)?;
+            let member = read_member(record.member, member);
             Ok(Some((record, member)))
         };
         self.change(&layout::space(account), take).await
@@ -127,9 +126,9 @@ impl Store {
     pub async fn replace_record(&self, account: AccountId, record: ExpiringRecord) -> Result<(), StoreError> {
         let of_record = record_name(record.kind, &record.name);
         let replace = |view: &mut View| {
-            let Some(found) = view.get::<messages::ExpiringRecord>(&of_record)? else { return Ok(()) };
-            let (expires_at, value) = (record.expires_at.millis(), record.value.clone());
-            let next = messages::ExpiringRecord { member: found.member.clone(), expires_at, value };
+            let Some(found) = view.get::<ExpiringValue>(&of_record)? else { return Ok(()) };
+            let (expires_at, value) = (record.expires_at, record.value.clone());
+            let next = ExpiringValue { member: found.member, expires_at, value };
             if next.expires_at != found.expires_at {
                 view.leave(layout::EXPIRING_ENDS, end(&of_record, &found));
                 view.enter(layout::EXPIRING_ENDS, end(&of_record, &next));
@@ -158,10 +157,10 @@ impl Store {
                 .entries(&space, layout::OF_MEMBERS, range, Order::Ascending, READ_AT_ONCE)
                 .await?;
             let names = entries.iter().map(|entry| in_entry(entry, MEMBER_BYTES)).collect();
-            let found = self.read().get_all::<messages::ExpiringRecord>(&space, names).await?;
+            let found = self.read().get_all::<ExpiringValue>(&space, names).await?;
             for (entry, found) in entries.iter().zip(found) {
                 let Some(found) = found else { continue };
-                let record = read_record(kind, digest(&entry[prefix.len()..])?, found)?;
+                let record = read_record(kind, digest(&entry[prefix.len()..])?, found);
                 if record.expires_at > now && record.member == member {
                     records.push(record);
                 }
@@ -225,16 +224,12 @@ fn put_new(view: &mut View, record: &ExpiringRecord) -> Result<bool, StoreError>
         return Ok(false);
     }
     if let Some(latest) = latest {
-        void(view, &record_name(*kind, &digest(&latest.digest)?));
+        void(view, &record_name(*kind, &latest.digest));
     }
     if is_link {
-        view.put(&latest_link(*member), &LatestLink { digest: name.as_bytes().to_vec() });
+        view.put(&latest_link(*member), &LatestLink { digest: *name });
     }
-    let record = messages::ExpiringRecord {
-        member: member.as_bytes().to_vec(),
-        expires_at: expires_at.millis(),
-        value: value.clone(),
-    };
+    let record = ExpiringValue { member: *member, expires_at: *expires_at, value: value.clone() };
     view.put(&of_record, &record);
     for (index, entry) in entries_of(&of_record, &record) {
         view.enter(index, entry);
@@ -246,8 +241,8 @@ fn put_new(view: &mut View, record: &ExpiringRecord) -> Result<bool, StoreError>
 fn remove_expired(view: &mut View, ends: &[Vec<u8>], now: Timestamp) {
     for entry in ends {
         let name = in_entry(entry, TIME_BYTES);
-        match view.get::<messages::ExpiringRecord>(&name) {
-            Ok(Some(record)) if record.expires_at <= now.millis() => remove(view, &name, &record),
+        match view.get::<ExpiringValue>(&name) {
+            Ok(Some(record)) if record.expires_at <= now => remove(view, &name, &record),
             Ok(Some(_) | None) => view.leave(layout::EXPIRING_ENDS, entry.clone()),
             Err(_) => {}
         }
@@ -256,7 +251,7 @@ fn remove_expired(view: &mut View, ends: &[Vec<u8>], now: Timestamp) {
 
 /// Removes a record with any content, if it exists. The entries of an unreadable record stay and lead nowhere.
 fn void(view: &mut View, name: &Name) {
-    match view.get::<messages::ExpiringRecord>(name) {
+    match view.get::<ExpiringValue>(name) {
         Ok(Some(record)) => remove(view, name, &record),
         Ok(None) => {}
         Err(_) => view.remove(name),
@@ -264,7 +259,7 @@ fn void(view: &mut View, name: &Name) {
 }
 
 /// Removes a record with its entries.
-fn remove(view: &mut View, name: &Name, record: &messages::ExpiringRecord) {
+fn remove(view: &mut View, name: &Name, record: &ExpiringValue) {
     view.remove(name);
     for (index, entry) in entries_of(name, record) {
         view.leave(index, entry);
@@ -272,14 +267,14 @@ fn remove(view: &mut View, name: &Name, record: &messages::ExpiringRecord) {
 }
 
 /// The entries of a record in the indexes.
-fn entries_of(name: &Name, record: &messages::ExpiringRecord) -> [(Index, Vec<u8>); 2] {
-    let of_member = [&record.member[..], &name.key].concat();
+fn entries_of(name: &Name, record: &ExpiringValue) -> [(Index, Vec<u8>); 2] {
+    let of_member = [&record.member.as_bytes()[..], &name.key].concat();
     [(layout::EXPIRING_ENDS, end(name, record)), (layout::OF_MEMBERS, of_member)]
 }
 
 /// The entry of a record in [`layout::EXPIRING_ENDS`].
-fn end(name: &Name, record: &messages::ExpiringRecord) -> Vec<u8> {
-    [&layout::time(Timestamp::from_millis(record.expires_at))[..], &name.key].concat()
+fn end(name: &Name, record: &ExpiringValue) -> Vec<u8> {
+    [&layout::time(record.expires_at)[..], &name.key].concat()
 }
 
 /// Returns the record's name at the end of an entry, after this many bytes.
@@ -308,14 +303,9 @@ fn digest(bytes: &[u8]) -> Result<Digest, StoreError> {
     bytes.map(Digest::from_bytes).map_err(|_| StoreError::Damaged("the name of a record".into()))
 }
 
-fn read_record(
-    kind: RecordKind,
-    name: Digest,
-    record: messages::ExpiringRecord,
-) -> Result<ExpiringRecord, StoreError> {
-    let messages::ExpiringRecord { member, expires_at, value } = record;
-    let (member, expires_at) = (member_id(&member)?, Timestamp::from_millis(expires_at));
-    Ok(ExpiringRecord { kind, name, member, expires_at, value })
+fn read_record(kind: RecordKind, name: Digest, record: ExpiringValue) -> ExpiringRecord {
+    let ExpiringValue { member, expires_at, value } = record;
+    ExpiringRecord { kind, name, member, expires_at, value }
 }
 
 #[cfg(test)]

@@ -9,7 +9,10 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use futures_util::{StreamExt, stream};
-use key_service_ledger::{StoreError, messages::Holder, names};
+use key_service_ledger::{
+    StoreError, names,
+    stored::{AccountRecord, Holder},
+};
 use records::{Order, Space};
 use shared::{clock::random_bytes, ids::AccountId, time::Timestamp};
 use tokio::time::{Instant, timeout};
@@ -17,7 +20,7 @@ use tokio::time::{Instant, timeout};
 use crate::{
     data::HoldIndex,
     store::{
-        base::{Listings, Store, message},
+        base::{Listings, Store, value},
         layout,
     },
 };
@@ -54,10 +57,7 @@ impl Store {
             return Ok(());
         }
         // An account that does not exist has no holds.
-        let there = self
-            .read()
-            .get::<key_service_ledger::messages::Account>(&layout::space(account), names::account())
-            .await;
+        let there = self.read().get::<AccountRecord>(&layout::space(account), names::account()).await;
         if matches!(there, Ok(None)) {
             return Ok(());
         }
@@ -88,7 +88,7 @@ impl Store {
     }
 
     async fn list_in(&self, part: &Space, account: AccountId) -> Result<(), StoreError> {
-        let (now, name) = (self.clock.now().millis(), layout::name(layout::HOLDERS, *account.as_bytes()));
+        let (now, name) = (self.clock.now(), layout::name(layout::HOLDERS, *account.as_bytes()));
         self.note(part, |view| {
             let before = view.get::<Holder>(&name)?;
             if before.is_none_or(|holder| holder.listed_at < now) {
@@ -120,8 +120,9 @@ impl Store {
         let records = self.all_of_set(&part, layout::HOLDERS).await?;
         let listed = records.into_iter().filter_map(|(account, record)| {
             // An unreadable listing stays.
-            let at = message::<Holder>(&record).map_or(i64::MAX, |holder| holder.listed_at);
-            let (part, at) = (part.clone(), Timestamp::from_millis(at));
+            let at =
+                value::<Holder>(&record).map_or(Timestamp::from_millis(i64::MAX), |holder| holder.listed_at);
+            let part = part.clone();
             Some(ListedAccount { part, account: AccountId::from_slice(&account)?, at })
         });
         Ok(listed.collect())
@@ -142,7 +143,7 @@ impl Store {
         }
         let name = layout::name(layout::HOLDERS, *account.as_bytes());
         let forgotten = self.note(&part, |view| {
-            let is_old = view.get::<Holder>(&name)?.is_none_or(|holder| holder.listed_at <= at.millis());
+            let is_old = view.get::<Holder>(&name)?.is_none_or(|holder| holder.listed_at <= at);
             if is_old {
                 view.remove(&name);
             }

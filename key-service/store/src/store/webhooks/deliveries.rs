@@ -4,7 +4,7 @@
 use ::records::Space;
 use key_service_ledger::{
     StoreError,
-    messages::{self, DeliveryAttempts, PendingDeliveries, PendingDelivery},
+    stored::{DeliveryAttempts, DeliveryContent, PendingDeliveries, PendingDelivery},
 };
 use shared::{
     ids::{AccountId, WebhookId},
@@ -12,11 +12,11 @@ use shared::{
 };
 
 use crate::store::{
-    base::{Store, message},
+    base::{Store, value},
     layout,
     webhooks::records::{
-        attempts, delivery, pending, read, read_attempt, read_delivery, unreadable, webhook, write_attempt,
-        write_delivery, write_pending, write_webhook,
+        attempts, delivery, pending, read_delivery, read_webhook, webhook, write_delivery, write_pending,
+        write_webhook,
     },
 };
 use domain::webhook::{Attempt, Delivery, KEPT_ATTEMPTS, MAX_PENDING_DELIVERIES, StoredWebhook};
@@ -38,14 +38,14 @@ impl Store {
             let Some(before) = view.get(&webhook(id))? else { return Ok(false) };
             let mut waiting = waiting.unwrap_or_default();
             let has_room = waiting.deliveries.len() + deliveries.len() <= MAX_PENDING_DELIVERIES;
-            if read(id, before)? != seen || !has_room {
+            if read_webhook(id, before) != seen || !has_room {
                 return Ok(false);
             }
             for new in &deliveries {
                 // An event is delivered once, however often it is considered.
-                if waiting.deliveries.iter().all(|other| other.event[..] != new.event.as_bytes()[..]) {
+                if waiting.deliveries.iter().all(|other| other.event != new.event) {
                     waiting.deliveries.push(write_pending(new));
-                    let name = delivery(id, new.event.as_bytes());
+                    let name = delivery(id, new.event);
                     view.presume_absent(&name);
                     view.put(&name, &write_delivery(new));
                 }
@@ -91,21 +91,21 @@ impl Store {
         next: Option<Timestamp>,
     ) -> Result<bool, StoreError> {
         let is_claimed = |waiting: &PendingDelivery| {
-            waiting.event[..] == claimed.event.as_bytes()[..] && waiting.attempts == claimed.attempts
+            waiting.event == claimed.event && waiting.attempts == claimed.attempts
         };
         self.note(&layout::space(account), |view| {
             let before = view.get::<DeliveryAttempts>(&attempts(id))?;
             let mut waiting = view.get::<PendingDeliveries>(&pending(id))?.unwrap_or_default();
             let Some(place) = waiting.deliveries.iter().position(is_claimed) else { return Ok(false) };
             if let Some(next) = next {
-                waiting.deliveries[place].due_at = next.millis();
+                waiting.deliveries[place].due_at = next;
             } else {
                 waiting.deliveries.remove(place);
-                view.remove(&delivery(id, claimed.event.as_bytes()));
+                view.remove(&delivery(id, claimed.event));
             }
             view.put(&pending(id), &waiting);
             let mut last = before.unwrap_or_default();
-            last.attempts.insert(0, write_attempt(attempt));
+            last.attempts.insert(0, attempt.clone());
             last.attempts.truncate(KEPT_ATTEMPTS);
             view.put(&attempts(id), &last);
             Ok(true)
@@ -116,8 +116,7 @@ impl Store {
     /// The last attempts of a webhook, newest first.
     pub async fn attempts(&self, account: AccountId, id: WebhookId) -> Result<Vec<Attempt>, StoreError> {
         let last = self.read().get::<DeliveryAttempts>(&layout::space(account), attempts(id)).await?;
-        let last = last.unwrap_or_default().attempts.into_iter().map(read_attempt);
-        last.collect::<Option<_>>().ok_or_else(|| unreadable("an attempt"))
+        Ok(last.unwrap_or_default().attempts)
     }
 
     /// Reads the claimed deliveries with their content. A delivery that was dropped meanwhile is left out, and so is an
@@ -131,15 +130,14 @@ impl Store {
         if claimed.is_empty() {
             return Ok(Vec::new());
         }
-        let names = claimed.iter().map(|waiting| delivery(id, &waiting.event)).collect();
+        let names = claimed.iter().map(|waiting| delivery(id, waiting.event)).collect();
         let found = self.read().records_of(space, names).await?;
         let mut deliveries = Vec::with_capacity(claimed.len());
         for (waiting, found) in claimed.iter().zip(found) {
             let Some(found) = found else { continue };
-            let sent = message::<messages::Delivery>(&found).ok();
-            match sent.and_then(|sent| read_delivery(waiting, sent)) {
-                Some(delivery) => deliveries.push(delivery),
-                None => {
+            match value::<DeliveryContent>(&found) {
+                Ok(content) => deliveries.push(read_delivery(waiting, content)),
+                Err(_) => {
                     tracing::warn!(webhook = %id, "cannot read a delivery of a webhook; skipping it until it is due again");
                 }
             }
@@ -155,13 +153,13 @@ fn claim(
     until: Timestamp,
     limit: usize,
 ) -> Vec<PendingDelivery> {
-    let due = waiting.deliveries.iter_mut().filter(|delivery| delivery.due_at <= now.millis());
+    let due = waiting.deliveries.iter_mut().filter(|delivery| delivery.due_at <= now);
     let mut due: Vec<&mut PendingDelivery> = due.collect();
     due.sort_by_key(|delivery| delivery.due_at);
     due.truncate(limit);
     for delivery in &mut due {
         delivery.attempts = delivery.attempts.saturating_add(1);
-        delivery.due_at = until.millis();
+        delivery.due_at = until;
     }
-    due.into_iter().map(|delivery| delivery.clone()).collect()
+    due.into_iter().map(|delivery| *delivery).collect()
 }

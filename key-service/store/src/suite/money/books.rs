@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use key_service_ledger::{messages, names, view::FORM};
+use key_service_ledger::{names, stored::AccountRecord, view::FORM};
 use records::{Commit, Record, Revision, Write};
 use shared::{
     clock::{Clock as _, System},
@@ -335,8 +335,8 @@ pub(crate) async fn entries_are_found_by_key_model_day_and_outcome(subject: &mut
 /// Makes the account look as a program leaves it that does not order entries by time.
 async fn forget_the_order(store: &Store, account: AccountId) {
     let space = names::space(account);
-    let mut money = store.read().get::<messages::Account>(&space, names::account()).await.unwrap().unwrap();
-    (money.billed_at, money.ordered_since) = (0, 0);
+    let mut money = store.read().get::<AccountRecord>(&space, names::account()).await.unwrap().unwrap();
+    (money.money.billed_at, money.ordered_since) = (None, None);
     let mut revision = [0; 8];
     System.random(&mut revision);
     let writes = vec![Write::Put(names::account(), Record::of(Revision(revision), FORM, &money))];

@@ -2,7 +2,7 @@
 
 use std::{cell::RefCell, collections::HashSet, sync::Arc, time::Duration};
 
-use key_service_ledger::{messages, names, view::FORM};
+use key_service_ledger::{names, stored::House, view::FORM};
 use proptest::test_runner::{Config, TestRunner};
 use records::{Commit, Record as StoredRecord, Revision, Write};
 use shared::{
@@ -114,7 +114,7 @@ pub(crate) async fn a_capture_whose_bill_may_have_been_dropped_is_no_bill(subjec
     let bill = store.entry_of(account, generation(1)).await.unwrap();
     // Housekeeping drops the bills of that time.
     let part = names::generation(generation(1)).set.part;
-    let house = messages::House { generations: part + 1, ..messages::House::default() };
+    let house = House { generations: part + 1, ..key_service_ledger::house::begin(account) };
     let dropped = StoredRecord::of(Revision([7; 8]), FORM, &house);
     let writes = vec![Write::Put(names::house(), dropped), Write::Drop(names::generation(generation(1)).set)];
     store.records.commit(&names::space(account), Commit { guards: Vec::new(), writes }).await.unwrap();

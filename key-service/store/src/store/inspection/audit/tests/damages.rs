@@ -2,11 +2,19 @@
 
 use domain::{
     audit::{BudgetOwner, Counter, DayPart, SumOwner},
-    ledger::Record as Generation,
-    usage::{Day, GroupKeys, Hour, part_of_user},
+    ledger::{Bounds, Budget, Deposited, Group, Hold, Key, Record as Generation},
+    usage::{
+        Counts, Day, DayTotal, GroupDay, GroupKeys, GroupPart, Hour, HoursOfDay, Margin, PartCounts, UserDay,
+        part_of_user,
+    },
 };
-use key_service_ledger::{codec, messages, names::PayerName, view::FORM};
-use prost::Message;
+use key_service_ledger::{
+    names::PayerName,
+    reading::value,
+    stored::{AccountProfile, AccountRecord, Balance, EntryRecord, GroupProfile, KeyProfile, PayersOfKey},
+    view::FORM,
+};
+use minicbor::{Decode, Encode};
 use records::{Answer, Index, Log, Name, Order, Question, Record, Revision};
 
 use super::*;
@@ -14,20 +22,24 @@ use crate::store::layout;
 
 /// One thing that is changed behind the store's back.
 enum Damage {
-    Account(fn(&mut messages::Account)),
-    Key(u8, fn(&mut messages::Key)),
-    Group(u8, fn(&mut messages::Group)),
-    Hold(fn(&mut messages::Generation)),
-    Deposit(fn(&mut messages::Deposit)),
-    Sums(fn() -> Name, fn(&mut messages::Sums)),
-    GroupSums(u8, fn(&mut messages::GroupSums)),
-    UserSums(fn(&mut messages::UserSums)),
-    Payers(fn(&mut messages::KeyPayers)),
-    AccountProfile(fn(&mut messages::AccountProfile)),
-    KeyProfile(u8, fn(&mut messages::KeyProfile)),
-    GroupProfile(u8, fn(&mut messages::GroupProfile)),
+    Account(fn(&mut AccountRecord)),
+    Key(u8, fn(&mut Balance<Key>)),
+    Group(u8, fn(&mut Balance<Group>)),
+    Hold(fn(&mut Hold)),
+    /// The hold is no value any more.
+    NoHold,
+    Deposit(fn(&mut Deposited)),
+    PayerSums(fn(&mut DayTotal<Counts>)),
+    ModelSums(fn(&mut DayTotal<Margin>)),
+    GroupSums(u8, fn(&mut GroupPart)),
+    /// The first user, and all others.
+    UserSums(fn(&mut PartCounts, &mut PartCounts)),
+    Payers(fn(&mut PayersOfKey)),
+    AccountProfile(fn(&mut AccountProfile)),
+    KeyProfile(u8, fn(&mut KeyProfile)),
+    GroupProfile(u8, fn(&mut GroupProfile)),
     /// Of this number.
-    Entry(u64, fn(&mut messages::Entry)),
+    Entry(u64, fn(&mut EntryRecord)),
     /// A record that is lost.
     Lost(fn() -> Name),
     /// The first entry of an index that is lost.
@@ -37,12 +49,12 @@ enum Damage {
 }
 
 /// Bounds of a budget.
-fn bounds(budget: &mut Option<messages::Budget>) -> &mut messages::Bounds {
-    budget.as_mut().unwrap().bounds.as_mut().unwrap()
+fn bounds(budget: &mut Budget) -> &mut Bounds {
+    budget.bounds.as_mut().unwrap()
 }
 
-fn usage(sums: &mut messages::Sums) -> &mut messages::Progress {
-    sums.usage.as_mut().unwrap()
+fn add(amount: &mut NanoUsd, nanos: i64) {
+    *amount = NanoUsd::from_nanos(amount.nanos() + nanos);
 }
 
 fn a_key(n: u8) -> BudgetOwner {
@@ -71,46 +83,43 @@ fn of_users() -> Name {
     names::of_users(Day::of(START), part_of_user(USER))
 }
 
-/// Columns of the hours of sums.
-fn hours(sums: &mut messages::Sums) -> &mut messages::CountColumns {
-    sums.hours.as_mut().unwrap().counts.as_mut().unwrap()
-}
-
-/// Sums of the one part of a group.
-fn whole(sums: &mut messages::GroupSums) -> &mut messages::Sums {
-    sums.parts[0].sums.as_mut().unwrap()
-}
-
-fn users(sums: &mut messages::UserSums) -> &mut messages::CountColumns {
-    sums.counts.as_mut().unwrap()
+/// Changes the one hour of a day.
+fn change_hour(hours: &mut HoursOfDay, change: fn(&mut PartCounts)) {
+    let mut all: Vec<_> = hours.iter().collect();
+    change(&mut all[0].1);
+    *hours = HoursOfDay::read(all).unwrap();
 }
 
 fn of_hold() -> Name {
     names::generation(generation(30))
 }
 
-async fn read<M: Message + Default>(records: &Maps, name: &Name) -> M {
+async fn read<T: for<'b> Decode<'b, ()>>(records: &Maps, name: &Name) -> T {
     let questions = vec![Question::Records(vec![name.clone()])];
     let mut answers = records.read(&names::space(account(1)), questions).await.unwrap();
     let Some(Answer::Records(found)) = answers.pop() else { panic!("records were asked for") };
-    M::decode(found[0].as_ref().unwrap().message()).unwrap()
+    value(found[0].as_ref().unwrap()).unwrap()
 }
 
-async fn changed<M: Message + Default>(records: &Maps, name: Name, change: fn(&mut M)) -> Vec<Write> {
-    let mut message = read(records, &name).await;
-    change(&mut message);
-    vec![Write::Put(name, Record::of(Revision([7; 8]), FORM, &message))]
+async fn changed<T: Encode<()> + for<'b> Decode<'b, ()>>(
+    records: &Maps,
+    name: Name,
+    change: impl FnOnce(&mut T),
+) -> Vec<Write> {
+    let mut value = read(records, &name).await;
+    change(&mut value);
+    vec![Write::Put(name, Record::of(Revision([7; 8]), FORM, &value))]
 }
 
-async fn entry_changed(records: &Maps, number: u64, change: fn(&mut messages::Entry)) -> Vec<Write> {
+async fn entry_changed(records: &Maps, number: u64, change: fn(&mut EntryRecord)) -> Vec<Write> {
     let log: Log = names::JOURNAL;
     let all = Question::Values { log, from: 0, to: u64::MAX, order: Order::Ascending, limit: 99 };
     let mut answers = records.read(&names::space(account(1)), vec![all]).await.unwrap();
     let Some(Answer::Values(mut values)) = answers.pop() else { panic!("values were asked for") };
     for (_, value) in values.iter_mut().filter(|(of, _)| *of == number) {
-        let mut entry = messages::Entry::decode(&value[..]).unwrap();
+        let mut entry: EntryRecord = shared::stored::read(value).unwrap();
         change(&mut entry);
-        *value = entry.encode_to_vec();
+        *value = shared::stored::write(&entry);
     }
     let values = values.into_iter().map(|(_, value)| value).collect();
     vec![Write::Trim { log, first: u64::MAX }, Write::Append { log, first: 1, values, kept: u64::MAX }]
@@ -123,15 +132,46 @@ impl Damage {
             Self::Account(change) => changed(records, names::account(), change).await,
             Self::Key(n, change) => changed(records, names::key(key(n)), change).await,
             Self::Group(n, change) => changed(records, names::group(group(n)), change).await,
-            Self::Hold(change) => changed(records, of_hold(), change).await,
-            Self::Deposit(change) => {
-                changed(records, names::deposit(domain::ledger::histories::deposit(0)), change).await
+            Self::Hold(change) => {
+                changed(records, of_hold(), |generation| match generation {
+                    Generation::Open(hold) => change(hold),
+                    other => panic!("{other:?}"),
+                })
+                .await
             }
-            Self::Sums(name, change) => changed(records, name(), change).await,
+            Self::NoHold => vec![Write::Put(of_hold(), Record::new(Revision([7; 8]), FORM, &[0xff]))],
+            Self::Deposit(change) => {
+                let name = names::deposit(domain::ledger::histories::deposit(0));
+                changed(records, name, |deposit| match deposit {
+                    Generation::Deposited(deposited) => change(deposited),
+                    other => panic!("{other:?}"),
+                })
+                .await
+            }
+            Self::PayerSums(change) => {
+                changed(records, of_key(), |sums: &mut Balance<_>| change(&mut sums.of)).await
+            }
+            Self::ModelSums(change) => {
+                changed(records, of_model(), |sums: &mut Balance<_>| change(&mut sums.of)).await
+            }
             Self::GroupSums(n, change) => {
+                let change = |sums: &mut Balance<GroupDay>| {
+                    let mut parts: Vec<_> = sums.of.parts().cloned().collect();
+                    change(&mut parts[0]);
+                    sums.of = GroupDay::read(parts).unwrap();
+                };
                 changed(records, names::of_group(Day::of(START), group(n)), change).await
             }
-            Self::UserSums(change) => changed(records, of_users(), change).await,
+            Self::UserSums(change) => {
+                let change = |sums: &mut Balance<UserDay>| {
+                    let mut named: Vec<_> =
+                        sums.of.named().map(|(user, counts)| (user.clone(), counts)).collect();
+                    let mut others = sums.of.others();
+                    change(&mut named[0].1, &mut others);
+                    sums.of = UserDay::of(named, others);
+                };
+                changed(records, of_users(), change).await
+            }
             Self::Payers(change) => changed(records, names::payers(key(1)), change).await,
             Self::AccountProfile(change) => changed(records, layout::account_profile(), change).await,
             Self::KeyProfile(n, change) => changed(records, layout::key_profile(key(n)), change).await,
@@ -146,8 +186,8 @@ impl Damage {
                 vec![Write::Leave(index, entries.pop().unwrap())]
             }
             Self::Phantom => {
-                let hold = codec::read_generation(read(records, &of_hold()).await);
-                let Some(Generation::Open(hold)) = hold else { panic!("the hold is open") };
+                let hold = read(records, &of_hold()).await;
+                let Generation::Open(hold) = hold else { panic!("the hold is open") };
                 vec![Write::Enter(names::DUE, names::due(generation(31), &hold))]
             }
         };
@@ -244,37 +284,39 @@ async fn find(damages: Vec<(&str, Damage, Vec<Wrong>)>) {
 #[tokio::test]
 async fn damaged_balances_are_found() {
     find(vec![
-        ("a key used more", Damage::Key(1, |key| key.budget.as_mut().unwrap().used += 1), {
+        ("a key used more", Damage::Key(1, |key| add(&mut key.of.budget.used, 1)), {
             vec![usd(Figure::Used(a_key(1)), 11, 10)]
         }),
-        ("a key used less", Damage::Key(1, |key| key.budget.as_mut().unwrap().used = 0), {
+        ("a key used less", Damage::Key(1, |key| key.of.budget.used = nanos(0)), {
             vec![usd(Figure::Used(a_key(1)), 0, 10)]
         }),
-        ("a key holds more", Damage::Key(3, |key| key.budget.as_mut().unwrap().held += 1), {
+        ("a key holds more", Damage::Key(3, |key| add(&mut key.of.budget.held, 1)), {
             vec![usd(Figure::BudgetHeld(a_key(3)), 51, 50)]
         }),
-        ("a key holds without a hold", Damage::Key(19, |key| key.budget.as_mut().unwrap().held = 5), {
+        ("a key holds without a hold", Damage::Key(19, |key| key.of.budget.held = nanos(5)), {
             vec![usd(Figure::BudgetHeld(a_key(19)), 5, 0)]
         }),
-        ("a key has a request more", Damage::Key(3, |key| bounds(&mut key.budget).in_flight += 1), {
+        ("a key has a request more", Damage::Key(3, |key| bounds(&mut key.of.budget).in_flight += 1), {
             vec![number(Figure::InFlight(a_key(3)), 2, 1)]
         }),
-        ("a key has a request less", Damage::Key(3, |key| bounds(&mut key.budget).in_flight = 0), {
+        ("a key has a request less", Damage::Key(3, |key| bounds(&mut key.of.budget).in_flight = 0), {
             vec![number(Figure::InFlight(a_key(3)), 0, 1)]
         }),
-        ("a group used more", Damage::Group(0, |group| group.budget.as_mut().unwrap().used += 1), {
+        ("a group used more", Damage::Group(0, |group| add(&mut group.of.budget.used, 1)), {
             vec![usd(Figure::Used(a_group(0)), 118, 117)]
         }),
-        ("a group holds less", Damage::Group(1, |group| group.budget.as_mut().unwrap().held = 0), {
+        ("a group holds less", Damage::Group(1, |group| group.of.budget.held = nanos(0)), {
             vec![usd(Figure::BudgetHeld(a_group(1)), 0, 50)]
         }),
-        ("a group has a request more", Damage::Group(0, |group| bounds(&mut group.budget).in_flight = 9), {
-            vec![number(Figure::InFlight(a_group(0)), 9, 1)]
-        }),
-        ("a credit is more", Damage::Account(|account| account.credit += 1), {
+        (
+            "a group has a request more",
+            Damage::Group(0, |group| bounds(&mut group.of.budget).in_flight = 9),
+            { vec![number(Figure::InFlight(a_group(0)), 9, 1)] },
+        ),
+        ("a credit is more", Damage::Account(|account| add(&mut account.money.credit, 1)), {
             vec![usd(Figure::Credit, 9_884, 9_883)]
         }),
-        ("an account holds more", Damage::Account(|account| account.held += 1), {
+        ("an account holds more", Damage::Account(|account| add(&mut account.money.held, 1)), {
             vec![usd(Figure::Held, 51, 50)]
         }),
         ("an account has paid an entry less", Damage::Account(|account| account.entries -= 1), {
@@ -283,40 +325,46 @@ async fn damaged_balances_are_found() {
         ("an account has paid an entry more", Damage::Account(|account| account.entries += 1), {
             vec![number(Figure::Entries, 14, 13)]
         }),
-        ("a deposit is more", Damage::Deposit(|deposit| deposit.amount += 1), {
+        ("a deposit is more", Damage::Deposit(|deposit| add(&mut deposit.amount, 1)), {
             vec![usd(Figure::Credit, 9_883, 9_884)]
         }),
         ("a deposit is lost", Damage::Unlisted(names::DEPOSITED), { vec![usd(Figure::Credit, 9_883, -117)] }),
-        ("a key is made with use", Damage::KeyProfile(1, |profile| profile.opening = 1), {
+        ("a key is made with use", Damage::KeyProfile(1, |profile| profile.opening = nanos(1)), {
             vec![usd(Figure::Entry(key(1), 2), 10, 11), usd(Figure::Credit, 9_883, 9_884)]
         }),
-        ("a group is made with use", Damage::GroupProfile(1, |profile| profile.opening = 1), {
+        ("a group is made with use", Damage::GroupProfile(1, |profile| profile.opening = nanos(1)), {
             vec![usd(Figure::Used(a_group(1)), 117, 118)]
         }),
-        ("an entry says another balance", Damage::Entry(2, |entry| entry.used_after += 1), {
+        ("an entry says another balance", Damage::Entry(2, |entry| add(&mut entry.used_after, 1)), {
             vec![usd(Figure::Entry(key(1), 2), 11, 10), usd(Figure::Used(a_key(1)), 10, 11), {
                 usd(Figure::Credit, 9_883, 9_882)
             }]
         }),
-        ("a window used less", Damage::Key(5, |key| bounds(&mut key.budget).windows[0].used = 9), {
-            vec![usd(Figure::Window(a_key(5), Per::Day), 9, 10)]
-        }),
-        ("a window used more", Damage::Key(5, |key| bounds(&mut key.budget).windows[0].used = 21), {
-            vec![usd(Figure::Window(a_key(5), Per::Day), 21, 20)]
-        }),
-        ("a window used without use", Damage::Key(19, |key| bounds(&mut key.budget).windows[0].used = 1), {
-            vec![usd(Figure::Window(a_key(19), Per::Day), 1, 0)]
-        }),
+        (
+            "a window used less",
+            Damage::Key(5, |key| bounds(&mut key.of.budget).windows[0].used = nanos(9)),
+            { vec![usd(Figure::Window(a_key(5), Per::Day), 9, 10)] },
+        ),
+        (
+            "a window used more",
+            Damage::Key(5, |key| bounds(&mut key.of.budget).windows[0].used = nanos(21)),
+            { vec![usd(Figure::Window(a_key(5), Per::Day), 21, 20)] },
+        ),
+        (
+            "a window used without use",
+            Damage::Key(19, |key| bounds(&mut key.of.budget).windows[0].used = nanos(1)),
+            { vec![usd(Figure::Window(a_key(19), Per::Day), 1, 0)] },
+        ),
         (
             "a group's window used less",
-            Damage::Group(0, |group| bounds(&mut group.budget).windows[0].used = 0),
+            Damage::Group(0, |group| bounds(&mut group.of.budget).windows[0].used = nanos(0)),
             { vec![usd(Figure::Window(a_group(0), Per::Day), 0, 10)] },
         ),
         (
             "a window of an older bound used less",
             Damage::Key(5, |key| {
-                let window = &mut bounds(&mut key.budget).windows[0];
-                (window.start, window.used) = (Per::Day.beginning(START).millis(), 19);
+                let window = &mut bounds(&mut key.of.budget).windows[0];
+                (window.start, window.used) = (Per::Day.beginning(START), nanos(19));
             }),
             vec![usd(Figure::Window(a_key(5), Per::Day), 19, 20)],
         ),
@@ -328,13 +376,13 @@ async fn damaged_balances_are_found() {
 async fn damaged_numbers_of_entries_are_found() {
     let (of_key, of_group) = (BudgetOwner::Key(key(5)), |n| BudgetOwner::Group(group(n)));
     find(vec![
-        ("an entry names another one of its key", Damage::Entry(13, |entry| entry.before_of_key = 1), {
+        ("an entry names another one of its key", Damage::Entry(13, |entry| entry.before.key = 1), {
             vec![number(Figure::Previous(of_key, 13), 1, 6)]
         }),
-        ("an entry names none of its group", Damage::Entry(13, |entry| entry.before_of_group = 0), {
+        ("an entry names none of its group", Damage::Entry(13, |entry| entry.before.groups[0] = 0), {
             vec![number(Figure::Previous(of_group(1), 13), 0, 12)]
         }),
-        ("an entry names another one of its parent", Damage::Entry(2, |entry| entry.before_of_parent = 2), {
+        ("an entry names another one of its parent", Damage::Entry(2, |entry| entry.before.groups[1] = 2), {
             vec![number(Figure::Previous(of_group(0), 2), 2, 1)]
         }),
         ("a key without entries names one", Damage::Key(19, |key| key.last_entry = 4), {
@@ -366,24 +414,16 @@ async fn damaged_holds_are_found() {
     };
     let hold = |recorded, listed| usd(Figure::Hold(generation(30)), recorded, listed);
     find(vec![
-        ("a hold is of more", Damage::Hold(|generation| open_hold(generation).amount += 1), {
-            vec![hold(51, 50)]
-        }),
-        ("a hold expires later", Damage::Hold(|generation| open_hold(generation).lease_until += 1), {
+        ("a hold is of more", Damage::Hold(|hold| add(&mut hold.amount, 1)), { vec![hold(51, 50)] }),
+        ("a hold expires later", Damage::Hold(|hold| hold.lease_until += 1), {
             vec![number(Figure::HoldLease(generation(30)), 10, 9)]
         }),
-        ("a hold counts nowhere", Damage::Hold(|generation| open_hold(generation).counted_levels = 0), {
+        ("a hold counts nowhere", Damage::Hold(|hold| hold.counted.levels = [false; 3]), {
             vec![hold(50, 0)]
         }),
-        ("a hold is of another key", Damage::Hold(|generation| payer(generation).key = vec![1; 16]), {
-            vec![hold(50, 0)]
-        }),
-        ("a hold is of no group", Damage::Hold(|generation| payer(generation).group.clear()), {
-            vec![hold(50, 0)]
-        }),
-        ("a hold cannot be read", Damage::Hold(|generation| payer(generation).key.clear()), {
-            vec![hold(0, 50)]
-        }),
+        ("a hold is of another key", Damage::Hold(|hold| hold.payer.key = key(99)), { vec![hold(50, 0)] }),
+        ("a hold is of no group", Damage::Hold(|hold| hold.payer.groups[0] = None), { vec![hold(50, 0)] }),
+        ("a hold cannot be read", Damage::NoHold, { vec![hold(0, 50)] }),
         ("a hold is lost", Damage::Lost(of_hold), vec![hold(0, 50)]),
         ("a hold is not listed", Damage::Unlisted(names::DUE), with(hold(50, 0), of_all(0, 0))),
         ("a hold is listed that is not", Damage::Phantom, {
@@ -393,81 +433,76 @@ async fn damaged_holds_are_found() {
     .await;
 }
 
-fn open_hold(generation: &mut messages::Generation) -> &mut messages::Hold {
-    match generation.state.as_mut().unwrap() {
-        messages::generation::State::Hold(hold) => hold,
-        messages::generation::State::Bill(_) => panic!("the hold is open"),
-    }
-}
-
-fn payer(generation: &mut messages::Generation) -> &mut messages::Payer {
-    generation.payer.as_mut().unwrap()
-}
-
 #[tokio::test]
 async fn damaged_sums_are_found() {
     let day = Day::of(START);
     let of_key_usd = |counter| Figure::KeyCount(key(1), day, MODEL.into(), counter);
     find(vec![
-        ("a key was charged more", Damage::Sums(of_key, |sums| sums.charged += 1), {
+        ("a key was charged more", Damage::PayerSums(|sums| add(&mut sums.of.charged, 1)), {
             vec![usd(Figure::Sum(SumOwner::Payer(key(1), MODEL.into()), day), 11, 10)]
         }),
-        ("a key had a request more", Damage::Sums(of_key, |sums| sums.requests += 1), {
+        ("a key had a request more", Damage::PayerSums(|sums| sums.of.requests += 1), {
             vec![key_count(Counter::Requests, 2, 1)]
         }),
-        ("a key's prompts", Damage::Sums(of_key, |sums| usage(sums).prompt += 1), {
+        ("a key's prompts", Damage::PayerSums(|sums| sums.of.usage.prompt += 1), {
             vec![key_count(Counter::Prompt, 4, 3)]
         }),
-        ("a key's cached tokens", Damage::Sums(of_key, |sums| usage(sums).cached = 0), {
+        ("a key's cached tokens", Damage::PayerSums(|sums| sums.of.usage.cached = 0), {
             vec![key_count(Counter::Cached, 0, 1)]
         }),
-        ("a key's completions", Damage::Sums(of_key, |sums| usage(sums).completion += 1), {
+        ("a key's completions", Damage::PayerSums(|sums| sums.of.usage.completion += 1), {
             vec![key_count(Counter::Completion, 3, 2)]
         }),
-        ("a key's images", Damage::Sums(of_key, |sums| usage(sums).images = 9), {
+        ("a key's images", Damage::PayerSums(|sums| sums.of.usage.details.images = 9), {
             vec![key_count(Counter::Images, 9, 1)]
         }),
-        ("a key's reasoning", Damage::Sums(of_key, |sums| usage(sums).reasoning = 9), {
+        ("a key's reasoning", Damage::PayerSums(|sums| sums.of.usage.details.reasoning = 9), {
             vec![key_count(Counter::Reasoning, 9, 0)]
         }),
-        ("a key's upstream cost", Damage::Sums(of_key, |sums| sums.upstream_cost += 1), {
+        ("a key's upstream cost", Damage::PayerSums(|sums| add(&mut sums.of.upstream_cost, 1)), {
             vec![usd(of_key_usd(Counter::UpstreamCost), 5, 4)]
         }),
-        ("a key's charges at known cost", Damage::Sums(of_key, |sums| sums.charged_at_known_cost = 0), {
-            vec![usd(of_key_usd(Counter::ChargedAtKnownCost), 0, 10)]
-        }),
+        (
+            "a key's charges at known cost",
+            Damage::PayerSums(|sums| sums.of.charged_at_known_cost = nanos(0)),
+            { vec![usd(of_key_usd(Counter::ChargedAtKnownCost), 0, 10)] },
+        ),
         ("sums of a key are lost", Damage::Lost(of_key), {
             vec![usd(Figure::Sum(SumOwner::Payer(key(1), MODEL.into()), day), 0, 10)]
         }),
-        ("a model was charged less", Damage::Sums(of_model, |sums| sums.charged -= 1), {
+        ("a model was charged less", Damage::ModelSums(|sums| add(&mut sums.of.sums.charged, -1)), {
             vec![usd(Figure::Sum(SumOwner::Model(MODEL.into()), day), 116, 117)]
         }),
-        ("a model had a request less", Damage::Sums(of_model, |sums| sums.requests -= 1), {
+        ("a model had a request less", Damage::ModelSums(|sums| sums.of.sums.requests -= 1), {
             vec![model_count(Counter::Requests, 11, 12)]
         }),
-        ("a model's tokens", Damage::Sums(of_model, |sums| sums.tokens += 1), {
+        ("a model's tokens", Damage::ModelSums(|sums| sums.of.sums.tokens += 1), {
             vec![model_count(Counter::Tokens, 61, 60)]
         }),
         ("sums of a model are lost", Damage::Lost(of_model), {
             vec![usd(Figure::Sum(SumOwner::Model(MODEL.into()), day), 0, 117)]
         }),
-        ("a group was charged more", Damage::GroupSums(1, |sums| whole(sums).charged += 1), {
+        ("a group was charged more", Damage::GroupSums(1, |part| add(&mut part.total.of.sums.charged, 1)), {
             vec![
                 usd(Figure::Sum(SumOwner::Group(group(1)), day), 118, 117),
                 usd(of_group_model(Counter::Charged), 118, 117),
             ]
         }),
-        ("a group had a request more", Damage::GroupSums(1, |sums| whole(sums).requests += 1), {
+        ("a group had a request more", Damage::GroupSums(1, |part| part.total.of.sums.requests += 1), {
             vec![number(of_group_model(Counter::Requests), 13, 12)]
         }),
-        ("a group's tokens", Damage::GroupSums(1, |sums| whole(sums).tokens = 0), {
+        ("a group's tokens", Damage::GroupSums(1, |part| part.total.of.sums.tokens = 0), {
             vec![number(of_group_model(Counter::Tokens), 0, 60)]
         }),
-        ("a group's upstream cost", Damage::GroupSums(1, |sums| whole(sums).upstream_cost = 0), {
+        ("a group's upstream cost", Damage::GroupSums(1, |part| part.total.of.upstream_cost = nanos(0)), {
             vec![usd(of_group_model(Counter::UpstreamCost), 0, 48)]
         }),
-        ("a group's parent", Damage::GroupSums(1, |sums| sums.parts[0].parent.clear()), without_its_parent()),
-        ("a parent had a request more", Damage::GroupSums(0, |sums| whole(sums).requests += 1), {
+        (
+            "a group's parent",
+            Damage::GroupSums(1, |part| part.keys = GroupKeys::Own(None)),
+            without_its_parent(),
+        ),
+        ("a parent had a request more", Damage::GroupSums(0, |part| part.total.of.sums.requests += 1), {
             let below = DayPart::GroupModel(group(0), MODEL.into(), GroupKeys::Below);
             vec![number(part(below, Counter::Requests), 13, 12)]
         }),
@@ -484,36 +519,42 @@ async fn damaged_sums_of_hours_and_users_and_payers_that_are_not_listed_are_foun
     let of_key_hour = |counter| part(DayPart::KeyHour(key(1), MODEL.into(), hour()), counter);
     let of_user = |counter| part(DayPart::User(USER.into()), counter);
     find(vec![
-        ("an hour of a key was charged more", Damage::Sums(of_key, |sums| hours(sums).charged[0] += 1), {
-            vec![usd(of_key_hour(Counter::Charged), 11, 10)]
-        }),
-        ("an hour of a key had a request less", Damage::Sums(of_key, |sums| hours(sums).requests[0] = 0), {
-            vec![number(of_key_hour(Counter::Requests), 0, 1)]
-        }),
-        ("an hour of a model's prompts", Damage::Sums(of_model, |sums| hours(sums).prompt[0] += 1), {
-            vec![number(part(DayPart::ModelHour(MODEL.into(), hour()), Counter::Prompt), 37, 36)]
-        }),
+        (
+            "an hour of a key was charged more",
+            Damage::PayerSums(|sums| change_hour(&mut sums.hours, |of| add(&mut of.charged, 1))),
+            { vec![usd(of_key_hour(Counter::Charged), 11, 10)] },
+        ),
+        (
+            "an hour of a key had a request less",
+            Damage::PayerSums(|sums| change_hour(&mut sums.hours, |of| of.requests = 0)),
+            { vec![number(of_key_hour(Counter::Requests), 0, 1)] },
+        ),
+        (
+            "an hour of a model's prompts",
+            Damage::ModelSums(|sums| change_hour(&mut sums.hours, |of| of.prompt += 1)),
+            { vec![number(part(DayPart::ModelHour(MODEL.into(), hour()), Counter::Prompt), 37, 36)] },
+        ),
         (
             "an hour of a group's completions",
-            Damage::GroupSums(1, |sums| hours(whole(sums)).completion[0] = 0),
+            Damage::GroupSums(1, |part| change_hour(&mut part.total.hours, |of| of.completion = 0)),
             {
                 let of_hour = DayPart::GroupHour(group(1), MODEL.into(), own(), hour());
                 vec![number(part(of_hour, Counter::Completion), 0, 24)]
             },
         ),
-        ("a user was charged more", Damage::UserSums(|sums| users(sums).charged[0] += 1), {
+        ("a user was charged more", Damage::UserSums(|user, _| add(&mut user.charged, 1)), {
             vec![
                 usd(Figure::Sum(SumOwner::Users(part_of_user(USER)), day), 118, 117),
                 usd(of_user(Counter::Charged), 118, 117),
             ]
         }),
-        ("a user had a request more", Damage::UserSums(|sums| users(sums).requests[0] += 1), {
+        ("a user had a request more", Damage::UserSums(|user, _| user.requests += 1), {
             vec![number(of_user(Counter::Requests), 13, 12)]
         }),
-        ("a user's cached tokens", Damage::UserSums(|sums| users(sums).cached[0] = 0), {
+        ("a user's cached tokens", Damage::UserSums(|user, _| user.cached = 0), {
             vec![number(of_user(Counter::Cached), 0, 12)]
         }),
-        ("other users had a request", Damage::UserSums(|sums| users(sums).requests[1] = 1), {
+        ("other users had a request", Damage::UserSums(|_, others| others.requests = 1), {
             vec![number(part(DayPart::OtherUsers(part_of_user(USER)), Counter::Requests), 1, 0)]
         }),
         ("sums of users are lost", Damage::Lost(of_users), {

@@ -5,89 +5,77 @@ mod wire;
 use std::collections::BTreeSet;
 
 use domain::{event::Actor, ledger::Record as Generation, payment::PaymentId};
-use key_service_ledger::{codec, messages, view::FORM};
-use prost::Message as _;
+use key_service_ledger::{reading::value, stored::EntryRecord, view::FORM};
 use records::{Answer, Index, Log, Name, Order, Place, Question, Record, Space};
 
 use super::*;
 use crate::store::{StoreError, layout};
-use wire::Schema;
 
-/// Changes that move and hide no money, by the beginning of their names, each with its reason.
+/// Changes that move and hide no money, by the beginning of their names, each with its reason. Fields have their
+/// numbers, as in the types of the records.
 const NO_MONEY: &[(&str, &str)] = &[
-    ("Account.tick", "lease time: a hold expires earlier or later, and bills what it reported"),
-    ("Account.billed_at", "the earliest time of the next bill"),
-    ("Account.ordered_since", "how far searches by time look back"),
-    ("Account.went_back", "where searches by time begin anew"),
-    ("Account.last_expiry changed", "bills are remembered for longer"),
-    ("Account.last_expiry largest", "bills are remembered for longer"),
+    ("Account.0.2", "lease time: a hold expires earlier or later, and bills what it reported"),
+    ("Account.0.4", "the earliest time of the next bill"),
+    ("Account.3 changed", "the last expiry: bills are remembered for longer"),
+    ("Account.4", "how far searches by time look back"),
+    ("Account.5", "where searches by time begin anew"),
     ("EventsKept removed", "bounds how many events are kept"),
-    ("EventsKept.first removed", "is the first event all the same"),
-    ("EventsKept.bytes", "bounds how many events are kept"),
-    ("Key.budget.limit", "a setting"),
-    ("Key.budget.bounds removed", "a setting"),
-    ("Key.budget.bounds.max_in_flight", "a setting"),
-    ("Key.budget.bounds.windows removed", "a setting"),
-    ("Key.budget.bounds.windows.amount", "a setting"),
-    ("Key.budget.bounds.windows.per", "a setting"),
-    ("Key.budget.bounds.windows.start", "a setting: the time at which the bound was set"),
-    (
-        "Key.budget.bounds.windows.used changed",
-        "no entry tells the window of money that a late capture gave back",
-    ),
-    (
-        "Group.budget.bounds.windows.used changed",
-        "no entry tells the window of money that a late capture gave back",
-    ),
-    (
-        "Key.budget.bounds.windows.used removed",
-        "may be of bills within ten minutes of the bound, which prove nothing",
-    ),
-    ("Key.credential", "which plaintext is accepted"),
-    ("Key.disabled added", "of a revoked key, which is refused all the same"),
-    ("Key.expires_at added", "a setting"),
-    ("Key.last_used_at", "shown, and nothing else"),
-    ("Key.previous_until", "which plaintext is accepted"),
-    ("Key.revoked_at", "the time of a revocation, which stays one"),
-    ("Group.archived_at", "a setting"),
-    ("Group.budget.limit", "a setting"),
-    ("Group.budget.bounds.max_in_flight", "a setting"),
-    ("Group.budget.bounds.windows removed", "a setting"),
-    ("Group.budget.bounds.windows.amount", "a setting"),
-    ("Group.budget.bounds.windows.per", "a setting"),
-    ("Group.budget.bounds.windows.start", "a setting: the time at which the bound was set"),
-    ("Open.progress", "what a hold reported, of which there is no second copy"),
-    ("Open.payer.model", "of an open hold there is no second copy"),
-    ("Open.origin", "how the caller asked"),
-    ("Open.hold.counted_tokens", "given back to a bound of tokens per minute"),
-    ("Replaced.bill.progress", "of a bill that a later entry replaces; amounts and sums are found"),
-    ("Replaced.bill.origin", "of a bill that a later entry replaces"),
-    ("Replaced.bill.bill.expired", "how a bill ended that a later entry replaces"),
-    ("Replaced.bill.bill.estimated", "of a bill that a later entry replaces"),
-    ("Replaced.bill.bill.at changed", "a millisecond of a bill that a later entry replaces"),
-    ("Entry.before_of_group added", "not read without a group"),
-    ("Entry.went_back added", "not read where times did not go back"),
-    ("Replaced.went_back added", "not read where times did not go back"),
-    ("Entry.before_of_parent added", "not read without a group"),
-    ("Holder.listed_at", "when the account was listed"),
-    ("Deposit.credit", "shown in statements: the credit of that time"),
-    ("Deposit.note", "a text"),
-    ("Deposit.at added", "not read without a payment"),
-    ("PayerSums.tokens", "not read in sums of payers"),
-    ("PayerSums.usage.cost", "not read"),
-    ("PayerSums.usage.upstream_cost", "not read"),
-    ("GroupSums.parts.sums.last_entry", "not read"),
-    ("KeyPayers.payers.first removed", "more days are searched"),
-    ("KeyPayers.payers.last changed", "more days are searched"),
-    ("KeyPayers.payers.last largest", "more days are searched"),
-    ("KeyPayers.whole_from", "more days are searched"),
-    ("AccountProfile.created_at", "shown, and nothing else"),
-    ("AccountName.created_at", "shown, and nothing else"),
-    ("KeyProfile.created_at", "shown, and nothing else"),
-    ("GroupProfile.created_at", "shown, and nothing else"),
-    ("GroupProfile.name", "a label"),
-    ("GroupProfile.key_defaults", "settings"),
-    ("GroupProfile.external_id", "a label"),
+    ("EventsKept.0 removed", "is the first event all the same"),
+    ("EventsKept.1", "bounds how many events are kept"),
+    ("Key.0.0.0", "the limit, a setting"),
+    ("Key.0.0.3 removed", "bounds, a setting"),
+    ("Key.0.0.3.0 removed", "windows, a setting"),
+    ("Key.0.0.3.0.0.0", "the length of a window, a setting"),
+    ("Key.0.0.3.0.0.1", "the amount of a window, a setting"),
+    ("Key.0.0.3.0.0.2", "the time at which the bound was set"),
+    ("Key.0.0.3.0.0.3 changed", "no entry tells the window of money that a late capture gave back"),
+    ("Key.0.0.3.0.0.3 removed", "may be of bills within ten minutes of the bound, which prove nothing"),
+    ("Key.0.0.3.0.0.4 added", "a raise that has ended"),
+    ("Key.0.0.3.6 added", "a raise that has ended"),
+    ("Key.0.0.3.3", "most requests in flight, a setting"),
+    ("Key.0.2", "which plaintext is accepted"),
+    ("Key.0.3 added", "the expiry, a setting"),
+    ("Key.0.4", "the time of a revocation, which stays one"),
+    ("Key.0.5 set", "of a revoked key, which is refused all the same"),
+    ("Key.0.6", "the last use is shown, and nothing else"),
+    ("Group.0.0.0", "the limit, a setting"),
+    ("Group.0.0.3.0 removed", "windows, a setting"),
+    ("Group.0.0.3.0.0.0", "the length of a window, a setting"),
+    ("Group.0.0.3.0.0.1", "the amount of a window, a setting"),
+    ("Group.0.0.3.0.0.2", "the time at which the bound was set"),
+    ("Group.0.0.3.0.0.3 changed", "no entry tells the window of money that a late capture gave back"),
+    ("Group.0.0.3.0.0.4 added", "a raise that has ended"),
+    ("Group.0.0.3.6 added", "a raise that has ended"),
+    ("Group.0.0.3.3", "most requests in flight, a setting"),
+    ("Group.0.2", "the time of archiving, a setting"),
+    ("Open.1.0.1", "the model, of which an open hold has no second copy"),
+    ("Open.1.1", "how the caller asked"),
+    ("Open.1.3", "what a hold reported, of which there is no second copy"),
+    ("Open.1.5.1", "tokens, given back to a bound of tokens per minute"),
+    ("Replaced.1.1", "how the caller asked, of a bill that a later entry replaces"),
+    ("Replaced.1.2", "usage of a bill that a later entry replaces; sums are found"),
+    ("Replaced.1.3", "cost of a bill that a later entry replaces; amounts are found"),
+    ("Replaced.1.4", "upstream cost of a bill that a later entry replaces; amounts are found"),
+    ("Replaced.1.6", "how a bill ended that a later entry replaces"),
+    ("Replaced.1.7", "whether a bill was estimated that a later entry replaces"),
+    ("Replaced.1.8 changed", "a millisecond of a bill that a later entry replaces"),
+    ("Entry.4.1.0 added", "the last entry of a group, not read without one"),
+    ("Entry.4.1.1 added", "the last entry of a parent, not read without one"),
+    ("Entry.5 added", "not read where times did not go back"),
+    ("Replaced.5 added", "not read where times did not go back"),
+    ("Holder.0", "when the account was listed"),
+    ("Deposit.1.1", "shown in statements: the credit of that time"),
+    ("Deposit.1.2", "a text"),
+    ("KeyPayers.0.0.1 removed", "more days are searched"),
+    ("KeyPayers.0.0.2 changed", "more days are searched"),
+    ("KeyPayers.1", "more days are searched"),
+    ("AccountProfile.1", "the time of creation is shown, and nothing else"),
+    ("AccountName.1", "the time of creation is shown, and nothing else"),
+    ("KeyProfile.2", "the time of creation is shown, and nothing else"),
+    ("GroupProfile.0", "a name"),
+    ("GroupProfile.1", "a label"),
+    ("GroupProfile.3", "settings of keys"),
+    ("GroupProfile.4", "the time of creation is shown, and nothing else"),
 ];
 
 /// One change behind the store's back, and the writes that undo it.
@@ -99,8 +87,8 @@ struct Damage {
 }
 
 impl Damage {
-    fn of_record(schema: &Schema, space: &Space, name: &Name, record: &Record) -> Vec<Self> {
-        let (label, message) = message_of(name, record);
+    fn of_record(space: &Space, name: &Name, record: &Record) -> Vec<Self> {
+        let label = label(name, record);
         let undo = vec![Write::Put(name.clone(), record.clone())];
         let damage = |of: String, write| Self {
             name: of,
@@ -111,7 +99,7 @@ impl Damage {
         let changed = |(of, bytes): (String, Vec<u8>)| {
             damage(of, Write::Put(name.clone(), Record::new(record.revision(), FORM, &bytes)))
         };
-        let all = schema.changes(label, message, record.message()).into_iter().map(changed);
+        let all = wire::changes(label, record.message()).into_iter().map(changed);
         let removed = damage(format!("{label} removed"), Write::Remove(name.clone()));
         all.chain([removed]).collect()
     }
@@ -137,7 +125,7 @@ impl Damage {
     }
 
     /// Changes of the value at a place of a log.
-    fn of_value(schema: &Schema, space: &Space, log: Log, all: &[(u64, Vec<u8>)], place: usize) -> Vec<Self> {
+    fn of_value(space: &Space, log: Log, all: &[(u64, Vec<u8>)], place: usize) -> Vec<Self> {
         let (number, value) = &all[place];
         let rewrite = |with: Option<Vec<u8>>| {
             let values = all.iter().filter_map(|(of, value)| match &with {
@@ -155,11 +143,12 @@ impl Damage {
         };
         match log {
             names::JOURNAL => {
-                let generation = |value: &[u8]| messages::Entry::decode(value).unwrap().generation;
+                let generation =
+                    |value: &[u8]| shared::stored::read::<EntryRecord>(value).unwrap().generation;
                 let is_last =
                     all[place + 1..].iter().all(|(_, later)| generation(later) != generation(value));
                 let label = if is_last { "Entry" } else { "Replaced" };
-                let changes = schema.changes(label, "Entry", value).into_iter();
+                let changes = wire::changes(label, value).into_iter();
                 let removed = damage(format!("{label} removed"), None);
                 changes.map(|(name, bytes)| damage(name, Some(bytes))).chain([removed]).collect()
             }
@@ -173,16 +162,13 @@ impl Damage {
     }
 }
 
-/// A label for the message of a record, and the message's name.
-fn message_of(name: &Name, record: &Record) -> (&'static str, &'static str) {
-    let generation = || messages::Generation::decode(record.message()).ok().and_then(codec::read_generation);
-    let message = match (name.set.table, name.key.first()) {
-        (names::GENERATIONS, _) if matches!(generation(), Some(Generation::Open(_))) => {
-            return ("Open", "Generation");
-        }
-        (names::GENERATIONS | names::EXPIRED, _) => return ("Bill", "Generation"),
-        (names::SUMS, _) => return ("PayerSums", "Sums"),
-        (names::SPEND, _) => return ("ModelSums", "Sums"),
+/// A label for the value of a record.
+fn label(name: &Name, record: &Record) -> &'static str {
+    match (name.set.table, name.key.first()) {
+        (names::GENERATIONS, _) if matches!(value(record), Ok(Generation::Open(_))) => "Open",
+        (names::GENERATIONS | names::EXPIRED, _) => "Bill",
+        (names::SUMS, _) => "PayerSums",
+        (names::SPEND, _) => "ModelSums",
         (names::MONEY, Some(b'a')) => "Account",
         (names::MONEY, Some(b'e')) => "EventsKept",
         (names::MONEY, Some(b'k')) => "Key",
@@ -197,9 +183,8 @@ fn message_of(name: &Name, record: &Record) -> (&'static str, &'static str) {
         (layout::PROFILES, Some(b'g')) => "GroupProfile",
         (layout::ACCOUNT_NAMES, _) => "AccountName",
         (layout::HOLDERS, _) => "Holder",
-        other => panic!("the records {other:?} have no message here"),
-    };
-    (message, message)
+        other => panic!("the records {other:?} have no label here"),
+    }
 }
 
 fn index_name(index: Index) -> &'static str {
@@ -279,7 +264,7 @@ async fn open_rich(store: &Store) {
 
 /// All changes of the account, and of the records that lead to it.
 async fn damages(records: &Maps) -> Vec<Damage> {
-    let (schema, mut damages) = (Schema::read(), Vec::new());
+    let mut damages = Vec::new();
     for (space, place) in records.places().await.unwrap() {
         // Digests of credentials lead to keys; they have no money, nor do sums of upstreams.
         if ["credentials/", "upstreams", "installation"].iter().any(|of| space.as_str().starts_with(of)) {
@@ -294,7 +279,7 @@ async fn damages(records: &Maps) -> Vec<Damage> {
                     let Some(Answer::Set(found, next)) = answers.pop() else { panic!("a set") };
                     for (key, record) in found {
                         let name = Name { set, key: key.into() };
-                        damages.extend(Damage::of_record(&schema, &space, &name, &record));
+                        damages.extend(Damage::of_record(&space, &name, &record));
                     }
                     page = next.map(Some);
                 }
@@ -309,7 +294,7 @@ async fn damages(records: &Maps) -> Vec<Damage> {
                 let all = Question::Values { log, from: 0, to: u64::MAX, order, limit: usize::MAX };
                 let mut answers = records.read(&space, vec![all]).await.unwrap();
                 let Some(Answer::Values(values)) = answers.pop() else { panic!("values") };
-                let of_value = |place| Damage::of_value(&schema, &space, log, &values, place);
+                let of_value = |place| Damage::of_value(&space, log, &values, place);
                 damages.extend((0..values.len()).flat_map(of_value));
             }
         }

@@ -1,195 +1,164 @@
-//! Changes of the fields of an encoded message, by `fields.txt`, which `make generate` writes from the proto files.
+//! Changes of the fields of a stored value, which are named by their numbers.
 
-use std::collections::HashMap;
+use minicbor::{Decoder, Encoder, data::Type};
 
-/// Numbers of the types of fields in a descriptor.
-const FIXED64: [i32; 2] = [6, 16];
-const STRING: i32 = 9;
-const MESSAGE: i32 = 11;
-const BYTES: i32 = 12;
-const BOOL: i32 = 8;
+/// Structs whose last fields are optional, and so not written if they are absent, with the number of their fields.
+const WITH_OPTIONAL_ENDS: [(&str, usize); 15] = [
+    ("Account.0", 5),
+    ("Key.0", 7),
+    ("Key.0.0", 4),
+    ("Key.0.0.3", 7),
+    ("Key.0.0.3.0.0", 5),
+    ("Key.0.2", 2),
+    ("Group.0", 3),
+    ("Group.0.0", 4),
+    ("Group.0.0.3", 7),
+    ("Group.0.0.3.0.0", 5),
+    ("Open.1.3", 4),
+    ("Bill.1", 10),
+    ("Entry.1", 10),
+    ("Replaced.1", 10),
+    ("Deposit.1", 4),
+];
 
-/// Messages of the store.
-pub(super) struct Schema(HashMap<String, Vec<Field>>);
-
-#[derive(Clone)]
-struct Field {
-    number: u32,
-    name: String,
-    kind: i32,
-    message: String,
-    is_repeated: bool,
-}
-
-/// A value on the wire, with its field's number.
-#[derive(Clone)]
-struct Value {
-    number: u32,
-    of: Content,
-}
-
-#[derive(Clone)]
-enum Content {
-    Varint(u64),
-    Fixed64(u64),
+/// A value in CBOR.
+#[derive(Clone, PartialEq)]
+enum Value {
+    Null,
+    Flag(bool),
+    Number(i128),
     Bytes(Vec<u8>),
+    Text(String),
+    Array(Vec<Self>),
+    Map(Vec<(Self, Self)>),
 }
 
-impl Schema {
-    pub(super) fn read() -> Self {
-        let mut schema: HashMap<String, Vec<Field>> = HashMap::new();
-        for line in include_str!("fields.txt").lines() {
-            let mut words = line.split(' ');
-            let fields = schema.entry(words.next().unwrap().to_owned()).or_default();
-            let [Some(number), Some(name), Some(kind), Some(message), Some(is_repeated)] =
-                std::array::from_fn(|_| words.next())
-            else {
-                continue;
-            };
-            fields.push(Field {
-                number: number.parse().unwrap(),
-                name: name.to_owned(),
-                kind: kind.parse().unwrap(),
-                message: message.to_owned(),
-                is_repeated: is_repeated == "true",
-            });
-        }
-        Self(schema)
-    }
+/// Changes every field of a value: the name of each change, which begins with `label`, and the changed value.
+pub(super) fn changes(label: &str, bytes: &[u8]) -> Vec<(String, Vec<u8>)> {
+    let mut decoder = Decoder::new(bytes);
+    let value = Value::read(&mut decoder);
+    assert_eq!(decoder.position(), bytes.len(), "a value and nothing else");
+    assert!(value.write() == bytes, "each value has one form");
+    let mut changes = Vec::new();
+    value.change(label, &mut |name, changed| changes.push((name, changed.write())));
+    changes
+}
 
-    /// Changes every field of a message: the name of each change, which begins with `label`, and the changed message.
-    pub(super) fn changes(&self, label: &str, message: &str, bytes: &[u8]) -> Vec<(String, Vec<u8>)> {
-        let mut changes = Vec::new();
-        self.change(label, &format!(".store.v1.{message}"), bytes, &mut changes);
-        changes
-    }
-
-    fn change(&self, path: &str, message: &str, bytes: &[u8], changes: &mut Vec<(String, Vec<u8>)>) {
-        let (fields, values) = (&self.0[message], decode(bytes));
-        for (place, value) in values.iter().enumerate() {
-            let field = fields.iter().find(|field| field.number == value.number).unwrap();
-            let path = format!("{path}.{}", field.name);
-            let with = |content: Content| {
-                let mut values = values.clone();
-                values[place].of = content;
-                encode(&values)
-            };
-            let mut without = values.clone();
-            without.remove(place);
-            changes.push((format!("{path} removed"), encode(&without)));
-            match &value.of {
-                Content::Varint(n) if field.kind == BOOL => {
-                    changes.push((format!("{path} changed"), with(Content::Varint(1 - n))));
-                }
-                Content::Varint(n) => {
-                    changes.push((format!("{path} changed"), with(Content::Varint(n.wrapping_add(1)))));
-                    changes.push((format!("{path} largest"), with(Content::Varint(u64::MAX))));
-                }
-                Content::Fixed64(n) => {
-                    changes.push((format!("{path} changed"), with(Content::Fixed64(n.wrapping_add(1)))));
-                    let largest = with(Content::Fixed64(i64::MAX.cast_unsigned()));
-                    changes.push((format!("{path} largest"), largest));
-                    let smallest = with(Content::Fixed64(i64::MIN.cast_unsigned()));
-                    changes.push((format!("{path} smallest"), smallest));
-                }
-                Content::Bytes(inner) if field.kind == MESSAGE => {
-                    let mut inside = Vec::new();
-                    self.change(&path, &field.message, inner, &mut inside);
-                    let outside = inside.into_iter().map(|(name, inner)| (name, with(Content::Bytes(inner))));
-                    changes.extend(outside);
-                }
-                Content::Bytes(inner) if field.kind == STRING => {
-                    let longer = [&inner[..], b"x"].concat();
-                    changes.push((format!("{path} changed"), with(Content::Bytes(longer))));
-                }
-                Content::Bytes(inner) => {
-                    // Bytes, or numbers with the last one changed.
-                    let mut other = inner.clone();
-                    if let Some(last) = other.last_mut() {
-                        *last ^= 0x40;
-                    }
-                    changes.push((format!("{path} changed"), with(Content::Bytes(other))));
-                }
+impl Value {
+    fn read(decoder: &mut Decoder<'_>) -> Self {
+        match decoder.datatype().unwrap() {
+            Type::Null => {
+                decoder.null().unwrap();
+                Self::Null
             }
-        }
-        for field in fields.iter().filter(|field| values.iter().all(|value| value.number != field.number)) {
-            let of = match field.kind {
-                _ if field.is_repeated => continue,
-                MESSAGE => continue,
-                kind if FIXED64.contains(&kind) => Content::Fixed64(1),
-                STRING => Content::Bytes(b"x".to_vec()),
-                BYTES => Content::Bytes(vec![1; 16]),
-                _ => Content::Varint(1),
-            };
-            let mut values = values.clone();
-            values.push(Value { number: field.number, of });
-            changes.push((format!("{path}.{} added", field.name), encode(&values)));
+            Type::Bool => Self::Flag(decoder.bool().unwrap()),
+            Type::Bytes => Self::Bytes(decoder.bytes().unwrap().to_vec()),
+            Type::String => Self::Text(decoder.str().unwrap().to_owned()),
+            Type::Array => {
+                let length = decoder.array().unwrap().unwrap();
+                Self::Array((0..length).map(|_| Self::read(decoder)).collect())
+            }
+            Type::Map => {
+                let length = decoder.map().unwrap().unwrap();
+                Self::Map((0..length).map(|_| (Self::read(decoder), Self::read(decoder))).collect())
+            }
+            _ => Self::Number(decoder.int().unwrap().into()),
         }
     }
-}
 
-fn varint(bytes: &[u8], place: &mut usize) -> u64 {
-    let (mut value, mut shift) = (0, 0);
-    loop {
-        let byte = bytes[*place];
-        *place += 1;
-        value |= u64::from(byte & 0x7f) << shift;
-        if byte < 0x80 {
-            return value;
-        }
-        shift += 7;
+    fn write(&self) -> Vec<u8> {
+        let mut encoder = Encoder::new(Vec::new());
+        self.write_to(&mut encoder);
+        encoder.into_writer()
     }
-}
 
-fn put_varint(out: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        out.push(u8::try_from(value & 0x7f).unwrap() | 0x80);
-        value >>= 7;
-    }
-    out.push(u8::try_from(value).unwrap());
-}
-
-fn decode(bytes: &[u8]) -> Vec<Value> {
-    let (mut values, mut place) = (Vec::new(), 0);
-    while place < bytes.len() {
-        let key = varint(bytes, &mut place);
-        let of = match key & 7 {
-            0 => Content::Varint(varint(bytes, &mut place)),
-            1 => {
-                place += 8;
-                Content::Fixed64(u64::from_le_bytes(bytes[place - 8..place].try_into().unwrap()))
+    fn write_to(&self, encoder: &mut Encoder<Vec<u8>>) {
+        match self {
+            Self::Null => drop(encoder.null().unwrap()),
+            Self::Flag(flag) => drop(encoder.bool(*flag).unwrap()),
+            Self::Number(number) => drop(encoder.int((*number).try_into().unwrap()).unwrap()),
+            Self::Bytes(bytes) => drop(encoder.bytes(bytes).unwrap()),
+            Self::Text(text) => drop(encoder.str(text).unwrap()),
+            Self::Array(all) => {
+                encoder.array(all.len() as u64).unwrap();
+                all.iter().for_each(|value| value.write_to(encoder));
             }
-            2 => {
-                let length = usize::try_from(varint(bytes, &mut place)).unwrap();
-                place += length;
-                Content::Bytes(bytes[place - length..place].to_vec())
-            }
-            other => panic!("no wire type {other} in the store"),
-        };
-        values.push(Value { number: u32::try_from(key >> 3).unwrap(), of });
-    }
-    values
-}
-
-fn encode(values: &[Value]) -> Vec<u8> {
-    let mut out = Vec::new();
-    for Value { number, of } in values {
-        let key = u64::from(*number) << 3;
-        match of {
-            Content::Varint(value) => {
-                put_varint(&mut out, key);
-                put_varint(&mut out, *value);
-            }
-            Content::Fixed64(value) => {
-                put_varint(&mut out, key | 1);
-                out.extend(value.to_le_bytes());
-            }
-            Content::Bytes(bytes) => {
-                put_varint(&mut out, key | 2);
-                put_varint(&mut out, bytes.len() as u64);
-                out.extend(bytes);
+            Self::Map(all) => {
+                encoder.map(all.len() as u64).unwrap();
+                all.iter().for_each(|(key, value)| {
+                    key.write_to(encoder);
+                    value.write_to(encoder);
+                });
             }
         }
     }
-    out
+
+    /// Passes every change of the value, and of what it contains, to `each`.
+    fn change(&self, path: &str, each: &mut dyn FnMut(String, Self)) {
+        // What is not a value at all is found by every reader.
+        if path.contains('.') {
+            for (act, changed) in self.own_changes().into_iter().filter(|(_, changed)| changed != self) {
+                each(format!("{path} {act}"), changed);
+            }
+        }
+        if let Self::Array(all) = self {
+            let mut all = all.clone();
+            if let Some((_, fields)) = WITH_OPTIONAL_ENDS.iter().find(|(of, _)| *of == path) {
+                all.resize(*fields, Self::Null);
+            }
+            for (place, value) in all.iter().enumerate() {
+                value.change(&format!("{path}.{place}"), &mut |name, changed| {
+                    let mut all = all.clone();
+                    all[place] = changed;
+                    each(name, Self::Array(all));
+                });
+            }
+        }
+    }
+
+    fn own_changes(&self) -> Vec<(&'static str, Self)> {
+        match self {
+            Self::Null => [
+                Self::Number(1),
+                Self::Bytes(vec![1; 16]),
+                Self::Text("x".into()),
+                Self::Flag(true),
+                Self::Array(vec![Self::Number(1), Self::Number(1)]),
+            ]
+            .map(|value| ("added", value))
+            .to_vec(),
+            Self::Flag(true) => vec![("cleared", Self::Flag(false))],
+            Self::Flag(false) => vec![("set", Self::Flag(true))],
+            Self::Number(0) => [1, i64::MAX.into(), u64::MAX.into(), i64::MIN.into()]
+                .map(|number| ("added", Self::Number(number)))
+                .to_vec(),
+            Self::Number(number) => vec![
+                ("removed", Self::Number(0)),
+                ("changed", Self::Number(number + 1)),
+                ("largest", Self::Number(i64::MAX.into())),
+                ("largest", Self::Number(u64::MAX.into())),
+                ("smallest", Self::Number(i64::MIN.into())),
+            ],
+            Self::Bytes(bytes) => {
+                let mut other = bytes.clone();
+                if let Some(last) = other.last_mut() {
+                    *last ^= 0x40;
+                }
+                vec![
+                    ("removed", Self::Bytes(Vec::new())),
+                    ("changed", Self::Bytes(other)),
+                    ("removed", Self::Null),
+                ]
+            }
+            Self::Text(text) => {
+                vec![
+                    ("removed", Self::Text(String::new())),
+                    ("changed", Self::Text(format!("{text}x"))),
+                    ("removed", Self::Null),
+                ]
+            }
+            Self::Array(_) => vec![("removed", Self::Null), ("removed", Self::Array(Vec::new()))],
+            Self::Map(_) => vec![("removed", Self::Map(Vec::new()))],
+        }
+    }
 }
