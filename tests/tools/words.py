@@ -18,7 +18,7 @@ CRATES_SHOWN = 8
 # The test crate, the benchmark crate, and test modules declared as `#[cfg(test)] mod name;`.
 TEST = re.compile(r"(^tests|^bench|/tests)(/|\.rs$)")
 TEST_MODULE = re.compile(r"^#\[cfg\((?:any\()?test\b.*\]\n(?:#\[.*\]\n)*(?:pub(?:\(.*?\))? )?mod (\w+);", re.MULTILINE)
-GENERATED = ("shared/rpc/src/v1.rs", "key-service/ledger/src/messages.rs")
+GENERATED = ("shared/rpc/src/v1.rs",)
 INLINE_TESTS = re.compile(r"^#\[cfg\(test\)\]\nmod tests \{\n.*?^\}\n", re.MULTILINE | re.DOTALL)
 COMMENT = re.compile(r"\s*(?P<mark>//[/!]?|--)(?: (?P<text>.*)|$)")
 

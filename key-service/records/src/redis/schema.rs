@@ -7,9 +7,9 @@ use super::{
     key_space::KeySpace,
 };
 
-/// Layout that this program reads and writes. Programs of layouts 1 to 4 check the same number, and leave this layout
+/// Layout that this program reads and writes. Programs of layouts 1 to 5 check the same number, and leave this layout
 /// alone.
-const LAYOUT: u32 = 5;
+const LAYOUT: u32 = 6;
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 enum OtherLayout {

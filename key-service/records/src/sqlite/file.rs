@@ -20,9 +20,9 @@ use crate::records::Failure;
 /// Application id in the header of our files: "Fare" in ASCII.
 const APPLICATION_ID: i32 = 0x4661_7265;
 
-/// Number of the layout. Programs of earlier layouts, of which 22 was the last, recognise a newer file and leave it
+/// Number of the layout. Programs of earlier layouts recognise a newer file and leave it
 /// alone.
-pub(super) const LAYOUT: i64 = 102;
+pub(super) const LAYOUT: i64 = 103;
 
 /// Longest wait until another process, such as the command line beside the server, finishes its transaction.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);

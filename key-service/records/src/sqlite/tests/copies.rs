@@ -13,7 +13,7 @@ use crate::{
     },
 };
 
-const CURRENT: LayoutVersion = LayoutVersion { found: 102, known: 102 };
+const CURRENT: LayoutVersion = LayoutVersion { found: 103, known: 103 };
 
 #[tokio::test]
 async fn a_copy_of_a_file_that_is_written_is_whole_and_its_owners_alone() {

@@ -43,9 +43,9 @@ fn a_file_of_an_earlier_layout_is_refused_and_left_alone() {
 fn a_file_of_a_newer_layout_is_refused_and_left_alone() {
     let folder = Folder::new();
     drop(folder.open());
-    made_with(&folder.file(), "PRAGMA user_version = 103");
+    made_with(&folder.file(), "PRAGMA user_version = 104");
     let refused = refused(&folder.file());
-    assert!(matches!(refused, OpenError::Newer { found: 103, .. }), "{refused:?}");
+    assert!(matches!(refused, OpenError::Newer { found: 104, .. }), "{refused:?}");
     assert!(refused.to_string().contains("newer version"), "{refused}");
 }
 
@@ -91,10 +91,10 @@ async fn a_layout_that_a_newer_version_has_taken_over_is_written_no_more() {
     let folder = Folder::new();
     let store = folder.open();
     count(&store, 1).await.unwrap();
-    made_with(&folder.file(), "PRAGMA user_version = 103");
+    made_with(&folder.file(), "PRAGMA user_version = 104");
     let refused = count(&store, 2).await.unwrap_err();
     assert!(matches!(&refused, Failure::NotDone(reason) if reason.contains("newer version")), "{refused}");
-    made_with(&folder.file(), "PRAGMA user_version = 102");
+    made_with(&folder.file(), "PRAGMA user_version = 103");
     count(&store, 2).await.unwrap();
 }
 
