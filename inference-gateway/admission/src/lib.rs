@@ -52,7 +52,6 @@ struct Quotas {
     answers_of_account: usize,
 }
 
-/// Sizes of the quotas.
 #[derive(Clone, Copy, Debug)]
 pub struct AdmissionSizes {
     /// Chat requests in flight at once.

@@ -123,7 +123,6 @@ impl AnswerReader {
         }
     }
 
-    /// Reads a complete payload.
     pub fn event<'a>(&mut self, payload: &'a [u8]) -> Result<Event<'a>, Nonsense> {
         self.next();
         match &mut self.0 {

@@ -60,7 +60,6 @@ pub struct Chunk<'a> {
     pub choice: Option<usize>,
     /// An unknown finish reason, as the upstream wrote it.
     pub unknown_finish: Option<&'a str>,
-    /// Oddities in the chunk.
     pub odd: Oddities,
     /// The chunk is a whole answer.
     pub(super) is_whole: bool,

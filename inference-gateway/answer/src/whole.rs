@@ -1,4 +1,3 @@
-
 use bytes::{BufMut, Bytes, BytesMut};
 use raw_json::RawString;
 use reply::{MAX_CHOICES, Reply};
@@ -42,7 +41,6 @@ pub struct Completion<'a> {
     model: Option<&'a str>,
     /// An unknown finish reason, as the upstream wrote it.
     pub unknown_finish: Option<&'a str>,
-    /// Oddities in the answer.
     pub odd: Oddities,
     pub finish_reasons: Vec<FinishReason>,
     /// Size of each choice's output.

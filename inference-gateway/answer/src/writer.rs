@@ -1,4 +1,3 @@
-
 mod halves;
 
 use bytes::BytesMut;

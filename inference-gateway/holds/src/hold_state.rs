@@ -18,7 +18,6 @@ use crate::keys::{Keys, Unavailable};
 
 /// State shared by a hold's request and the heartbeat.
 pub(crate) struct HoldState {
-    /// The hold, as granted.
     pub(crate) hold: HoldRef,
     /// Time at which the request was accepted.
     pub(crate) accepted: Instant,

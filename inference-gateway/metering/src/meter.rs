@@ -16,7 +16,6 @@ pub struct StreamMeter {
     pub(super) writer: StreamWriter,
     pub(super) counter: UsageCounter,
     pub(super) granted: GrantedTokens,
-    /// Number of choices requested.
     pub(super) choices: u64,
     /// An event that was counted, but that the granted tokens do not cover.
     pub(super) blocked: Option<Blocked>,

@@ -1,5 +1,3 @@
-//! How a stream ended.
-
 use answer::Nonsense;
 use upstream_error::UpstreamError;
 

@@ -160,7 +160,6 @@ impl UsageCounter {
         self.learn(report, None);
     }
 
-    /// Counts a whole answer.
     #[must_use]
     pub fn with_answer(mut self, answer: &Completion<'_>) -> Self {
         for (choice, size) in answer.outputs.iter().enumerate() {

@@ -51,7 +51,6 @@ impl<'a> Members<'a, '_> {
         self.even_null(name).filter(|value| value.kind() != Kind::Null)
     }
 
-    /// Returns a required member.
     pub fn require<'s>(&'s self, name: &'s str) -> Result<Value<'a, 's>, ApiError> {
         self.even_null(name).ok_or_else(|| {
             let at = self.place(name).to_string();

@@ -1,4 +1,3 @@
-
 use std::borrow::Cow;
 
 use bytes::BytesMut;
@@ -55,7 +54,6 @@ impl<'a> RawString<'a> {
         Cow::Owned(spelled)
     }
 
-    /// Returns the decoded text.
     pub fn decoded(self) -> Cow<'a, str> {
         if memchr::memchr(b'\\', self.0.as_bytes()).is_none() {
             return Cow::Borrowed(self.inner());

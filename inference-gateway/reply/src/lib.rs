@@ -77,10 +77,8 @@ pub struct ResponsesReply {
     pub earlier_calls: Arc<EarlierCalls>,
 }
 
-/// What shapes a message.
 pub struct MessagesReply {
     pub thinking: bool,
-    /// Stop sequences.
     pub stops: Vec<String>,
     /// Calls of the conversation so far.
     pub earlier_calls: Arc<EarlierCalls>,

@@ -31,7 +31,6 @@ pub struct Request {
     pub(crate) limit: Option<Limit>,
     /// Fewest output tokens that leave room for an answer after the requested reasoning.
     pub(crate) least_output: u64,
-    /// The requested reasoning effort.
     pub(crate) effort: Option<AskedEffort>,
     /// The caller's name for its user.
     pub(crate) user: Option<String>,

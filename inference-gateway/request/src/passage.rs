@@ -101,7 +101,6 @@ enum MemberFate {
     Out,
     /// The vendor does not document it.
     Unknown,
-    /// It requests a compaction.
     Compaction,
     /// It is the system prompt.
     System,

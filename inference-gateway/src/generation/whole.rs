@@ -57,7 +57,6 @@ impl Deadline {
         Self { at, client: client.clone(), after_client: to_begin }
     }
 
-    /// Waits until the deadline.
     pub(super) async fn passed(&self) {
         let left = async { sleep_until(self.client.left().await + self.after_client).await };
         tokio::select! {
@@ -244,7 +243,6 @@ async fn bill(job: &Job, hold: OpenHold, running: Running, counter: &UsageCounte
     log.charge = hold.capture(log.usage, counter.is_estimate()).await;
 }
 
-/// Reads the body.
 async fn read(mut body: Incoming, bounds: ReadBounds, memory: &mut AnswerPermit) -> Read {
     let ReadBounds { largest, silence } = bounds;
     let mut first: Option<Bytes> = None;

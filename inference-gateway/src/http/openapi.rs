@@ -65,7 +65,6 @@ const CHAT: [Code; 21] = [
 /// Errors of a model call.
 const MODEL_CALL: [&[Code]; 5] = [&NO_CREDENTIAL, &KEY, &BODY, &CHAT, &OURS];
 
-/// Describes an operation.
 pub(super) type Describe = fn(&mut SchemaGenerator) -> Value;
 
 /// Builds the description of these routes (path, method and operation) and of the management API.

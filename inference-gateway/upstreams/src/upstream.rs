@@ -63,7 +63,6 @@ pub struct Upstream {
     learned: Learned,
 }
 
-/// Terms of one request.
 pub struct Terms<'t> {
     pub account: AccountId,
     /// Query and headers for a body that is passed on.

@@ -249,7 +249,6 @@ pub enum LimitParam {
 }
 
 impl LimitParam {
-    /// Returns the other name.
     #[must_use]
     pub const fn other(self) -> Self {
         match self {

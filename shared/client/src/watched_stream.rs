@@ -14,7 +14,6 @@ pub trait StreamWatch {
     /// Called after a read, with the bytes that it returned: none if it waits. An error fails the read.
     fn after_read(&mut self, context: &mut Context<'_>, waits: bool, bytes: &[u8]) -> io::Result<()>;
 
-    /// Called before a write.
     fn before_write(&mut self) {}
 
     /// Called after a write, which may wait.

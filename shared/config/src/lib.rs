@@ -66,7 +66,6 @@ pub struct Common {
     pub drain_pause: Duration,
 }
 
-/// An unusable setting.
 #[derive(Debug, thiserror::Error)]
 #[error("{setting}: {reason}")]
 pub struct ConfigError {

@@ -2,7 +2,6 @@
 
 use serde_json::Value;
 
-/// A dialect of clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientDialect {
     Chat,
@@ -31,7 +30,6 @@ impl ClientDialect {
 }
 
 impl Read {
-    /// Reads a whole answer.
     pub fn whole(dialect: ClientDialect, answer: &Value) -> Self {
         match dialect {
             ClientDialect::Chat => Self::of_chat(answer),

@@ -67,7 +67,6 @@ impl Examples {
         Self(files.iter().filter_map(|file| fs::read(file).ok()).collect())
     }
 
-    /// Adds more examples.
     #[must_use]
     pub fn and(mut self, others: Self) -> Self {
         self.0.extend(others.0);

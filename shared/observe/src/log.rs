@@ -34,7 +34,6 @@ use tracing_subscriber::{
 
 use crate::traces;
 
-/// Format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
     /// For people.

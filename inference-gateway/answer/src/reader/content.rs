@@ -42,7 +42,6 @@ struct RawContentPart<'a> {
     input: Raw<'a>,
 }
 
-/// Where to add content.
 #[derive(Clone, Copy)]
 pub(super) struct ContentPlace {
     pub(super) choice: usize,

@@ -281,7 +281,6 @@ impl MessagesReader {
         }
     }
 
-    /// Reads a whole message.
     fn whole<'a>(&mut self, body: &'a str) -> Result<Event<'a>, Nonsense> {
         let message: RawMessage<'_> = serde_json::from_str(body)?;
         let mut out = Pieces::default();

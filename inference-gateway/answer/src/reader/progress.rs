@@ -72,7 +72,6 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Begins the next event.
     pub(super) fn next(&mut self) {
         self.changed.clear();
         (self.parts_before, self.calls_before) = (self.parts.len(), self.calls);

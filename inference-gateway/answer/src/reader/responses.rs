@@ -86,7 +86,6 @@ struct RawDetails<'a> {
     reason: Raw<'a>,
 }
 
-/// How a response ended.
 enum ResponseStatus<'a> {
     Completed,
     Incomplete(&'a str),
@@ -246,7 +245,6 @@ impl ResponsesReader {
         if self.progress.has_calls() { "tool_calls" } else { "stop" }
     }
 
-    /// Reads a whole response.
     fn whole<'a>(&mut self, body: &'a str) -> Result<Event<'a>, Nonsense> {
         let response: RawResponse<'_> = serde_json::from_str(body)?;
         // Some servers send the state so far as an event without a type.

@@ -26,7 +26,6 @@ pub(crate) struct Halves(Vec<(usize, TextOf, String)>);
 /// The texts of a piece, joined with the halves before them, as JSON strings.
 #[derive(Default)]
 struct Joined {
-    /// Content, refusal and reasoning.
     texts: [Option<String>; 3],
     arguments: Vec<Option<String>>,
 }

@@ -16,7 +16,6 @@ pub(crate) const TEMPERATURE: RangeInclusive<f64> = 0.0..=2.0;
 pub(crate) const TOP_P: RangeInclusive<f64> = 0.0..=1.0;
 /// Alternatives that may be reported for each token.
 pub(crate) const TOP_LOGPROBS: RangeInclusive<i64> = 0..=20;
-/// Most stop sequences.
 pub(crate) const MAX_STOPS: usize = 4;
 /// Most characters of a stop sequence: about a paragraph.
 pub(crate) const MAX_STOP_CHARS: usize = 1024;
@@ -120,7 +119,6 @@ pub(crate) fn sampling(members: &Members<'_, '_>, draft: &mut Draft) -> Result<(
     Ok(())
 }
 
-/// Checks a stop sequence.
 pub(crate) fn stop_sequence(value: &Value<'_, '_>) -> Result<(), ApiError> {
     value.filled_string_token()?;
     if value.string()?.chars().count() > MAX_STOP_CHARS {

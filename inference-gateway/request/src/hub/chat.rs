@@ -26,7 +26,6 @@ pub(crate) struct Hub<'h> {
     pub(crate) length: usize,
     /// The client's dialect; errors use its parameter names.
     pub(crate) reply: &'h Reply,
-    /// Number of choices.
     pub(crate) choices: u64,
     /// Requested reasoning effort, in the model's words.
     pub(crate) effort: Option<Effort>,
@@ -68,7 +67,6 @@ impl Hub<'_> {
         ApiError::at(Code::UnsupportedParameter, name, message)
     }
 
-    /// Copies a member unchanged.
     pub(super) fn copy(&self, name: &str, out: &mut String) {
         if let Some(value) = self.chat.get(name) {
             member(name, value.raw(), out);

@@ -65,7 +65,6 @@ impl PassageNotes {
         Ok(())
     }
 
-    /// Notes the requested effort.
     pub(crate) fn effort(&mut self, value: &Value<'_, '_>) -> Result<(), ApiError> {
         self.effort = Effort::read(&value.string()?).map(|effort| (effort, self.place(value.raw())));
         Ok(())

@@ -6,7 +6,6 @@ use shared_catalog::Effort;
 
 use crate::draft::{MAX_TOKENS, MAX_TOOLS, TEMPERATURE, TOP_LOGPROBS, TOP_P};
 
-/// Kinds of reasoning summaries.
 pub(super) const SUMMARIES: [&str; 3] = ["auto", "concise", "detailed"];
 
 /// A request of the Responses API as clients write it. Undescribed members are accepted and dropped.

@@ -1,5 +1,3 @@
-//! State of a stream.
-
 use std::{pin::Pin, sync::Arc};
 
 use holds::{OpenHold, Unavailable};

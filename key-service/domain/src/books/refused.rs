@@ -11,14 +11,14 @@ use shared::{
 /// A refused call of a known key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusedCall {
-    /// Identifier, which begins with the time of the call.
+    /// Id, which starts with the time of the call.
     pub id: RefusalId,
     pub key: KeyId,
     /// Error code in the public API.
     pub reason: String,
     /// The requested model; `None` if the key may not make calls at all, which is checked first.
     pub model: Option<String>,
-    /// How the caller asked; `None` if there is no model, or if the gateway did not say.
+    /// How the caller asked; `None` if no model is known, or if the gateway did not report it.
     pub origin: Option<Arc<Origin>>,
 }
 

@@ -31,7 +31,6 @@ pub(super) struct RemoteSession {
 /// Calls to the key-service in this process.
 pub(super) struct LocalSession {
     service: Arc<dyn KeyService>,
-    /// Frames with unanswered calls.
     running: FuturesUnordered<BoxFuture<'static, ()>>,
     /// Answers not yet received, each with the id of its call.
     answers: Arc<Mutex<Vec<(u64, Answered)>>>,

@@ -65,7 +65,6 @@ pub(super) enum StoreSeen {
     Unclear,
 }
 
-/// How a frame ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FrameEnd {
     Answered,

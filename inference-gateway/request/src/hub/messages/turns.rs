@@ -236,7 +236,6 @@ impl Turns {
     }
 }
 
-/// A part of content.
 enum TurnPart<'a> {
     /// A text, a JSON string.
     Text(&'a str),

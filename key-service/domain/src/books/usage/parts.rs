@@ -13,7 +13,7 @@ use crate::{
 pub const HOURS: u8 = 24;
 /// The users of a day are spread over this many records, so that a bill rewrites only one of them.
 pub const USER_PARTS: u8 = 8;
-/// Users of a day that a record counts separately. A bill rewrites the whole record, about 1.5 kB when full.
+/// Most users of a day that one record counts separately. A bill rewrites the whole record, about 1.5 kB when full.
 const NAMED_USERS: usize = 32;
 
 /// Counts of a part of a day: fewer kinds than a day has. None exceeds [`COUNTED`](crate::books::usage::COUNTED).
@@ -119,7 +119,7 @@ impl DayTotal<Margin> {
     }
 }
 
-/// Which keys a group's sum counts.
+/// Which keys a group's sum includes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum GroupKeys {
     /// Keys in the group while it had this parent. A reader limited to the parent sees these counts, but not those from
@@ -174,8 +174,8 @@ pub fn counting_groups([group, parent]: GroupChain) -> impl Iterator<Item = (Gro
     of_group.into_iter().chain(parent.map(|parent| (parent, GroupKeys::Below)))
 }
 
-/// Counts of some users on a day. The first users of a day are named, in the order of their first bills; later users
-/// are counted together. So a named user's counts are complete.
+/// Counts of some users on a day. The first users of a day are counted by name, in the order of their first bills;
+/// later users are counted together. So a named user's counts are complete.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UserDay {
     named: Vec<(Arc<str>, PartCounts)>,
@@ -200,7 +200,7 @@ impl UserDay {
         self.named.iter().map(|(user, counts)| (user, *counts))
     }
 
-    /// Counts of users who are not named.
+    /// Counts of users who are not counted by name.
     pub const fn others(&self) -> PartCounts {
         self.others
     }
