@@ -19,8 +19,8 @@ const MOST_COST: u64 = 1 << 40;
 /// Names for the tokens read from a cache, which cost less.
 const CACHED: [&str; 5] =
     ["cached_tokens", "cache_read_input_tokens", "num_cached_tokens", "prompt_cache_hit_tokens", "cache_n"];
-/// Most members with one name that are read in the end of a body. A repeated request has few, and each may be as long
-/// as the end.
+/// How many members with the same name are read in the end of a body. A request that the body repeats has few, and each
+/// may be as long as the end.
 const MOST_MEMBERS_OF_A_NAME: usize = 16;
 
 /// Objects of answers that report usage.

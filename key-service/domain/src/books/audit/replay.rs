@@ -13,9 +13,9 @@ const UNSURE: Duration = Duration::from_mins(10);
 /// The current window of each length, after the entries so far.
 ///
 /// Holds and bills of a budget advance its windows, and each bill has an entry. So entries show what was billed in a
-/// window, with three exceptions. They do not show whether a bill counts that is within minutes of the window's start
-/// or of the time when its bound was set. They do not show whether money returned by a late capture was billed in the
-/// same window. And a window that a fast clock started may include earlier bills.
+/// window, with three exceptions. A bill within minutes of the window's start, or of the time when its bound was set, may or
+/// may not count. Money returned by a late capture may have been billed in another window. And a window that a fast
+/// clock started may include earlier bills.
 #[derive(Debug, Default)]
 pub(super) struct Replay {
     running: [WindowBills; 4],
