@@ -20,7 +20,7 @@ use crate::{
 /// How long a response waits for the charge. Without it, the response completes anyway, and the capture is delivered
 /// later.
 const CAPTURE_BOUND: Duration = Duration::from_secs(2);
-/// How long a settlement is retried that fails for a permanent reason, such as a damaged record.
+/// How long to retry a settlement that fails for a permanent reason, such as a damaged record.
 const GIVE_UP_AFTER: Duration = Duration::from_mins(5);
 
 /// Failed attempts of all settlements. A success may belong to another settlement, so it does not end the failure.
