@@ -78,7 +78,6 @@ pub(crate) struct Passage {
     effort: Option<(Effort, Range<usize>)>,
     /// Members of the head that replace the caller's texts: their names, with the texts or the hashes of long ones.
     callers_texts: Vec<(&'static str, String)>,
-    /// Tools to leave out.
     pub(crate) dropped_tools: DroppedNames,
     /// Error for servers that may not compact the conversation.
     pub(crate) compaction: Option<ApiError>,

@@ -5,7 +5,6 @@ use raw_json::Value;
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sampling {
     pub temperature: Option<f64>,
-    /// Bound of nucleus sampling.
     pub top_p: Option<f64>,
     pub seed: Option<i64>,
 }

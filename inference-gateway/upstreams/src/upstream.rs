@@ -73,7 +73,6 @@ pub struct Terms<'t> {
     pub traceparent: Option<HeaderValue>,
     /// Output limit of each choice.
     pub max_tokens: Option<u64>,
-    /// Members to leave out.
     pub refused: RefusedMembers,
 }
 

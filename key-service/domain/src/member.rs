@@ -138,7 +138,6 @@ pub struct Link {
     pub maker: LinkMaker,
 }
 
-/// How a session began.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SignInWay {
     Password,

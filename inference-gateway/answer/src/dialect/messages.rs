@@ -21,7 +21,6 @@ use crate::{
     stream::Original,
 };
 
-/// The stream's last event.
 const STOP_EVENT: &str = "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n";
 
 pub(crate) struct MessagesStream {

@@ -77,7 +77,6 @@ impl Progress {
         (self.parts_before, self.calls_before) = (self.parts.len(), self.calls);
     }
 
-    /// Undoes the last event.
     pub(super) fn again(&mut self) {
         while let Some((at, part)) = self.changed.pop() {
             self.parts[at] = part;

@@ -1,5 +1,3 @@
-//! Schema of a response.
-
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 use shared::money::NanoUsd;

@@ -12,7 +12,6 @@ use super::body::Draft;
 pub(crate) const MAX_TOKENS: i64 = 131_072;
 /// Bounds of the temperature. At 0 the likeliest token is always chosen.
 pub(crate) const TEMPERATURE: RangeInclusive<f64> = 0.0..=2.0;
-/// Bounds of nucleus sampling.
 pub(crate) const TOP_P: RangeInclusive<f64> = 0.0..=1.0;
 /// Alternatives that may be reported for each token.
 pub(crate) const TOP_LOGPROBS: RangeInclusive<i64> = 0..=20;

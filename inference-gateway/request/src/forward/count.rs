@@ -36,7 +36,6 @@ const COUNTED_BY_MESSAGES: [&str; 8] = [
 
 /// A body that asks for the tokens of a prompt.
 pub enum CountBody {
-    /// The request's own body.
     Written(BodyPieces),
     /// A body that is yet to be made from the request's, which takes time and a copy.
     Unwritten(UnwrittenCount),
